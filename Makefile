@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# The user's interface: what each target does is in the scripts that it calls. The kernel's build reads Kbuild, not this.
+#
+# KDIR=<prepared kernel tree> builds for that kernel with this machine's compilers; without it the lab's stock Debian kernel
+# is taken, and the lab is set up first where it is not there.
+
+KERNEL ?= stock
+
+.DEFAULT_GOAL := module
+.NOTPARALLEL:
+
+##@ Module
+
+module: ## build ferroce.ko (build/stock/ferroce.ko, or build/kdir/ferroce.ko with KDIR=)
+	@scripts/build --kernel $(KERNEL)
+
+modules_install: export KDIR ?= /lib/modules/$(shell uname -r)/build
+modules_install: ## build and install the module for the kernel of KDIR (default: the running one)
+	@scripts/build modules
+	@scripts/build modules_install
+
+##@ Use it in a virtual machine
+
+demo: module ## pingpongs and perftest between two namespaces of a virtual machine
+	@scripts/vm/run --kernel $(KERNEL) --timeout 900 scripts/vm/demo
+
+shell: module ## a shell in a virtual machine with two namespaces, each with a device
+	@scripts/vm/run --kernel $(KERNEL) --interactive scripts/vm/shell
+
+bench: module ## compare with C rdma_rxe in one boot (build/bench.csv)
+	@scripts/vm/bench
+
+##@ Tests
+
+check: ## all tests on the stock kernel, and the gates
+	@scripts/check
+
+check-debug: ## KUnit and the selftests on the debug kernel (KASAN, lockdep, ...)
+	@scripts/check --kernel debug
+
+##@ Lab
+
+lab: ## set up the build environment and the stock kernel (under ten minutes, once)
+	@scripts/lab/setup
+
+lab-debug: ## build the debug kernel (about fifteen minutes, once)
+	@scripts/lab/setup-debug
+
+##@ Source
+
+fmt: ## format the Rust files
+	@scripts/rustfmt
+
+fmt-check: ## say which Rust files are not formatted
+	@scripts/gates/fmt
+
+clippy: ## run clippy with the kernel's lints, and the core crate's own
+	@scripts/gates/clippy
+
+doc: module ## rustdoc of the three crates (build/doc)
+	@scripts/rustdoc
+
+rust-analyzer: module ## write rust-project.json for editors
+	@scripts/rust-analyzer
+
+##@ Others
+
+clean: ## remove what was built here (the lab stays)
+	@rm -rf build rust-project.json
+
+help: ## show this
+	@awk -F ':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-z_-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' Makefile
+
+.PHONY: module modules_install demo shell bench check check-debug lab lab-debug fmt fmt-check clippy doc rust-analyzer clean help

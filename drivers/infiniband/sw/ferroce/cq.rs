@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completion queues.
+
+use crate::{
+    device::Ferroce,
+    globals::{
+        self,
+        CqRef, //
+    },
+    queue::Queue, //
+};
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Acquire,
+        Atomic,
+        Full,
+        Relaxed,
+        Release, //
+    }, //
+};
+use rdma::{
+    ib::{
+        self,
+        cq::{
+            CqInit,
+            Wc,
+            WcArray, //
+        },
+        qp::QpHandle,
+        udata::Udata, //
+    },
+    new_spinlock_irqsave,
+    sync::{
+        Number,
+        Owned,
+        SpinLockIrqSave, //
+    },
+    workqueue::Work, //
+};
+use roce::{
+    uapi::{
+        cqe::{
+            Cqe,
+            CQE_LEN, //
+        },
+        resp::CreateCqResp, //
+    },
+    wr::Status, //
+};
+use zerocopy::IntoBytes;
+
+/// The most entries that a consumer may ask for.
+pub(crate) const MAX_CQE: u32 = (1 << 15) - 1;
+
+/// A completion, and what it means for the consumer's notification.
+pub(crate) struct Completion {
+    pub(crate) cqe: Cqe,
+    pub(crate) qp: QpHandle,
+    pub(crate) solicited: bool,
+    pub(crate) v6: bool,
+}
+
+/// Which completion calls the handler.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Armed {
+    No,
+    Solicited,
+    Any,
+}
+
+/// Where completions wait to be polled.
+enum Store {
+    /// A ring that the process polls itself.
+    User { queue: Queue, producer: u32 },
+    /// What the poll verb takes from.
+    Kernel {
+        wcs: KVVec<Option<Wc>>,
+        head: usize,
+        count: usize,
+    },
+}
+
+struct Inner {
+    store: Store,
+    armed: Armed,
+    /// A completion was lost: said once, until the queue is destroyed.
+    overrun: bool,
+    overrun_to_tell: bool,
+}
+
+/// The handler is not running.
+const IDLE: u32 = 0;
+/// The handler is running.
+const RUNNING: u32 = 1;
+/// The handler is running and must run again.
+const AGAIN: u32 = 2;
+
+/// A completion queue.
+///
+/// `inner` is taken in any context, inside the lock of a half of a queue pair. The handler is called
+/// outside of all locks, one call at a time.
+#[pin_data]
+pub(crate) struct Cq {
+    number: Number<ib::cq::Cq<Ferroce>>,
+    #[pin]
+    inner: SpinLockIrqSave<Inner>,
+    is_user: bool,
+    handler: Atomic<u32>,
+    /// The work item is to call the handler of a kernel consumer.
+    wanted: Atomic<u32>,
+    #[pin]
+    work: Work,
+}
+
+impl Cq {
+    pub(crate) fn new(
+        init: &mut CqInit<'_, Ferroce>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<impl PinInit<Self, Error>> {
+        if init.cqe == 0 || init.cqe > MAX_CQE {
+            return Err(EINVAL);
+        }
+        let store = match (udata, init.ucontext) {
+            (Some(udata), Some(ucontext)) => {
+                // CAST: The length of a C struct.
+                let queue = Queue::new(init.cqe, CQE_LEN as u32)?;
+                let mut resp = CreateCqResp::default();
+                if udata.out_len() < resp.as_bytes().len() {
+                    return Err(EINVAL);
+                }
+                resp.mi = ucontext.offer(queue.memory())?;
+                if let Err(e) = udata.respond(resp.as_bytes()) {
+                    ucontext.withdraw(queue.memory());
+                    return Err(e);
+                }
+                init.cqe = queue.ring().capacity();
+                Store::User { queue, producer: 0 }
+            }
+            _ => Store::Kernel {
+                // CAST: Bounded by `MAX_CQE`.
+                wcs: KVVec::from_elem(None, init.cqe as usize, GFP_KERNEL)?,
+                head: 0,
+                count: 0,
+            },
+        };
+        let number = globals::cqs()?.reserve()?;
+        let cookie = number.get();
+        let is_user = matches!(store, Store::User { .. });
+        Ok(try_pin_init!(Self {
+            number,
+            inner <- new_spinlock_irqsave!(
+                Inner {
+                    store,
+                    armed: Armed::No,
+                    overrun: false,
+                    overrun_to_tell: false,
+                },
+                "ferroce::Cq::inner"
+            ),
+            is_user,
+            handler: Atomic::new(IDLE),
+            wanted: Atomic::new(0),
+            work <- Work::new(run_work, cookie),
+        }? Error))
+    }
+
+    /// Makes the queue visible to its work item.
+    pub(crate) fn publish(this: &Owned<ib::cq::Cq<Ferroce>>) {
+        this.number.publish(this);
+    }
+
+    /// Takes the queue away from its work item.
+    pub(crate) fn hide(&self) {
+        self.number.hide();
+    }
+
+    /// Adds a completion. Returns `true` if the consumer must be told: call [`notify`] after
+    /// dropping every lock.
+    #[must_use]
+    pub(crate) fn push(&self, completion: &Completion) -> bool {
+        let mut inner = self.inner.lock();
+        let pushed = match &mut inner.store {
+            Store::User { queue, producer } => {
+                let full = queue.ring().is_full(*producer, queue.consumer());
+                if !full {
+                    let mut bytes = [0; CQE_LEN];
+                    completion.cqe.write(&mut bytes);
+                    queue.write_at(*producer, 0, &bytes);
+                    *producer = queue.ring().next(*producer);
+                    queue.set_producer(*producer);
+                }
+                !full
+            }
+            Store::Kernel { wcs, head, count } => {
+                let len = wcs.len();
+                let at = head.wrapping_add(*count).checked_rem(len).unwrap_or(0);
+                match wcs.get_mut(at) {
+                    Some(slot) if *count < len => {
+                        *slot = Some(completion.wc());
+                        *count = count.wrapping_add(1);
+                        true
+                    }
+                    _ => false,
+                }
+            }
+        };
+        if !pushed {
+            if !inner.overrun {
+                inner.overrun = true;
+                inner.overrun_to_tell = true;
+                globals::queue_work(&self.work);
+            }
+            return false;
+        }
+        // A completion with an error counts as solicited.
+        let solicited = completion.solicited || completion.cqe.status != Status::Success;
+        let notify = match inner.armed {
+            Armed::No => false,
+            Armed::Solicited => solicited,
+            Armed::Any => true,
+        };
+        if notify {
+            inner.armed = Armed::No;
+        }
+        notify
+    }
+
+    pub(crate) fn poll(&self, out: &mut WcArray<'_>) {
+        let mut inner = self.inner.lock();
+        let Store::Kernel { wcs, head, count } = &mut inner.store else {
+            return;
+        };
+        while *count > 0 && !out.is_full() {
+            if let Some(wc) = wcs.get_mut(*head).and_then(Option::take) {
+                out.push(&wc);
+            }
+            *head = head.wrapping_add(1).checked_rem(wcs.len()).unwrap_or(0);
+            *count = count.wrapping_sub(1);
+        }
+    }
+
+    pub(crate) fn arm(&self, solicited_only: bool) -> bool {
+        let mut inner = self.inner.lock();
+        if !solicited_only {
+            inner.armed = Armed::Any;
+        } else if inner.armed == Armed::No {
+            inner.armed = Armed::Solicited;
+        }
+        match &inner.store {
+            Store::User { queue, producer } => {
+                !queue.ring().is_empty(*producer, queue.consumer())
+            }
+            Store::Kernel { count, .. } => *count > 0,
+        }
+    }
+}
+
+impl Completion {
+    /// Returns the completion as a kernel consumer gets it.
+    fn wc(&self) -> Wc {
+        Wc {
+            wr_id: self.cqe.wr_id,
+            status: self.cqe.status.as_ib(),
+            opcode: self.cqe.opcode.as_ib(),
+            byte_len: self.cqe.byte_len,
+            imm: self.cqe.imm.unwrap_or_default(),
+            flags: self.cqe.flags(),
+            src_qp: self.cqe.src_qpn.get(),
+            qp: self.qp,
+            network_hdr_type: if self.v6 {
+                Wc::NETWORK_IPV6
+            } else {
+                Wc::NETWORK_IPV4
+            },
+        }
+    }
+}
+
+/// Calls the handler, or has it called. The caller holds no lock.
+pub(crate) fn notify(cq: &CqRef) {
+    if cq.is_user {
+        call_handler(cq);
+    } else {
+        // A completion that is made by a verb of a kernel consumer must not call back from it.
+        cq.wanted.store(1, Release);
+        globals::queue_work(&cq.work);
+    }
+}
+
+/// Calls the handler unless it is running, in which case it will run once more.
+fn call_handler(cq: &CqRef) {
+    if cq.handler.xchg(AGAIN, Full) != IDLE {
+        return;
+    }
+    loop {
+        cq.handler.store(RUNNING, Relaxed);
+        cq.notify();
+        if cq.handler.cmpxchg(RUNNING, IDLE, Full).is_ok() {
+            return;
+        }
+    }
+}
+
+/// The work item: calls the handler of a kernel consumer, and tells of an overrun.
+fn run_work(number: u32) {
+    let Some(cq) = globals::cqs().ok().and_then(|cqs| cqs.get(number)) else {
+        return;
+    };
+    let overrun = core::mem::take(&mut cq.inner.lock().overrun_to_tell);
+    if overrun {
+        cq.notify_error();
+    }
+    if cq.wanted.xchg(0, Acquire) != 0 {
+        call_handler(&cq);
+    }
+}

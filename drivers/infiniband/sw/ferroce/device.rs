@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Devices: what one can do, and what the core's callbacks lead to.
+
+use crate::{
+    ah::Ah,
+    cq::{
+        self,
+        Cq, //
+    },
+    gids,
+    globals::{
+        MAX_AH,
+        MAX_OBJECTS, //
+    },
+    mr::Mr,
+    qp::{
+        self,
+        Qp, //
+    },
+    sockets::SocketRef,
+    ucontext::Ucontext, //
+};
+use kernel::{
+    alloc::Flags,
+    mm::virt::VmaNew,
+    prelude::*, //
+};
+use rdma::{
+    ib::{
+        self,
+        cq::{
+            CqInit,
+            WcArray, //
+        },
+        device::{
+            cap,
+            DeviceAttr,
+            DeviceInit,
+            PortAttr,
+            PortState, //
+        },
+        driver::{
+            CMD_POST_SEND,
+            CMD_REQ_NOTIFY_CQ,
+            DRIVER_ID_RXE, //
+        },
+        gid::{
+            GidChange,
+            Path, //
+        },
+        mr::{
+            Keys,
+            UserRange, //
+        },
+        object::{
+            Pd,
+            PdId, //
+        },
+        qp::{
+            PathAttr,
+            QpAttr,
+            QpAttrOut,
+            QpCap,
+            QpInit, //
+        },
+        udata::Udata,
+        umem::DmaMemory,
+        wr::{
+            RecvList,
+            SendList, //
+        },
+        Access,
+        Device,
+        Driver, //
+    },
+    net::netdevice::NetDevice,
+    sync::Owned, //
+};
+use roce::{
+    qp::attr::Mtu,
+    uapi::{
+        wqe::MAX_MESSAGE,
+        ABI_VERSION, //
+    }, //
+};
+
+/// The most scatter or gather entries of a request.
+pub(crate) const MAX_SGE: u32 = 32;
+/// The most requests of a queue.
+pub(crate) const MAX_WR: u32 = 1 << 14;
+/// The most bytes of inline data.
+pub(crate) const MAX_INLINE: u32 = 512;
+/// The most READs outstanding of a queue pair, as requester and as responder.
+pub(crate) const MAX_RD_ATOMIC: u8 = roce::responder::MAX_RD_ATOMIC as u8;
+
+/// Bytes in front of the payload of a packet: IPv6, UDP, the longest transport headers, ICRC.
+const OVERHEAD: u32 = 80;
+
+/// Entries of the GID table.
+const GID_TABLE: u32 = 1024;
+
+/// The vendor: none.
+const VENDOR_ID: u32 = 0xff_ffff;
+
+/// The ACK delay code: 134 ms, as others in software state.
+const ACK_DELAY: u8 = 15;
+
+/// What the driver keeps for a device.
+pub(crate) struct Ferroce {
+    /// Distinguishes devices; never used again.
+    number: u32,
+    guid: [u8; 8],
+    /// Keeps the sockets of the namespace open.
+    _sockets: SocketRef,
+}
+
+impl Ferroce {
+    /// Creates a device on a net device.
+    pub(crate) fn add(name: &CStr, netdev: &NetDevice) -> Result {
+        use kernel::sync::atomic::{
+            Atomic,
+            Relaxed, //
+        };
+        static NEXT: Atomic<u32> = Atomic::new(1);
+
+        let guid = guid(netdev);
+        let sockets = SocketRef::acquire(netdev)?;
+        let this = Self {
+            number: NEXT.fetch_add(1, Relaxed),
+            guid,
+            _sockets: sockets,
+        };
+        let init = DeviceInit {
+            name,
+            netdev,
+            node_guid: guid,
+            node_desc: c"ferroce",
+            comp_vectors: 1,
+        };
+        Device::register(&init, Ok(this))
+    }
+
+    /// Returns the number.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+impl Drop for Ferroce {
+    fn drop(&mut self) {
+        gids::forget(self.number);
+    }
+}
+
+/// Returns the GUID: the modified EUI-64 of the MAC address, or a random one for a net device that
+/// has none.
+fn guid(netdev: &NetDevice) -> [u8; 8] {
+    let [a, b, c, d, e, f] = netdev.mac().unwrap_or_else(rdma::random::mac);
+    [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
+}
+
+/// Returns the largest MTU that fits a net device.
+pub(crate) fn active_mtu(device: &Device<Ferroce>) -> Mtu {
+    device
+        .netdev()
+        .and_then(|dev| Mtu::fitting(dev.mtu().saturating_sub(OVERHEAD)))
+        .unwrap_or(Mtu::B256)
+}
+
+#[vtable]
+impl Driver for Ferroce {
+    const DRIVER_ID: u32 = DRIVER_ID_RXE;
+    const UVERBS_ABI_VERSION: u32 = ABI_VERSION;
+    const UVERBS_CMDS: &'static [u32] = &[CMD_POST_SEND, CMD_REQ_NOTIFY_CQ];
+
+    type Ucontext = Ucontext;
+    type Pd = ();
+    type Ah = Ah;
+    type Mr = Mr;
+    type Cq = Cq;
+    type Qp = Qp;
+
+    fn query_device(dev: &Device<Self>, attr: &mut DeviceAttr) {
+        let objects = MAX_OBJECTS;
+        attr.set_vendor_id(VENDOR_ID)
+            .set_sys_image_guid(u64::from_ne_bytes(dev.guid))
+            .set_max_mr_size(u64::MAX)
+            .set_page_size_cap(!0xfff)
+            .set_max_qp(objects)
+            .set_max_qp_wr(MAX_WR)
+            .set_max_send_sge(MAX_SGE)
+            .set_max_recv_sge(MAX_SGE)
+            .set_max_sge_rd(MAX_SGE)
+            .set_max_cq(objects)
+            .set_max_cqe(cq::MAX_CQE)
+            .set_max_mr(objects)
+            .set_max_pd(objects)
+            .set_max_qp_rd_atom(u32::from(MAX_RD_ATOMIC))
+            .set_max_res_rd_atom(objects)
+            .set_max_qp_init_rd_atom(u32::from(MAX_RD_ATOMIC))
+            .set_max_ah(MAX_AH)
+            .set_max_pkeys(1)
+            .set_local_ca_ack_delay(ACK_DELAY)
+            .set_device_cap_flags(
+                cap::UD_AV_PORT_ENFORCE
+                    | cap::PORT_ACTIVE_EVENT
+                    | cap::SYS_IMAGE_GUID
+                    | cap::RC_RNR_NAK_GEN,
+            )
+            .set_kernel_cap_flags(cap::ALLOW_USER_UNREG);
+    }
+
+    fn query_port(dev: &Device<Self>, attr: &mut PortAttr<'_>) -> Result {
+        let netdev = dev.netdev().ok_or(ENODEV)?;
+        let state = if netdev.port_active() {
+            PortState::Active
+        } else if netdev.is_up() {
+            PortState::Polling
+        } else {
+            PortState::Disabled
+        };
+        attr.set_state(state)
+            .set_mtu(Mtu::B4096.as_ib(), active_mtu(dev).as_ib())
+            .set_tables(GID_TABLE, 1)
+            .set_max_msg_sz(MAX_MESSAGE)
+            .set_cm_supported()
+            .set_speed_of(dev);
+        Ok(())
+    }
+
+    fn add_gid(dev: &Device<Self>, gid: &GidChange<'_>) -> Result {
+        match gid.net_id() {
+            Some(net) => gids::add(dev.number, gid.index(), net, gid.gid()),
+            None => Ok(()),
+        }
+    }
+
+    fn del_gid(dev: &Device<Self>, gid: &GidChange<'_>) {
+        gids::remove(dev.number, gid.index());
+    }
+
+    fn alloc_ucontext(_dev: &Device<Self>) -> impl PinInit<Ucontext, Error> {
+        Ucontext::new()
+    }
+
+    fn mmap(ucontext: &ib::object::Ucontext<Self>, vma: &VmaNew, offset: u64) -> Result {
+        ucontext.mmap(vma, offset)
+    }
+
+    fn alloc_pd(_dev: &Device<Self>) -> impl PinInit<(), Error> {
+        Ok(())
+    }
+
+    fn create_ah(
+        _dev: &Device<Self>,
+        pd: PdId,
+        path: Path,
+        flags: Flags,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Ah> {
+        Ah::new(pd, path, flags, udata)
+    }
+
+    fn modify_ah(ah: &Ah, path: Path) -> Result {
+        ah.modify(path)
+    }
+
+    fn query_ah(ah: &Ah) -> Option<Path> {
+        ah.query()
+    }
+
+    fn reg_user_mr(
+        pd: &Pd<Self>,
+        range: UserRange,
+        access: Access,
+    ) -> Result<Mr> {
+        Mr::user(pd, range, access)
+    }
+
+    fn get_dma_mr(
+        pd: &Pd<Self>,
+        memory: DmaMemory,
+        access: Access,
+    ) -> Result<Mr> {
+        Mr::dma(pd, memory, access)
+    }
+
+    fn publish_mr(mr: &Owned<Mr>) -> Keys {
+        Mr::publish(mr)
+    }
+
+    fn dereg_mr(mr: &Owned<Mr>) {
+        mr.hide();
+    }
+
+    fn create_cq(
+        _dev: &Device<Self>,
+        init: &mut CqInit<'_, Self>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<impl PinInit<Cq, Error>> {
+        Cq::new(init, udata)
+    }
+
+    fn publish_cq(cq: &Owned<ib::cq::Cq<Self>>) {
+        Cq::publish(cq);
+    }
+
+    fn destroy_cq(cq: &Owned<ib::cq::Cq<Self>>) {
+        cq.hide();
+    }
+
+    fn poll_cq(cq: &Owned<ib::cq::Cq<Self>>, out: &mut WcArray<'_>) {
+        cq.poll(out);
+    }
+
+    fn arm_cq(cq: &Owned<ib::cq::Cq<Self>>, solicited_only: bool) -> bool {
+        cq.arm(solicited_only)
+    }
+
+    fn create_qp(
+        _dev: &Device<Self>,
+        init: &mut QpInit<'_, Self>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<impl PinInit<Qp, Error>> {
+        Qp::new(init, udata)
+    }
+
+    fn publish_qp(qp: &Owned<ib::qp::Qp<Self>>) -> u32 {
+        qp::publish(qp)
+    }
+
+    fn destroy_qp(qp: &Owned<ib::qp::Qp<Self>>) {
+        qp::destroy(qp);
+    }
+
+    fn modify_qp(
+        qp: &Owned<ib::qp::Qp<Self>>,
+        attr: &QpAttr<'_>,
+        mask: u32,
+        path: Option<PathAttr>,
+    ) -> Result {
+        qp::modify::modify(qp, attr, mask, path)
+    }
+
+    fn query_qp(
+        qp: &Owned<ib::qp::Qp<Self>>,
+        attr: &mut QpAttrOut<'_>,
+        cap: &mut QpCap,
+        signal_all: &mut bool,
+    ) -> Option<Path> {
+        qp::modify::query(qp, attr, cap, signal_all)
+    }
+
+    fn post_send(qp: &Owned<ib::qp::Qp<Self>>, list: &mut SendList<'_, Self>) -> Result {
+        qp::post_send(qp, list)
+    }
+
+    fn post_recv(qp: &Owned<ib::qp::Qp<Self>>, list: &mut RecvList<'_>) -> Result {
+        qp::post_recv(qp, list)
+    }
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! ferroce: RDMA over Converged Ethernet, version 2, in software.
+//!
+//! This crate is the driver: it connects the protocol (crate `roce`, pure) to the kernel (crate
+//! `rdma`, the abstractions). It holds locks, moves data and decides nothing about the protocol.
+//!
+//! One SEND, from the doorbell to the wire: [`qp`] `post_send` → [`qp::send`] `run` → [`qp::sq`]
+//! `pull` → `roce::requester` `poll_transmit` → [`qp::path`] `send`. And back: [`receive`] →
+//! [`qp::recv`] `handle` → `roce::responder` `on_request` → [`cq`] `push`.
+
+#![forbid(unsafe_code)]
+
+mod ah;
+mod cq;
+mod device;
+mod gids;
+mod globals;
+mod link;
+mod mr;
+mod qp;
+mod queue;
+mod receive;
+mod sockets;
+mod ucontext;
+
+use kernel::prelude::*;
+use rdma::{
+    ib::link::LinkRegistration,
+    net::{
+        notifier::NetdevNotifier,
+        pernet::PernetRegistration, //
+    }, //
+};
+
+module! {
+    type: Module,
+    name: "ferroce",
+    authors: ["The ferroce developers"],
+    description: "Soft RoCE v2 in Rust",
+    license: "GPL",
+    alias: ["rdma-link-ferroce"],
+}
+
+/// What the module holds. Fields are dropped in declaration order: first nothing creates devices
+/// any more, then the devices go, then what they use.
+#[pin_data]
+struct Module {
+    #[pin]
+    _link: LinkRegistration<link::Link>,
+    _devices: link::Devices,
+    #[pin]
+    _notifier: NetdevNotifier<link::Link>,
+    #[pin]
+    _pernet: PernetRegistration<sockets::Sockets>,
+}
+
+impl kernel::InPlaceModule for Module {
+    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
+        pin_init::pin_init_scope(|| {
+            globals::init()?;
+            Ok(try_pin_init!(Self {
+                _pernet <- PernetRegistration::register(),
+                _notifier <- NetdevNotifier::register(),
+                _devices: link::Devices,
+                _link <- LinkRegistration::new(),
+            }))
+        })
+    }
+}

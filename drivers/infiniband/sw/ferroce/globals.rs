@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tables that the data path finds objects in.
+//!
+//! Numbers are unique in the module, not per device: a packet names a queue pair by its number
+//! alone, and a timer or work item names what it is for in the same way.
+
+use crate::{
+    ah::Av,
+    device::Ferroce,
+    gids,
+    mr::Mr,
+    sockets, //
+};
+use kernel::prelude::*;
+use rdma::{
+    ib,
+    sync::{
+        CopyTable,
+        Global,
+        Ref,
+        Table, //
+    },
+    workqueue::{
+        Work,
+        Workqueue, //
+    }, //
+};
+
+/// A queue pair as lookups return it.
+pub(crate) type QpRef = Ref<ib::qp::Qp<Ferroce>>;
+
+/// A completion queue as lookups return it.
+pub(crate) type CqRef = Ref<ib::cq::Cq<Ferroce>>;
+
+/// The most queue pairs, completion queues and regions.
+pub(crate) const MAX_OBJECTS: u32 = 1 << 20;
+
+/// Queue pair numbers below are special: 0 and 1 are management, and a few are kept free.
+const FIRST_QPN: u32 = 16;
+
+/// The most address handles.
+pub(crate) const MAX_AH: u32 = (1 << 15) - 1;
+
+static QPS: Global<Table<ib::qp::Qp<Ferroce>>> = Global::new();
+static CQS: Global<Table<ib::cq::Cq<Ferroce>>> = Global::new();
+static MRS: Global<Table<Mr>> = Global::new();
+static AHS: Global<CopyTable<Av>> = Global::new();
+static WORK: Global<Workqueue> = Global::new();
+
+/// Constructs the tables. Once, before anything else of the driver runs.
+pub(crate) fn init() -> Result {
+    WORK.init(Workqueue::new(c"ferroce"))?;
+    QPS.init::<core::convert::Infallible>(Table::new(FIRST_QPN..=MAX_OBJECTS))?;
+    CQS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS))?;
+    MRS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS))?;
+    AHS.init::<core::convert::Infallible>(CopyTable::new(1..=MAX_AH))?;
+    gids::init()?;
+    sockets::init()
+}
+
+/// The queue pairs, by number.
+pub(crate) fn qps() -> Result<&'static Table<ib::qp::Qp<Ferroce>>> {
+    QPS.get().ok_or(ENODEV)
+}
+
+/// The completion queues, by number.
+pub(crate) fn cqs() -> Result<&'static Table<ib::cq::Cq<Ferroce>>> {
+    CQS.get().ok_or(ENODEV)
+}
+
+/// The memory regions, by the upper 24 bits of their keys.
+pub(crate) fn mrs() -> Result<&'static Table<Mr>> {
+    MRS.get().ok_or(ENODEV)
+}
+
+/// The address handles, by the number that user work requests have.
+pub(crate) fn ahs() -> Result<&'static CopyTable<Av>> {
+    AHS.get().ok_or(ENODEV)
+}
+
+/// Queues a work item.
+pub(crate) fn queue_work(work: &Work) {
+    if let Some(queue) = WORK.get() {
+        queue.queue(work);
+    }
+}

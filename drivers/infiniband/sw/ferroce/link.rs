@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `rdma link add`, and what happens to net devices.
+
+use crate::device::Ferroce;
+use kernel::prelude::*;
+use rdma::{
+    ib::{
+        device::unregister_all,
+        link::LinkType,
+        Device, //
+    },
+    net::{
+        netdevice::NetDevice,
+        notifier::{
+            NetdevEvent,
+            NetdevHandler, //
+        }, //
+    }, //
+};
+
+/// The link type.
+pub(crate) struct Link;
+
+impl LinkType for Link {
+    const TYPE: &'static CStr = c"ferroce";
+
+    fn newlink(name: &CStr, netdev: &NetDevice) -> Result {
+        if netdev.is_vlan() {
+            // The addresses of a VLAN device are in the GID table of the device below it.
+            return Err(EPERM);
+        }
+        if Device::<Ferroce>::by_netdev(netdev).is_some() {
+            return Err(EEXIST);
+        }
+        Ferroce::add(name, netdev).inspect_err(|e| {
+            pr_err!("cannot add a link: {:?}\n", e);
+        })
+    }
+}
+
+impl NetdevHandler for Link {
+    fn event(dev: &NetDevice, event: NetdevEvent) {
+        // State and speed are read when they are asked for, and the core tells of changes; a route
+        // is checked at each use.
+        if let NetdevEvent::Unregister = event {
+            if let Some(device) = Device::<Ferroce>::by_netdev(dev) {
+                device.unregister_queued();
+            }
+        }
+    }
+}
+
+/// All devices. Dropping it unregisters them and waits.
+pub(crate) struct Devices;
+
+impl Drop for Devices {
+    fn drop(&mut self) {
+        unregister_all::<Ferroce>();
+    }
+}

@@ -1,0 +1,497 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queue pairs.
+//!
+//! A queue pair has two halves, each with a lock of its own: [`send`] is the requester and its send
+//! queue, [`recv`] the responder and its receive queue. The data path takes one of them; modify and
+//! destroy take both, send first. What one half finds that concerns the other is a new state plus
+//! the work item, which runs both.
+//!
+//! Documentation/infiniband/ferroce/locking.rst has the table.
+
+pub(crate) mod modify;
+pub(crate) mod path;
+pub(crate) mod recv;
+mod rq;
+pub(crate) mod send;
+mod sq;
+
+use crate::{
+    device::{
+        Ferroce,
+        MAX_INLINE,
+        MAX_SGE,
+        MAX_WR, //
+    },
+    gids,
+    globals::{
+        self,
+        CqRef,
+        QpRef, //
+    },
+    queue::Queue,
+    receive::Origin, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        Mutex, //
+    }, //
+};
+use modify::Attributes;
+use rdma::{
+    ib::{
+        self,
+        qp::{
+            QpCap,
+            QpEvent,
+            QpHandle,
+            QpInit, //
+        },
+        udata::Udata,
+        wr::{
+            RecvList,
+            SendList, //
+        }, //
+    },
+    net::tx_account::TxAccount,
+    new_spinlock_bh,
+    new_spinlock_irqsave,
+    sync::{
+        Number,
+        Owned,
+        SpinLockBh,
+        SpinLockIrqSave, //
+    },
+    timer::Timer,
+    workqueue::Work, //
+};
+use recv::RecvHalf;
+use roce::{
+    ids::Qkey,
+    qp::{
+        state::State,
+        ErrnoKind,
+        QpType, //
+    },
+    requester::{
+        Requester,
+        Slot, //
+    },
+    responder::Responder,
+    uapi::{
+        resp::CreateQpResp,
+        wqe::{
+            SendLimits,
+            RECV_WQE_LEN,
+            SEND_WQE_LEN,
+            SGE_LEN, //
+        }, //
+    }, //
+};
+use rq::{
+    KernelRq,
+    Rq, //
+};
+use send::SendHalf;
+use sq::{
+    KernelSq,
+    Sq,
+    MAX_IN_FLIGHT, //
+};
+use zerocopy::IntoBytes;
+
+/// The most packets of a half that may be queued below, in qdiscs and devices.
+const MAX_QUEUED: u32 = 128;
+
+/// An event that the work item raises.
+#[derive(Clone, Copy)]
+pub(crate) enum Event {
+    AccessError,
+    RequestError,
+    CommEst,
+    SqDrained,
+    Fatal,
+}
+
+impl Event {
+    const ALL: [(Event, QpEvent); 5] = [
+        (Event::AccessError, QpEvent::AccessError),
+        (Event::RequestError, QpEvent::RequestError),
+        (Event::CommEst, QpEvent::CommEst),
+        (Event::SqDrained, QpEvent::SqDrained),
+        (Event::Fatal, QpEvent::Fatal),
+    ];
+
+    const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+/// The rings as the producer of a kernel consumer needs them.
+#[pin_data]
+struct KernelQueues {
+    send: Queue,
+    recv: Queue,
+    #[pin]
+    sq: SpinLockIrqSave<KernelSq>,
+    #[pin]
+    rq: SpinLockIrqSave<KernelRq>,
+}
+
+/// A queue pair.
+#[pin_data]
+pub(crate) struct Qp {
+    number: Number<IbQp>,
+    /// The number of `number`, for the data path.
+    pub(crate) qpn: u32,
+    pub(crate) ty: QpType,
+    pub(crate) handle: QpHandle,
+    /// Number of the device.
+    device_number: u32,
+    cap: QpCap,
+    signal_all: bool,
+    limits: SendLimits,
+    send_cq: CqRef,
+    recv_cq: CqRef,
+    /// [`State`]. Written by modify, and by the data path when it fails.
+    state: Atomic<u32>,
+    /// Events owed, by [`Event::bit`].
+    events: Atomic<u32>,
+    /// Serialises modify; outside of the locks of the halves.
+    #[pin]
+    attributes: Mutex<Attributes>,
+    #[pin]
+    send: SpinLockBh<SendHalf>,
+    #[pin]
+    recv: SpinLockBh<RecvHalf>,
+    /// For a kernel consumer.
+    #[pin]
+    kernel: Option<KernelQueuesRef>,
+    #[pin]
+    timer: Timer,
+    #[pin]
+    work: Work,
+}
+
+/// The producer's side, apart from the queue pair so that only kernel consumers have it.
+type KernelQueuesRef = Pin<KBox<KernelQueues>>;
+
+/// The queue pair as the core has it.
+type IbQp = ib::qp::Qp<Ferroce>;
+
+impl Qp {
+    pub(crate) fn new(
+        init: &mut QpInit<'_, Ferroce>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<impl PinInit<Self, Error>> {
+        let ty = QpType::try_from(init.qp_type).map_err(|e| errno(e.errno_kind()))?;
+        if init.create_flags != 0 || init.has_srq {
+            return Err(EOPNOTSUPP);
+        }
+        if ty == QpType::Gsi && (udata.is_some() || init.port_num != 1) {
+            return Err(EINVAL);
+        }
+        let cap = check(&init.cap)?;
+        // CAST: Lengths of C structs, and counts below the limits.
+        let send_tail = (cap.max_send_sge.saturating_mul(SGE_LEN as u32)).max(cap.max_inline_data);
+        let send_queue = Queue::new(
+            cap.max_send_wr,
+            (SEND_WQE_LEN as u32).saturating_add(send_tail),
+        )?;
+        let recv_queue = Queue::new(
+            cap.max_recv_wr,
+            (RECV_WQE_LEN as u32).saturating_add(cap.max_recv_sge.saturating_mul(SGE_LEN as u32)),
+        )?;
+        // What the rings can hold is what the consumer gets.
+        init.cap = QpCap {
+            max_send_wr: send_queue.ring().capacity(),
+            max_recv_wr: recv_queue.ring().capacity(),
+            max_inline_data: send_tail,
+            ..cap
+        };
+        let cap = init.cap;
+        let limits = SendLimits {
+            max_sge: cap.max_send_sge,
+            max_inline: cap.max_inline_data,
+            qkey: Qkey::new(0),
+        };
+        let pd = init.pd.id();
+        let device_number = init.pd.device().number();
+        let handle = init.handle;
+        let signal_all = init.signal_all;
+        let transport = ty.transport();
+
+        let kernel = match (udata, init.ucontext) {
+            (Some(udata), Some(ucontext)) => {
+                offer(udata, ucontext, &send_queue, &recv_queue)?;
+                None
+            }
+            _ => {
+                let (send, recv) = (send_queue.share(), recv_queue.share());
+                Some(KBox::pin_init(
+                pin_init!(KernelQueues {
+                    send,
+                    recv,
+                    sq <- new_spinlock_irqsave!(KernelSq::new(), "ferroce::Qp::kernel_sq"),
+                    rq <- new_spinlock_irqsave!(KernelRq::new(), "ferroce::Qp::kernel_rq"),
+                }),
+                GFP_KERNEL,
+            )?)
+            }
+        };
+        let number = globals::qps()?.reserve()?;
+        let qpn = number.get();
+        // CAST: Bounded by `MAX_IN_FLIGHT`.
+        let slots = cap.max_send_wr.min(MAX_IN_FLIGHT) as usize;
+        let send = SendHalf {
+            req: Requester::new(
+                transport,
+                KVec::from_elem(Slot::default(), slots, GFP_KERNEL)?,
+            ),
+            sq: Sq::new(send_queue, transport, pd, limits, signal_all, slots)?,
+            path: None,
+            account: TxAccount::new(MAX_QUEUED, wake, qpn)?,
+            tell_drained: false,
+        };
+        let recv = RecvHalf::new(
+            Responder::new(transport),
+            Rq::new(recv_queue, pd, cap.max_recv_sge)?,
+            TxAccount::new(MAX_QUEUED, wake, qpn)?,
+            pd,
+        )?;
+        let (send_cq, recv_cq) = (init.send_cq.clone(), init.recv_cq.clone());
+        Ok(try_pin_init!(Self {
+            number,
+            qpn,
+            ty,
+            handle,
+            device_number,
+            cap,
+            signal_all,
+            limits,
+            send_cq,
+            recv_cq,
+            state: Atomic::new(State::Reset.as_ib()),
+            events: Atomic::new(0),
+            attributes <- new_mutex!(Attributes::new(), "ferroce::Qp::attributes"),
+            send <- new_spinlock_bh!(send, "ferroce::Qp::send"),
+            recv <- new_spinlock_bh!(recv, "ferroce::Qp::recv"),
+            kernel,
+            timer <- Timer::new(expired, *qpn),
+            work <- Work::new(run_work, *qpn),
+        }? Error))
+    }
+
+    /// Returns the state.
+    #[inline]
+    pub(crate) fn state(&self) -> State {
+        State::try_from(self.state.load(Acquire)).unwrap_or(State::Err)
+    }
+
+    /// Sets the state.
+    fn set_state(&self, state: State) {
+        self.state.store(state.as_ib(), Release);
+    }
+
+    /// Owes the consumer an event.
+    pub(crate) fn raise(&self, event: Event) {
+        let mut owed = self.events.load(Relaxed);
+        while let Err(now) = self.events.cmpxchg(owed, owed | event.bit(), Release) {
+            owed = now;
+        }
+        self.defer();
+    }
+
+    /// Has the work item run both halves.
+    pub(crate) fn defer(&self) {
+        globals::queue_work(&self.work);
+    }
+
+    /// Moves the queue pair to ERR; the work item flushes both halves.
+    pub(crate) fn fail(&self) {
+        self.set_state(State::Err);
+        self.defer();
+    }
+
+    /// Moves the queue pair to where an error of the send queue leads: SQE for datagrams and UC
+    /// (C10-38), ERR for RC.
+    pub(crate) fn fail_send(&self) {
+        match self.ty {
+            QpType::Rc => self.fail(),
+            QpType::Uc | QpType::Ud | QpType::Gsi => {
+                let from = self.state();
+                if from == State::Rts || from == State::Sqd {
+                    self.set_state(State::Sqe);
+                }
+            }
+        }
+    }
+
+    /// Returns whether a datagram came to an address of the device.
+    pub(crate) fn owns(&self, origin: &Origin) -> bool {
+        gids::contains(self.device_number, origin.net, &origin.daddr)
+    }
+}
+
+/// Returns the errno of a protocol error.
+pub(crate) fn errno(kind: ErrnoKind) -> Error {
+    match kind {
+        ErrnoKind::Invalid => EINVAL,
+        ErrnoKind::Unsupported => EOPNOTSUPP,
+    }
+}
+
+/// Checks the capacities asked for. Nothing at all is one of each.
+fn check(cap: &QpCap) -> Result<QpCap> {
+    if cap.max_send_wr > MAX_WR
+        || cap.max_recv_wr > MAX_WR
+        || cap.max_send_sge > MAX_SGE
+        || cap.max_recv_sge > MAX_SGE
+        || cap.max_inline_data > MAX_INLINE
+    {
+        return Err(EINVAL);
+    }
+    Ok(QpCap {
+        max_send_wr: cap.max_send_wr.max(1),
+        max_recv_wr: cap.max_recv_wr.max(1),
+        ..*cap
+    })
+}
+
+/// Offers the rings to the process.
+fn offer(
+    udata: &mut Udata<'_>,
+    ucontext: &crate::ucontext::Ucontext,
+    send: &Queue,
+    recv: &Queue,
+) -> Result {
+    let mut resp = CreateQpResp::default();
+    if udata.in_len() != 0 || udata.out_len() < resp.as_bytes().len() {
+        return Err(EINVAL);
+    }
+    resp.rq_mi = ucontext.offer(recv.memory())?;
+    let rest = ucontext.offer(send.memory()).and_then(|info| {
+        resp.sq_mi = info;
+        udata.respond(resp.as_bytes())
+    });
+    if rest.is_err() {
+        ucontext.withdraw(recv.memory());
+        ucontext.withdraw(send.memory());
+    }
+    rest
+}
+
+/// Makes a queue pair visible to the data path and returns the number that the consumer sees.
+pub(crate) fn publish(qp: &Owned<IbQp>) -> u32 {
+    qp.number.publish(qp);
+    if qp.ty == QpType::Gsi {
+        // A second one finds that there is one, and gets nothing.
+        let _ = gids::set_manager(qp.device_number, qp.qpn);
+        return roce::ids::Qpn::GSI.get();
+    }
+    qp.qpn
+}
+
+/// Takes a queue pair away from the data path. Nothing completes afterwards.
+pub(crate) fn destroy(qp: &Owned<IbQp>) {
+    if qp.ty == QpType::Gsi {
+        gids::clear_manager(qp.device_number, qp.qpn);
+    }
+    qp.number.hide();
+    let mut send = qp.send.lock();
+    let mut recv = qp.recv.lock();
+    qp.set_state(State::Reset);
+    send.req.reset();
+    send.path = None;
+    recv.reset();
+}
+
+/// Posts requests of a kernel consumer, or rings the doorbell of a user's.
+pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> Result {
+    if !qp.state().takes_sends() {
+        if qp.kernel.is_none() {
+            // What is in the ring then never was posted: the library has no way to take it back.
+            qp.send.lock().sq.discard();
+        }
+        return Err(EINVAL);
+    }
+    if let Some(kernel) = &qp.kernel {
+        let mut sq = kernel.sq.lock();
+        while let Some(wr) = list.next_wr() {
+            sq.push(&kernel.send, &qp.limits, &wr)?;
+        }
+        drop(sq);
+        // The consumer may hold locks and have interrupts off.
+        qp.defer();
+        return Ok(());
+    }
+    if !list.is_empty() {
+        // Users post through the ring.
+        return Err(EINVAL);
+    }
+    let qp = qp.get();
+    send::run(&qp);
+    if qp.state() == State::Err {
+        recv::run(&qp);
+    }
+    Ok(())
+}
+
+/// Posts receive requests of a kernel consumer.
+pub(crate) fn post_recv(qp: &Owned<IbQp>, list: &mut RecvList<'_>) -> Result {
+    let kernel = qp.kernel.as_ref().ok_or(EINVAL)?;
+    if !qp.state().takes_receives() {
+        return Err(EINVAL);
+    }
+    let mut rq = kernel.rq.lock();
+    while let Some((wr_id, sges)) = list.next_wr() {
+        rq.push(&kernel.recv, qp.cap.max_recv_sge, wr_id, sges)?;
+    }
+    drop(rq);
+    if qp.state() == State::Err {
+        qp.defer();
+    }
+    Ok(())
+}
+
+/// The timer's callback.
+fn expired(number: u32) {
+    if let Some(qp) = find(number) {
+        send::expired(&qp);
+    }
+}
+
+/// The callback of the accounts of what is queued below: there is room again.
+fn wake(number: u32) {
+    if let Some(qp) = find(number) {
+        qp.defer();
+    }
+}
+
+/// The work item: runs both halves, then tells of events.
+fn run_work(number: u32) {
+    let Some(qp) = find(number) else {
+        return;
+    };
+    send::run(&qp);
+    recv::run(&qp);
+    let owed = qp.events.xchg(0, Acquire);
+    for (event, told) in Event::ALL {
+        if owed & event.bit() != 0 {
+            qp.notify_event(told);
+        }
+    }
+}
+
+/// Finds a queue pair by number.
+fn find(number: u32) -> Option<QpRef> {
+    globals::qps().ok()?.get(number)
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Modify and query.
+//!
+//! What may change when, and to what, is decided by `roce::qp::modify`: this applies it to both
+//! halves.
+
+use super::{
+    errno,
+    path::TxPath,
+    recv,
+    recv::RecvHalf,
+    send,
+    send::SendHalf,
+    IbQp,
+    Qp, //
+};
+use crate::{
+    ah,
+    device::{
+        active_mtu,
+        MAX_RD_ATOMIC, //
+    }, //
+};
+use kernel::prelude::*;
+use rdma::{
+    ib::{
+        gid::{
+            udp_sport,
+            Path, //
+        },
+        qp::{
+            PathAttr,
+            QpAttr,
+            QpAttrOut,
+            QpCap, //
+        }, //
+    },
+    sync::Owned, //
+};
+use roce::{
+    ids::Qpn,
+    opcode::Transport,
+    qp::{
+        attr::{
+            AttrMask,
+            Attrs,
+            Request, //
+        },
+        modify::{
+            self,
+            Limits, //
+        },
+        state::State, //
+    },
+    requester::{
+        SendParams,
+        SendState, //
+    },
+    responder::{
+        Access,
+        RecvParams, //
+    },
+    time::ack_timeout_ns, //
+};
+
+/// What modify has set.
+pub(crate) struct Attributes {
+    attrs: Attrs,
+    path: Option<Path>,
+}
+
+impl Attributes {
+    pub(crate) fn new() -> Self {
+        Self {
+            attrs: Attrs::RESET,
+            path: None,
+        }
+    }
+}
+
+/// Changes attributes, all or none.
+pub(crate) fn modify(
+    qp: &Owned<IbQp>,
+    attr: &QpAttr<'_>,
+    mask: u32,
+    path: Option<PathAttr>,
+) -> Result {
+    let mask = AttrMask::from_bits(mask);
+    let mut attributes = qp.attributes.lock();
+    let mtu = active_mtu(qp.device());
+    let limits = Limits {
+        mtu,
+        max_rd_atomic: MAX_RD_ATOMIC,
+        max_dest_rd_atomic: MAX_RD_ATOMIC,
+        draining: is_draining(qp),
+    };
+    let from = qp.state();
+    let (_, attrs) = modify::modify(
+        qp.ty,
+        from,
+        &attributes.attrs,
+        &request(attr),
+        mask,
+        &limits,
+    )
+    .map_err(|e| errno(e.errno_kind()))?;
+
+    // Everything that may fail comes before anything changes.
+    let mut paths = None;
+    if mask.contains(AttrMask::AV) {
+        let (path, gid) = path.ok_or(EINVAL)?;
+        ah::check(&path)?;
+        let sport = udp_sport(path.flow_label, qp.qpn, attrs.dest_qpn.get());
+        paths = Some((
+            path,
+            TxPath::new(path, gid.clone(), sport)?,
+            TxPath::new(path, gid, sport)?,
+        ));
+    }
+
+    {
+        let mut send = qp.send.lock();
+        let mut recv = qp.recv.lock();
+        if let Some((path, for_send, for_recv)) = paths {
+            attributes.path = Some(path);
+            send.path = Some(for_send);
+            recv.path = Some(for_recv);
+        }
+        // For datagrams the port's MTU is what counts, as it is now.
+        let mtu = if qp.ty.is_connected() {
+            attrs.path_mtu.bytes()
+        } else {
+            mtu.bytes()
+        };
+        set_params(qp, &mut send, &mut recv, &attrs, mtu);
+        enter(qp, &mut send, &mut recv, from, &attrs, mask);
+        if attrs.state == State::Reset {
+            attributes.path = None;
+        }
+        attributes.attrs = attrs;
+    }
+    // Flushes, continues, or tells that the queue has drained.
+    let qp = qp.get();
+    send::run(&qp);
+    recv::run(&qp);
+    Ok(())
+}
+
+/// Returns whether the send queue still finishes what was begun (SQD).
+fn is_draining(qp: &Qp) -> bool {
+    qp.state() == State::Sqd && qp.send.lock().req.state() != SendState::Drained
+}
+
+/// Hands the attributes to both halves.
+fn set_params(qp: &Qp, send: &mut SendHalf, recv: &mut RecvHalf, attrs: &Attrs, mtu: u32) {
+    send.req.set_params(&SendParams {
+        mtu,
+        dest_qpn: attrs.dest_qpn,
+        src_qpn: Qpn::new(if qp.ty == roce::qp::QpType::Gsi {
+            Qpn::GSI.get()
+        } else {
+            qp.qpn
+        }),
+        ack_timeout: ack_timeout_ns(attrs.timeout),
+        retry_cnt: attrs.retry_cnt,
+        rnr_retry: attrs.rnr_retry,
+        max_rd_atomic: attrs.max_rd_atomic,
+    });
+    send.sq.set_qkey(attrs.qkey);
+    recv.resp.set_params(&RecvParams {
+        mtu,
+        dest_qpn: attrs.dest_qpn,
+        min_rnr_timer: attrs.min_rnr_timer,
+        qkey: attrs.qkey,
+        access: Access {
+            remote_write: attrs.access.remote_write(),
+            remote_read: attrs.access.remote_read(),
+        },
+        max_dest_rd_atomic: attrs.max_dest_rd_atomic,
+    });
+}
+
+/// Moves both halves from one state to another.
+fn enter(
+    qp: &Qp,
+    send: &mut SendHalf,
+    recv: &mut RecvHalf,
+    from: State,
+    attrs: &Attrs,
+    mask: AttrMask,
+) {
+    if !mask.contains(AttrMask::STATE) {
+        return;
+    }
+    match attrs.state {
+        State::Reset => {
+            send.req.reset();
+            send.sq.discard();
+            send.path = None;
+            send.tell_drained = false;
+            recv.reset();
+        }
+        State::Rtr => {
+            if mask.contains(AttrMask::RQ_PSN) {
+                recv.resp.set_epsn(attrs.rq_psn);
+            }
+            recv.resp.set_rtr(true);
+        }
+        State::Rts => {
+            if from == State::Rtr {
+                recv.resp.set_rtr(false);
+                send.req.set_psn(attrs.sq_psn);
+            } else {
+                send.req.resume();
+            }
+        }
+        State::Sqd => {
+            send.req.drain();
+            send.tell_drained = attrs.sqd_notify;
+        }
+        // The halves are flushed when they run next, which is at once.
+        State::Init | State::Sqe | State::Err => {}
+    }
+    qp.set_state(attrs.state);
+}
+
+/// Returns the values of a modify, unchecked.
+fn request(attr: &QpAttr<'_>) -> Request {
+    Request {
+        qp_state: attr.qp_state(),
+        cur_qp_state: attr.cur_qp_state(),
+        path_mtu: attr.path_mtu(),
+        path_mig_state: attr.path_mig_state(),
+        qkey: attr.qkey(),
+        rq_psn: attr.rq_psn(),
+        sq_psn: attr.sq_psn(),
+        dest_qp_num: attr.dest_qp_num(),
+        // CAST: Flags.
+        qp_access_flags: attr.qp_access_flags() as u32,
+        pkey_index: attr.pkey_index(),
+        en_sqd_async_notify: attr.en_sqd_async_notify(),
+        max_rd_atomic: attr.max_rd_atomic(),
+        max_dest_rd_atomic: attr.max_dest_rd_atomic(),
+        min_rnr_timer: attr.min_rnr_timer(),
+        port_num: attr.port_num(),
+        timeout: attr.timeout(),
+        retry_cnt: attr.retry_cnt(),
+        rnr_retry: attr.rnr_retry(),
+    }
+}
+
+/// Returns what was set, and where the queues are.
+pub(crate) fn query(
+    qp: &Owned<IbQp>,
+    out: &mut QpAttrOut<'_>,
+    cap: &mut QpCap,
+    signal_all: &mut bool,
+) -> Option<Path> {
+    let attributes = qp.attributes.lock();
+    let attrs = &attributes.attrs;
+    let state = qp.state();
+    let draining = is_draining(qp);
+    let sq_psn = qp.send.lock().req.next_psn();
+    let rq_psn = qp.recv.lock().resp.epsn();
+    // Before the move that starts them the halves do not know their PSNs.
+    let connected = qp.ty.transport() != Transport::Ud;
+    out.set_state(state.as_ib())
+        .set_cur_state(state.as_ib())
+        .set_path_mtu(attrs.path_mtu.as_ib())
+        .set_path_mig_state(0)
+        .set_qkey(attrs.qkey.get())
+        .set_rq_psn(if state.is_receiving() && connected {
+            rq_psn.get()
+        } else {
+            attrs.rq_psn.get()
+        })
+        .set_sq_psn(if state.takes_sends() {
+            sq_psn.get()
+        } else {
+            attrs.sq_psn.get()
+        })
+        .set_dest_qp_num(attrs.dest_qpn.get())
+        // CAST: Flags.
+        .set_qp_access_flags(attrs.access.bits() as i32)
+        .set_pkey_index(attrs.pkey_index)
+        .set_en_sqd_async_notify(attrs.sqd_notify.into())
+        .set_sq_draining(draining.into())
+        .set_max_rd_atomic(attrs.max_rd_atomic)
+        .set_max_dest_rd_atomic(attrs.max_dest_rd_atomic)
+        .set_min_rnr_timer(attrs.min_rnr_timer)
+        .set_port_num(attrs.port_num)
+        .set_timeout(attrs.timeout)
+        .set_retry_cnt(attrs.retry_cnt)
+        .set_rnr_retry(attrs.rnr_retry);
+    *cap = qp.cap;
+    *signal_all = qp.signal_all;
+    attributes.path
+}

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The way to a peer: addresses, route, and the headers below the BTH.
+
+use crate::{
+    ah,
+    receive::Origin, //
+};
+use kernel::prelude::*;
+use rdma::{
+    ib::gid::{
+        GidAttr,
+        Path, //
+    },
+    net::{
+        namespace::NetId,
+        route::{
+            route4,
+            route6,
+            Dst,
+            RouteV4,
+            RouteV6, //
+        },
+        skbuff::SkBuff,
+        tx_account::TxAccount, //
+    },
+    KernelCrc32, //
+};
+use roce::{
+    icrc::{
+        Icrc,
+        IPV4_LEN,
+        IPV6_LEN,
+        UDP_LEN, //
+    },
+    wire::{
+        pad_for,
+        BTH_LEN,
+        ICRC_LEN,
+        MAX_HEADER_LEN, //
+    }, //
+};
+
+/// The UDP port of RoCE v2.
+pub(crate) const ROCE_PORT: u16 = 4791;
+
+/// Room for headers in front of the BTH: Ethernet with a VLAN tag and what drivers add (`LL_MAX_HEADER`
+/// is 128 on common kernels), IPv6 and UDP.
+const HEADROOM: usize = 128 + IPV6_LEN + UDP_LEN;
+
+const IPPROTO_UDP: u8 = 17;
+
+/// Why a packet was not sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SendError {
+    /// The payload could not be gathered.
+    Memory(roce::wr::MemError),
+    /// No memory for the packet: try again later.
+    NoMemory,
+    /// No route, or the stack refused it: as good as lost on the wire.
+    Lost,
+}
+
+/// Addresses of one family.
+#[derive(Clone, Copy)]
+enum Addresses {
+    V4 { saddr: [u8; 4], daddr: [u8; 4] },
+    V6 { saddr: [u8; 16], daddr: [u8; 16] },
+}
+
+/// The way to a peer, with a cached route.
+///
+/// Belongs to one half of a queue pair and is used under its lock. The route is checked at each use
+/// and looked up again once the routing tables say so, or the address goes.
+pub(crate) struct TxPath {
+    path: Path,
+    gid: GidAttr,
+    /// The namespace that the peer is in.
+    net: NetId,
+    addresses: Addresses,
+    sport: u16,
+    dst: Option<Dst>,
+    /// Identification of the next IPv4 packet. Never fragmented, so it only has to be there: it is
+    /// covered by the ICRC.
+    ip_id: u16,
+}
+
+impl TxPath {
+    /// Makes the way to a peer, in the namespace of the device that has the source address.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if that device is down or gone.
+    pub(crate) fn new(path: Path, gid: GidAttr, sport: u16) -> Result<Self> {
+        let net = gid.with_netdev(|dev| Ok(dev.net_id()))?;
+        let addresses = match (ah::v4(&path.sgid), ah::v4(&path.dgid)) {
+            (Some(saddr), Some(daddr)) => Addresses::V4 { saddr, daddr },
+            _ => Addresses::V6 {
+                saddr: path.sgid,
+                daddr: path.dgid,
+            },
+        };
+        Ok(Self {
+            path,
+            gid,
+            net,
+            addresses,
+            sport,
+            dst: None,
+            ip_id: 0,
+        })
+    }
+
+    /// Returns whether a packet comes from the peer, to the address that the peer knows.
+    #[inline]
+    pub(crate) fn is_from(&self, origin: &Origin) -> bool {
+        origin.net == self.net
+            && origin.saddr == self.path.dgid
+            && origin.daddr == self.path.sgid
+    }
+
+    /// Builds a packet and hands it to the IP layer. Softirq or process context, bottom halves off.
+    ///
+    /// `headers` start with the BTH, `gather` appends `len` bytes of payload. The packet is charged
+    /// to `account`.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        headers: &[u8],
+        len: u32,
+        gather: impl FnOnce(&mut SkBuff) -> Result<(), roce::wr::MemError>,
+        account: Option<&TxAccount>,
+    ) -> Result<(), SendError> {
+        let pad = usize::from(pad_for(len));
+        // CAST: A payload is at most an MTU long.
+        let size = MAX_HEADER_LEN
+            .saturating_add(len as usize)
+            .saturating_add(pad)
+            .saturating_add(ICRC_LEN);
+        let mut skb = SkBuff::alloc(HEADROOM, size).ok_or(SendError::NoMemory)?;
+        skb.append(headers).map_err(|_| SendError::NoMemory)?;
+        if len > 0 {
+            gather(&mut skb).map_err(SendError::Memory)?;
+        }
+        if pad > 0 {
+            skb.append_zeros(pad).map_err(|_| SendError::NoMemory)?;
+        }
+        self.finish(skb, account)
+    }
+
+    /// Adds the ICRC and the headers below the BTH, and transmits.
+    fn finish(&mut self, mut skb: SkBuff, account: Option<&TxAccount>) -> Result<(), SendError> {
+        let dst = self.route()?;
+        let len = skb.len().saturating_add(ICRC_LEN);
+        let udp = self.udp_header(len).ok_or(SendError::Lost)?;
+        match self.addresses {
+            Addresses::V4 { saddr, daddr } => {
+                let ip = self.ipv4_header(len, saddr, daddr).ok_or(SendError::Lost)?;
+                seal(&mut skb, |bth| Icrc::<KernelCrc32>::ipv4(&ip, &udp, bth))?;
+                push(&mut skb, &udp, &ip)?;
+                if let Some(account) = account {
+                    account.charge(&mut skb);
+                }
+                skb.transmit4(&dst).map_err(|_| SendError::Lost)
+            }
+            Addresses::V6 { saddr, daddr } => {
+                let ip = self.ipv6_header(len, saddr, daddr).ok_or(SendError::Lost)?;
+                seal(&mut skb, |bth| Icrc::<KernelCrc32>::ipv6(&ip, &udp, bth))?;
+                push(&mut skb, &udp, &ip)?;
+                if let Some(account) = account {
+                    account.charge(&mut skb);
+                }
+                skb.transmit6(&dst).map_err(|_| SendError::Lost)
+            }
+        }
+    }
+
+    /// Returns the route, looking it up if the cached one is no longer valid.
+    #[inline]
+    fn route(&mut self) -> Result<Dst, SendError> {
+        if let Some(dst) = &self.dst {
+            if dst.is_valid() {
+                return Ok(dst.clone());
+            }
+        }
+        self.dst = None;
+        let addresses = self.addresses;
+        let tos = self.path.traffic_class;
+        let flow_label = self.path.flow_label;
+        let dst = self
+            .gid
+            .with_netdev(|dev| match addresses {
+                Addresses::V4 { saddr, daddr } => route4(dev, &RouteV4 { saddr, daddr, tos }),
+                Addresses::V6 { saddr, daddr } => route6(
+                    dev,
+                    &RouteV6 {
+                        saddr,
+                        daddr,
+                        flow_label,
+                        traffic_class: tos,
+                    },
+                ),
+            })
+            .map_err(|_| SendError::Lost)?;
+        self.dst = Some(dst.clone());
+        Ok(dst)
+    }
+
+    /// Returns the UDP header of `len` bytes of payload. The checksum is zero: the ICRC protects
+    /// more.
+    fn udp_header(&self, len: usize) -> Option<[u8; UDP_LEN]> {
+        let [sport_hi, sport_lo] = self.sport.to_be_bytes();
+        let [dport_hi, dport_lo] = ROCE_PORT.to_be_bytes();
+        let len = u16::try_from(len.checked_add(UDP_LEN)?).ok()?;
+        let [len_hi, len_lo] = len.to_be_bytes();
+        Some([
+            sport_hi, sport_lo, dport_hi, dport_lo, len_hi, len_lo, 0, 0,
+        ])
+    }
+
+    /// Returns the IPv4 header in front of a UDP header and `len` bytes. The checksum is the IP
+    /// layer's to fill in.
+    fn ipv4_header(
+        &mut self,
+        len: usize,
+        saddr: [u8; 4],
+        daddr: [u8; 4],
+    ) -> Option<[u8; IPV4_LEN]> {
+        const VERSION_AND_LENGTH: u8 = 0x45;
+        const DONT_FRAGMENT: u8 = 0x40;
+
+        let total = len.checked_add(UDP_LEN)?.checked_add(IPV4_LEN)?;
+        let [len_hi, len_lo] = u16::try_from(total).ok()?.to_be_bytes();
+        self.ip_id = self.ip_id.wrapping_add(1);
+        let [id_hi, id_lo] = self.ip_id.to_be_bytes();
+        let [s0, s1, s2, s3] = saddr;
+        let [d0, d1, d2, d3] = daddr;
+        Some([
+            VERSION_AND_LENGTH,
+            self.path.traffic_class,
+            len_hi,
+            len_lo,
+            id_hi,
+            id_lo,
+            DONT_FRAGMENT,
+            0,
+            self.hop_limit(),
+            IPPROTO_UDP,
+            0,
+            0,
+            s0,
+            s1,
+            s2,
+            s3,
+            d0,
+            d1,
+            d2,
+            d3,
+        ])
+    }
+
+    /// Returns the IPv6 header in front of a UDP header and `len` bytes.
+    fn ipv6_header(
+        &self,
+        len: usize,
+        saddr: [u8; 16],
+        daddr: [u8; 16],
+    ) -> Option<[u8; IPV6_LEN]> {
+        const VERSION: u32 = 6 << 28;
+
+        let flow = VERSION | u32::from(self.path.traffic_class) << 20 | self.path.flow_label;
+        let len = u16::try_from(len.checked_add(UDP_LEN)?).ok()?;
+        let mut ip = [0; IPV6_LEN];
+        let (first, rest) = ip.split_first_chunk_mut::<4>()?;
+        *first = flow.to_be_bytes();
+        let (length, rest) = rest.split_first_chunk_mut::<2>()?;
+        *length = len.to_be_bytes();
+        let (next, rest) = rest.split_first_chunk_mut::<2>()?;
+        *next = [IPPROTO_UDP, self.hop_limit()];
+        let (source, rest) = rest.split_first_chunk_mut::<16>()?;
+        *source = saddr;
+        let (destination, _) = rest.split_first_chunk_mut::<16>()?;
+        *destination = daddr;
+        Some(ip)
+    }
+
+    /// Returns the hop limit. Programs leave it at zero and mean the usual one.
+    fn hop_limit(&self) -> u8 {
+        const DEFAULT: u8 = 64;
+
+        match self.path.hop_limit {
+            0 => DEFAULT,
+            limit => limit,
+        }
+    }
+}
+
+/// Appends the ICRC of a packet that starts with its BTH.
+#[inline]
+fn seal(
+    skb: &mut SkBuff,
+    start: impl FnOnce(&[u8; BTH_LEN]) -> Icrc<KernelCrc32>,
+) -> Result<(), SendError> {
+    let icrc = {
+        let (bth, rest) = skb
+            .data()
+            .split_first_chunk::<BTH_LEN>()
+            .ok_or(SendError::Lost)?;
+        let mut icrc = start(bth);
+        icrc.update(rest);
+        icrc.finish()
+    };
+    skb.append(&icrc).map_err(|_| SendError::NoMemory)
+}
+
+/// Puts the UDP and IP headers in front.
+#[inline]
+fn push(skb: &mut SkBuff, udp: &[u8], ip: &[u8]) -> Result<(), SendError> {
+    skb.prepend(udp)
+        .and_then(|()| skb.prepend(ip))
+        .map_err(|_| SendError::NoMemory)
+}

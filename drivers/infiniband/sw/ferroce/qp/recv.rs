@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The receive half: requests of the peer in, replies and completions out.
+
+use super::{
+    path::{
+        SendError,
+        TxPath, //
+    },
+    rq::Rq,
+    Event,
+    Qp, //
+};
+use crate::{
+    cq::{
+        self,
+        Completion, //
+    },
+    globals::QpRef,
+    mr,
+    receive::{
+        Incoming,
+        Origin, //
+    }, //
+};
+use kernel::prelude::*;
+use rdma::{
+    ib::{
+        object::PdId,
+        Access, //
+    },
+    net::{
+        skbuff::{
+            IpHeader,
+            SkBuff, //
+        },
+        tx_account::TxAccount, //
+    },
+    time::now, //
+};
+use roce::{
+    ids::{
+        Pkey,
+        Qpn, //
+    },
+    qp::state::State,
+    responder::{
+        AsyncEvent,
+        Outcome,
+        Place,
+        ReadSegment,
+        RecvCompletion,
+        Reply,
+        Responder,
+        Verdict, //
+    },
+    uapi::cqe::{
+        Cqe,
+        WcOpcode, //
+    },
+    wire::{
+        Packet,
+        GRH_LEN,
+        MAX_HEADER_LEN, //
+    },
+    wr::{
+        MemError,
+        Status, //
+    }, //
+};
+
+/// The most packets sent, and requests flushed, before the lock is dropped.
+const BUDGET: u32 = 64;
+
+/// The most packets that wait while the half answers a READ; more are dropped.
+pub(crate) const BACKLOG: usize = 128;
+
+/// What the lock of the receive half protects.
+pub(crate) struct RecvHalf {
+    pub(crate) resp: Responder,
+    pub(crate) rq: Rq,
+    pub(crate) path: Option<TxPath>,
+    /// Counts what is queued below.
+    pub(crate) account: TxAccount,
+    pd: PdId,
+    /// Packets that wait, oldest first. Never longer than [`BACKLOG`], which it has room for.
+    backlog: KVec<SkBuff>,
+}
+
+/// What remains to be done once the lock is dropped.
+#[derive(Default)]
+struct After {
+    notify: bool,
+    again: bool,
+    failed: bool,
+}
+
+/// Takes a request of the peer. Softirq or process context, no lock held.
+pub(crate) fn request(qp: &QpRef, origin: &Origin, incoming: Incoming) {
+    let after = {
+        let mut half = qp.recv.lock();
+        let mut after = After::default();
+        if !half.admits(qp, origin) {
+            return;
+        }
+        if half.resp.read_in_progress() || !half.backlog.is_empty() {
+            half.postpone(incoming);
+        } else if let Ok(packet) = incoming.packet() {
+            half.handle(qp, &packet, &incoming, &mut after);
+            half.answer(qp, &mut after);
+        }
+        after
+    };
+    finish(qp, &after);
+}
+
+/// Continues to answer a READ, takes what waited, flushes. Process or softirq context, no lock held.
+pub(crate) fn run(qp: &QpRef) {
+    let after = {
+        let mut half = qp.recv.lock();
+        let mut after = After::default();
+        match qp.state() {
+            State::Err => half.flush(qp, &mut after),
+            state if state.is_receiving() => half.resume(qp, &mut after),
+            _ => {}
+        }
+        after
+    };
+    finish(qp, &after);
+}
+
+/// Does what must not be done under the lock.
+fn finish(qp: &QpRef, after: &After) {
+    if after.failed {
+        qp.fail();
+    }
+    if after.again {
+        qp.defer();
+    }
+    if after.notify {
+        cq::notify(&qp.recv_cq);
+    }
+}
+
+impl RecvHalf {
+    pub(crate) fn new(resp: Responder, rq: Rq, account: TxAccount, pd: PdId) -> Result<Self> {
+        Ok(Self {
+            resp,
+            rq,
+            path: None,
+            account,
+            pd,
+            backlog: KVec::with_capacity(BACKLOG, GFP_KERNEL)?,
+        })
+    }
+
+    /// Forgets everything (RESET).
+    pub(crate) fn reset(&mut self) {
+        self.resp.reset();
+        self.rq.discard();
+        self.path = None;
+        self.backlog.clear();
+    }
+
+    /// Returns whether a packet from there is for this queue pair, in the state that it is in.
+    #[inline]
+    fn admits(&self, qp: &Qp, origin: &Origin) -> bool {
+        if !qp.state().is_receiving() {
+            return false;
+        }
+        if qp.ty.is_connected() {
+            self.path.as_ref().is_some_and(|path| path.is_from(origin))
+        } else {
+            qp.owns(origin)
+        }
+    }
+
+    /// Lets a packet wait, or drops it.
+    fn postpone(&mut self, incoming: Incoming) {
+        // A drop is as a loss on the wire: the peer sends it again.
+        let _ = self.backlog.push_within_capacity(incoming.into_skb());
+    }
+
+    /// Takes what waited, after the READ that it waited for.
+    fn resume(&mut self, qp: &Qp, after: &mut After) {
+        let mut budget = BUDGET;
+        loop {
+            self.answer(qp, after);
+            if self.resp.read_in_progress() || self.backlog.is_empty() {
+                return;
+            }
+            if budget == 0 {
+                after.again = true;
+                return;
+            }
+            budget = budget.saturating_sub(1);
+            let Ok(skb) = self.backlog.remove(0) else {
+                return;
+            };
+            let incoming = Incoming::again(skb);
+            if let Ok(packet) = incoming.packet() {
+                self.handle(qp, &packet, &incoming, after);
+            }
+        }
+    }
+
+    /// Executes one request.
+    #[inline]
+    fn handle(&mut self, qp: &Qp, packet: &Packet<'_>, incoming: &Incoming, after: &mut After) {
+        let now = now();
+        match self.resp.on_request(now, packet, &mut self.rq) {
+            Verdict::Drop(_) => {}
+            Verdict::Reply(reply) => self.reply(&reply),
+            Verdict::Fail(outcome) => self.execute(qp, &outcome, incoming, after),
+            Verdict::Place(place) => {
+                let result = self.place(&place, packet, incoming);
+                let outcome = self.resp.finish(now, result);
+                self.execute(qp, &outcome, incoming, after);
+            }
+            Verdict::Read(read) => {
+                let result = mr::find(read.rkey.get(), self.pd, Access::REMOTE_READ)
+                    .and_then(|region| region.offset(read.va, u64::from(read.len)).map(|_| ()));
+                if let Some(outcome) = self.resp.start_read(result) {
+                    self.execute(qp, &outcome, incoming, after);
+                }
+            }
+        }
+    }
+
+    /// Copies the payload of a packet to where it belongs.
+    #[inline]
+    fn place(
+        &self,
+        place: &Place,
+        packet: &Packet<'_>,
+        incoming: &Incoming,
+    ) -> Result<(), MemError> {
+        let payload = incoming.payload(packet);
+        match *place {
+            Place::Recv { offset, len } => {
+                // CAST: Widening.
+                let bytes = payload.get(..len as usize).ok_or(MemError::Length)?;
+                if packet.deth().is_some() {
+                    self.rq.scatter(0, &grh_area(incoming))?;
+                }
+                self.rq.scatter(offset, bytes)
+            }
+            Place::Remote {
+                rkey,
+                va,
+                len,
+                check_len,
+            } => {
+                let region = mr::find(rkey.get(), self.pd, Access::REMOTE_WRITE)?;
+                region.offset(va, u64::from(check_len))?;
+                let at = region.offset(va, u64::from(len))?;
+                // CAST: Widening.
+                let bytes = payload.get(..len as usize).ok_or(MemError::Length)?;
+                region
+                    .memory()
+                    .write(at, bytes)
+                    .map_err(|_| MemError::Fault)
+            }
+        }
+    }
+
+    /// Does what follows from a request.
+    fn execute(&mut self, qp: &Qp, outcome: &Outcome, incoming: &Incoming, after: &mut After) {
+        if let Some(done) = &outcome.completion {
+            let v6 = matches!(incoming.ip(), Some(IpHeader::V6(_)));
+            let completion = completion(qp, self.rq.wr_id(), done, v6);
+            after.notify |= qp.recv_cq.push(&completion);
+        }
+        if outcome.consumed {
+            self.rq.complete();
+        }
+        // After the completion, so that who sees the reply may look for it.
+        if let Some(reply) = &outcome.reply {
+            self.reply(reply);
+        }
+        match outcome.event {
+            Some(AsyncEvent::AccessError) => qp.raise(Event::AccessError),
+            Some(AsyncEvent::RequestError) => qp.raise(Event::RequestError),
+            Some(AsyncEvent::CommEst) => qp.raise(Event::CommEst),
+            None => {}
+        }
+        after.failed |= outcome.error;
+    }
+
+    /// Sends an acknowledgement. One that is not sent is as one that is lost.
+    #[inline]
+    fn reply(&mut self, reply: &Reply) {
+        let mut headers = [0; MAX_HEADER_LEN];
+        let Some(len) = reply.write_headers(Pkey::DEFAULT, &mut headers) else {
+            return;
+        };
+        if let (Some(path), Some(headers)) = (self.path.as_mut(), headers.get(..len)) {
+            let _ = path.send(headers, 0, |_| Ok(()), None);
+        }
+    }
+
+    /// Sends responses of the READ in progress, within a budget.
+    fn answer(&mut self, qp: &Qp, after: &mut After) {
+        let mut budget = BUDGET;
+        while let Some(segment) = self.resp.poll_response() {
+            if !self.account.admits() {
+                // The account calls back once the packets have left.
+                return;
+            }
+            if budget == 0 {
+                after.again = true;
+                return;
+            }
+            budget = budget.saturating_sub(1);
+            match self.send_segment(&segment) {
+                Ok(()) | Err(SendError::Lost) => self.resp.response_sent(),
+                Err(SendError::NoMemory) => {
+                    after.again = true;
+                    return;
+                }
+                Err(SendError::Memory(_)) => {
+                    let outcome = self.resp.response_failed();
+                    if let Some(reply) = &outcome.reply {
+                        self.reply(reply);
+                    }
+                    if outcome.event == Some(AsyncEvent::AccessError) {
+                        qp.raise(Event::AccessError);
+                    }
+                    after.failed |= outcome.error;
+                    return;
+                }
+            }
+        }
+        // Packets that came in the meantime.
+        after.again |= !self.backlog.is_empty();
+    }
+
+    /// Sends one READ response.
+    #[inline]
+    fn send_segment(&mut self, segment: &ReadSegment) -> Result<(), SendError> {
+        let mut headers = [0; MAX_HEADER_LEN];
+        let len = segment
+            .write_headers(Pkey::DEFAULT, &mut headers)
+            .ok_or(SendError::Lost)?;
+        let headers = headers.get(..len).ok_or(SendError::Lost)?;
+        let pd = self.pd;
+        let path = self.path.as_mut().ok_or(SendError::Lost)?;
+        path.send(
+            headers,
+            segment.len,
+            |skb| {
+                let region = mr::find(segment.rkey.get(), pd, Access::REMOTE_READ)?;
+                let at = region.offset(segment.va, u64::from(segment.len))?;
+                region
+                    .memory()
+                    // CAST: Widening.
+                    .append_to(at, segment.len as usize, skb)
+                    .map_err(|_| MemError::Fault)
+            },
+            Some(&self.account),
+        )
+    }
+
+    /// Flushes what was posted (ERR).
+    fn flush(&mut self, qp: &Qp, after: &mut After) {
+        let mut budget = BUDGET;
+        self.resp.reset();
+        self.backlog.clear();
+        while let Some(wr_id) = self.rq.flush_one() {
+            let done = RecvCompletion {
+                status: Status::WrFlush,
+                byte_len: 0,
+                imm: None,
+                with_rdma: false,
+                solicited: true,
+                src_qpn: Qpn::new(0),
+            };
+            after.notify |= qp.recv_cq.push(&completion(qp, wr_id, &done, false));
+            budget = budget.saturating_sub(1);
+            if budget == 0 {
+                after.again = true;
+                return;
+            }
+        }
+    }
+}
+
+/// Returns what the first 40 bytes of a datagram's buffer get: the IP header, at the end if it is an
+/// IPv4 one (C11-30).
+fn grh_area(incoming: &Incoming) -> [u8; GRH_LEN as usize] {
+    let mut area = [0; GRH_LEN as usize];
+    match incoming.ip() {
+        Some(IpHeader::V6(ip)) => area = *ip,
+        Some(IpHeader::V4(ip)) => {
+            if let Some(tail) = area.last_chunk_mut() {
+                *tail = *ip;
+            }
+        }
+        None => {}
+    }
+    area
+}
+
+/// Returns the completion of a receive request.
+fn completion(qp: &Qp, wr_id: u64, done: &RecvCompletion, v6: bool) -> Completion {
+    Completion {
+        cqe: Cqe {
+            wr_id,
+            status: done.status,
+            opcode: if done.with_rdma {
+                WcOpcode::RecvRdmaWithImm
+            } else {
+                WcOpcode::Recv
+            },
+            byte_len: done.byte_len,
+            imm: done.imm,
+            qpn: Qpn::new(qp.qpn),
+            src_qpn: done.src_qpn,
+            grh: !qp.ty.is_connected() && done.status == Status::Success,
+        },
+        qp: qp.handle,
+        solicited: done.solicited,
+        v6,
+    }
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The send half: from the send queue to the wire, and responses back.
+
+use super::{
+    path::{
+        SendError,
+        TxPath, //
+    },
+    sq::Sq,
+    Event,
+    IbQp, //
+};
+use crate::{
+    cq::{
+        self,
+        Completion, //
+    },
+
+    globals::QpRef,
+    receive::Origin, //
+};
+use kernel::prelude::*;
+use rdma::{
+    ib::gid::{
+        udp_sport,
+        GidAttr, //
+    },
+    net::tx_account::TxAccount,
+    time::now, //
+};
+use roce::{
+    ids::{
+        Pkey,
+        Qpn, //
+    },
+    opcode::Transport,
+    qp::state::State,
+    requester::{
+        Requester,
+        SendCompletion,
+        SendState,
+        Slot,
+        Transmit, //
+    },
+    uapi::cqe::Cqe,
+    wire::{
+        Packet,
+        MAX_HEADER_LEN, //
+    },
+    wr::{
+        MemError,
+        SendOp,
+        Status, //
+    }, //
+};
+
+/// The most packets sent, and requests fetched or completed, before the lock is dropped.
+const BUDGET: u32 = 64;
+
+/// How long a half waits that found no memory for a packet: 1 ms.
+const RETRY_ALLOC: u64 = 1_000_000;
+
+/// What the lock of the send half protects.
+pub(crate) struct SendHalf {
+    pub(crate) req: Requester<KVec<Slot>>,
+    pub(crate) sq: Sq,
+    pub(crate) path: Option<TxPath>,
+    /// Counts what is queued below.
+    pub(crate) account: TxAccount,
+    /// Whether the SQ drained event is owed.
+    pub(crate) tell_drained: bool,
+}
+
+/// What remains to be done once the lock is dropped.
+#[derive(Default)]
+struct After {
+    notify: bool,
+    again: bool,
+    failed: bool,
+}
+
+/// Sends what there is to send and completes what is complete. Softirq or process context, no lock
+/// held.
+pub(crate) fn run(qp: &QpRef) {
+    let after = {
+        let mut half = qp.send.lock();
+        half.drive(qp)
+    };
+    finish(qp, &after);
+}
+
+/// Takes a response of the peer. Softirq or process context, no lock held.
+pub(crate) fn respond(qp: &QpRef, origin: &Origin, packet: &Packet<'_>, payload: &[u8]) {
+    let after = {
+        let mut half = qp.send.lock();
+        if !half.path.as_ref().is_some_and(|path| path.is_from(origin)) {
+            return;
+        }
+        half.on_response(packet, payload);
+        half.drive(qp)
+    };
+    finish(qp, &after);
+}
+
+/// The timer: a response is overdue, or a receiver may be ready by now.
+pub(crate) fn expired(qp: &QpRef) {
+    let after = {
+        let mut half = qp.send.lock();
+        let now = now();
+        if half.req.next_timeout().is_some_and(|at| at.is_due(now)) {
+            half.req.on_timeout(now);
+        }
+        half.drive(qp)
+    };
+    finish(qp, &after);
+}
+
+/// Does what must not be done under the lock.
+fn finish(qp: &QpRef, after: &After) {
+    if after.failed {
+        qp.fail_send();
+    }
+    if after.again {
+        qp.defer();
+    }
+    if after.notify {
+        cq::notify(&qp.send_cq);
+    }
+}
+
+impl SendHalf {
+    /// Runs the requester within a budget.
+    fn drive(&mut self, qp: &IbQp) -> After {
+        let mut after = After::default();
+        let mut budget = BUDGET;
+
+        match qp.state() {
+            State::Err if self.req.state() != SendState::Error => self.req.flush(),
+            State::Reset | State::Init | State::Rtr => return after,
+            _ => {}
+        }
+        loop {
+            let pulled = self.sq.pull(&mut self.req);
+            let mut worked = pulled;
+            // Packets go out as long as there are any, so that what was pulled first leaves first.
+            if !pulled || self.req.is_full() {
+                worked |= self.transmit(qp, &mut budget, &mut after);
+            }
+            worked |= self.complete(qp, &mut budget, &mut after);
+            budget = budget.saturating_sub(1);
+            if !worked {
+                break;
+            }
+            if budget == 0 {
+                after.again = true;
+                break;
+            }
+        }
+        if self.req.take_error() {
+            after.failed = true;
+        }
+        if self.tell_drained && self.req.state() == SendState::Drained {
+            self.tell_drained = false;
+            qp.raise(Event::SqDrained);
+        }
+        if let Some(at) = self.req.next_timeout() {
+            qp.timer.arm(at.as_ns().saturating_sub(now().as_ns()));
+        }
+        after
+    }
+
+    /// Sends packets; returns whether there were any.
+    fn transmit(&mut self, qp: &IbQp, budget: &mut u32, after: &mut After) -> bool {
+        let mut sent = false;
+        while *budget > 0 {
+            if !self.account.admits() {
+                // The account calls back once the packets have left.
+                return sent;
+            }
+            let now = now();
+            let Some(transmit) = self.req.poll_transmit(now) else {
+                return sent;
+            };
+            match self.send(qp, &transmit) {
+                Ok(()) | Err(SendError::Lost) => self.req.transmitted(now),
+                Err(SendError::Memory(e)) => {
+                    self.req.local_error(transmit.slot, local_status(e));
+                }
+                Err(SendError::NoMemory) => {
+                    qp.timer.arm(RETRY_ALLOC);
+                    return false;
+                }
+            }
+            sent = true;
+            *budget = budget.saturating_sub(1);
+        }
+        after.again = true;
+        sent
+    }
+
+    /// Builds and sends one packet.
+    #[inline]
+    fn send(&mut self, qp: &IbQp, transmit: &Transmit) -> Result<(), SendError> {
+        let mut headers = [0; MAX_HEADER_LEN];
+        let len = transmit
+            .write_headers(Pkey::DEFAULT, &mut headers)
+            .ok_or(SendError::Lost)?;
+        let headers = headers.get(..len).ok_or(SendError::Lost)?;
+        let sq = &self.sq;
+        let gather = |skb: &mut _| sq.gather(transmit.slot, transmit.offset, transmit.len, skb);
+
+        if qp.ty.transport() == Transport::Ud {
+            let av = sq.av(transmit.slot).ok_or(SendError::Lost)?;
+            let gid = GidAttr::lookup(qp.device(), av.path.sgid_index).map_err(|_| SendError::Lost)?;
+            let sport = udp_sport(av.path.flow_label, qp.qpn, transmit.dest_qpn.get());
+            TxPath::new(av.path, gid, sport)
+                .map_err(|_| SendError::Lost)?
+                .send(headers, transmit.len, gather, Some(&self.account))
+        } else {
+            let path = self.path.as_mut().ok_or(SendError::Lost)?;
+            path.send(headers, transmit.len, gather, Some(&self.account))
+        }
+    }
+
+    /// Completes requests that are over; returns whether there were any.
+    fn complete(&mut self, qp: &IbQp, budget: &mut u32, after: &mut After) -> bool {
+        let mut completed = false;
+        while *budget > 0 {
+            let Some(done) = self.req.poll_completion() else {
+                break;
+            };
+            self.sq.complete();
+            if done.signalled {
+                after.notify |= qp.send_cq.push(&completion(qp, &done));
+            }
+            completed = true;
+            *budget = budget.saturating_sub(1);
+        }
+        completed
+    }
+
+    /// Takes a response.
+    fn on_response(&mut self, packet: &Packet<'_>, payload: &[u8]) {
+        let response = self.req.on_response(now(), packet);
+        if let Some(place) = response.place {
+            let result = payload
+                // CAST: Widening.
+                .get(..place.len as usize)
+                .ok_or(MemError::Length)
+                .and_then(|bytes| self.sq.scatter(place.slot, place.offset, bytes));
+            if let Err(e) = result {
+                self.req.local_error(place.slot, local_status(e));
+            }
+        }
+    }
+}
+
+/// Returns the completion of a send request.
+fn completion(qp: &IbQp, done: &SendCompletion) -> Completion {
+    Completion {
+        cqe: Cqe {
+            wr_id: done.wr_id,
+            status: done.status,
+            opcode: done.op.into(),
+            byte_len: if done.op == SendOp::Read {
+                done.byte_len
+            } else {
+                0
+            },
+            imm: None,
+            qpn: Qpn::new(qp.qpn),
+            src_qpn: Qpn::new(0),
+            grh: false,
+        },
+        qp: qp.handle,
+        solicited: false,
+        v6: false,
+    }
+}
+
+/// Returns how a request ends whose memory could not be used.
+fn local_status(error: MemError) -> Status {
+    match error {
+        MemError::Protection => Status::LocProt,
+        MemError::Length => Status::LocLen,
+        MemError::Fault => Status::LocQpOp,
+    }
+}

@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The send queue: work requests in the ring, and private copies of those in flight.
+
+use crate::{
+    ah::Av,
+    device::Ferroce,
+    globals,
+    mr,
+    queue::Queue, //
+};
+use kernel::prelude::*;
+use rdma::{
+    ib::{
+        object::PdId,
+        wr::SendWr as KernelSendWr,
+        Access, //
+    },
+    net::skbuff::SkBuff, //
+};
+use roce::{
+    opcode::Transport,
+    requester::{
+        PostError,
+        Requester,
+        Slot, //
+    },
+    uapi::wqe::{
+        ah_num,
+        inline_data,
+        parse_send,
+        send_sge,
+        Payload,
+        RawSge,
+        RdmaArgs,
+        SendLimits,
+        SendWqe,
+        UdArgs,
+        SEND_INLINE,
+        SEND_WQE_LEN,
+        SGE_LEN, //
+    },
+    wr::{
+        MemError,
+        SendOp,
+        Status, //
+    }, //
+};
+use zerocopy::{
+    FromBytes,
+    FromZeros,
+    IntoBytes, //
+};
+
+/// The most requests in flight: each has a private copy, which bounds the memory of a queue pair.
+pub(crate) const MAX_IN_FLIGHT: u32 = 64;
+
+/// A send queue.
+pub(crate) struct Sq {
+    queue: Queue,
+    transport: Transport,
+    pd: PdId,
+    limits: SendLimits,
+    signal_all: bool,
+    /// Where the next request is fetched.
+    fetch: u32,
+    /// What the consumer sees as free: moves when requests complete.
+    consumer: u32,
+    /// Bytes of a private copy.
+    stride: usize,
+    /// Private copies, one for each slot of the requester, then one to read into.
+    copies: KVVec<u8>,
+    /// What the copies have as payload.
+    payloads: KVec<Payload>,
+    /// Where datagrams go.
+    avs: KVec<Option<Av>>,
+}
+
+impl Sq {
+    pub(crate) fn new(
+        queue: Queue,
+        transport: Transport,
+        pd: PdId,
+        limits: SendLimits,
+        signal_all: bool,
+        slots: usize,
+    ) -> Result<Self> {
+        // CAST: Limits are far below 2^32.
+        let tail = (limits.max_inline as usize).max((limits.max_sge as usize).saturating_mul(SGE_LEN));
+        let stride = SEND_WQE_LEN
+            .checked_add(tail)
+            .and_then(|len| len.checked_next_multiple_of(8))
+            .ok_or(EINVAL)?;
+        let bytes = stride
+            .checked_mul(slots.checked_add(1).ok_or(EINVAL)?)
+            .ok_or(EINVAL)?;
+        let avs = if transport == Transport::Ud { slots } else { 0 };
+        Ok(Self {
+            queue,
+            transport,
+            pd,
+            limits,
+            signal_all,
+            fetch: 0,
+            consumer: 0,
+            stride,
+            copies: KVVec::from_elem(0, bytes, GFP_KERNEL)?,
+            payloads: KVec::from_elem(Payload::Inline { len: 0 }, slots, GFP_KERNEL)?,
+            avs: KVec::from_elem(None, avs, GFP_KERNEL)?,
+        })
+    }
+
+    /// Sets the Q_Key that replaces a controlled one.
+    pub(crate) fn set_qkey(&mut self, qkey: roce::ids::Qkey) {
+        self.limits.qkey = qkey;
+    }
+
+    /// Fetches one request into the requester; returns `false` if there is none or no slot is free.
+    pub(crate) fn pull(&mut self, req: &mut Requester<KVec<Slot>>) -> bool {
+        if req.is_full() || self.queue.ring().is_empty(self.queue.producer(), self.fetch) {
+            return false;
+        }
+        let scratch = self.read();
+        self.fetch = self.queue.ring().next(self.fetch);
+
+        let Some(bytes) = self.copies.get(scratch..) else {
+            return false;
+        };
+        let (mut wr, payload, mut error) = match parse_send(bytes, self.transport, &self.limits) {
+            Ok((wr, payload)) => (wr, payload, None),
+            Err(e) => (
+                e.placeholder(),
+                Payload::Inline { len: 0 },
+                Some(e.status()),
+            ),
+        };
+        wr.signalled |= self.signal_all;
+        let av = match self.transport {
+            Transport::Ud if error.is_none() => {
+                let av = self.find_av(scratch);
+                if av.is_none() {
+                    error = Some(Status::LocQpOp);
+                }
+                av
+            }
+            _ => None,
+        };
+        let slot = match req.post(wr) {
+            Ok(slot) => slot,
+            Err(e) => {
+                // Something that the requester takes, so that the request fails in its turn.
+                error = Some(match e {
+                    PostError::TooLong => Status::LocLen,
+                    PostError::BadOpcode | PostError::Full => Status::LocQpOp,
+                });
+                wr.op = SendOp::Send;
+                wr.length = 0;
+                match req.post(wr) {
+                    Ok(slot) => slot,
+                    Err(_) => return false,
+                }
+            }
+        };
+        self.keep(slot, scratch, payload, av);
+        if let Some(status) = error {
+            req.local_error(slot, status);
+        }
+        true
+    }
+
+    /// Counts one request as completed, oldest first.
+    pub(crate) fn complete(&mut self) {
+        self.consumer = self.queue.ring().next(self.consumer);
+        self.queue.set_consumer(self.consumer);
+    }
+
+    /// Throws away what was posted (RESET). The library never rewinds, so the consumer index moves
+    /// up to the producer's.
+    pub(crate) fn discard(&mut self) {
+        self.fetch = self.queue.producer();
+        self.consumer = self.fetch;
+        self.queue.set_consumer(self.consumer);
+    }
+
+    /// Returns where the datagram of a slot goes.
+    pub(crate) fn av(&self, slot: u16) -> Option<&Av> {
+        self.avs.get(usize::from(slot))?.as_ref()
+    }
+
+    /// Appends `len` bytes at `offset` of the message of a slot to a packet.
+    #[inline]
+    pub(crate) fn gather(
+        &self,
+        slot: u16,
+        offset: u32,
+        len: u32,
+        skb: &mut SkBuff,
+    ) -> Result<(), MemError> {
+        let (payload, wqe) = self.slot(slot).ok_or(MemError::Fault)?;
+        match payload {
+            Payload::Inline { len: total } => {
+                let data = inline_data(wqe, total).ok_or(MemError::Fault)?;
+                // CAST: Widening.
+                let (from, len) = (offset as usize, len as usize);
+                let data = data
+                    .get(from..from.saturating_add(len))
+                    .ok_or(MemError::Length)?;
+                skb.append(data).map_err(|_| MemError::Fault)
+            }
+            Payload::Sges { count } => {
+                each_piece(
+                    count,
+                    |i| send_sge(wqe, i).map(|sge| (sge.addr, sge.length, sge.lkey.get())),
+                    offset,
+                    len,
+                    |addr, len, key| {
+                        let region = mr::find(key, self.pd, Access::NONE)?;
+                        let at = region.offset(addr, u64::from(len))?;
+                        region
+                            .memory()
+                            // CAST: Widening.
+                            .append_to(at, len as usize, skb)
+                            .map_err(|_| MemError::Fault)
+                    },
+                )
+            }
+        }
+    }
+
+    /// Copies bytes to `offset` of the buffers of a slot, a READ.
+    #[inline]
+    pub(crate) fn scatter(&self, slot: u16, offset: u32, bytes: &[u8]) -> Result<(), MemError> {
+        let (Payload::Sges { count }, wqe) = self.slot(slot).ok_or(MemError::Fault)? else {
+            return Err(MemError::Length);
+        };
+        scatter(
+            self.pd,
+            count,
+            |i| send_sge(wqe, i).map(|sge| (sge.addr, sge.length, sge.lkey.get())),
+            offset,
+            bytes,
+        )
+    }
+
+    /// Copies the next request out of the ring, once, and returns where the copy is.
+    fn read(&mut self) -> usize {
+        let scratch = self.copies.len().saturating_sub(self.stride);
+        let Some(copy) = self.copies.get_mut(scratch..) else {
+            return scratch;
+        };
+        let Some((head, tail)) = copy.split_at_mut_checked(SEND_WQE_LEN) else {
+            return scratch;
+        };
+        // A failed read leaves what was there before, which was validated once and is again.
+        self.queue.read(self.fetch, 0, head);
+        let len = match SendWqe::ref_from_bytes(head) {
+            Ok(wqe) => wqe.tail_len(&self.limits).next_multiple_of(8),
+            Err(_) => 0,
+        };
+        if let Some(tail) = tail.get_mut(..len) {
+            self.queue.read(self.fetch, SEND_WQE_LEN, tail);
+        }
+        scratch
+    }
+
+    /// Looks up the address handle of the copy at `scratch`.
+    fn find_av(&self, scratch: usize) -> Option<Av> {
+        let number = ah_num(self.copies.get(scratch..)?)?;
+        let av = globals::ahs().ok()?.get(number.get())?;
+        (av.pd == self.pd).then_some(av)
+    }
+
+    /// Makes the copy at `scratch` the one of a slot.
+    fn keep(&mut self, slot: u16, scratch: usize, payload: Payload, av: Option<Av>) {
+        let index = usize::from(slot);
+        let used = match payload {
+            // CAST: Widening.
+            Payload::Inline { len } => len as usize,
+            Payload::Sges { count } => (count as usize).saturating_mul(SGE_LEN),
+        };
+        let used = SEND_WQE_LEN.saturating_add(used).min(self.stride);
+        let to = index.saturating_mul(self.stride);
+        if to.saturating_add(used) <= scratch && scratch.saturating_add(used) <= self.copies.len() {
+            self.copies
+                .copy_within(scratch..scratch.saturating_add(used), to);
+        }
+        if let Some(kept) = self.payloads.get_mut(index) {
+            *kept = payload;
+        }
+        if let Some(kept) = self.avs.get_mut(index) {
+            *kept = av;
+        }
+    }
+
+    /// Returns what a slot has as payload, and its copy.
+    #[inline]
+    fn slot(&self, slot: u16) -> Option<(Payload, &[u8])> {
+        let index = usize::from(slot);
+        let payload = *self.payloads.get(index)?;
+        let from = index.checked_mul(self.stride)?;
+        let wqe = self.copies.get(from..from.checked_add(self.stride)?)?;
+        Some((payload, wqe))
+    }
+}
+
+/// Calls `f` with the address, the length and the key of each piece that `len` bytes at `offset` of a
+/// scatter or gather list consist of.
+#[inline]
+pub(super) fn each_piece(
+    count: u32,
+    sge: impl Fn(u32) -> Option<(u64, u32, u32)>,
+    offset: u32,
+    len: u32,
+    mut f: impl FnMut(u64, u32, u32) -> Result<(), MemError>,
+) -> Result<(), MemError> {
+    let mut skip = offset;
+    let mut left = len;
+    let mut index = 0;
+    while left > 0 {
+        if index >= count {
+            return Err(MemError::Length);
+        }
+        let (addr, length, key) = sge(index).ok_or(MemError::Fault)?;
+        index = index.wrapping_add(1);
+        if skip >= length {
+            skip = skip.wrapping_sub(length);
+            continue;
+        }
+        let piece = left.min(length.wrapping_sub(skip));
+        let addr = addr
+            .checked_add(u64::from(skip))
+            .ok_or(MemError::Protection)?;
+        f(addr, piece, key)?;
+        left = left.wrapping_sub(piece);
+        skip = 0;
+    }
+    Ok(())
+}
+
+/// Copies bytes to `offset` of a scatter list.
+#[inline]
+pub(super) fn scatter(
+    pd: PdId,
+    count: u32,
+    sge: impl Fn(u32) -> Option<(u64, u32, u32)>,
+    offset: u32,
+    bytes: &[u8],
+) -> Result<(), MemError> {
+    let mut rest = bytes;
+    let len = u32::try_from(bytes.len()).map_err(|_| MemError::Length)?;
+    each_piece(count, sge, offset, len, |addr, len, key| {
+        let region = mr::find(key, pd, Access::LOCAL_WRITE)?;
+        let at = region.offset(addr, u64::from(len))?;
+        // CAST: Widening.
+        let (piece, next) = rest
+            .split_at_checked(len as usize)
+            .ok_or(MemError::Length)?;
+        rest = next;
+        region
+            .memory()
+            .write(at, piece)
+            .map_err(|_| MemError::Fault)
+    })
+}
+
+/// The producer's side of the send queue of a kernel consumer.
+pub(crate) struct KernelSq {
+    producer: u32,
+}
+
+impl KernelSq {
+    pub(crate) fn new() -> Self {
+        Self { producer: 0 }
+    }
+
+    /// Writes a request into the ring.
+    pub(crate) fn push(
+        &mut self,
+        queue: &Queue,
+        limits: &SendLimits,
+        wr: &KernelSendWr<'_, Ferroce>,
+    ) -> Result {
+        if queue.ring().is_full(self.producer, queue.consumer()) {
+            return Err(ENOMEM);
+        }
+        let sges = wr.sges();
+        if sges.len() > limits.max_sge as usize {
+            return Err(EINVAL);
+        }
+        // The memory of inline data is the consumer's to change once this returns; that of its
+        // buffers is not. The RDMA core's own consumers use it for nothing that this carries.
+        if wr.flags() & SEND_INLINE != 0 {
+            return Err(EOPNOTSUPP);
+        }
+        let mut wqe = SendWqe::new_zeroed();
+        wqe.wr_id.set(wr.wr_id());
+        wqe.opcode.set(wr.opcode());
+        wqe.send_flags.set(wr.flags());
+        wqe.ex = wr.imm();
+        // CAST: Bounded by `max_sge`.
+        wqe.dma.num_sge.set(sges.len() as u32);
+        if let Some((ah, qpn, qkey)) = wr.datagram() {
+            let mut args = UdArgs::new_zeroed();
+            args.remote_qpn.set(qpn);
+            args.remote_qkey.set(qkey);
+            args.ah_num.set(ah.data().number());
+            put(&mut wqe.args, args.as_bytes())?;
+        } else if let Some((va, rkey)) = wr.remote() {
+            let mut args = RdmaArgs::new_zeroed();
+            args.remote_addr.set(va);
+            args.rkey.set(rkey);
+            put(&mut wqe.args, args.as_bytes())?;
+        }
+        if !queue.write_at(self.producer, 0, wqe.as_bytes()) {
+            return Err(EINVAL);
+        }
+        let mut offset = SEND_WQE_LEN;
+        for i in 0..sges.len() {
+            let (addr, length, lkey) = sges.get(i).ok_or(EINVAL)?;
+            let mut sge = RawSge::new_zeroed();
+            sge.addr.set(addr);
+            sge.length.set(length);
+            sge.lkey.set(lkey);
+            if !queue.write_at(self.producer, offset, sge.as_bytes()) {
+                return Err(EINVAL);
+            }
+            offset = offset.saturating_add(SGE_LEN);
+        }
+        self.producer = queue.ring().next(self.producer);
+        queue.set_producer(self.producer);
+        Ok(())
+    }
+}
+
+/// Copies the arguments of an operation to the front of their union.
+fn put(to: &mut [u8], from: &[u8]) -> Result {
+    to.get_mut(..from.len())
+        .ok_or(EINVAL)?
+        .copy_from_slice(from);
+    Ok(())
+}

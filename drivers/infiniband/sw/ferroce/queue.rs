@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Rings in memory that a user process may have mapped.
+//!
+//! The same layout serves kernel consumers, whose rings are not mapped.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use rdma::mm::SharedMemory;
+use roce::uapi::ring::{
+    Ring,
+    CONSUMER_OFFSET,
+    DATA_OFFSET,
+    PRODUCER_OFFSET, //
+};
+use zerocopy::IntoBytes;
+
+/// A ring and its memory.
+///
+/// It holds no index: each side keeps its own, and what the other side wrote is masked.
+pub(crate) struct Queue {
+    mem: Arc<SharedMemory>,
+    ring: Ring,
+}
+
+impl Queue {
+    /// Allocates an empty ring of at least `entries` elements of at least `elem_size` bytes.
+    pub(crate) fn new(entries: u32, elem_size: u32) -> Result<Self> {
+        let ring = Ring::new(entries, elem_size).ok_or(EINVAL)?;
+        let mem = SharedMemory::new(ring.len())?;
+        let header = ring.header();
+        if header.as_bytes().len() != DATA_OFFSET || !mem.write(0, header.as_bytes()) {
+            return Err(EINVAL);
+        }
+        Ok(Self {
+            mem: Arc::new(mem, GFP_KERNEL)?,
+            ring,
+        })
+    }
+
+    /// Returns the same ring for its other side.
+    pub(crate) fn share(&self) -> Self {
+        Self {
+            mem: self.mem.clone(),
+            ring: self.ring,
+        }
+    }
+
+    /// Returns the memory, to offer it to a user process.
+    pub(crate) fn memory(&self) -> &Arc<SharedMemory> {
+        &self.mem
+    }
+
+    /// Returns the geometry.
+    #[inline]
+    pub(crate) fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// Loads the producer index, masked; what was written before it is visible then.
+    #[inline]
+    pub(crate) fn producer(&self) -> u32 {
+        self.mem.load_acquire(PRODUCER_OFFSET).unwrap_or(0) & self.ring.index_mask()
+    }
+
+    /// Loads the consumer index, masked.
+    #[inline]
+    pub(crate) fn consumer(&self) -> u32 {
+        self.mem.load_acquire(CONSUMER_OFFSET).unwrap_or(0) & self.ring.index_mask()
+    }
+
+    /// Publishes the producer index, after what was written to the ring.
+    #[inline]
+    pub(crate) fn set_producer(&self, index: u32) {
+        self.mem.store_release(PRODUCER_OFFSET, index);
+    }
+
+    /// Publishes the consumer index, after what was read from the ring.
+    #[inline]
+    pub(crate) fn set_consumer(&self, index: u32) {
+        self.mem.store_release(CONSUMER_OFFSET, index);
+    }
+
+    /// Copies bytes at `offset` of the element at `index` out. `offset` and the length must be
+    /// multiples of eight, and within the element.
+    #[inline]
+    pub(crate) fn read(&self, index: u32, offset: usize, out: &mut [u8]) -> bool {
+        self.fits(offset, out.len())
+            && self
+                .mem
+                .read(self.ring.offset(index).saturating_add(offset), out)
+    }
+
+    /// Copies bytes to `offset` of the element at `index`. `offset` and the length must be multiples
+    /// of eight, and within the element.
+    #[inline]
+    pub(crate) fn write_at(&self, index: u32, offset: usize, bytes: &[u8]) -> bool {
+        self.fits(offset, bytes.len())
+            && self
+                .mem
+                .write(self.ring.offset(index).saturating_add(offset), bytes)
+    }
+
+    #[inline]
+    fn fits(&self, offset: usize, len: usize) -> bool {
+        offset
+            .checked_add(len)
+            .is_some_and(|end| end <= self.ring.elem_size())
+    }
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Packets from the UDP sockets: checks, and to the half that they are for.
+//!
+//! Everything wrong with a packet is a silent drop: whoever sent it may be anybody.
+
+use crate::{
+    ah,
+    gids,
+    globals::{
+        self,
+        QpRef, //
+    },
+    qp::{
+        recv,
+        send, //
+    }, //
+};
+use kernel::prelude::*;
+use rdma::{
+    net::{
+        namespace::NetId,
+        netdevice::NetDevice,
+        skbuff::{
+            IpHeader,
+            SkBuff, //
+        },
+        udp_tunnel::UdpReceive, //
+    },
+    KernelCrc32, //
+};
+use roce::{
+    icrc::Icrc,
+    ids::{
+        Pkey,
+        Qpn, //
+    },
+    wire::{
+        Packet,
+        ParseError,
+        BTH_LEN,
+        ICRC_LEN, //
+    }, //
+};
+
+/// What takes packets from the sockets.
+pub(crate) struct Receiver;
+
+impl UdpReceive for Receiver {
+    fn receive(skb: SkBuff, dev: &NetDevice) {
+        // The packet is freed where it is dropped: nobody is told.
+        let _ = receive(skb, dev);
+    }
+}
+
+/// A packet, linear, of which the BTH comes first and the ICRC last.
+pub(crate) struct Incoming(SkBuff);
+
+impl Incoming {
+    /// Takes a packet back that waited in a backlog.
+    pub(crate) fn again(skb: SkBuff) -> Self {
+        Self(skb)
+    }
+
+    /// Returns the packet to let it wait.
+    pub(crate) fn into_skb(self) -> SkBuff {
+        self.0
+    }
+
+    /// Returns the view of the headers.
+    #[inline]
+    pub(crate) fn packet(&self) -> Result<Packet<'_>, ParseError> {
+        Packet::parse(self.0.data())
+    }
+
+    /// Returns the payload.
+    #[inline]
+    pub(crate) fn payload(&self, packet: &Packet<'_>) -> &[u8] {
+        let from = packet.payload_offset();
+        // CAST: Widening.
+        let to = from.saturating_add(packet.payload_len() as usize);
+        self.0.data().get(from..to).unwrap_or(&[])
+    }
+
+    /// Returns the IP header.
+    #[inline]
+    pub(crate) fn ip(&self) -> Option<IpHeader<'_>> {
+        self.0.network_header()
+    }
+
+    /// Returns whether the ICRC is right.
+    #[inline]
+    fn is_intact(&self) -> bool {
+        let check = || {
+            let udp = self.0.udp_header()?;
+            let (covered, icrc) = self.0.data().split_last_chunk::<ICRC_LEN>()?;
+            let (bth, rest) = covered.split_first_chunk::<BTH_LEN>()?;
+            let mut computed = match self.ip()? {
+                IpHeader::V4(ip) => Icrc::<KernelCrc32>::ipv4(ip, udp, bth),
+                IpHeader::V6(ip) => Icrc::<KernelCrc32>::ipv6(ip, udp, bth),
+            };
+            computed.update(rest);
+            (computed.finish() == *icrc).then_some(())
+        };
+        check().is_some()
+    }
+
+    /// Returns where the packet comes from and goes to.
+    #[inline]
+    fn origin(&self, net: NetId) -> Option<Origin> {
+        let (saddr, daddr) = match self.ip()? {
+            IpHeader::V4(ip) => {
+                let [s0, s1, s2, s3, d0, d1, d2, d3] = *ip.last_chunk()?;
+                (ah::mapped([s0, s1, s2, s3]), ah::mapped([d0, d1, d2, d3]))
+            }
+            IpHeader::V6(ip) => {
+                let (saddr, daddr) = ip.last_chunk::<32>()?.split_first_chunk::<16>()?;
+                (*saddr, *daddr.first_chunk()?)
+            }
+        };
+        Some(Origin { net, saddr, daddr })
+    }
+}
+
+/// Where a packet comes from and goes to.
+pub(crate) struct Origin {
+    /// The namespace that it came in through.
+    pub(crate) net: NetId,
+    /// The source, as a GID.
+    pub(crate) saddr: [u8; 16],
+    /// The destination, as a GID.
+    pub(crate) daddr: [u8; 16],
+}
+
+/// Checks a packet and hands it to the half that it is for; `None` if it is dropped.
+fn receive(mut skb: SkBuff, dev: &NetDevice) -> Option<()> {
+    if !skb.is_linear() {
+        skb.linearize().ok()?;
+    }
+    let incoming = Incoming(skb);
+    let packet = incoming.packet().ok()?;
+    if !packet.pkey().matches(Pkey::DEFAULT) {
+        return None;
+    }
+    let origin = incoming.origin(dev.net_id())?;
+    let qp = find(packet.dest_qpn(), &origin)?;
+    if qp.ty.transport() != packet.opcode().transport() || !incoming.is_intact() {
+        return None;
+    }
+    if packet.opcode().is_request() {
+        recv::request(&qp, &origin, incoming);
+    } else {
+        send::respond(&qp, &origin, &packet, incoming.payload(&packet));
+    }
+    Some(())
+}
+
+/// Finds the queue pair that a packet names.
+#[inline]
+fn find(qpn: Qpn, origin: &Origin) -> Option<QpRef> {
+    let number = if qpn == Qpn::GSI {
+        gids::manager(origin.net, &origin.daddr)?
+    } else {
+        qpn.get()
+    };
+    globals::qps().ok()?.get(number)
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include <net/dst.h>
+
+__rust_helper struct dst_entry *rust_helper_dst_check(struct dst_entry *dst,
+						      u32 cookie)
+{
+	return dst_check(dst, cookie);
+}
+
+__rust_helper struct net *
+rust_helper_dst_dev_net_rcu(const struct dst_entry *dst)
+{
+	return dst_dev_net_rcu(dst);
+}
+
+__rust_helper void rust_helper_dst_hold(struct dst_entry *dst)
+{
+	dst_hold(dst);
+}
+
+__rust_helper u32 rust_helper_dst_mtu(const struct dst_entry *dst)
+{
+	return dst_mtu(dst);
+}
+
+__rust_helper void rust_helper_skb_dst_drop(struct sk_buff *skb)
+{
+	skb_dst_drop(skb);
+}
+
+__rust_helper void rust_helper_skb_dst_set(struct sk_buff *skb,
+					   struct dst_entry *dst)
+{
+	skb_dst_set(skb, dst);
+}

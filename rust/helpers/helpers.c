@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Inline functions and macros cannot be called from Rust. Each file included
+ * here wraps those of one C header: one call each, the same name with the
+ * prefix rust_helper_, the same parameters, no logic.
+ *
+ * Sorted alphabetically.
+ */
+
+#include <linux/compiler_types.h>
+
+#ifdef __BINDGEN__
+/* bindgen ignores inline functions. */
+#define __rust_helper
+#else
+#define __rust_helper
+#endif
+
+#include "dst.c"
+#include "ib_umem.c"
+#include "ib_verbs.c"
+#include "if_vlan.c"
+#include "ip6_fib.c"
+#include "ipv6.c"
+#include "mm.c"
+#include "module.c"
+#include "net_namespace.c"
+#include "netdevice.c"
+#include "refcount.c"
+#include "route.c"
+#include "skbuff.c"
+#include "sock.c"
+#include "spinlock.c"
+#include "timer.c"
+#include "udp_tunnel.c"
+#include "uverbs_ioctl.c"
+#include "vmalloc.c"
+#include "workqueue.c"
+#include "xarray.c"

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include <linux/mm.h>
+
+__rust_helper void rust_helper_vm_flags_set(struct vm_area_struct *vma,
+					    vm_flags_t flags)
+{
+	vm_flags_set(vma, flags);
+}

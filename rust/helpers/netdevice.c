@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include <linux/netdevice.h>
+
+__rust_helper void rust_helper_dev_hold(struct net_device *dev)
+{
+	dev_hold(dev);
+}
+
+__rust_helper void rust_helper_dev_put(struct net_device *dev)
+{
+	dev_put(dev);
+}
+
+__rust_helper struct net *rust_helper_dev_net_rcu(const struct net_device *dev)
+{
+	return dev_net_rcu(dev);
+}
+
+__rust_helper unsigned int
+rust_helper_LL_RESERVED_SPACE(const struct net_device *dev)
+{
+	return LL_RESERVED_SPACE(dev);
+}
+
+__rust_helper struct net_device *
+rust_helper_netdev_notifier_info_to_dev(const struct netdev_notifier_info *info)
+{
+	return netdev_notifier_info_to_dev(info);
+}
+
+__rust_helper bool rust_helper_netif_running(const struct net_device *dev)
+{
+	return netif_running(dev);
+}
+
+/* struct net_device is opaque to Rust: one function for each field in use. */
+
+__rust_helper unsigned char
+rust_helper_net_device_addr_len(const struct net_device *dev)
+{
+	return dev->addr_len;
+}
+
+__rust_helper const unsigned char *
+rust_helper_net_device_dev_addr(const struct net_device *dev)
+{
+	return dev->dev_addr;
+}
+
+__rust_helper int rust_helper_net_device_ifindex(const struct net_device *dev)
+{
+	return READ_ONCE(dev->ifindex);
+}
+
+__rust_helper unsigned int
+rust_helper_net_device_mtu(const struct net_device *dev)
+{
+	return READ_ONCE(dev->mtu);
+}
+
+__rust_helper bool
+rust_helper_net_device_is_registered(const struct net_device *dev)
+{
+	return READ_ONCE(dev->reg_state) == NETREG_REGISTERED;
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include <linux/skbuff.h>
+
+__rust_helper struct sk_buff *rust_helper_alloc_skb(unsigned int size,
+						    gfp_t priority)
+{
+	return alloc_skb(size, priority);
+}
+
+__rust_helper void rust_helper_kfree_skb(struct sk_buff *skb)
+{
+	kfree_skb(skb);
+}
+
+__rust_helper int rust_helper_skb_cloned(const struct sk_buff *skb)
+{
+	return skb_cloned(skb);
+}
+
+__rust_helper unsigned int rust_helper_skb_headlen(const struct sk_buff *skb)
+{
+	return skb_headlen(skb);
+}
+
+__rust_helper unsigned int rust_helper_skb_headroom(const struct sk_buff *skb)
+{
+	return skb_headroom(skb);
+}
+
+__rust_helper int rust_helper_skb_linearize(struct sk_buff *skb)
+{
+	return skb_linearize(skb);
+}
+
+__rust_helper int rust_helper_skb_network_offset(const struct sk_buff *skb)
+{
+	return skb_network_offset(skb);
+}
+
+__rust_helper void rust_helper_skb_orphan(struct sk_buff *skb)
+{
+	skb_orphan(skb);
+}
+
+__rust_helper void rust_helper_skb_reserve(struct sk_buff *skb, int len)
+{
+	skb_reserve(skb, len);
+}
+
+__rust_helper void rust_helper_skb_reset_network_header(struct sk_buff *skb)
+{
+	skb_reset_network_header(skb);
+}
+
+__rust_helper void rust_helper_skb_set_transport_header(struct sk_buff *skb,
+							int offset)
+{
+	skb_set_transport_header(skb, offset);
+}
+
+__rust_helper unsigned char *
+rust_helper_skb_tail_pointer(const struct sk_buff *skb)
+{
+	return skb_tail_pointer(skb);
+}
+
+__rust_helper int rust_helper_skb_tailroom(const struct sk_buff *skb)
+{
+	return skb_tailroom(skb);
+}
+
+__rust_helper bool
+rust_helper_skb_transport_header_was_set(const struct sk_buff *skb)
+{
+	return skb_transport_header_was_set(skb);
+}
+
+__rust_helper int rust_helper_skb_transport_offset(const struct sk_buff *skb)
+{
+	return skb_transport_offset(skb);
+}
+
+/* These lie in unnamed unions, whose names bindgen makes up. */
+
+__rust_helper struct net_device *
+rust_helper_sk_buff_dev(const struct sk_buff *skb)
+{
+	return skb->dev;
+}
+
+__rust_helper void rust_helper_sk_buff_set_dev(struct sk_buff *skb,
+					       struct net_device *dev)
+{
+	skb->dev = dev;
+}
+
+__rust_helper void
+rust_helper_sk_buff_set_destructor(struct sk_buff *skb,
+				   void (*destructor)(struct sk_buff *skb))
+{
+	skb->destructor = destructor;
+}
+
+__rust_helper void *rust_helper_sk_buff_destructor_arg(struct sk_buff *skb)
+{
+	return skb_shinfo(skb)->destructor_arg;
+}
+
+__rust_helper void rust_helper_sk_buff_set_destructor_arg(struct sk_buff *skb,
+							  void *arg)
+{
+	skb_shinfo(skb)->destructor_arg = arg;
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Abstractions for drivers of RDMA devices.
+//!
+//! A driver implements [`Driver`]. The core allocates most objects at sizes that the driver states
+//! and calls back to construct and destroy them; see [`object`] for what holds what.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+pub mod access;
+pub mod ah;
+pub mod cq;
+pub mod device;
+pub mod driver;
+pub mod gid;
+pub mod link;
+pub mod mr;
+pub mod object;
+pub mod qp;
+pub mod udata;
+pub mod umem;
+pub mod wr;
+
+mod ops;
+
+#[cfg(CONFIG_KUNIT = "y")]
+mod modify_qp_kunit;
+
+pub use access::Access;
+pub use device::{
+    Device,
+    DeviceRef, //
+};
+pub use driver::Driver;

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Access rights of a memory region or a queue pair.
+
+use crate::bindings;
+
+/// A set of `enum ib_access_flags`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Access(u32);
+
+impl Access {
+    /// No remote access, no local write.
+    pub const NONE: Self = Self(0);
+    /// The device may write to the region for a local request.
+    pub const LOCAL_WRITE: Self = Self(bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE);
+    /// A peer may write.
+    pub const REMOTE_WRITE: Self = Self(bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE);
+    /// A peer may read.
+    pub const REMOTE_READ: Self = Self(bindings::ib_access_flags_IB_ACCESS_REMOTE_READ);
+    /// A peer may execute atomic operations.
+    pub const REMOTE_ATOMIC: Self = Self(bindings::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC);
+    /// All hints that a driver may ignore.
+    pub const OPTIONAL: Self = Self(bindings::RUST_CONST_HELPER_IB_ACCESS_OPTIONAL);
+
+    /// Wraps the flags of the core.
+    pub const fn from_raw(flags: u32) -> Self {
+        Self(flags)
+    }
+
+    /// Returns the flags as the core has them.
+    pub const fn raw(self) -> u32 {
+        self.0
+    }
+
+    /// Returns the union of both sets.
+    pub const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Returns `true` if `self` has everything that `other` has.
+    #[inline]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Returns `true` if `self` has nothing that `other` lacks.
+    pub const fn is_within(self, other: Self) -> bool {
+        self.0 & !other.0 == 0
+    }
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Address handles.
+
+use super::{
+    gid::Path,
+    object::{
+        errno,
+        PdId, //
+    },
+    udata::Udata,
+    Device,
+    Driver, //
+};
+use crate::bindings;
+use kernel::{
+    ffi,
+    prelude::*,
+    types::Opaque, //
+};
+
+/// An address handle: the core's part, then the driver's.
+#[repr(C)]
+pub struct Ah<D: Driver> {
+    raw: Opaque<bindings::ib_ah>,
+    data: D::Ah,
+}
+
+impl<D: Driver> Ah<D> {
+    /// Borrows an address handle.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must be an address handle of a device of `D` that is valid for the lifetime.
+    pub(super) unsafe fn from_raw<'a>(raw: *mut bindings::ib_ah) -> &'a Self {
+        // SAFETY: By the requirement of this function, and because `raw` is the first field.
+        unsafe { &*raw.cast() }
+    }
+
+    /// Returns the driver's part.
+    pub fn data(&self) -> &D::Ah {
+        &self.data
+    }
+}
+
+/// `ib_device_ops.create_ah` and `create_user_ah`: sleeps only if the flags allow it.
+///
+/// # Safety
+///
+/// Only for the core, with an allocation of `size_ib_ah` bytes.
+pub(super) unsafe extern "C" fn create_ah<D: Driver>(
+    raw: *mut bindings::ib_ah,
+    init: *mut bindings::rdma_ah_init_attr,
+    udata: *mut bindings::ib_udata,
+) -> ffi::c_int {
+    let create = || {
+        // SAFETY: The core sets the device and the protection domain before the call.
+        let (dev, pd) = unsafe { (Device::<D>::from_raw((*raw).device), PdId::of((*raw).pd)) };
+        // SAFETY: `init` is valid, and the core references the GID entry for the call.
+        let (path, _gid) = unsafe { Path::from_raw(&*(*init).ah_attr) }.ok_or(EINVAL)?;
+        // SAFETY: `init` is valid.
+        let sleepable = unsafe { (*init).flags }
+            & bindings::rdma_create_ah_flags_RDMA_CREATE_AH_SLEEPABLE
+            != 0;
+        let flags = if sleepable { GFP_KERNEL } else { GFP_ATOMIC };
+        // SAFETY: The argument of the core's callback.
+        let mut udata = unsafe { Udata::from_raw(udata) };
+        let data = D::create_ah(dev, pd, path, flags, udata.as_mut())?;
+        // SAFETY: The allocation has room for an `Ah<D>`.
+        unsafe { (&raw mut (*raw.cast::<Ah<D>>()).data).write(data) };
+        Ok(())
+    };
+    errno(create())
+}
+
+/// `ib_device_ops.modify_ah`: may sleep.
+///
+/// # Safety
+///
+/// Only for the core, with an address handle that [`create_ah`] constructed.
+pub(super) unsafe extern "C" fn modify_ah<D: Driver>(
+    raw: *mut bindings::ib_ah,
+    attr: *mut bindings::rdma_ah_attr,
+) -> ffi::c_int {
+    let modify = || {
+        // SAFETY: The handle was constructed, and the core references the GID entry for the call.
+        let (ah, path) = unsafe { (Ah::<D>::from_raw(raw), Path::from_raw(&*attr)) };
+        D::modify_ah(&ah.data, path.ok_or(EINVAL)?.0)
+    };
+    errno(modify())
+}
+
+/// `ib_device_ops.query_ah`.
+///
+/// # Safety
+///
+/// Only for the core, with an address handle that [`create_ah`] constructed.
+pub(super) unsafe extern "C" fn query_ah<D: Driver>(
+    raw: *mut bindings::ib_ah,
+    attr: *mut bindings::rdma_ah_attr,
+) -> ffi::c_int {
+    // SAFETY: The handle was constructed, and `attr` is valid for write.
+    let (ah, attr) = unsafe { (Ah::<D>::from_raw(raw), &mut *attr) };
+    match D::query_ah(&ah.data) {
+        Some(path) => {
+            path.to_raw(attr);
+            0
+        }
+        None => EINVAL.to_errno(),
+    }
+}
+
+/// `ib_device_ops.destroy_ah`: must not sleep, and does not.
+///
+/// # Safety
+///
+/// Only for the core, with an address handle that [`create_ah`] constructed.
+pub(super) unsafe extern "C" fn destroy_ah<D: Driver>(
+    raw: *mut bindings::ib_ah,
+    _flags: u32,
+) -> ffi::c_int {
+    // SAFETY: The handle was constructed; this is the last call with it.
+    unsafe { core::ptr::drop_in_place(&raw mut (*raw.cast::<Ah<D>>()).data) };
+    0
+}

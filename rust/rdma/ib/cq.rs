@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completion queues.
+
+use super::{
+    object::{
+        alloc_size,
+        errno,
+        Ucontext, //
+    },
+    qp::QpHandle,
+    udata::Udata,
+    Device,
+    Driver, //
+};
+use crate::{
+    bindings,
+    sync::{
+        Owned,
+        Ref, //
+    }, //
+};
+use core::{
+    marker::PhantomData,
+    mem::MaybeUninit,
+    ops::Deref,
+    ptr::NonNull, //
+};
+use kernel::{
+    ffi,
+    prelude::*, //
+};
+
+/// A completion queue: the driver's part, and the way to the consumer.
+///
+/// # Invariants
+///
+/// `raw` is valid: `destroy_cq` waits for every reference to this before it returns to the core.
+#[pin_data]
+pub struct Cq<D: Driver> {
+    raw: NonNull<bindings::ib_cq>,
+    #[pin]
+    data: D::Cq,
+}
+
+// SAFETY: The core's handlers may be called from any thread.
+unsafe impl<D: Driver> Send for Cq<D> {}
+// SAFETY: As for `Send`.
+unsafe impl<D: Driver> Sync for Cq<D> {}
+
+/// What the core allocates.
+#[repr(C)]
+struct CqObject<D: Driver> {
+    raw: MaybeUninit<bindings::ib_cq>,
+    owned: Owned<Cq<D>>,
+}
+
+impl<D: Driver> Cq<D> {
+    pub(super) const SIZE: usize = alloc_size::<CqObject<D>>();
+
+    /// Calls the consumer's completion handler. Softirq or process context.
+    ///
+    /// The caller holds no lock that the consumer may take through poll, arm or post, makes one
+    /// call at a time for a queue, and is not called by a verb of a kernel consumer.
+    pub fn notify(&self) {
+        let raw = self.raw.as_ptr();
+        // SAFETY: `raw` is valid by the type invariant; the core sets the handler and its context
+        // before `create_cq`.
+        unsafe {
+            if let Some(handler) = (*raw).comp_handler {
+                handler(raw, (*raw).cq_context);
+            }
+        }
+    }
+
+    /// Tells the consumer that the queue has overrun. Process context.
+    pub fn notify_error(&self) {
+        let raw = self.raw.as_ptr();
+        // SAFETY: `raw` is valid by the type invariant; the core sets the handler and its context
+        // before `create_cq`.
+        unsafe {
+            let mut event: bindings::ib_event = pin_init::zeroed();
+            event.device = (*raw).device;
+            event.event = bindings::ib_event_type_IB_EVENT_CQ_ERR;
+            *event.element.cq.as_mut() = raw;
+            if let Some(handler) = (*raw).event_handler {
+                handler(&mut event, (*raw).cq_context);
+            }
+        }
+    }
+
+    /// Borrows the owner's handle of a queue.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must be a queue of a device of `D` that `create_cq` constructed and that is valid for
+    /// the lifetime.
+    unsafe fn owned<'a>(raw: *mut bindings::ib_cq) -> &'a Owned<Self> {
+        // SAFETY: By the requirement of this function, and because `ib_cq` is the first field.
+        unsafe { &(*raw.cast::<CqObject<D>>()).owned }
+    }
+
+    /// Returns a reference to a queue.
+    ///
+    /// # Safety
+    ///
+    /// As for `owned`.
+    pub(super) unsafe fn get(raw: *mut bindings::ib_cq) -> Ref<Self> {
+        // SAFETY: By the requirement of this function.
+        unsafe { Self::owned(raw) }.get()
+    }
+}
+
+impl<D: Driver> Deref for Cq<D> {
+    type Target = D::Cq;
+
+    #[inline]
+    fn deref(&self) -> &D::Cq {
+        &self.data
+    }
+}
+
+/// A work completion for a kernel consumer.
+#[derive(Clone, Copy)]
+pub struct Wc {
+    /// The consumer's cookie.
+    pub wr_id: u64,
+    /// `enum ib_wc_status`.
+    pub status: u32,
+    /// `enum ib_wc_opcode`.
+    pub opcode: u32,
+    /// Bytes received or read.
+    pub byte_len: u32,
+    /// Immediate data as it was on the wire.
+    pub imm: [u8; 4],
+    /// `enum ib_wc_flags`.
+    pub flags: u32,
+    /// The sender's queue pair, for datagrams.
+    pub src_qp: u32,
+    /// The queue pair that completes.
+    pub qp: QpHandle,
+    /// What network header precedes a received datagram (`enum rdma_network_type`).
+    pub network_hdr_type: u8,
+}
+
+impl Wc {
+    /// [`Wc::network_hdr_type`] of IPv4.
+    pub const NETWORK_IPV4: u8 = bindings::rdma_network_type_RDMA_NETWORK_IPV4 as u8;
+    /// [`Wc::network_hdr_type`] of IPv6.
+    pub const NETWORK_IPV6: u8 = bindings::rdma_network_type_RDMA_NETWORK_IPV6 as u8;
+}
+
+/// Where a poll puts its completions.
+pub struct WcArray<'a> {
+    out: *mut bindings::ib_wc,
+    room: usize,
+    count: usize,
+    _p: PhantomData<&'a mut bindings::ib_wc>,
+}
+
+impl WcArray<'_> {
+    /// Returns `true` if no further completion fits.
+    pub fn is_full(&self) -> bool {
+        self.count >= self.room
+    }
+
+    /// Adds a completion; does nothing if the array is full.
+    pub fn push(&mut self, wc: &Wc) {
+        if self.is_full() {
+            return;
+        }
+        // SAFETY: `count` is below `room`, so this is an element of the caller's array.
+        let out = unsafe { &mut *self.out.add(self.count) };
+        *out = pin_init::zeroed();
+        // SAFETY: Both members of each union are of the same size.
+        unsafe {
+            *out.__bindgen_anon_1.wr_id.as_mut() = wc.wr_id;
+            *out.ex.imm_data.as_mut() = u32::from_ne_bytes(wc.imm);
+        }
+        out.status = wc.status;
+        out.opcode = wc.opcode;
+        out.byte_len = wc.byte_len;
+        out.wc_flags = wc.flags as ffi::c_int;
+        out.src_qp = wc.src_qp;
+        out.qp = wc.qp.as_raw();
+        out.network_hdr_type = wc.network_hdr_type;
+        out.port_num = 1;
+        self.count = self.count.saturating_add(1);
+    }
+}
+
+/// What a consumer asks of a completion queue.
+pub struct CqInit<'a, D: Driver> {
+    /// How many completions it must hold.
+    pub cqe: u32,
+    /// The completion vector.
+    pub comp_vector: u32,
+    /// The context of a user process; `None` for a kernel consumer.
+    pub ucontext: Option<&'a Ucontext<D>>,
+}
+
+/// `ib_device_ops.create_cq`: may sleep.
+///
+/// # Safety
+///
+/// Only for the core, with an allocation of `size_ib_cq` bytes.
+pub(super) unsafe extern "C" fn create_cq<D: Driver>(
+    raw: *mut bindings::ib_cq,
+    attr: *const bindings::ib_cq_init_attr,
+    attrs: *mut bindings::uverbs_attr_bundle,
+) -> ffi::c_int {
+    let create = || {
+        // SAFETY: The core sets the device before the call; `attr` is valid.
+        let (dev, attr) = unsafe { (Device::<D>::from_raw((*raw).device), &*attr) };
+        if attr.flags != 0 {
+            return Err(EOPNOTSUPP);
+        }
+        let mut udata = if attrs.is_null() {
+            None
+        } else {
+            // SAFETY: The bundle is valid for the call; `driver_udata` is one of its fields.
+            unsafe { Udata::from_raw(&raw mut (*attrs).__bindgen_anon_1.hdr.driver_udata) }
+        };
+        let mut init = CqInit {
+            cqe: attr.cqe,
+            comp_vector: attr.comp_vector,
+            ucontext: match &udata {
+                // SAFETY: The context of a verb is alive during the verb.
+                Some(udata) => unsafe { Ucontext::<D>::from_raw(udata.ucontext()) },
+                None => None,
+            },
+        };
+        let data = D::create_cq(dev, &mut init, udata.as_mut())?;
+        let owned = Owned::new(try_pin_init!(Cq {
+            raw: NonNull::new(raw).ok_or(EINVAL)?,
+            data <- data,
+        }? Error))?;
+        D::publish_cq(&owned);
+        // SAFETY: The allocation has room for a `CqObject<D>`, and is the caller's.
+        unsafe {
+            (*raw).cqe = init.cqe as ffi::c_int;
+            (&raw mut (*raw.cast::<CqObject<D>>()).owned).write(owned);
+        }
+        Ok(())
+    };
+    errno(create())
+}
+
+/// `ib_device_ops.destroy_cq`: may sleep; no queue pair uses the queue any more.
+///
+/// # Safety
+///
+/// Only for the core, with a queue that [`create_cq`] constructed.
+pub(super) unsafe extern "C" fn destroy_cq<D: Driver>(
+    raw: *mut bindings::ib_cq,
+    _udata: *mut bindings::ib_udata,
+) -> ffi::c_int {
+    // SAFETY: The queue was constructed.
+    D::destroy_cq(unsafe { Cq::<D>::owned(raw) });
+    // SAFETY: This is the last call with the queue. The drop waits for every reference.
+    unsafe { core::ptr::drop_in_place(&raw mut (*raw.cast::<CqObject<D>>()).owned) };
+    0
+}
+
+/// `ib_device_ops.poll_cq`: any context.
+///
+/// # Safety
+///
+/// Only for the core, with a constructed queue and room for `num` completions.
+pub(super) unsafe extern "C" fn poll_cq<D: Driver>(
+    raw: *mut bindings::ib_cq,
+    num: ffi::c_int,
+    wc: *mut bindings::ib_wc,
+) -> ffi::c_int {
+    let mut array = WcArray {
+        out: wc,
+        room: usize::try_from(num).unwrap_or(0),
+        count: 0,
+        _p: PhantomData,
+    };
+    // SAFETY: The queue was constructed.
+    D::poll_cq(unsafe { Cq::<D>::owned(raw) }, &mut array);
+    // CAST: `count` is at most `num`.
+    array.count as ffi::c_int
+}
+
+/// `ib_device_ops.req_notify_cq`: any context.
+///
+/// # Safety
+///
+/// Only for the core, with a constructed queue.
+pub(super) unsafe extern "C" fn req_notify_cq<D: Driver>(
+    raw: *mut bindings::ib_cq,
+    flags: bindings::ib_cq_notify_flags,
+) -> ffi::c_int {
+    let solicited_only = flags.0 & bindings::ib_cq_notify_flags::IB_CQ_SOLICITED_MASK.0
+        == bindings::ib_cq_notify_flags::IB_CQ_SOLICITED.0;
+    // SAFETY: The queue was constructed.
+    let missed = D::arm_cq(unsafe { Cq::<D>::owned(raw) }, solicited_only);
+    let report = flags.0 & bindings::ib_cq_notify_flags::IB_CQ_REPORT_MISSED_EVENTS.0 != 0;
+    ffi::c_int::from(missed && report)
+}

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA devices.
+
+use super::{
+    object::alloc_size,
+    ops::{
+        self,
+        VTable, //
+    },
+    Driver, //
+};
+use crate::{
+    bindings,
+    net::{
+        namespace::Namespace,
+        netdevice::NetDevice, //
+    }, //
+};
+use core::{
+    marker::PhantomData,
+    ops::Deref,
+    ptr::NonNull, //
+};
+use kernel::{
+    ffi,
+    error::to_result,
+    prelude::*,
+    sync::aref::ARef,
+    types::Opaque, //
+};
+
+/// A device: the core's part, then the driver's.
+///
+/// Borrowed in callbacks, which the core keeps it alive for, and held by [`DeviceRef`]s.
+#[repr(C)]
+pub struct Device<D: Driver> {
+    raw: Opaque<bindings::ib_device>,
+    data: D,
+}
+
+/// What identifies a new device.
+pub struct DeviceInit<'a> {
+    /// The name that the user chose.
+    pub name: &'a CStr,
+    /// The net device below it.
+    pub netdev: &'a NetDevice,
+    /// The GUID in network byte order.
+    pub node_guid: [u8; 8],
+    /// A description, at most 63 bytes.
+    pub node_desc: &'a CStr,
+    /// Completion vectors.
+    pub comp_vectors: u32,
+}
+
+impl<D: Driver> Device<D> {
+    /// Allocates and registers a device. May sleep.
+    ///
+    /// In the exclusive mode of RDMA namespaces it is born in the namespace of the net device; in
+    /// the shared mode the core puts it into the initial one.
+    ///
+    /// The core owns the device from then on: it is destroyed by `rdma link delete`,
+    /// [`Device::unregister_queued`] or [`unregister_all`].
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, `ENFILE` or `EEXIST` for the name, what `init` returns, or what a callback returns
+    /// during registration.
+    pub fn register(
+        id: &DeviceInit<'_>,
+        init: impl PinInit<D, Error>,
+    ) -> Result {
+        const_assert!(
+            core::mem::offset_of!(Self, raw) == 0,
+            "struct ib_device must be at offset 0"
+        );
+
+        // The core keeps no reference, but the namespace must be there until the registration is
+        // done.
+        let namespace = Namespace::of(id.netdev).ok_or(ENODEV)?;
+        // SAFETY: The namespace is alive. The size is that of `Self`, padded to its alignment.
+        let raw = unsafe {
+            bindings::_ib_alloc_device(alloc_size::<Self>(), namespace.as_raw())
+        };
+        let raw = NonNull::new(raw).ok_or(ENOMEM)?;
+        // Without ops yet, so that a failure does not drop what was not constructed.
+        let guard = Allocated(raw);
+        let this = raw.as_ptr().cast::<Self>();
+        // SAFETY: `data` is in the allocation, valid for write, and does not move.
+        unsafe { pin_init::raw_try_init(&raw mut (*this).data, init) }?;
+
+        // SAFETY: The device is not registered yet, so it is ours alone.
+        unsafe {
+            let dev = &mut *raw.as_ptr();
+            bindings::ib_mark_name_assigned_by_user(dev);
+            dev.node_type = bindings::RDMA_NODE_IB_CA as u8;
+            dev.phys_port_cnt = 1;
+            dev.num_comp_vectors = id.comp_vectors as ffi::c_int;
+            dev.node_guid = u64::from_ne_bytes(id.node_guid);
+            for (to, from) in dev.node_desc.iter_mut().zip(id.node_desc.to_bytes()) {
+                *to = *from as _;
+            }
+            for cmd in D::UVERBS_CMDS {
+                dev.uverbs_cmd_mask |= 1u64.wrapping_shl(*cmd);
+            }
+            bindings::ib_set_device_ops(dev, &VTable::<D>::VTABLE);
+            to_result(bindings::ib_device_set_netdev(dev, id.netdev.as_raw(), 1))?;
+            to_result(bindings::ib_register_device(
+                dev,
+                id.name.as_char_ptr(),
+                core::ptr::null_mut(),
+            ))?;
+        }
+        core::mem::forget(guard);
+        Ok(())
+    }
+
+    /// Returns the device of this driver on a net device, if there is one. Callable in any context.
+    pub fn by_netdev(netdev: &NetDevice) -> Option<DeviceRef<D>> {
+        // SAFETY: The net device is alive.
+        let raw = unsafe { bindings::ib_device_get_by_netdev(netdev.as_raw(), D::DRIVER_ID) };
+        let dev = DeviceRef {
+            raw: NonNull::new(raw)?,
+            _p: PhantomData,
+        };
+        // The id is a name that another driver may use too: the callbacks are what tells.
+        // SAFETY: A reference is held.
+        let dealloc = unsafe { (*raw).ops.dealloc_driver };
+        let ours: unsafe extern "C" fn(*mut bindings::ib_device) = ops::dealloc_driver::<D>;
+        if dealloc.is_some_and(|f| core::ptr::fn_addr_eq(f, ours)) {
+            Some(dev)
+        } else {
+            None
+        }
+    }
+
+    /// Unregisters the device later, from a work item of the core. Callable under RTNL.
+    pub fn unregister_queued(&self) {
+        // SAFETY: The device is alive and registered: a `DeviceRef` or a callback keeps it so.
+        unsafe { bindings::ib_unregister_device_queued(self.as_raw()) };
+    }
+
+    /// Returns the net device below, unless it is gone.
+    pub fn netdev(&self) -> Option<ARef<NetDevice>> {
+        // SAFETY: The device is alive.
+        let dev = unsafe { bindings::ib_device_get_netdev(self.as_raw(), 1) };
+        // SAFETY: The function returns a reference.
+        NonNull::new(dev).map(|dev| unsafe { ARef::from_raw(dev.cast()) })
+    }
+
+    /// Returns the name.
+    pub fn name(&self) -> &CStr {
+        // SAFETY: The name of the embedded device is a C string; the core changes it only by a
+        // rename, which keeps it terminated.
+        unsafe { CStr::from_char_ptr((*self.as_raw()).name.as_ptr().cast()) }
+    }
+
+    /// Returns the C device.
+    pub(crate) fn as_raw(&self) -> *mut bindings::ib_device {
+        self.raw.get()
+    }
+
+    /// Borrows a device.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must be a device of `D` that is valid for the lifetime.
+    pub(super) unsafe fn from_raw<'a>(raw: *mut bindings::ib_device) -> &'a Self {
+        // SAFETY: By the requirement of this function, and because `raw` is the first field.
+        unsafe { &*raw.cast() }
+    }
+
+    /// Returns the pointer to the driver's part.
+    pub(super) fn data_ptr(raw: *mut bindings::ib_device) -> *mut D {
+        let this = raw.cast::<Self>();
+        // SAFETY: Only an address is computed, within one allocation.
+        unsafe { &raw mut (*this).data }
+    }
+}
+
+impl<D: Driver> Deref for Device<D> {
+    type Target = D;
+
+    fn deref(&self) -> &D {
+        &self.data
+    }
+}
+
+/// Frees a device whose registration failed.
+struct Allocated(NonNull<bindings::ib_device>);
+
+impl Drop for Allocated {
+    fn drop(&mut self) {
+        // SAFETY: The device was allocated and is not registered. If the ops are set this drops the
+        // driver's part, which was constructed before.
+        unsafe { bindings::ib_dealloc_device(self.0.as_ptr()) };
+    }
+}
+
+/// A reference that keeps a device registered.
+///
+/// # Invariants
+///
+/// `raw` is a registered device, and this value owns one of its references.
+pub struct DeviceRef<D: Driver> {
+    raw: NonNull<bindings::ib_device>,
+    _p: PhantomData<D>,
+}
+
+impl<D: Driver> Deref for DeviceRef<D> {
+    type Target = Device<D>;
+
+    fn deref(&self) -> &Device<D> {
+        // SAFETY: Valid by the type invariant, and `by_netdev` checked that it is of `D`.
+        unsafe { Device::from_raw(self.raw.as_ptr()) }
+    }
+}
+
+impl<D: Driver> Drop for DeviceRef<D> {
+    fn drop(&mut self) {
+        // SAFETY: This value owns a reference.
+        unsafe { bindings::ib_device_put(self.raw.as_ptr()) };
+    }
+}
+
+/// Unregisters every device of a driver and waits for it. May sleep.
+///
+/// For module exit, after nothing creates devices any more.
+pub fn unregister_all<D: Driver>() {
+    // SAFETY: The function has no requirement; a driver id of which no device exists is fine.
+    unsafe { bindings::ib_unregister_driver(D::DRIVER_ID) };
+}
+
+/// What a device can do.
+pub struct DeviceAttr(pub(super) bindings::ib_device_attr);
+
+macro_rules! limits {
+    ($($(#[$doc:meta])* $set:ident = $name:ident: $ty:ty,)*) => {
+        impl DeviceAttr {
+            $($(#[$doc])* pub fn $set(&mut self, value: $ty) -> &mut Self {
+                self.0.$name = value;
+                self
+            })*
+        }
+    };
+}
+
+limits! {
+    /// Sets the vendor.
+    set_vendor_id = vendor_id: u32,
+    /// Sets the GUID of the system, in network byte order.
+    set_sys_image_guid = sys_image_guid: u64,
+    /// Sets the largest region in bytes.
+    set_max_mr_size = max_mr_size: u64,
+    /// Sets the page sizes, as a mask.
+    set_page_size_cap = page_size_cap: u64,
+    /// Sets the number of queue pairs.
+    set_max_qp = max_qp: u32,
+    /// Sets the requests of a queue pair.
+    set_max_qp_wr = max_qp_wr: u32,
+    /// Sets `enum ib_device_cap_flags`.
+    set_device_cap_flags = device_cap_flags: u64,
+    /// Sets `enum ib_kernel_cap_flags`.
+    set_kernel_cap_flags = kernel_cap_flags: u64,
+    /// Sets the gather entries of a send.
+    set_max_send_sge = max_send_sge: u32,
+    /// Sets the scatter entries of a receive.
+    set_max_recv_sge = max_recv_sge: u32,
+    /// Sets the scatter entries of a READ.
+    set_max_sge_rd = max_sge_rd: u32,
+    /// Sets the number of completion queues.
+    set_max_cq = max_cq: u32,
+    /// Sets the entries of a completion queue.
+    set_max_cqe = max_cqe: u32,
+    /// Sets the number of regions.
+    set_max_mr = max_mr: u32,
+    /// Sets the number of protection domains.
+    set_max_pd = max_pd: u32,
+    /// Sets the READs outstanding as responder, for a queue pair.
+    set_max_qp_rd_atom = max_qp_rd_atom: u32,
+    /// Sets the READs outstanding as responder, in all.
+    set_max_res_rd_atom = max_res_rd_atom: u32,
+    /// Sets the READs outstanding as requester, for a queue pair.
+    set_max_qp_init_rd_atom = max_qp_init_rd_atom: u32,
+    /// Sets the number of address handles.
+    set_max_ah = max_ah: u32,
+    /// Sets the entries of the P_Key table.
+    set_max_pkeys = max_pkeys: u16,
+    /// Sets the ACK delay code.
+    set_local_ca_ack_delay = local_ca_ack_delay: u8,
+}
+
+/// `IB_DEVICE_UD_AV_PORT_ENFORCE` and the other flags that a driver may set.
+pub mod cap {
+    use crate::bindings;
+
+    /// The P_Key of bad packets is counted.
+    pub const BAD_PKEY_CNTR: u64 = bindings::ib_device_cap_flags_IB_DEVICE_BAD_PKEY_CNTR as u64;
+    /// The port of an address vector is checked.
+    pub const UD_AV_PORT_ENFORCE: u64 =
+        bindings::ib_device_cap_flags_IB_DEVICE_UD_AV_PORT_ENFORCE as u64;
+    /// The core tells of an active port.
+    pub const PORT_ACTIVE_EVENT: u64 =
+        bindings::ib_device_cap_flags_IB_DEVICE_PORT_ACTIVE_EVENT as u64;
+    /// The system image GUID is meaningful.
+    pub const SYS_IMAGE_GUID: u64 = bindings::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID as u64;
+    /// The responder sends RNR NAKs.
+    pub const RC_RNR_NAK_GEN: u64 = bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN as u64;
+    /// Kernel: `rdma link delete` may destroy the device.
+    pub const ALLOW_USER_UNREG: u64 =
+        bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG as u64;
+    /// Kernel: datagrams a queue pair sends come back to it if it is a member of their group.
+    pub const BLOCK_MULTICAST_LOOPBACK: u64 =
+        bindings::ib_kernel_cap_flags_IBK_BLOCK_MULTICAST_LOOPBACK as u64;
+}
+
+/// The state of a port.
+pub struct PortAttr<'a>(pub(super) &'a mut bindings::ib_port_attr);
+
+/// The state of a port, `enum ib_port_state` and `enum ib_port_phys_state`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum PortState {
+    /// The interface is administratively down.
+    Disabled,
+    /// The interface is up and has no carrier.
+    Polling,
+    /// Traffic flows.
+    Active,
+}
+
+impl PortAttr<'_> {
+    /// Sets the state.
+    pub fn set_state(&mut self, state: PortState) -> &mut Self {
+        let (logical, physical) = match state {
+            PortState::Disabled => (
+                bindings::ib_port_state_IB_PORT_DOWN,
+                bindings::ib_port_phys_state_IB_PORT_PHYS_STATE_DISABLED,
+            ),
+            PortState::Polling => (
+                bindings::ib_port_state_IB_PORT_DOWN,
+                bindings::ib_port_phys_state_IB_PORT_PHYS_STATE_POLLING,
+            ),
+            PortState::Active => (
+                bindings::ib_port_state_IB_PORT_ACTIVE,
+                bindings::ib_port_phys_state_IB_PORT_PHYS_STATE_LINK_UP,
+            ),
+        };
+        self.0.state = logical;
+        self.0.phys_state = physical as u8;
+        self
+    }
+
+    /// Sets the largest and the current MTU, `enum ib_mtu`.
+    pub fn set_mtu(&mut self, max: u32, active: u32) -> &mut Self {
+        self.0.max_mtu = max;
+        self.0.active_mtu = active;
+        self
+    }
+
+    /// Sets the sizes of the GID and the P_Key table.
+    pub fn set_tables(&mut self, gids: u32, pkeys: u16) -> &mut Self {
+        self.0.gid_tbl_len = gids as ffi::c_int;
+        self.0.pkey_tbl_len = pkeys;
+        self
+    }
+
+    /// Sets the largest message in bytes.
+    pub fn set_max_msg_sz(&mut self, bytes: u32) -> &mut Self {
+        self.0.max_msg_sz = bytes;
+        self
+    }
+
+    /// Says that a communication manager can be reached.
+    pub fn set_cm_supported(&mut self) -> &mut Self {
+        self.0.port_cap_flags |= bindings::ib_port_capability_mask_bits_IB_PORT_CM_SUP;
+        self
+    }
+
+    /// Takes speed and width from the net device. May sleep, takes RTNL.
+    pub fn set_speed_of<D: Driver>(&mut self, dev: &Device<D>) -> &mut Self {
+        self.0.max_vl_num = 1;
+        // SAFETY: The device is alive, and the pointers are to fields of `self`. An error leaves a
+        // default, which is all that a net device without a speed has.
+        unsafe {
+            bindings::ib_get_eth_speed(
+                dev.as_raw(),
+                1,
+                &mut self.0.active_speed,
+                &mut self.0.active_width,
+            )
+        };
+        self
+    }
+}

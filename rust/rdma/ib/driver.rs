@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a driver implements.
+
+use super::{
+    cq::{
+        Cq,
+        CqInit,
+        WcArray, //
+    },
+    device::{
+        DeviceAttr,
+        PortAttr, //
+    },
+    gid::{
+        GidChange,
+        Path, //
+    },
+    mr::{
+        Keys,
+        UserRange, //
+    },
+    object::{
+        Pd,
+        PdId,
+        Ucontext, //
+    },
+    qp::{
+        PathAttr,
+        Qp,
+        QpAttr,
+        QpAttrOut,
+        QpCap,
+        QpInit, //
+    },
+    udata::Udata,
+    umem::DmaMemory,
+    wr::{
+        RecvList,
+        SendList, //
+    },
+    Access,
+    Device, //
+};
+use crate::{
+    bindings,
+    sync::Owned, //
+};
+use kernel::{
+    alloc::Flags,
+    mm::virt::VmaNew,
+    prelude::*, //
+};
+
+/// An RDMA device driver. The implementing type is what the driver keeps for each device.
+///
+/// Unless it says otherwise a method is called in process context and may sleep, and methods for the
+/// same object may run at the same time.
+#[vtable]
+pub trait Driver: Sized + Send + Sync + 'static {
+    /// `enum rdma_driver_id`, by which provider libraries find their devices.
+    const DRIVER_ID: u32;
+    /// The version of the provider's ABI.
+    const UVERBS_ABI_VERSION: u32;
+    /// Verbs of the write interface that are not in the core's default mask
+    /// (`enum ib_uverbs_write_cmds`).
+    const UVERBS_CMDS: &'static [u32];
+
+    /// Kept for each user context.
+    type Ucontext: Send + Sync;
+    /// Kept for each protection domain.
+    type Pd: Send + Sync;
+    /// Kept for each address handle. Its drop must not sleep.
+    type Ah: Send + Sync;
+    /// Kept for each memory region.
+    type Mr: Send + Sync;
+    /// Kept for each completion queue.
+    type Cq: Send + Sync;
+    /// Kept for each queue pair.
+    type Qp: Send + Sync;
+
+    /// Fills in what the device can do.
+    fn query_device(dev: &Device<Self>, attr: &mut DeviceAttr);
+
+    /// Fills in the state of the port.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if its net device is gone.
+    fn query_port(dev: &Device<Self>, attr: &mut PortAttr<'_>) -> Result;
+
+    /// Counts a GID that comes. RTNL and the lock of the GID table are held.
+    fn add_gid(dev: &Device<Self>, gid: &GidChange<'_>) -> Result;
+
+    /// Counts a GID that goes. RTNL and the lock of the GID table are held.
+    fn del_gid(dev: &Device<Self>, gid: &GidChange<'_>);
+
+    /// Creates the driver's part of a user context.
+    fn alloc_ucontext(dev: &Device<Self>) -> impl PinInit<Self::Ucontext, Error>;
+
+    /// Maps what was offered at `offset`, in pages, into a process.
+    fn mmap(ucontext: &Ucontext<Self>, vma: &VmaNew, offset: u64) -> Result;
+
+    /// Creates the driver's part of a protection domain.
+    fn alloc_pd(dev: &Device<Self>) -> impl PinInit<Self::Pd, Error>;
+
+    /// Creates the driver's part of an address handle. Sleeps only if `flags` allow it.
+    fn create_ah(
+        dev: &Device<Self>,
+        pd: PdId,
+        path: Path,
+        flags: Flags,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Self::Ah>;
+
+    /// Changes the path of an address handle.
+    fn modify_ah(ah: &Self::Ah, path: Path) -> Result;
+
+    /// Returns the path of an address handle.
+    fn query_ah(ah: &Self::Ah) -> Option<Path>;
+
+    /// Creates the driver's part of a region of a process' memory.
+    fn reg_user_mr(
+        pd: &Pd<Self>,
+        range: UserRange,
+        access: Access,
+    ) -> Result<Self::Mr>;
+
+    /// Creates the driver's part of the region of the kernel's memory.
+    fn get_dma_mr(
+        pd: &Pd<Self>,
+        memory: DmaMemory,
+        access: Access,
+    ) -> Result<Self::Mr>;
+
+    /// Makes a region visible to the data path and returns its keys.
+    fn publish_mr(mr: &Owned<Self::Mr>) -> Keys;
+
+    /// Takes a region away from the data path.
+    fn dereg_mr(mr: &Owned<Self::Mr>);
+
+    /// Creates the driver's part of a completion queue; writes the size granted into `init`.
+    fn create_cq(
+        dev: &Device<Self>,
+        init: &mut CqInit<'_, Self>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<impl PinInit<Self::Cq, Error>>;
+
+    /// Makes a completion queue visible to what looks it up by number.
+    fn publish_cq(cq: &Owned<Cq<Self>>);
+
+    /// Takes a completion queue away from what looks it up by number.
+    fn destroy_cq(cq: &Owned<Cq<Self>>);
+
+    /// Takes completions out of the queue of a kernel consumer. Any context.
+    fn poll_cq(cq: &Owned<Cq<Self>>, out: &mut WcArray<'_>);
+
+    /// Asks for a call of the handler at the next completion, or the next solicited one. Returns
+    /// `true` if there are completions already. Any context.
+    fn arm_cq(cq: &Owned<Cq<Self>>, solicited_only: bool) -> bool;
+
+    /// Creates the driver's part of a queue pair; writes the capacities granted into `init`.
+    fn create_qp(
+        dev: &Device<Self>,
+        init: &mut QpInit<'_, Self>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<impl PinInit<Self::Qp, Error>>;
+
+    /// Makes a queue pair visible to the data path and returns its number.
+    fn publish_qp(qp: &Owned<Qp<Self>>) -> u32;
+
+    /// Takes a queue pair away from the data path.
+    fn destroy_qp(qp: &Owned<Qp<Self>>);
+
+    /// Changes attributes of a queue pair; `path` is there if the mask has an address vector that is
+    /// RoCE's.
+    fn modify_qp(
+        qp: &Owned<Qp<Self>>,
+        attr: &QpAttr<'_>,
+        mask: u32,
+        path: Option<PathAttr>,
+    ) -> Result;
+
+    /// Fills in the attributes of a queue pair and returns its path.
+    fn query_qp(
+        qp: &Owned<Qp<Self>>,
+        attr: &mut QpAttrOut<'_>,
+        cap: &mut QpCap,
+        signal_all: &mut bool,
+    ) -> Option<Path>;
+
+    /// Posts send requests of a kernel consumer, or rings the doorbell of a user's (an empty list).
+    /// Any context.
+    fn post_send(qp: &Owned<Qp<Self>>, list: &mut SendList<'_, Self>) -> Result;
+
+    /// Posts receive requests of a kernel consumer. Any context.
+    fn post_recv(qp: &Owned<Qp<Self>>, list: &mut RecvList<'_>) -> Result;
+}
+
+/// `RDMA_DRIVER_RXE`: the provider library librxe.
+pub const DRIVER_ID_RXE: u32 = bindings::rdma_driver_id_RDMA_DRIVER_RXE;
+/// The write command that rings a doorbell.
+pub const CMD_POST_SEND: u32 = bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND;
+/// The write command that arms a completion queue.
+pub const CMD_REQ_NOTIFY_CQ: u32 = bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_REQ_NOTIFY_CQ;

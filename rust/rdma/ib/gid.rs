@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Entries of a port's GID table, and address vectors that name one.
+//!
+//! C header: [`include/rdma/ib_cache.h`](srctree/include/rdma/ib_cache.h)
+
+use super::{
+    Device,
+    Driver, //
+};
+use crate::{
+    bindings,
+    net::namespace::NetId,
+    net::netdevice::NetDevice, //
+};
+use core::ptr::NonNull;
+use kernel::{
+    ffi,
+    error::from_err_ptr,
+    prelude::*,
+    sync::rcu, //
+};
+
+/// A reference to an entry of a GID table.
+///
+/// It keeps the entry's slot, not its net device: [`GidAttr::netdev`] fails once the device goes.
+///
+/// # Invariants
+///
+/// The pointer is valid, and this value owns a reference to it.
+pub struct GidAttr(NonNull<bindings::ib_gid_attr>);
+
+// SAFETY: The entry is reference counted with atomics and only read.
+unsafe impl Send for GidAttr {}
+// SAFETY: As for `Send`.
+unsafe impl Sync for GidAttr {}
+
+impl GidAttr {
+    /// Looks up an entry by index. Callable in softirq context.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` or `ENODATA` if there is no such entry.
+    pub fn lookup<D: Driver>(dev: &Device<D>, index: u32) -> Result<Self> {
+        // SAFETY: The device is alive.
+        let attr = from_err_ptr(unsafe {
+            bindings::rdma_get_gid_attr(dev.as_raw(), 1, index as ffi::c_int).cast_mut()
+        })?;
+        // INVARIANT: `rdma_get_gid_attr` returns a reference.
+        NonNull::new(attr).map(Self).ok_or(EINVAL)
+    }
+
+    /// Takes a reference to the entry that the core passes to a callback.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must be valid and referenced by the caller.
+    pub(super) unsafe fn hold(raw: NonNull<bindings::ib_gid_attr>) -> Self {
+        // SAFETY: By the requirement of this function.
+        unsafe { bindings::rdma_hold_gid_attr(raw.as_ptr()) };
+        // INVARIANT: The reference was just taken.
+        Self(raw)
+    }
+
+    /// Returns the GID.
+    pub fn gid(&self) -> [u8; 16] {
+        // SAFETY: The entry is alive by the type invariant; a GID is plain bytes.
+        unsafe { *self.0.as_ref().gid.raw.as_ref() }
+    }
+
+    /// Calls `f` with the net device that has the address, under RCU.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if the device is down or gone, or what `f` returns.
+    pub fn with_netdev<R>(&self, f: impl FnOnce(&NetDevice) -> Result<R>) -> Result<R> {
+        let _rcu = rcu::read_lock();
+        // SAFETY: The entry is alive by the type invariant, and RCU is held.
+        let dev = from_err_ptr(unsafe { bindings::rdma_read_gid_attr_ndev_rcu(self.0.as_ptr()) })
+            .map_err(|_| ENODEV)?;
+        if dev.is_null() {
+            return Err(ENODEV);
+        }
+        // SAFETY: A net device that was found under RCU is alive until the end of the section.
+        f(unsafe { NetDevice::from_raw(dev) })
+    }
+}
+
+impl Clone for GidAttr {
+    fn clone(&self) -> Self {
+        // SAFETY: `self` holds a reference.
+        unsafe { Self::hold(self.0) }
+    }
+}
+
+impl Drop for GidAttr {
+    fn drop(&mut self) {
+        // SAFETY: This value owns a reference. The last put is deferred to a work item by the core.
+        unsafe { bindings::rdma_put_gid_attr(self.0.as_ptr()) };
+    }
+}
+
+/// A GID that is being added to or removed from the table of a device.
+///
+/// The core holds RTNL and the lock of the table.
+pub struct GidChange<'a>(&'a bindings::ib_gid_attr);
+
+impl GidChange<'_> {
+    /// Returns the GID.
+    pub fn gid(&self) -> [u8; 16] {
+        // SAFETY: A GID is plain bytes.
+        unsafe { *self.0.gid.raw.as_ref() }
+    }
+
+    /// Returns the index in the table.
+    pub fn index(&self) -> u32 {
+        u32::from(self.0.index)
+    }
+
+    /// Returns the namespace of the net device that has the address.
+    pub fn net_id(&self) -> Option<NetId> {
+        let _rcu = rcu::read_lock();
+        let dev = NonNull::new(self.0.ndev)?;
+        // SAFETY: The core holds the net device for the callback.
+        Some(unsafe { NetDevice::from_raw(dev.as_ptr()) }.net_id())
+    }
+
+    /// Returns the interface index of the net device that has the address.
+    pub fn ifindex(&self) -> Option<i32> {
+        let dev = NonNull::new(self.0.ndev)?;
+        // SAFETY: The core holds the net device for the callback.
+        Some(unsafe { NetDevice::from_raw(dev.as_ptr()) }.ifindex())
+    }
+}
+
+/// `ib_device_ops.add_gid`: under RTNL and the lock of the table; may sleep.
+///
+/// # Safety
+///
+/// Only for the core.
+pub(super) unsafe extern "C" fn add_gid<D: Driver>(
+    attr: *const bindings::ib_gid_attr,
+    _context: *mut *mut ffi::c_void,
+) -> ffi::c_int {
+    // SAFETY: The entry and its device are valid for the call.
+    let (dev, change) = unsafe { (Device::<D>::from_raw((*attr).device), GidChange(&*attr)) };
+    super::object::errno(D::add_gid(dev, &change))
+}
+
+/// `ib_device_ops.del_gid`: under RTNL and the lock of the table; may sleep.
+///
+/// # Safety
+///
+/// Only for the core.
+pub(super) unsafe extern "C" fn del_gid<D: Driver>(
+    attr: *const bindings::ib_gid_attr,
+    _context: *mut *mut ffi::c_void,
+) -> ffi::c_int {
+    // SAFETY: The entry and its device are valid for the call.
+    let (dev, change) = unsafe { (Device::<D>::from_raw((*attr).device), GidChange(&*attr)) };
+    D::del_gid(dev, &change);
+    0
+}
+
+/// The path part of an address vector, in host byte order.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Path {
+    /// The source GID.
+    pub sgid: [u8; 16],
+    /// The destination GID.
+    pub dgid: [u8; 16],
+    /// The index of the source GID in the port's table.
+    pub sgid_index: u32,
+    /// The flow label, 20 bits.
+    pub flow_label: u32,
+    /// The traffic class.
+    pub traffic_class: u8,
+    /// The hop limit.
+    pub hop_limit: u8,
+    /// The service level.
+    pub sl: u8,
+    /// The static rate, as `enum ib_rate`.
+    pub static_rate: u8,
+    /// The port.
+    pub port_num: u32,
+    /// The destination MAC address that the core resolved.
+    pub dmac: [u8; 6],
+}
+
+impl Path {
+    /// Reads an address vector of the core; `None` if it has no global route or is not RoCE's.
+    ///
+    /// # Safety
+    ///
+    /// `attr` must be valid, and its source GID entry referenced by the caller.
+    pub(super) unsafe fn from_raw(attr: &bindings::rdma_ah_attr) -> Option<(Self, GidAttr)> {
+        if attr.type_ != bindings::rdma_ah_attr_type_RDMA_AH_ATTR_TYPE_ROCE
+            || attr.ah_flags & bindings::ib_ah_flags_IB_AH_GRH as u8 == 0
+        {
+            return None;
+        }
+        let grh = &attr.grh;
+        let gid = NonNull::new(grh.sgid_attr.cast_mut())?;
+        // SAFETY: The caller holds a reference.
+        let gid = unsafe { GidAttr::hold(gid) };
+        let path = Self {
+            sgid: gid.gid(),
+            // SAFETY: A GID is plain bytes.
+            dgid: unsafe { *grh.dgid.raw.as_ref() },
+            sgid_index: u32::from(grh.sgid_index),
+            flow_label: grh.flow_label & 0xf_ffff,
+            traffic_class: grh.traffic_class,
+            hop_limit: grh.hop_limit,
+            sl: attr.sl,
+            static_rate: attr.static_rate,
+            port_num: attr.port_num,
+            // SAFETY: The type says that the RoCE member is the one in use.
+            dmac: unsafe { attr.__bindgen_anon_1.roce.as_ref().dmac },
+        };
+        Some((path, gid))
+    }
+
+    /// Writes the address vector for a query.
+    pub(super) fn to_raw(self, attr: &mut bindings::rdma_ah_attr) {
+        attr.type_ = bindings::rdma_ah_attr_type_RDMA_AH_ATTR_TYPE_ROCE;
+        attr.ah_flags = bindings::ib_ah_flags_IB_AH_GRH as u8;
+        attr.sl = self.sl;
+        attr.static_rate = self.static_rate;
+        attr.port_num = self.port_num;
+        // SAFETY: A GID is plain bytes, and the type says that the RoCE member is the one in use.
+        unsafe {
+            *attr.grh.dgid.raw.as_mut() = self.dgid;
+            attr.__bindgen_anon_1.roce.as_mut().dmac = self.dmac;
+        }
+        attr.grh.flow_label = self.flow_label;
+        attr.grh.sgid_index = self.sgid_index as u8;
+        attr.grh.hop_limit = self.hop_limit;
+        attr.grh.traffic_class = self.traffic_class;
+    }
+}
+
+/// Returns the UDP source port of a flow between two queue pairs: the same for all of its packets,
+/// and different for different flows, so that networks can spread them.
+pub fn udp_sport(flow_label: u32, local_qpn: u32, remote_qpn: u32) -> u16 {
+    // SAFETY: Only a computation.
+    unsafe { bindings::rdma_get_udp_sport(flow_label, local_qpn, remote_qpn) }
+}

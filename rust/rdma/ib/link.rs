@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `rdma link add`.
+//!
+//! C header: [`include/rdma/rdma_netlink.h`](srctree/include/rdma/rdma_netlink.h)
+
+use crate::{
+    bindings,
+    net::netdevice::NetDevice, //
+};
+use core::marker::PhantomData;
+use kernel::{
+    ffi,
+    prelude::*,
+    types::Opaque, //
+};
+
+/// What a link type does.
+///
+/// `rdma link delete` needs nothing of it: the core unregisters the device.
+pub trait LinkType: 'static {
+    /// The name, as in `rdma link add NAME type TYPE`.
+    const TYPE: &'static CStr;
+
+    /// Adds a device on a net device. May sleep; the core holds the semaphore of link types.
+    fn newlink(name: &CStr, netdev: &NetDevice) -> Result;
+}
+
+/// A registered link type. Dropping it waits for a running `newlink`.
+#[pin_data(PinnedDrop)]
+pub struct LinkRegistration<T: LinkType> {
+    #[pin]
+    ops: Opaque<bindings::rdma_link_ops>,
+    _p: PhantomData<T>,
+}
+
+// SAFETY: The core serialises accesses to the table.
+unsafe impl<T: LinkType> Send for LinkRegistration<T> {}
+// SAFETY: As for `Send`.
+unsafe impl<T: LinkType> Sync for LinkRegistration<T> {}
+
+impl<T: LinkType> LinkRegistration<T> {
+    /// Registers the type. May sleep.
+    pub fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            // SAFETY: `ops` is valid for write and pinned; it is unregistered before it goes away.
+            ops <- unsafe {
+                Opaque::ffi_init(|ops: *mut bindings::rdma_link_ops| {
+                    ops.write(pin_init::zeroed());
+                    (*ops).type_ = T::TYPE.as_char_ptr();
+                    (*ops).newlink = Some(newlink::<T>);
+                    bindings::rdma_link_register(ops);
+                })
+            },
+            _p: PhantomData,
+        })
+    }
+}
+
+#[pinned_drop]
+impl<T: LinkType> PinnedDrop for LinkRegistration<T> {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: The table was registered.
+        unsafe { bindings::rdma_link_unregister(self.ops.get()) };
+    }
+}
+
+/// `rdma_link_ops.newlink`.
+///
+/// # Safety
+///
+/// Only for the core.
+unsafe extern "C" fn newlink<T: LinkType>(
+    name: *const ffi::c_char,
+    netdev: *mut bindings::net_device,
+) -> ffi::c_int {
+    // SAFETY: The name is a C string, and the core holds the net device for the call.
+    let (name, netdev) = unsafe { (CStr::from_char_ptr(name), NetDevice::from_raw(netdev)) };
+    super::object::errno(T::newlink(name, netdev))
+}

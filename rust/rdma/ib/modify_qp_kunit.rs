@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Compares the table of transitions in crate `roce` with the one of the RDMA core.
+//!
+//! The core does not show its table, it only answers `ib_modify_qp_is_ok()`. The suite asks until it
+//! knows which rule the core follows for each service type and pair of states, and prints what it
+//! found, in the format of `tools/testing/roce/docs/ib_modify_qp_is_ok.txt` with `modify_qp: ` in
+//! front.
+
+use crate::bindings;
+use kernel::prelude::*;
+use roce::qp::{
+    check,
+    table::{
+        find,
+        Rule,
+        TRANSITIONS, //
+    },
+    AttrMask,
+    QpType,
+    State, //
+};
+
+/// Asks the core whether it accepts a modification.
+fn core_accepts(ty: QpType, from: State, to: State, mask: AttrMask) -> bool {
+    // SAFETY: The function only reads a constant table. The first two arguments are numbers of
+    // `enum ib_qp_state` and the third is one of `enum ib_qp_type` below `IB_QPT_MAX`, so they lie
+    // within the bounds of that table. The mask can be anything.
+    unsafe { bindings::ib_modify_qp_is_ok(from.as_ib(), to.as_ib(), ty.as_ib(), mask.bits()) }
+}
+
+/// Returns every mask of one attribute, named or not.
+fn single_bits() -> impl Iterator<Item = AttrMask> {
+    (0..u32::BITS).map(|bit| AttrMask::from_bits(1 << bit))
+}
+
+/// Finds out which rule the core follows. `None` if it accepts nothing.
+///
+/// Given one mask that is accepted, an attribute in it is required if the mask fails without it, and
+/// any other is allowed if the mask passes with it. For the first mask everything is tried that a
+/// transition is known to require, and every single attribute.
+fn probe(ty: QpType, from: State, to: State) -> Option<Rule> {
+    let accepted = |mask: &AttrMask| core_accepts(ty, from, to, *mask);
+    let seed = TRANSITIONS
+        .iter()
+        .map(|transition| transition.rule(ty).required)
+        .chain(single_bits())
+        .find(accepted)?;
+
+    let mut rule = Rule::NONE;
+    for bit in single_bits() {
+        if !accepted(&seed.without(bit)) {
+            rule.required = rule.required.or(bit);
+        } else if accepted(&seed.or(bit)) {
+            rule.optional = rule.optional.or(bit);
+        }
+    }
+    // They are accepted with every transition, so a rule does not mention them.
+    let always = AttrMask::STATE.or(AttrMask::RATE_LIMIT);
+    rule.optional = rule.optional.without(always);
+    Some(rule)
+}
+
+/// Calls `f` with every service type and pair of states.
+fn for_each_pair(mut f: impl FnMut(QpType, State, State)) {
+    for ty in QpType::ALL {
+        for from in State::ALL {
+            for to in State::ALL {
+                f(ty, from, to);
+            }
+        }
+    }
+}
+
+#[kunit_tests(ferroce_modify_qp)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_core_follows_the_rules_of_the_table() {
+        for_each_pair(|ty, from, to| {
+            let rule = probe(ty, from, to);
+            if let Some(rule) = rule {
+                kernel::kunit::info(format_args!(
+                    "modify_qp: {} {} {} {} {}\n",
+                    ty.name(),
+                    from.name(),
+                    to.name(),
+                    rule.required,
+                    rule.optional,
+                ));
+            }
+            assert_eq!(rule, find(from, to).map(|transition| transition.rule(ty)));
+        });
+    }
+
+    #[test]
+    fn the_core_and_the_table_agree_on_every_single_attribute() {
+        for_each_pair(|ty, from, to| {
+            let rule = find(from, to).map_or(Rule::NONE, |transition| transition.rule(ty));
+            let all = rule.required.or(rule.optional);
+            for base in [AttrMask::NONE, rule.required, all] {
+                for bit in single_bits() {
+                    for mask in [base.without(bit), base.or(bit)] {
+                        let ours = check(ty, from, to, mask).is_ok();
+                        assert_eq!(core_accepts(ty, from, to, mask), ours);
+                    }
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,510 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queue pairs.
+
+use super::{
+    cq::Cq,
+    gid::{
+        GidAttr,
+        Path, //
+    },
+    object::{
+        alloc_size,
+        errno,
+        Pd,
+        Ucontext, //
+    },
+    udata::Udata,
+    wr::{
+        RecvList,
+        SendList, //
+    },
+    Device,
+    Driver, //
+};
+use crate::{
+    bindings,
+    sync::{
+        Owned,
+        Ref, //
+    }, //
+};
+use core::{
+    mem::MaybeUninit,
+    ops::Deref,
+    ptr::NonNull, //
+};
+use kernel::{
+    ffi,
+    prelude::*, //
+};
+
+/// A queue pair: the driver's part, and the way to the consumer.
+///
+/// # Invariants
+///
+/// `raw` is valid: `destroy_qp` waits for every reference to this before it returns to the core.
+#[pin_data]
+pub struct Qp<D: Driver> {
+    raw: NonNull<bindings::ib_qp>,
+    #[pin]
+    data: D::Qp,
+}
+
+// SAFETY: The core's handlers may be called from any thread.
+unsafe impl<D: Driver> Send for Qp<D> {}
+// SAFETY: As for `Send`.
+unsafe impl<D: Driver> Sync for Qp<D> {}
+
+/// What the core allocates.
+#[repr(C)]
+struct QpObject<D: Driver> {
+    raw: MaybeUninit<bindings::ib_qp>,
+    owned: Owned<Qp<D>>,
+}
+
+/// A queue pair as a completion names it to a kernel consumer. Only a value here.
+#[derive(Clone, Copy)]
+pub struct QpHandle(NonNull<bindings::ib_qp>);
+
+// SAFETY: The pointer is not dereferenced.
+unsafe impl Send for QpHandle {}
+// SAFETY: The pointer is not dereferenced.
+unsafe impl Sync for QpHandle {}
+
+impl QpHandle {
+    /// Returns the pointer for a `struct ib_wc`.
+    pub(super) fn as_raw(self) -> *mut bindings::ib_qp {
+        self.0.as_ptr()
+    }
+}
+
+/// An asynchronous event of a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum QpEvent {
+    /// The queue pair failed.
+    Fatal = bindings::ib_event_type_IB_EVENT_QP_FATAL,
+    /// A peer sent a request that is not valid.
+    RequestError = bindings::ib_event_type_IB_EVENT_QP_REQ_ERR,
+    /// A peer asked for memory it may not touch.
+    AccessError = bindings::ib_event_type_IB_EVENT_QP_ACCESS_ERR,
+    /// The first packet came while the queue pair was ready to receive.
+    CommEst = bindings::ib_event_type_IB_EVENT_COMM_EST,
+    /// The send queue has drained.
+    SqDrained = bindings::ib_event_type_IB_EVENT_SQ_DRAINED,
+}
+
+impl<D: Driver> Qp<D> {
+    pub(super) const SIZE: usize = alloc_size::<QpObject<D>>();
+
+    /// Returns the device.
+    pub fn device(&self) -> &Device<D> {
+        // SAFETY: The core sets the device, which outlives its objects.
+        unsafe { Device::from_raw((*self.raw.as_ptr()).device) }
+    }
+
+    /// Returns the name for completions.
+    pub fn handle(&self) -> QpHandle {
+        QpHandle(self.raw)
+    }
+
+    /// Tells the consumer of an event. Process context, no lock held.
+    pub fn notify_event(&self, event: QpEvent) {
+        let raw = self.raw.as_ptr();
+        // SAFETY: `raw` is valid by the type invariant; the core sets the handler and its context
+        // before `create_qp`.
+        unsafe {
+            let mut ev: bindings::ib_event = pin_init::zeroed();
+            ev.device = (*raw).device;
+            // CAST: The enum has the numbers of `enum ib_event_type`.
+            ev.event = event as u32;
+            *ev.element.qp.as_mut() = raw;
+            if let Some(handler) = (*raw).event_handler {
+                handler(&mut ev, (*raw).qp_context);
+            }
+        }
+    }
+
+    /// Borrows the owner's handle of a queue pair.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must be a queue pair of a device of `D` that `create_qp` constructed and that is valid
+    /// for the lifetime.
+    unsafe fn owned<'a>(raw: *mut bindings::ib_qp) -> &'a Owned<Self> {
+        // SAFETY: By the requirement of this function, and because `ib_qp` is the first field.
+        unsafe { &(*raw.cast::<QpObject<D>>()).owned }
+    }
+}
+
+impl<D: Driver> Deref for Qp<D> {
+    type Target = D::Qp;
+
+    #[inline]
+    fn deref(&self) -> &D::Qp {
+        &self.data
+    }
+}
+
+/// Capacities of a queue pair.
+#[derive(Clone, Copy, Default)]
+pub struct QpCap {
+    /// Send work requests.
+    pub max_send_wr: u32,
+    /// Receive work requests.
+    pub max_recv_wr: u32,
+    /// Gather entries of a send.
+    pub max_send_sge: u32,
+    /// Scatter entries of a receive.
+    pub max_recv_sge: u32,
+    /// Bytes of inline data.
+    pub max_inline_data: u32,
+}
+
+impl QpCap {
+    fn from_raw(cap: &bindings::ib_qp_cap) -> Self {
+        Self {
+            max_send_wr: cap.max_send_wr,
+            max_recv_wr: cap.max_recv_wr,
+            max_send_sge: cap.max_send_sge,
+            max_recv_sge: cap.max_recv_sge,
+            max_inline_data: cap.max_inline_data,
+        }
+    }
+
+    fn to_raw(self, cap: &mut bindings::ib_qp_cap) {
+        cap.max_send_wr = self.max_send_wr;
+        cap.max_recv_wr = self.max_recv_wr;
+        cap.max_send_sge = self.max_send_sge;
+        cap.max_recv_sge = self.max_recv_sge;
+        cap.max_inline_data = self.max_inline_data;
+    }
+}
+
+/// What a consumer asks of a queue pair.
+pub struct QpInit<'a, D: Driver> {
+    /// `enum ib_qp_type`.
+    pub qp_type: u32,
+    /// `enum ib_qp_create_flags`.
+    pub create_flags: u32,
+    /// Where sends complete.
+    pub send_cq: Ref<Cq<D>>,
+    /// Where receives complete.
+    pub recv_cq: Ref<Cq<D>>,
+    /// Whether a shared receive queue is asked for.
+    pub has_srq: bool,
+    /// The capacities asked for; the driver writes those granted.
+    pub cap: QpCap,
+    /// Whether every send completes, signalled or not.
+    pub signal_all: bool,
+    /// The port of a special queue pair.
+    pub port_num: u32,
+    /// The protection domain.
+    pub pd: &'a Pd<D>,
+    /// The context of a user process; `None` for a kernel consumer.
+    pub ucontext: Option<&'a Ucontext<D>>,
+    /// The name for completions.
+    pub handle: QpHandle,
+}
+
+/// `ib_device_ops.create_qp`: may sleep.
+///
+/// # Safety
+///
+/// Only for the core, with an allocation of `size_ib_qp` bytes.
+pub(super) unsafe extern "C" fn create_qp<D: Driver>(
+    raw: *mut bindings::ib_qp,
+    attr: *mut bindings::ib_qp_init_attr,
+    udata: *mut bindings::ib_udata,
+) -> ffi::c_int {
+    let create = || {
+        let handle = NonNull::new(raw).ok_or(EINVAL)?;
+        // SAFETY: The core sets the device and the protection domain before the call; `attr` is
+        // valid.
+        let (dev, pd, attr) = unsafe {
+            (
+                Device::<D>::from_raw((*raw).device),
+                Pd::<D>::from_raw((*raw).pd),
+                &mut *attr,
+            )
+        };
+        if attr.send_cq.is_null() || attr.recv_cq.is_null() {
+            return Err(EINVAL);
+        }
+        // SAFETY: The argument of the core's callback.
+        let mut udata = unsafe { Udata::from_raw(udata) };
+        let mut init = QpInit {
+            qp_type: attr.qp_type,
+            create_flags: attr.create_flags,
+            // SAFETY: The queues are of the same device, and the core keeps them for the call.
+            send_cq: unsafe { Cq::get(attr.send_cq) },
+            // SAFETY: As above.
+            recv_cq: unsafe { Cq::get(attr.recv_cq) },
+            has_srq: !attr.srq.is_null(),
+            cap: QpCap::from_raw(&attr.cap),
+            signal_all: attr.sq_sig_type == bindings::ib_sig_type_IB_SIGNAL_ALL_WR,
+            port_num: attr.port_num,
+            pd,
+            ucontext: match &udata {
+                // SAFETY: The context of a verb is alive during the verb.
+                Some(udata) => unsafe { Ucontext::<D>::from_raw(udata.ucontext()) },
+                None => None,
+            },
+            handle: QpHandle(handle),
+        };
+        let data = D::create_qp(dev, &mut init, udata.as_mut())?;
+        // INVARIANT: `raw` is valid until `destroy_qp` returns.
+        let owned = Owned::new(try_pin_init!(Qp {
+            raw: handle,
+            data <- data,
+        }? Error))?;
+        init.cap.to_raw(&mut attr.cap);
+        let number = D::publish_qp(&owned);
+        // SAFETY: The allocation has room for a `QpObject<D>`, and is the caller's.
+        unsafe {
+            (*raw).qp_num = number;
+            (&raw mut (*raw.cast::<QpObject<D>>()).owned).write(owned);
+        }
+        Ok(())
+    };
+    errno(create())
+}
+
+/// `ib_device_ops.destroy_qp`: may sleep.
+///
+/// # Safety
+///
+/// Only for the core, with a queue pair that [`create_qp`] constructed.
+pub(super) unsafe extern "C" fn destroy_qp<D: Driver>(
+    raw: *mut bindings::ib_qp,
+    _udata: *mut bindings::ib_udata,
+) -> ffi::c_int {
+    // SAFETY: The queue pair was constructed.
+    D::destroy_qp(unsafe { Qp::<D>::owned(raw) });
+    // SAFETY: This is the last call with the queue pair. The drop waits for every reference.
+    unsafe { core::ptr::drop_in_place(&raw mut (*raw.cast::<QpObject<D>>()).owned) };
+    0
+}
+
+/// `ib_device_ops.modify_qp`: may sleep.
+///
+/// # Safety
+///
+/// Only for the core, with a constructed queue pair and valid attributes.
+pub(super) unsafe extern "C" fn modify_qp<D: Driver>(
+    raw: *mut bindings::ib_qp,
+    attr: *mut bindings::ib_qp_attr,
+    mask: ffi::c_int,
+    _udata: *mut bindings::ib_udata,
+) -> ffi::c_int {
+    // SAFETY: The queue pair was constructed, and `attr` is valid.
+    let (qp, attr) = unsafe { (Qp::<D>::owned(raw), &*attr) };
+    // CAST: A mask of flags.
+    let mask = mask as u32;
+    let path = if mask & bindings::ib_qp_attr_mask_IB_QP_AV != 0 {
+        // SAFETY: The core references the GID entry of the address vector for the call.
+        unsafe { Path::from_raw(&attr.ah_attr) }
+    } else {
+        None
+    };
+    errno(D::modify_qp(qp, &QpAttr(attr), mask, path))
+}
+
+/// `ib_device_ops.query_qp`: may sleep.
+///
+/// # Safety
+///
+/// Only for the core, with a constructed queue pair and attributes valid for write.
+pub(super) unsafe extern "C" fn query_qp<D: Driver>(
+    raw: *mut bindings::ib_qp,
+    attr: *mut bindings::ib_qp_attr,
+    _mask: ffi::c_int,
+    init: *mut bindings::ib_qp_init_attr,
+) -> ffi::c_int {
+    // SAFETY: The queue pair was constructed, and both are valid for write.
+    let (qp, attr, init) = unsafe { (Qp::<D>::owned(raw), &mut *attr, &mut *init) };
+    let mut cap = QpCap::default();
+    let mut signal_all = false;
+    let path = D::query_qp(qp, &mut QpAttrOut(attr), &mut cap, &mut signal_all);
+    if let Some(path) = path {
+        path.to_raw(&mut attr.ah_attr);
+    }
+    cap.to_raw(&mut attr.cap);
+    cap.to_raw(&mut init.cap);
+    init.sq_sig_type = if signal_all {
+        bindings::ib_sig_type_IB_SIGNAL_ALL_WR
+    } else {
+        bindings::ib_sig_type_IB_SIGNAL_REQ_WR
+    };
+    // SAFETY: The core's part of a queue pair does not change after creation.
+    unsafe {
+        init.qp_type = (*raw).qp_type;
+        init.send_cq = (*raw).send_cq;
+        init.recv_cq = (*raw).recv_cq;
+        init.srq = (*raw).srq;
+        init.qp_context = (*raw).qp_context;
+        init.event_handler = (*raw).event_handler;
+    }
+    0
+}
+
+/// `ib_device_ops.post_send`: any context.
+///
+/// # Safety
+///
+/// Only for the core, with a constructed queue pair and a chain of requests.
+pub(super) unsafe extern "C" fn post_send<D: Driver>(
+    raw: *mut bindings::ib_qp,
+    wr: *const bindings::ib_send_wr,
+    bad_wr: *mut *const bindings::ib_send_wr,
+) -> ffi::c_int {
+    // SAFETY: The queue pair was constructed.
+    let qp = unsafe { Qp::<D>::owned(raw) };
+    // SAFETY: The core's part of a queue pair does not change after creation.
+    let qp_type = unsafe { (*raw).qp_type };
+    let datagram = qp_type == bindings::ib_qp_type_IB_QPT_UD
+        || qp_type == bindings::ib_qp_type_IB_QPT_GSI;
+    // SAFETY: The chain is valid for the call.
+    let mut list = unsafe { SendList::<D>::new(wr, datagram) };
+    match D::post_send(qp, &mut list) {
+        Ok(()) => 0,
+        Err(e) => {
+            // SAFETY: `bad_wr` is valid for write.
+            unsafe { *bad_wr = list.current() };
+            e.to_errno()
+        }
+    }
+}
+
+/// `ib_device_ops.post_recv`: any context.
+///
+/// # Safety
+///
+/// Only for the core, with a constructed queue pair and a chain of requests.
+pub(super) unsafe extern "C" fn post_recv<D: Driver>(
+    raw: *mut bindings::ib_qp,
+    wr: *const bindings::ib_recv_wr,
+    bad_wr: *mut *const bindings::ib_recv_wr,
+) -> ffi::c_int {
+    // SAFETY: The queue pair was constructed.
+    let qp = unsafe { Qp::<D>::owned(raw) };
+    // SAFETY: The chain is valid for the call.
+    let mut list = unsafe { RecvList::new(wr) };
+    match D::post_recv(qp, &mut list) {
+        Ok(()) => 0,
+        Err(e) => {
+            // SAFETY: `bad_wr` is valid for write.
+            unsafe { *bad_wr = list.current() };
+            e.to_errno()
+        }
+    }
+}
+
+/// The attributes of a modify; which of them are meant, a mask says.
+pub struct QpAttr<'a>(&'a bindings::ib_qp_attr);
+
+macro_rules! attributes {
+    ($($(#[$doc:meta])* $name:ident: $ty:ty,)*) => {
+        impl QpAttr<'_> {
+            $($(#[$doc])* pub fn $name(&self) -> $ty { self.0.$name })*
+        }
+    };
+}
+
+attributes! {
+    /// The state to move to.
+    qp_state: u32,
+    /// The state that the consumer takes the queue pair to be in.
+    cur_qp_state: u32,
+    /// `enum ib_mtu`.
+    path_mtu: u32,
+    /// `enum ib_mig_state`.
+    path_mig_state: u32,
+    /// The Q_Key.
+    qkey: u32,
+    /// The first PSN expected.
+    rq_psn: u32,
+    /// The first PSN sent.
+    sq_psn: u32,
+    /// The peer.
+    dest_qp_num: u32,
+    /// Rights of the peer, `enum ib_access_flags`.
+    qp_access_flags: i32,
+    /// The index of the P_Key.
+    pkey_index: u16,
+    /// Whether to tell when the send queue has drained.
+    en_sqd_async_notify: u8,
+    /// READs and atomics outstanding as requester.
+    max_rd_atomic: u8,
+    /// READs and atomics outstanding as responder.
+    max_dest_rd_atomic: u8,
+    /// The RNR timer code.
+    min_rnr_timer: u8,
+    /// The port.
+    port_num: u32,
+    /// The local ACK timeout code.
+    timeout: u8,
+    /// How often to retry.
+    retry_cnt: u8,
+    /// How often to retry after RNR NAKs; seven is for ever.
+    rnr_retry: u8,
+}
+
+/// The attributes of a query.
+pub struct QpAttrOut<'a>(&'a mut bindings::ib_qp_attr);
+
+macro_rules! attributes_out {
+    ($($(#[$doc:meta])* $set:ident = $name:ident: $ty:ty,)*) => {
+        impl QpAttrOut<'_> {
+            $($(#[$doc])* pub fn $set(&mut self, value: $ty) -> &mut Self {
+                self.0.$name = value;
+                self
+            })*
+        }
+    };
+}
+
+attributes_out! {
+    /// Sets the state.
+    set_state = qp_state: u32,
+    /// Sets the current state.
+    set_cur_state = cur_qp_state: u32,
+    /// Sets the path MTU, `enum ib_mtu`.
+    set_path_mtu = path_mtu: u32,
+    /// Sets the migration state.
+    set_path_mig_state = path_mig_state: u32,
+    /// Sets the Q_Key.
+    set_qkey = qkey: u32,
+    /// Sets the PSN expected next.
+    set_rq_psn = rq_psn: u32,
+    /// Sets the PSN sent next.
+    set_sq_psn = sq_psn: u32,
+    /// Sets the peer.
+    set_dest_qp_num = dest_qp_num: u32,
+    /// Sets the rights of the peer.
+    set_qp_access_flags = qp_access_flags: i32,
+    /// Sets the index of the P_Key.
+    set_pkey_index = pkey_index: u16,
+    /// Sets whether a drained send queue is told.
+    set_en_sqd_async_notify = en_sqd_async_notify: u8,
+    /// Sets whether the send queue is draining.
+    set_sq_draining = sq_draining: u8,
+    /// Sets the depth as requester.
+    set_max_rd_atomic = max_rd_atomic: u8,
+    /// Sets the depth as responder.
+    set_max_dest_rd_atomic = max_dest_rd_atomic: u8,
+    /// Sets the RNR timer code.
+    set_min_rnr_timer = min_rnr_timer: u8,
+    /// Sets the port.
+    set_port_num = port_num: u32,
+    /// Sets the local ACK timeout code.
+    set_timeout = timeout: u8,
+    /// Sets the retry count.
+    set_retry_cnt = retry_cnt: u8,
+    /// Sets the RNR retry count.
+    set_rnr_retry = rnr_retry: u8,
+}
+
+/// The address vector of a modify: the path, and the entry of the source GID.
+pub type PathAttr = (Path, GidAttr);

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a provider library sends with a verb and gets back.
+//!
+//! C header: [`include/rdma/uverbs_ioctl.h`](srctree/include/rdma/uverbs_ioctl.h)
+
+use crate::bindings;
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
+use kernel::{
+    error::to_result,
+    prelude::*, //
+};
+
+/// The driver's part of a user process' verb.
+///
+/// # Invariants
+///
+/// `raw` is the `driver_udata` of a `struct uverbs_attr_bundle` and valid for `'a`.
+pub struct Udata<'a> {
+    raw: NonNull<bindings::ib_udata>,
+    _p: PhantomData<&'a mut bindings::ib_udata>,
+}
+
+impl Udata<'_> {
+    /// Wraps the argument of a callback; `None` for a kernel consumer.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must be null or the `driver_udata` of a bundle that is valid for the lifetime.
+    pub(super) unsafe fn from_raw(raw: *mut bindings::ib_udata) -> Option<Self> {
+        // INVARIANT: By the requirement of this function.
+        NonNull::new(raw).map(|raw| Self {
+            raw,
+            _p: PhantomData,
+        })
+    }
+
+    /// Returns how many bytes the provider has room for.
+    pub fn out_len(&self) -> usize {
+        // SAFETY: Valid by the type invariant.
+        unsafe { self.raw.as_ref() }.outlen
+    }
+
+    /// Returns how many bytes the provider sent.
+    pub fn in_len(&self) -> usize {
+        // SAFETY: Valid by the type invariant.
+        unsafe { self.raw.as_ref() }.inlen
+    }
+
+    /// Sends a response. May sleep.
+    ///
+    /// A provider with less room gets the front of it, one with more gets zeros behind it.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT`.
+    pub fn respond(&mut self, bytes: &[u8]) -> Result {
+        // SAFETY: Valid by the type invariant; the source is a slice.
+        to_result(unsafe {
+            bindings::_ib_respond_udata(self.raw.as_ptr(), bytes.as_ptr().cast(), bytes.len())
+        })
+    }
+
+    /// Returns the context of the process.
+    pub(super) fn ucontext(&self) -> *mut bindings::ib_ucontext {
+        // SAFETY: Valid by the type invariant.
+        unsafe { bindings::rdma_udata_to_ucontext(self.raw.as_ptr()) }
+    }
+}

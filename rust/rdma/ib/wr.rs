@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Work requests of kernel consumers.
+
+use super::{
+    ah::Ah,
+    Driver, //
+};
+use crate::bindings;
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
+use kernel::container_of;
+
+/// A chain of send work requests.
+///
+/// # Invariants
+///
+/// `current` and `next` are null or valid for `'a`, and `datagram` says whether they were posted to a
+/// datagram queue pair.
+pub struct SendList<'a, D: Driver> {
+    current: *const bindings::ib_send_wr,
+    next: *const bindings::ib_send_wr,
+    datagram: bool,
+    _p: PhantomData<(&'a bindings::ib_send_wr, D)>,
+}
+
+impl<'a, D: Driver> SendList<'a, D> {
+    /// Wraps a chain.
+    ///
+    /// # Safety
+    ///
+    /// The chain must be valid for `'a` and posted to a queue pair of a device of `D`, which is of a
+    /// datagram type if and only if `datagram` is set.
+    pub(super) unsafe fn new(wr: *const bindings::ib_send_wr, datagram: bool) -> Self {
+        Self {
+            current: wr,
+            next: wr,
+            datagram,
+            _p: PhantomData,
+        }
+    }
+
+    /// Returns `true` if there is nothing left.
+    pub fn is_empty(&self) -> bool {
+        self.next.is_null()
+    }
+
+    /// Returns the request that [`SendList::next_wr`] returned last, or the first one.
+    pub(super) fn current(&self) -> *const bindings::ib_send_wr {
+        self.current
+    }
+
+    /// Moves to the next request.
+    pub fn next_wr(&mut self) -> Option<SendWr<'a, D>> {
+        // SAFETY: Valid by the type invariant.
+        let wr = unsafe { self.next.as_ref() }?;
+        self.current = self.next;
+        self.next = wr.next;
+        // INVARIANT: As for the list.
+        Some(SendWr {
+            wr,
+            datagram: self.datagram,
+            _p: PhantomData,
+        })
+    }
+}
+
+/// A send work request.
+///
+/// # Invariants
+///
+/// `wr` was posted to a queue pair of a datagram type if and only if `datagram` is set.
+pub struct SendWr<'a, D: Driver> {
+    wr: &'a bindings::ib_send_wr,
+    datagram: bool,
+    _p: PhantomData<D>,
+}
+
+impl<D: Driver> SendWr<'_, D> {
+    /// Returns the consumer's cookie.
+    pub fn wr_id(&self) -> u64 {
+        // SAFETY: Both members of the union are 64 bits wide.
+        unsafe { *self.wr.__bindgen_anon_1.wr_id.as_ref() }
+    }
+
+    /// Returns `enum ib_wr_opcode`.
+    pub fn opcode(&self) -> u32 {
+        self.wr.opcode
+    }
+
+    /// Returns `enum ib_send_flags`.
+    pub fn flags(&self) -> u32 {
+        self.wr.send_flags as u32
+    }
+
+    /// Returns the immediate data as it goes on the wire.
+    pub fn imm(&self) -> [u8; 4] {
+        // SAFETY: Both members of the union are 32 bits wide.
+        unsafe { self.wr.ex.imm_data.as_ref() }.to_ne_bytes()
+    }
+
+    /// Returns the gather list.
+    pub fn sges(&self) -> Sges<'_> {
+        // SAFETY: The consumer's list has `num_sge` entries.
+        unsafe { Sges::new(self.wr.sg_list, self.wr.num_sge) }
+    }
+
+    /// Returns the remote address and key; meaningful for RDMA operations only.
+    pub fn remote(&self) -> Option<(u64, u32)> {
+        if self.datagram {
+            return None;
+        }
+        match self.wr.opcode {
+            bindings::ib_wr_opcode_IB_WR_RDMA_WRITE
+            | bindings::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM
+            | bindings::ib_wr_opcode_IB_WR_RDMA_READ => {
+                // SAFETY: A request with one of these opcodes is embedded in an `ib_rdma_wr`, by
+                // the contract of `ib_post_send()`.
+                let rdma = unsafe { &*container_of!(core::ptr::from_ref(self.wr), bindings::ib_rdma_wr, wr) };
+                Some((rdma.remote_addr, rdma.rkey))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the address handle, the destination and its Q_Key, if the queue pair is of a datagram
+    /// type.
+    pub fn datagram(&self) -> Option<(&Ah<D>, u32, u32)> {
+        if !self.datagram {
+            return None;
+        }
+        // SAFETY: By the type invariant the request was posted to a datagram queue pair, so it is
+        // embedded in an `ib_ud_wr`, by the contract of `ib_post_send()`.
+        let ud = unsafe { &*container_of!(core::ptr::from_ref(self.wr), bindings::ib_ud_wr, wr) };
+        let ah = NonNull::new(ud.ah)?;
+        // SAFETY: The consumer keeps the handle until the request completes, and it is of the same
+        // device.
+        let ah = unsafe { Ah::<D>::from_raw(ah.as_ptr()) };
+        Some((ah, ud.remote_qpn, ud.remote_qkey))
+    }
+}
+
+/// A chain of receive work requests.
+///
+/// # Invariants
+///
+/// `current` and `next` are null or valid for `'a`.
+pub struct RecvList<'a> {
+    current: *const bindings::ib_recv_wr,
+    next: *const bindings::ib_recv_wr,
+    _p: PhantomData<&'a bindings::ib_recv_wr>,
+}
+
+impl<'a> RecvList<'a> {
+    /// Wraps a chain.
+    ///
+    /// # Safety
+    ///
+    /// The chain must be valid for `'a`.
+    pub(super) unsafe fn new(wr: *const bindings::ib_recv_wr) -> Self {
+        Self {
+            current: wr,
+            next: wr,
+            _p: PhantomData,
+        }
+    }
+
+    /// Returns the request that [`RecvList::next_wr`] returned last, or the first one.
+    pub(super) fn current(&self) -> *const bindings::ib_recv_wr {
+        self.current
+    }
+
+    /// Moves to the next request: the cookie and the scatter list.
+    pub fn next_wr(&mut self) -> Option<(u64, Sges<'a>)> {
+        // SAFETY: Valid by the type invariant.
+        let wr = unsafe { self.next.as_ref() }?;
+        self.current = self.next;
+        self.next = wr.next;
+        // SAFETY: Both members of the union are 64 bits wide; the list has `num_sge` entries.
+        unsafe {
+            Some((
+                *wr.__bindgen_anon_1.wr_id.as_ref(),
+                Sges::new(wr.sg_list, wr.num_sge),
+            ))
+        }
+    }
+}
+
+/// A gather or scatter list.
+///
+/// # Invariants
+///
+/// `ptr` has `len` entries, valid for `'a`.
+#[derive(Clone, Copy)]
+pub struct Sges<'a> {
+    ptr: *const bindings::ib_sge,
+    len: usize,
+    _p: PhantomData<&'a bindings::ib_sge>,
+}
+
+impl Sges<'_> {
+    /// # Safety
+    ///
+    /// `ptr` must have `num` entries.
+    unsafe fn new(ptr: *const bindings::ib_sge, num: i32) -> Self {
+        Self {
+            ptr,
+            len: if ptr.is_null() {
+                0
+            } else {
+                usize::try_from(num).unwrap_or(0)
+            },
+            _p: PhantomData,
+        }
+    }
+
+    /// Returns the number of entries.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns `true` if there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns the address, the length in bytes and the key of an entry.
+    pub fn get(&self, index: usize) -> Option<(u64, u32, u32)> {
+        if index >= self.len {
+            return None;
+        }
+        // SAFETY: `index` is below `len`.
+        let sge = unsafe { &*self.ptr.add(index) };
+        Some((sge.addr, sge.length, sge.lkey))
+    }
+}

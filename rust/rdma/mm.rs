@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that the kernel shares with user processes.
+
+pub mod shared;
+
+pub use shared::SharedMemory;

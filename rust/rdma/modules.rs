@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The kernel's other modules.
+//!
+//! For a driver that cannot live beside another one. Neither way alone is enough: the notifier sees
+//! only modules that come later, and a look shows only those that are there.
+//!
+//! C header: [`include/linux/module.h`](srctree/include/linux/module.h)
+
+use crate::bindings;
+use core::marker::PhantomData;
+use kernel::{
+    error::to_result,
+    ffi,
+    prelude::*,
+    types::Opaque, //
+};
+
+/// Says which modules may be loaded.
+pub trait ModuleHandler: 'static {
+    /// Called when a module is about to be initialised; may sleep.
+    ///
+    /// # Errors
+    ///
+    /// An error refuses the module: it is what `insmod` reports.
+    fn coming(name: &CStr) -> Result;
+}
+
+/// Asks `T` about each module that is loaded until it is dropped. Dropping may sleep.
+#[pin_data(PinnedDrop)]
+pub struct ModuleNotifier<T: ModuleHandler> {
+    #[pin]
+    block: Opaque<bindings::notifier_block>,
+    _p: PhantomData<fn() -> T>,
+}
+
+// SAFETY: `block` is only touched by the notifier chain, under the lock of the latter.
+unsafe impl<T: ModuleHandler> Send for ModuleNotifier<T> {}
+// SAFETY: As for `Send`.
+unsafe impl<T: ModuleHandler> Sync for ModuleNotifier<T> {}
+
+impl<T: ModuleHandler> ModuleNotifier<T> {
+    /// Starts to ask `T`. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// What `register_module_notifier()` returns.
+    pub fn register() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            block <- Opaque::try_ffi_init(|block: *mut bindings::notifier_block| {
+                // SAFETY: `block` is valid for write.
+                unsafe {
+                    block.write(bindings::notifier_block {
+                        notifier_call: Some(Self::notifier_callback),
+                        ..pin_init::zeroed()
+                    })
+                };
+                // SAFETY: `block` is initialised, pinned, and unregistered before it is freed.
+                to_result(unsafe { bindings::register_module_notifier(block) })
+            }),
+            _p: PhantomData,
+        })
+    }
+
+    /// The C callback.
+    ///
+    /// # Safety
+    ///
+    /// `module` must point to a `struct module` that outlives the call.
+    unsafe extern "C" fn notifier_callback(
+        _block: *mut bindings::notifier_block,
+        event: ffi::c_ulong,
+        module: *mut ffi::c_void,
+    ) -> ffi::c_int {
+        // CAST: The values of the enum are small.
+        if event != bindings::module_state_MODULE_STATE_COMING as ffi::c_ulong {
+            return notifier_from_result(Ok(()));
+        }
+        let module: *mut bindings::module = module.cast();
+        // SAFETY: The module is alive by the requirement of this function, and its name is a C
+        // string within it that does not change.
+        let name = unsafe { CStr::from_char_ptr((&raw const (*module).name).cast()) };
+
+        notifier_from_result(T::coming(name))
+    }
+}
+
+#[pinned_drop]
+impl<T: ModuleHandler> PinnedDrop for ModuleNotifier<T> {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: `block` was registered by `register`. It can fail only for one that was not.
+        unsafe { bindings::unregister_module_notifier(self.block.get()) };
+    }
+}
+
+/// Encodes a result for a notifier chain, as `notifier_from_errno()` does.
+fn notifier_from_result(result: Result) -> ffi::c_int {
+    // CAST: The constants are 1 and 0x8000.
+    let ok = bindings::NOTIFY_OK as ffi::c_int;
+
+    match result {
+        Ok(()) => ok,
+        Err(e) => bindings::NOTIFY_STOP_MASK as ffi::c_int | ok.wrapping_sub(e.to_errno()),
+    }
+}
+
+/// Returns whether a module of this name is loaded, or built in with parameters. May sleep.
+///
+/// A module that is being loaded appears here shortly after the notifier was asked about it.
+pub fn is_loaded(name: &CStr) -> bool {
+    // SAFETY: This module is in the set of all modules from before its initialisation until after
+    // its exit, and the set is never freed. `name` is a C string.
+    let found =
+        unsafe { bindings::kset_find_obj(bindings::this_module_kset(), name.as_char_ptr()) };
+
+    if found.is_null() {
+        return false;
+    }
+    // SAFETY: `kset_find_obj()` took a reference.
+    unsafe { bindings::kobject_put(found) };
+    true
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Network devices, packets, routes and sockets.
+//!
+//! What a driver that carries its protocol over UDP needs of the network stack. A packet comes in
+//! through a [`UdpTunnel`] as an [`SkBuff`]; one goes out as an [`SkBuff`] with an IP header, along a
+//! [`Dst`] that was looked up before. [`TxAccount`] tells how many packets are on their way.
+
+pub mod namespace;
+pub mod netdevice;
+pub mod notifier;
+pub mod pernet;
+pub mod route;
+pub mod skbuff;
+pub mod tx_account;
+pub mod udp_tunnel;
+
+pub use namespace::NetId;
+pub use netdevice::NetDevice;
+pub use notifier::{
+    NetdevEvent,
+    NetdevHandler,
+    NetdevNotifier, //
+};
+pub use pernet::{
+    PernetHandler,
+    PernetRegistration, //
+};
+pub use route::{
+    route4,
+    route6,
+    Dst,
+    RouteV4,
+    RouteV6, //
+};
+pub use skbuff::{
+    IpHeader,
+    SkBuff, //
+};
+pub use tx_account::TxAccount;
+pub use udp_tunnel::{
+    Family,
+    UdpReceive,
+    UdpTunnel, //
+};

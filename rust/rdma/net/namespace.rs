@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Network namespaces.
+//!
+//! C header: [`include/net/net_namespace.h`](srctree/include/net/net_namespace.h)
+
+use super::NetDevice;
+use crate::bindings;
+use core::ptr::NonNull;
+use kernel::sync::rcu;
+
+/// The identity of a network namespace, for comparison.
+///
+/// It keeps no namespace alive, and no other namespace ever gets the same one: it is the
+/// namespace's cookie, not its address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct NetId(u64);
+
+impl NetId {
+    /// Returns the identity of a namespace.
+    ///
+    /// # Safety
+    ///
+    /// `net` must point to a `struct net` that is not freed during the call.
+    pub(super) unsafe fn from_raw(net: *const bindings::net) -> Self {
+        // SAFETY: `net` is valid by the requirement of this function. The cookie is written once,
+        // before anybody can find the namespace.
+        Self(unsafe { (*net).net_cookie })
+    }
+}
+
+/// A counted reference to a network namespace that is in use.
+///
+/// While it exists the namespace is not dismantled, so it must not be kept for long: only over the
+/// creation of something that [`PernetHandler::exit`](super::PernetHandler::exit) removes.
+///
+/// # Invariants
+///
+/// The pointer is to a `struct net`, and this value owns a reference to it.
+pub(crate) struct Namespace(NonNull<bindings::net>);
+
+impl Namespace {
+    /// Takes a reference to the namespace that a device is in now, unless that is being dismantled.
+    pub(crate) fn of(dev: &NetDevice) -> Option<Self> {
+        let _rcu = rcu::read_lock();
+
+        // SAFETY: `dev` is valid. Under RCU its namespace is not freed, so that taking a reference
+        // may be tried; INVARIANT: where that succeeds the reference is owned by the new value.
+        NonNull::new(unsafe { bindings::maybe_get_net(bindings::dev_net_rcu(dev.as_raw())) })
+            .map(Self)
+    }
+
+    /// Returns the `struct net`.
+    pub(crate) fn as_raw(&self) -> *mut bindings::net {
+        self.0.as_ptr()
+    }
+
+    /// Returns the identity of the namespace.
+    pub(super) fn id(&self) -> NetId {
+        // SAFETY: The namespace is alive by the type invariant.
+        unsafe { NetId::from_raw(self.as_raw()) }
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant this value owns a reference.
+        unsafe { bindings::put_net(self.as_raw()) };
+    }
+}

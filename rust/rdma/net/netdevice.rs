@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Network devices.
+//!
+//! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
+
+use super::NetId;
+use crate::bindings;
+use core::ptr::NonNull;
+use kernel::{
+    sync::{
+        aref::AlwaysRefCounted,
+        rcu, //
+    },
+    types::Opaque, //
+};
+
+/// A `struct net_device`.
+///
+/// The functions are callable in any context and take no lock: what they tell may change at once,
+/// unless the caller holds RTNL.
+///
+/// A counted reference (`ARef<NetDevice>`) delays the end of `ip link del`. Give it back when
+/// [`NetdevEvent::Unregister`](super::NetdevEvent::Unregister) comes.
+///
+/// # Invariants
+///
+/// Points to a `struct net_device` that is counted, or otherwise alive, for the lifetime of the
+/// reference.
+#[repr(transparent)]
+pub struct NetDevice(Opaque<bindings::net_device>);
+
+// SAFETY: The reference count is atomic, and the last reference may go in any thread.
+unsafe impl Send for NetDevice {}
+// SAFETY: The functions of this type only read fields that may be read concurrently.
+unsafe impl Sync for NetDevice {}
+
+// SAFETY: `dev_hold()` and `dev_put()` count the references that keep a device from being freed.
+unsafe impl AlwaysRefCounted for NetDevice {
+    fn inc_ref(&self) {
+        // SAFETY: The device is alive by the type invariant.
+        unsafe { bindings::dev_hold(self.as_raw()) };
+    }
+
+    unsafe fn dec_ref(obj: NonNull<Self>) {
+        // SAFETY: The caller owns a reference.
+        unsafe { bindings::dev_put(obj.cast().as_ptr()) };
+    }
+}
+
+impl NetDevice {
+    /// Borrows a device.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` must point to a `struct net_device` that is not freed during `'a`.
+    pub(crate) unsafe fn from_raw<'a>(ptr: *mut bindings::net_device) -> &'a Self {
+        // SAFETY: `ptr` is valid by the requirement of this function, and `Self` is transparent.
+        // INVARIANT: As required the device outlives `'a`.
+        unsafe { &*ptr.cast() }
+    }
+
+    /// Returns the `struct net_device`.
+    pub(crate) fn as_raw(&self) -> *mut bindings::net_device {
+        self.0.get()
+    }
+
+    /// Returns the index of the device, unique within its namespace.
+    pub fn ifindex(&self) -> i32 {
+        // SAFETY: The device is alive by the type invariant.
+        unsafe { bindings::net_device_ifindex(self.as_raw()) }
+    }
+
+    /// Returns the largest IP packet that the device carries, in bytes.
+    pub fn mtu(&self) -> u32 {
+        // SAFETY: The device is alive by the type invariant.
+        unsafe { bindings::net_device_mtu(self.as_raw()) }
+    }
+
+    /// Returns whether the device is up (`ip link set up`).
+    pub fn is_up(&self) -> bool {
+        // SAFETY: The device is alive by the type invariant.
+        unsafe { bindings::netif_running(self.as_raw()) }
+    }
+
+    /// Returns whether an RDMA port on this device is active: the device is up and has a carrier.
+    pub fn port_active(&self) -> bool {
+        // SAFETY: The device is alive by the type invariant.
+        let state = unsafe { bindings::ib_get_curr_port_state(self.as_raw()) };
+
+        state == bindings::ib_port_state_IB_PORT_ACTIVE
+    }
+
+    /// Returns the link-layer address, or [`None`] if it is not a MAC address.
+    ///
+    /// Without RTNL a change of the address may be seen half done.
+    pub fn mac(&self) -> Option<[u8; 6]> {
+        // SAFETY: The device is alive by the type invariant.
+        if usize::from(unsafe { bindings::net_device_addr_len(self.as_raw()) }) != 6 {
+            return None;
+        }
+        // SAFETY: The device is alive by the type invariant. `dev_addr` points to at least
+        // `addr_len` bytes as long as the device is; they are copied as the C side does.
+        Some(unsafe {
+            bindings::net_device_dev_addr(self.as_raw())
+                .cast::<[u8; 6]>()
+                .read_volatile()
+        })
+    }
+
+    /// Returns the identity of the namespace that the device is in now.
+    pub fn net_id(&self) -> NetId {
+        let _rcu = rcu::read_lock();
+
+        // SAFETY: The device is alive by the type invariant, and its namespace is under RCU.
+        unsafe { NetId::from_raw(bindings::dev_net_rcu(self.as_raw())) }
+    }
+
+    /// Returns whether this is a VLAN device.
+    pub fn is_vlan(&self) -> bool {
+        // SAFETY: The device is alive by the type invariant.
+        unsafe { bindings::is_vlan_dev(self.as_raw()) }
+    }
+
+    /// Returns whether the device is registered.
+    ///
+    /// It becomes `false` before [`NetdevEvent::Unregister`](super::NetdevEvent::Unregister) is
+    /// sent, so that who enlists the device under a lock which the handler of that event takes, and
+    /// then finds it registered, will see the event.
+    pub fn is_registered(&self) -> bool {
+        // SAFETY: The device is alive by the type invariant.
+        unsafe { bindings::net_device_is_registered(self.as_raw()) }
+    }
+
+    /// Returns the headroom that the link layer wants in front of an IP header, in bytes.
+    pub fn ll_reserved_space(&self) -> usize {
+        // SAFETY: The device is alive by the type invariant.
+        // CAST: A `u32` fits.
+        unsafe { bindings::LL_RESERVED_SPACE(self.as_raw()) as usize }
+    }
+}

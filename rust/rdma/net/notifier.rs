@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Events of network devices.
+//!
+//! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
+
+use super::NetDevice;
+use crate::bindings;
+use core::marker::PhantomData;
+use kernel::{
+    error::to_result,
+    ffi,
+    prelude::*,
+    types::Opaque, //
+};
+
+/// What happened to a network device.
+pub enum NetdevEvent {
+    /// It is up.
+    Up,
+    /// It is down.
+    Down,
+    /// Its flags or its carrier changed.
+    Change,
+    /// Its MTU changed.
+    ChangeMtu,
+    /// Its link-layer address changed.
+    ChangeAddr,
+    /// Its name changed.
+    ChangeName,
+    /// It is about to go, or to move to another namespace: give back every reference to it.
+    Unregister,
+    /// Something else: the number is a `NETDEV_…` of the C header.
+    Other(u64),
+}
+
+impl From<ffi::c_ulong> for NetdevEvent {
+    fn from(event: ffi::c_ulong) -> Self {
+        // CAST: A `usize` fits.
+        let event = event as u64;
+
+        match u32::try_from(event) {
+            Ok(bindings::netdev_cmd_NETDEV_UP) => Self::Up,
+            Ok(bindings::netdev_cmd_NETDEV_DOWN) => Self::Down,
+            Ok(bindings::netdev_cmd_NETDEV_CHANGE) => Self::Change,
+            Ok(bindings::netdev_cmd_NETDEV_CHANGEMTU) => Self::ChangeMtu,
+            Ok(bindings::netdev_cmd_NETDEV_CHANGEADDR) => Self::ChangeAddr,
+            Ok(bindings::netdev_cmd_NETDEV_CHANGENAME) => Self::ChangeName,
+            Ok(bindings::netdev_cmd_NETDEV_UNREGISTER) => Self::Unregister,
+            _ => Self::Other(event),
+        }
+    }
+}
+
+/// Handles the events of all network devices of all namespaces.
+pub trait NetdevHandler: 'static {
+    /// Called with RTNL held; may sleep.
+    ///
+    /// Registering replays `Up` for what is there. Unregistering replays `Down` and `Unregister` for
+    /// every device: unregister after everything else is gone, or be ready for that.
+    fn event(dev: &NetDevice, event: NetdevEvent);
+}
+
+/// Calls `T` for each event until it is dropped. Dropping takes RTNL and may sleep.
+#[pin_data(PinnedDrop)]
+pub struct NetdevNotifier<T: NetdevHandler> {
+    #[pin]
+    block: Opaque<bindings::notifier_block>,
+    _p: PhantomData<fn() -> T>,
+}
+
+// SAFETY: `block` is only touched by the notifier chain, under the lock of the latter.
+unsafe impl<T: NetdevHandler> Send for NetdevNotifier<T> {}
+// SAFETY: As for `Send`.
+unsafe impl<T: NetdevHandler> Sync for NetdevNotifier<T> {}
+
+impl<T: NetdevHandler> NetdevNotifier<T> {
+    /// Starts to call `T`. Takes RTNL and may sleep; calls `T` before it returns.
+    ///
+    /// # Errors
+    ///
+    /// What `register_netdevice_notifier()` returns; today it cannot fail for a handler that
+    /// refuses nothing.
+    pub fn register() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            block <- Opaque::try_ffi_init(|block: *mut bindings::notifier_block| {
+                // SAFETY: `block` is valid for write.
+                unsafe {
+                    block.write(bindings::notifier_block {
+                        notifier_call: Some(Self::notifier_callback),
+                        ..pin_init::zeroed()
+                    })
+                };
+                // SAFETY: `block` is initialised, pinned, and unregistered before it is freed.
+                to_result(unsafe { bindings::register_netdevice_notifier(block) })
+            }),
+            _p: PhantomData,
+        })
+    }
+
+    /// The C callback.
+    ///
+    /// # Safety
+    ///
+    /// `info` must be a `struct netdev_notifier_info` of a device that outlives the call.
+    unsafe extern "C" fn notifier_callback(
+        _block: *mut bindings::notifier_block,
+        event: ffi::c_ulong,
+        info: *mut ffi::c_void,
+    ) -> ffi::c_int {
+        // SAFETY: The chain of network devices passes that structure, by the requirement of this
+        // function, and the device is not freed while its event is handled.
+        let dev =
+            unsafe { NetDevice::from_raw(bindings::netdev_notifier_info_to_dev(info.cast())) };
+
+        T::event(dev, NetdevEvent::from(event));
+        // CAST: The value is 1.
+        bindings::NOTIFY_OK as ffi::c_int
+    }
+}
+
+#[pinned_drop]
+impl<T: NetdevHandler> PinnedDrop for NetdevNotifier<T> {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: `block` was registered by `register`. It can fail only for one that was not.
+        unsafe { bindings::unregister_netdevice_notifier(self.block.get()) };
+    }
+}

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Packets.
+//!
+//! ```text
+//!   head          data            tail           end
+//!    |  headroom   |  linear data  |   tailroom   |      + data in pages, if not linear
+//!    |<- prepend   |-> pull        |-> append     |
+//! ```
+//!
+//! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
+
+mod headers;
+mod transmit;
+
+#[cfg(CONFIG_KUNIT = "y")]
+mod tests;
+
+pub use headers::IpHeader;
+
+use crate::bindings;
+use core::{
+    mem::ManuallyDrop,
+    ptr::NonNull,
+    slice, //
+};
+use kernel::{
+    error::to_result,
+    ffi,
+    prelude::*, //
+};
+
+/// A packet: an owned `struct sk_buff`.
+///
+/// Dropping it means to the kernel's statistics and tracers that the packet was lost; see
+/// [`SkBuff::consume`]. Its functions are callable in softirq context, but not with interrupts off.
+///
+/// # Invariants
+///
+/// - The pointer is to a `struct sk_buff` that this value owns alone. The data may be shared with
+///   clones, and then nobody writes to it.
+/// - Every byte between `data` and the tail is initialised. If the transport header was set, so is
+///   every byte from the network header on.
+pub struct SkBuff(NonNull<bindings::sk_buff>);
+
+// SAFETY: A packet may be handed to another thread.
+unsafe impl Send for SkBuff {}
+// SAFETY: A shared reference only allows to read.
+unsafe impl Sync for SkBuff {}
+
+impl SkBuff {
+    /// Allocates an empty linear packet. Does not sleep.
+    ///
+    /// `headroom` bytes can be prepended and at least `size` appended. Returns [`None`] without
+    /// memory.
+    pub fn alloc(headroom: usize, size: usize) -> Option<Self> {
+        let total = u32::try_from(headroom.checked_add(size)?).ok()?;
+        let headroom = ffi::c_int::try_from(headroom).ok()?;
+        // A peer can make us allocate: that must not fill the log.
+        let gfp = bindings::GFP_ATOMIC | bindings::__GFP_NOWARN;
+
+        // SAFETY: No requirement.
+        let skb = NonNull::new(unsafe { bindings::alloc_skb(total, gfp) })?;
+        // SAFETY: The packet is empty and has room for `total` bytes.
+        unsafe { bindings::skb_reserve(skb.as_ptr(), headroom) };
+
+        // INVARIANT: The packet was just allocated, has no data, and no transport header.
+        Some(Self(skb))
+    }
+
+    /// Takes over a packet.
+    ///
+    /// # Safety
+    ///
+    /// The caller must give away a packet that fulfils the invariants of this type.
+    pub(super) unsafe fn from_raw(skb: NonNull<bindings::sk_buff>) -> Self {
+        // INVARIANT: By the requirement of this function.
+        Self(skb)
+    }
+
+    /// Returns the `struct sk_buff`.
+    pub(super) fn as_raw(&self) -> *mut bindings::sk_buff {
+        self.0.as_ptr()
+    }
+
+    /// Frees a packet that did what it was for.
+    pub fn consume(self) {
+        let skb = ManuallyDrop::new(self);
+
+        // SAFETY: The packet is owned, and given away.
+        unsafe { bindings::consume_skb(skb.as_raw()) };
+    }
+
+    /// Returns the length of the whole packet, in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        // SAFETY: The packet is alive by the type invariant.
+        // CAST: A `u32` fits.
+        unsafe { (*self.as_raw()).len as usize }
+    }
+
+    /// Returns whether the packet has no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns whether all of the packet is in [`SkBuff::data`].
+    #[inline]
+    pub fn is_linear(&self) -> bool {
+        // SAFETY: The packet is alive by the type invariant.
+        unsafe { (*self.as_raw()).data_len == 0 }
+    }
+
+    /// Makes the packet linear.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; the packet is unchanged then.
+    pub fn linearize(&mut self) -> Result {
+        // SAFETY: The packet is owned alone.
+        to_result(unsafe { bindings::skb_linearize(self.as_raw()) })
+    }
+
+    /// Returns the length of [`SkBuff::data`].
+    #[inline]
+    fn linear_len(&self) -> usize {
+        // SAFETY: The packet is alive by the type invariant.
+        // CAST: A `u32` fits.
+        unsafe { bindings::skb_headlen(self.as_raw()) as usize }
+    }
+
+    /// Returns the linear part of the packet.
+    #[inline]
+    pub fn data(&self) -> &[u8] {
+        // SAFETY: By the type invariant these bytes are initialised, and nobody writes to them while
+        // `self` is borrowed.
+        unsafe { slice::from_raw_parts((*self.as_raw()).data, self.linear_len()) }
+    }
+
+    /// Returns the linear part of the packet, to be written.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if the data is shared with a clone. That of an allocated packet never is.
+    pub fn data_mut(&mut self) -> Result<&mut [u8]> {
+        self.check_writable()?;
+        // SAFETY: By the type invariant these bytes are initialised. The data is not shared, and this
+        // value owns the packet, so nobody else accesses them while `self` is borrowed.
+        Ok(unsafe { slice::from_raw_parts_mut((*self.as_raw()).data, self.linear_len()) })
+    }
+
+    /// Fails if somebody else may read the data.
+    fn check_writable(&self) -> Result {
+        // SAFETY: The packet is alive by the type invariant.
+        if unsafe { bindings::skb_cloned(self.as_raw()) } != 0 {
+            return Err(EBUSY);
+        }
+        Ok(())
+    }
+
+    /// Removes `n` bytes from the front.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there are fewer in the linear part.
+    pub fn pull(&mut self, n: usize) -> Result {
+        if n > self.linear_len() {
+            return Err(EINVAL);
+        }
+        // CAST: The length of the linear part is a `u32`.
+        // SAFETY: The linear part has that many bytes.
+        unsafe { bindings::skb_pull(self.as_raw(), n as u32) };
+        Ok(())
+    }
+
+    /// Cuts a linear packet to `n` bytes. Does nothing if it has no more.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the packet is not linear.
+    pub fn trim(&mut self, n: usize) -> Result {
+        if !self.is_linear() {
+            return Err(EINVAL);
+        }
+        if n < self.len() {
+            // CAST: The length is a `u32`.
+            // SAFETY: The packet is linear.
+            unsafe { bindings::skb_trim(self.as_raw(), n as u32) };
+        }
+        Ok(())
+    }
+
+    /// Adds `bytes` at the end.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` without tailroom, `EBUSY` as [`SkBuff::data_mut`].
+    pub fn append(&mut self, bytes: &[u8]) -> Result {
+        // SAFETY: The closure writes exactly the bytes that it is given room for.
+        unsafe {
+            self.append_with(bytes.len(), |room| {
+                room.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+                Ok(())
+            })
+        }
+    }
+
+    /// Adds `n` zero bytes at the end.
+    ///
+    /// # Errors
+    ///
+    /// As [`SkBuff::append`].
+    pub fn append_zeros(&mut self, n: usize) -> Result {
+        // SAFETY: The closure writes exactly the bytes that it is given room for.
+        unsafe {
+            self.append_with(n, |room| {
+                room.write_bytes(0, n);
+                Ok(())
+            })
+        }
+    }
+
+    /// Adds `n` bytes at the end, which `write` writes to the room that it is given.
+    ///
+    /// # Safety
+    ///
+    /// If `write` returns `Ok`, it must have initialised all the `n` bytes; it must not write beyond
+    /// them.
+    ///
+    /// # Errors
+    ///
+    /// As [`SkBuff::append`], or what `write` returns; then nothing is added.
+    pub(crate) unsafe fn append_with(
+        &mut self,
+        n: usize,
+        write: impl FnOnce(*mut u8) -> Result,
+    ) -> Result {
+        self.check_writable()?;
+        // SAFETY: The packet is alive by the type invariant. The tailroom of one that is not linear
+        // is 0.
+        let room = unsafe { bindings::skb_tailroom(self.as_raw()) };
+        if n > usize::try_from(room)? || !self.is_linear() {
+            return Err(ENOSPC);
+        }
+        // SAFETY: The packet is alive by the type invariant.
+        write(unsafe { bindings::skb_tail_pointer(self.as_raw()) })?;
+        // INVARIANT: `write` has initialised what becomes data here.
+        // CAST: `n` is at most `room`.
+        // SAFETY: The packet is linear and has that much tailroom.
+        unsafe { bindings::skb_put(self.as_raw(), n as u32) };
+        Ok(())
+    }
+
+    /// Adds `bytes` in front.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` without headroom, `EBUSY` as [`SkBuff::data_mut`].
+    pub fn prepend(&mut self, bytes: &[u8]) -> Result {
+        self.check_writable()?;
+        // SAFETY: The packet is alive by the type invariant.
+        // CAST: A `u32` fits.
+        if bytes.len() > unsafe { bindings::skb_headroom(self.as_raw()) as usize } {
+            return Err(ENOSPC);
+        }
+        // CAST: The length is at most the headroom, a `u32`.
+        // SAFETY: The packet has that much headroom.
+        let front = unsafe { bindings::skb_push(self.as_raw(), bytes.len() as u32) };
+        // INVARIANT: What became data is initialised here.
+        // SAFETY: `front` points to the bytes that were just added, which nobody else accesses.
+        unsafe {
+            front
+                .cast::<u8>()
+                .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
+        };
+        Ok(())
+    }
+}
+
+impl Drop for SkBuff {
+    fn drop(&mut self) {
+        // SAFETY: The packet is owned, and given away.
+        unsafe { bindings::kfree_skb(self.as_raw()) };
+    }
+}

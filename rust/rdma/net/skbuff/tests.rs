@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit tests of the bounds of a packet.
+
+use super::SkBuff;
+use kernel::prelude::*;
+
+#[kernel::macros::kunit_tests(rdma_skbuff)]
+mod skbuff {
+    use super::*;
+
+    fn packet() -> SkBuff {
+        SkBuff::alloc(16, 64).unwrap()
+    }
+
+    #[test]
+    fn a_new_packet_is_empty_and_has_no_headers() {
+        let skb = packet();
+
+        assert!(skb.is_empty() && skb.is_linear());
+        assert_eq!(skb.data(), b"");
+        assert!(skb.network_header().is_none() && skb.udp_header().is_none());
+    }
+
+    #[test]
+    fn append_and_prepend_add_at_both_ends() -> Result {
+        let mut skb = packet();
+
+        skb.append(b"payload")?;
+        skb.append_zeros(2)?;
+        skb.prepend(b"header ")?;
+        assert_eq!(skb.data(), b"header payload\0\0");
+        assert_eq!(skb.len(), 16);
+        skb.data_mut()?[0] = b'H';
+        assert_eq!(skb.data(), b"Header payload\0\0");
+        Ok(())
+    }
+
+    #[test]
+    fn append_stops_at_the_end_of_the_room() -> Result {
+        let mut skb = packet();
+
+        // The allocator may have rounded the size up.
+        while skb.append(b"x").is_ok() {}
+        let len = skb.len();
+        assert!(len >= 64);
+        assert_eq!(skb.append(b"x"), Err(ENOSPC));
+        assert_eq!(skb.append_zeros(1), Err(ENOSPC));
+        assert_eq!(skb.append_zeros(usize::MAX), Err(ENOSPC));
+        assert_eq!(skb.append(b""), Ok(()));
+        assert_eq!(skb.len(), len);
+        Ok(())
+    }
+
+    #[test]
+    fn prepend_stops_at_the_start_of_the_room() -> Result {
+        let mut skb = packet();
+
+        while skb.prepend(b"x").is_ok() {}
+        let len = skb.len();
+        assert!(len >= 16);
+        assert_eq!(skb.prepend(b"xy"), Err(ENOSPC));
+        assert_eq!(skb.prepend(b""), Ok(()));
+        assert_eq!(skb.len(), len);
+        Ok(())
+    }
+
+    #[test]
+    fn what_a_failed_writer_wrote_is_not_added() -> Result {
+        let mut skb = packet();
+
+        skb.append(b"ab")?;
+        // SAFETY: The closure fails, and writes within the room.
+        let ret = unsafe {
+            skb.append_with(4, |room| {
+                room.write(b'x');
+                Err(EFAULT)
+            })
+        };
+        assert_eq!(ret, Err(EFAULT));
+        assert_eq!(skb.data(), b"ab");
+        Ok(())
+    }
+
+    #[test]
+    fn pull_and_trim_stay_within_the_data() -> Result {
+        let mut skb = packet();
+
+        skb.append(b"abcdef")?;
+        assert_eq!(skb.pull(7), Err(EINVAL));
+        assert_eq!(skb.pull(usize::MAX), Err(EINVAL));
+        skb.pull(2)?;
+        assert_eq!(skb.data(), b"cdef");
+        skb.trim(9)?;
+        assert_eq!(skb.data(), b"cdef");
+        skb.trim(3)?;
+        assert_eq!(skb.data(), b"cde");
+        skb.pull(3)?;
+        assert!(skb.is_empty());
+        assert_eq!(skb.pull(1), Err(EINVAL));
+        Ok(())
+    }
+
+    #[test]
+    fn an_impossible_size_is_no_memory() {
+        assert!(SkBuff::alloc(usize::MAX, 1).is_none());
+        assert!(SkBuff::alloc(0, usize::MAX).is_none());
+        assert!(SkBuff::alloc(1 << 31, 0).is_none());
+    }
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The way of a packet to the IP layer.
+//!
+//! C headers: [`include/net/ip.h`](srctree/include/net/ip.h),
+//! [`include/net/ipv6.h`](srctree/include/net/ipv6.h)
+
+use super::SkBuff;
+use crate::{
+    bindings,
+    net::Dst, //
+};
+use core::{
+    mem::ManuallyDrop,
+    ptr::null_mut, //
+};
+use kernel::{
+    ffi,
+    prelude::*,
+    sync::rcu, //
+};
+
+impl SkBuff {
+    /// Sends a packet that begins with an IPv4 header.
+    ///
+    /// Total length and header checksum are filled in. The packet is fragmented if the path needs it
+    /// and the header allows it.
+    ///
+    /// # Errors
+    ///
+    /// - `ENOBUFS` if a queue was full.
+    /// - `EINVAL` if the packet begins with something else, or the header has options.
+    /// - Others, if the stack has refused the packet.
+    ///
+    /// The packet is gone in any case.
+    pub fn transmit4(self, dst: &Dst) -> Result {
+        if self.data().first_chunk::<20>().map(|header| header[0]) != Some(0x45) {
+            return Err(EINVAL);
+        }
+        // SAFETY: The packet begins with a header of 20 bytes.
+        unsafe { self.transmit(dst, 20, bindings::ip_local_out) }
+    }
+
+    /// Sends a packet that begins with an IPv6 header.
+    ///
+    /// The payload length is filled in. A packet larger than the path allows is fragmented.
+    ///
+    /// # Errors
+    ///
+    /// As [`SkBuff::transmit4`].
+    pub fn transmit6(self, dst: &Dst) -> Result {
+        if self.data().first_chunk::<40>().map(|header| header[0] >> 4) != Some(6) {
+            return Err(EINVAL);
+        }
+        // SAFETY: The packet begins with a header of 40 bytes.
+        unsafe { self.transmit(dst, 40, bindings::ip6_local_out) }
+    }
+
+    /// Sends a packet.
+    ///
+    /// # Safety
+    ///
+    /// The packet must begin with an IP header of `header_len` bytes of the version that `output` is
+    /// for.
+    unsafe fn transmit(
+        self,
+        dst: &Dst,
+        header_len: ffi::c_int,
+        output: unsafe extern "C" fn(
+            *mut bindings::net,
+            *mut bindings::sock,
+            *mut bindings::sk_buff,
+        ) -> ffi::c_int,
+    ) -> Result {
+        let skb = ManuallyDrop::new(self).as_raw();
+        let _rcu = rcu::read_lock();
+
+        // SAFETY: The packet is owned and given away here, with a reference to the route of its own.
+        // The namespace of the route's device is under RCU. No socket is needed.
+        let ret = unsafe {
+            bindings::skb_reset_network_header(skb);
+            bindings::skb_set_transport_header(skb, header_len);
+            bindings::dst_hold(dst.as_raw());
+            bindings::skb_dst_set(skb, dst.as_raw());
+            output(bindings::dst_dev_net_rcu(dst.as_raw()), null_mut(), skb)
+        };
+
+        match u32::try_from(ret) {
+            // Congestion means that this packet, or one before it, may have been dropped.
+            Ok(bindings::NET_XMIT_SUCCESS | bindings::NET_XMIT_CN) => Ok(()),
+            Ok(_) => Err(ENOBUFS),
+            Err(_) => Err(Error::from_errno(ret)),
+        }
+    }
+}

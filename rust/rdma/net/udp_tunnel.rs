@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! UDP sockets whose packets go to a handler in the kernel.
+//!
+//! C header: [`include/net/udp_tunnel.h`](srctree/include/net/udp_tunnel.h)
+
+use super::{
+    namespace::Namespace,
+    NetDevice,
+    NetId,
+    SkBuff, //
+};
+use crate::bindings;
+use core::{
+    marker::PhantomData,
+    ptr::{
+        null_mut,
+        NonNull, //
+    }, //
+};
+use kernel::{
+    error::to_result,
+    ffi,
+    prelude::*, //
+};
+
+/// The version of IP that a socket is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6, and nothing of IPv4.
+    V6,
+}
+
+/// Handles the packets of a [`UdpTunnel`].
+pub trait UdpReceive: 'static {
+    /// Takes a packet that came in through `dev`. Called in softirq context.
+    ///
+    /// [`skb.data()`](SkBuff::data) begins behind the UDP header, [`SkBuff::network_header`] and
+    /// [`SkBuff::udp_header`] are there to be read. The IP and UDP checksums have been verified, and
+    /// what lies beyond the length in either header has been cut off. Nothing else is known: the
+    /// packet may not be linear, and no byte of it can be trusted.
+    ///
+    /// The packet may be kept for longer than the call; `dev` may not, and the packet does not know
+    /// it.
+    fn receive(skb: SkBuff, dev: &NetDevice);
+}
+
+/// A UDP socket, bound to a port on all addresses of a namespace, that passes what it receives to
+/// `T`.
+///
+/// It does not hold the namespace: drop it in [`PernetHandler::exit`](super::PernetHandler::exit) at
+/// the latest. Dropping it sleeps; afterwards `T` is not called for it any more.
+///
+/// # Invariants
+///
+/// `sk` points to the `struct sock` of a kernel socket that this value owns.
+pub struct UdpTunnel<T: UdpReceive> {
+    sk: NonNull<bindings::sock>,
+    _p: PhantomData<fn() -> T>,
+}
+
+// SAFETY: A socket may be released by any thread.
+unsafe impl<T: UdpReceive> Send for UdpTunnel<T> {}
+// SAFETY: Nothing can be done with a shared reference.
+unsafe impl<T: UdpReceive> Sync for UdpTunnel<T> {}
+
+impl<T: UdpReceive> UdpTunnel<T> {
+    /// Opens a socket in the namespace that `dev` is in now, and returns which that is. Sleeps; takes
+    /// the lock of the socket.
+    ///
+    /// # Errors
+    ///
+    /// - `EAFNOSUPPORT` if the kernel was built or booted without this version of IP.
+    /// - `EADDRINUSE` if somebody else has the port.
+    /// - `ENODEV` if the namespace is being dismantled.
+    /// - `ENOMEM` and what else opening and binding a socket gives.
+    pub fn open(dev: &NetDevice, family: Family, port: u16) -> Result<(Self, NetId)> {
+        let net = Namespace::of(dev).ok_or(ENODEV)?;
+        let mut config: bindings::udp_port_cfg = pin_init::zeroed();
+
+        config.local_udp_port = port.to_be();
+        config.family = match family {
+            // CAST: The values are 2 and 10.
+            Family::V4 => bindings::AF_INET as u8,
+            Family::V6 => {
+                // The address family is missing if IPv6 was disabled at boot, too, but the kernel
+                // would call modprobe to find that out.
+                // SAFETY: No requirement.
+                if !unsafe { bindings::ipv6_mod_enabled() } {
+                    return Err(EAFNOSUPPORT);
+                }
+                config.set_ipv6_v6only(1);
+                bindings::AF_INET6 as u8
+            }
+        };
+
+        let mut socket: *mut bindings::socket = null_mut();
+        // SAFETY: The namespace is alive, `config` is initialised, `socket` is valid for write.
+        to_result(unsafe {
+            bindings::udp_sock_create(net.as_raw(), &raw mut config, &raw mut socket)
+        })?;
+        // SAFETY: The socket was just created.
+        let sk = NonNull::new(unsafe { (*socket).sk }).ok_or(EINVAL)?;
+        // INVARIANT: The socket is owned by this value from here on. It has no `file`.
+        let tunnel = Self {
+            sk,
+            _p: PhantomData,
+        };
+
+        // SAFETY: The socket is new: nobody has locked it, or can.
+        unsafe { reclassify(sk.as_ptr(), family) };
+
+        let mut config: bindings::udp_tunnel_sock_cfg = pin_init::zeroed();
+        // Any value but 0 makes UDP call `encap_rcv`.
+        config.encap_type = 1;
+        config.encap_rcv = Some(Self::receive_callback);
+        // SAFETY: The namespace and the socket are alive, `config` is initialised. The callback stays
+        // until `drop` has released the socket and waited for it.
+        unsafe { bindings::setup_udp_tunnel_sock(net.as_raw(), sk.as_ptr(), &raw mut config) };
+
+        Ok((tunnel, net.id()))
+    }
+
+    /// The C callback. Always returns 0: the packet is consumed.
+    ///
+    /// There is no user data, which UDP clears before the callback ends to be called.
+    ///
+    /// # Safety
+    ///
+    /// `skb` must be a packet that the caller gives away and whose `dev` is not freed during the
+    /// call, with `data` at the UDP header.
+    unsafe extern "C" fn receive_callback(
+        _sk: *mut bindings::sock,
+        skb: *mut bindings::sk_buff,
+    ) -> ffi::c_int {
+        let Some(raw) = NonNull::new(skb) else {
+            return 0;
+        };
+        // SAFETY: The caller gives the packet away.
+        let mut packet = unsafe { SkBuff::from_raw(raw) };
+        // SAFETY: The packet is alive and owned. It may outlive the RCU section of this call, in
+        // which its device and its route are alive, so it forgets them.
+        let dev = unsafe {
+            let dev = bindings::sk_buff_dev(skb);
+            bindings::sk_buff_set_dev(skb, null_mut());
+            bindings::skb_dst_drop(skb);
+            bindings::skb_orphan(skb);
+            dev
+        };
+
+        if !dev.is_null() && packet.pull(size_of::<bindings::udphdr>()).is_ok() {
+            // SAFETY: The device is not freed during the call.
+            T::receive(packet, unsafe { NetDevice::from_raw(dev) });
+        }
+        0
+    }
+}
+
+impl<T: UdpReceive> Drop for UdpTunnel<T> {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant this value owns the socket. Packets are delivered under RCU,
+        // so that afterwards the callback neither runs nor will run.
+        unsafe {
+            bindings::udp_tunnel_sock_release(self.sk.as_ptr());
+            bindings::synchronize_net();
+        }
+    }
+}
+
+/// Gives the locks of a socket lock classes of their own.
+///
+/// By default sockets differ for lockdep by family only, so that a lock which some user holds over
+/// calls into the RDMA core, and takes in its own sockets' callbacks, would look like a deadlock.
+///
+/// # Safety
+///
+/// `sk` must be a socket that nobody uses yet.
+#[cfg(CONFIG_DEBUG_LOCK_ALLOC)]
+unsafe fn reclassify(sk: *mut bindings::sock, family: Family) {
+    let (spin_name, spin_key, name, key) = match family {
+        Family::V4 => (
+            c"slock-AF_INET-RDMA-UDP",
+            kernel::static_lock_class!(),
+            c"sk_lock-AF_INET-RDMA-UDP",
+            kernel::static_lock_class!(),
+        ),
+        Family::V6 => (
+            c"slock-AF_INET6-RDMA-UDP",
+            kernel::static_lock_class!(),
+            c"sk_lock-AF_INET6-RDMA-UDP",
+            kernel::static_lock_class!(),
+        ),
+    };
+
+    // The first call takes a reference to this module, for the sake of the keys, which would keep it
+    // from being unloaded. But unloading drops every tunnel, so the reference is given back.
+    //
+    // SAFETY: Nobody uses the socket yet; names and keys are static.
+    unsafe {
+        bindings::sock_lock_init_class_and_name(
+            sk,
+            spin_name.as_char_ptr(),
+            spin_key.as_ptr(),
+            name.as_char_ptr(),
+            key.as_ptr(),
+        );
+        bindings::sk_owner_put(sk);
+        bindings::sk_owner_clear(sk);
+    }
+}
+
+/// Does nothing without lockdep.
+///
+/// # Safety
+///
+/// None.
+#[cfg(not(CONFIG_DEBUG_LOCK_ALLOC))]
+unsafe fn reclassify(_sk: *mut bindings::sock, _family: Family) {}

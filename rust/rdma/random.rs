@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Random numbers.
+
+use crate::bindings;
+
+/// Returns a random byte. Callable in any context.
+pub fn byte() -> u8 {
+    let [byte] = bytes();
+    byte
+}
+
+/// Returns a random MAC address, unicast and locally administered.
+pub fn mac() -> [u8; 6] {
+    let [a, b, c, d, e, f] = bytes();
+    [(a & 0xfe) | 2, b, c, d, e, f]
+}
+
+fn bytes<const N: usize>() -> [u8; N] {
+    let mut out = [0; N];
+    // SAFETY: `out` is valid for write for its length.
+    unsafe { bindings::get_random_bytes(out.as_mut_ptr().cast(), N) };
+    out
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Abstractions over the kernel's RDMA and network APIs.
+//!
+//! Written as if it were `rust/kernel/rdma` and `rust/kernel/net`: safe types for a driver of an
+//! RDMA device, and the only crate of the module that contains `unsafe`. Nothing in here knows the
+//! RoCE protocol (crate `roce`) or decides anything for the driver (crate `ferroce`).
+//!
+//! This crate does not print: it returns errors, and the driver logs where it knows the context.
+
+pub mod ib;
+pub mod mm;
+pub mod modules;
+pub mod net;
+pub mod random;
+pub mod sync;
+pub mod time;
+pub mod timer;
+pub mod workqueue;
+
+mod crc32;
+
+pub use crc32::KernelCrc32;
+
+#[doc(hidden)]
+pub mod bindings;

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Locks, reference counts and lookup tables that `kernel::sync` does not have.
+
+pub mod copy_table;
+pub mod global;
+pub mod owned;
+pub mod spinlock;
+pub mod table;
+
+pub use copy_table::CopyTable;
+pub use global::Global;
+pub use owned::{
+    Owned,
+    Ref, //
+};
+pub use spinlock::{
+    new_spinlock_bh,
+    new_spinlock_irqsave,
+    SpinLockBh,
+    SpinLockIrqSave, //
+};
+pub use table::{
+    Number,
+    Table, //
+};

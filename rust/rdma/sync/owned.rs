@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Objects that one owner destroys and that others look up and use for a short while.
+//!
+//! The RDMA core destroys an object when it says so, from a context that may sleep, and frees what
+//! the object points to right afterwards. The data path finds the same object by its number at any
+//! time. So an object has one [`Owned`] handle, which the core's object holds, and any number of
+//! short-lived [`Ref`]s, which lookups hand out. Dropping the [`Owned`] handle *waits* until the
+//! last [`Ref`] is gone and destroys the object in the context of the one who dropped it: its
+//! destructor may sleep, and nothing of it runs in a softirq.
+//!
+//! The memory is freed after an RCU grace period, so that a lookup under RCU may try to take a
+//! reference on an object that is just being destroyed (it fails).
+
+use crate::bindings;
+use core::{
+    marker::PhantomData,
+    mem::ManuallyDrop,
+    ops::Deref,
+    pin::Pin,
+    ptr::NonNull, //
+};
+use kernel::{
+    prelude::*,
+    sync::Completion,
+    types::Opaque, //
+};
+
+/// What [`Owned`] and [`Ref`] point to.
+///
+/// # Invariants
+///
+/// `refs` counts the [`Owned`] handle and every [`Ref`]. Once it is zero it stays zero, and then
+/// only the [`Owned`] handle accesses the rest.
+#[pin_data]
+pub(super) struct Inner<T> {
+    // First, because `kvfree_call_rcu` wants it within the first page.
+    rcu: Opaque<bindings::callback_head>,
+    refs: Opaque<bindings::refcount_t>,
+    #[pin]
+    released: Completion,
+    #[pin]
+    value: T,
+}
+
+impl<T> Inner<T> {
+    /// Takes a reference unless the object is being destroyed.
+    ///
+    /// # Safety
+    ///
+    /// `this` must point to an `Inner<T>` whose memory is not freed during the call.
+    pub(super) unsafe fn try_get(this: NonNull<Self>) -> Option<Ref<T>> {
+        // SAFETY: The memory is valid by the requirement of this function, and `refs` is only
+        // accessed with atomic operations.
+        let refs = unsafe { (*this.as_ptr()).refs.get() };
+        // SAFETY: `refs` is an initialised `refcount_t`.
+        if unsafe { bindings::refcount_inc_not_zero(refs) } {
+            // INVARIANT: The reference was just taken.
+            Some(Ref {
+                inner: this,
+                _p: PhantomData,
+            })
+        } else {
+            None
+        }
+    }
+}
+
+/// The owner's handle of an object that others may hold [`Ref`]s to.
+///
+/// Dropping it may sleep: it waits until every [`Ref`] is gone. Remove the object from every
+/// [`Table`](super::Table) before, or the wait has no end.
+///
+/// # Invariants
+///
+/// `inner` is valid, and this handle owns one of its references.
+pub struct Owned<T> {
+    inner: NonNull<Inner<T>>,
+    _p: PhantomData<Inner<T>>,
+}
+
+// SAFETY: An `Owned<T>` gives `&T` to this thread, may give `Ref<T>`s away, and drops `T` in the
+// thread that drops it.
+unsafe impl<T: Send + Sync> Send for Owned<T> {}
+// SAFETY: As for `Send`.
+unsafe impl<T: Send + Sync> Sync for Owned<T> {}
+
+impl<T> Owned<T> {
+    /// Allocates an object and constructs it in place. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, or what `init` returns.
+    pub fn new(init: impl PinInit<T, Error>) -> Result<Self> {
+        let inner = KBox::pin_init(
+            try_pin_init!(Inner {
+                rcu: Opaque::zeroed(),
+                refs: Opaque::new(
+                    // SAFETY: `REFCOUNT_INIT` has no requirement.
+                    unsafe { bindings::REFCOUNT_INIT(1) }
+                ),
+                released <- Completion::new(),
+                value <- init,
+            }? Error),
+            GFP_KERNEL,
+        )?;
+        // SAFETY: The object is not moved out of the allocation: it is dropped in place.
+        let inner = KBox::into_raw(unsafe { Pin::into_inner_unchecked(inner) });
+
+        // INVARIANT: The count was initialised with this handle's reference.
+        Ok(Self {
+            // SAFETY: A box is never null.
+            inner: unsafe { NonNull::new_unchecked(inner) },
+            _p: PhantomData,
+        })
+    }
+
+    /// Returns a new reference.
+    pub fn get(&self) -> Ref<T> {
+        // SAFETY: `self` keeps the object alive and its count above zero.
+        unsafe { bindings::refcount_inc((*self.inner.as_ptr()).refs.get()) };
+        // INVARIANT: The reference was just taken.
+        Ref {
+            inner: self.inner,
+            _p: PhantomData,
+        }
+    }
+}
+
+impl<T> Deref for Owned<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: The handle owns a reference, so `value` is alive.
+        unsafe { &self.inner.as_ref().value }
+    }
+}
+
+impl<T> Drop for Owned<T> {
+    fn drop(&mut self) {
+        let inner = self.inner.as_ptr();
+
+        // SAFETY: This handle owns a reference, which it gives up here.
+        if !unsafe { bindings::refcount_dec_and_test((*inner).refs.get()) } {
+            // SAFETY: Only this handle frees the object.
+            unsafe { &(*inner).released }.wait_for_completion();
+        }
+        // SAFETY: The count is zero, so by the invariant of `Inner` nobody else accesses `value`
+        // any more, nor will.
+        unsafe { core::ptr::drop_in_place(&raw mut (*inner).value) };
+        // SAFETY: `inner` was allocated by a `KBox`, that is by kmalloc; `rcu` lies within it and is
+        // used by nobody else. A concurrent `try_get` runs under RCU.
+        unsafe { bindings::kvfree_call_rcu((*inner).rcu.get().cast(), inner.cast()) };
+    }
+}
+
+/// A short-lived reference to an object that somebody else owns.
+///
+/// The owner waits for it, so it must not be kept across anything that depends on the owner, on a
+/// peer or on a user process.
+///
+/// # Invariants
+///
+/// `inner` is valid, and this reference is counted.
+pub struct Ref<T> {
+    inner: NonNull<Inner<T>>,
+    _p: PhantomData<Inner<T>>,
+}
+
+// SAFETY: A `Ref<T>` gives `&T`; `T` is never dropped by it.
+unsafe impl<T: Send + Sync> Send for Ref<T> {}
+// SAFETY: As for `Send`.
+unsafe impl<T: Send + Sync> Sync for Ref<T> {}
+
+impl<T> Ref<T> {
+    /// Gives the reference to somebody who returns it through [`Ref::from_raw`].
+    pub(super) fn into_raw(self) -> NonNull<Inner<T>> {
+        ManuallyDrop::new(self).inner
+    }
+
+    /// Takes back a reference.
+    ///
+    /// # Safety
+    ///
+    /// `inner` must come from [`Ref::into_raw`], once for each call.
+    pub(super) unsafe fn from_raw(inner: NonNull<Inner<T>>) -> Self {
+        // INVARIANT: The reference is the one that `into_raw` gave away.
+        Self {
+            inner,
+            _p: PhantomData,
+        }
+    }
+}
+
+impl<T> Clone for Ref<T> {
+    fn clone(&self) -> Self {
+        // SAFETY: `self` keeps the object alive and its count above zero.
+        unsafe { bindings::refcount_inc((*self.inner.as_ptr()).refs.get()) };
+        // INVARIANT: The reference was just taken.
+        Self {
+            inner: self.inner,
+            _p: PhantomData,
+        }
+    }
+}
+
+impl<T> Deref for Ref<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: A reference is held, so `value` is alive.
+        unsafe { &self.inner.as_ref().value }
+    }
+}
+
+impl<T> Drop for Ref<T> {
+    #[inline]
+    fn drop(&mut self) {
+        let inner = self.inner.as_ptr();
+
+        // SAFETY: This reference is given up here.
+        if unsafe { bindings::refcount_dec_and_test((*inner).refs.get()) } {
+            // The owner has dropped its handle and waits. It frees the object after this call has
+            // released the lock of the completion.
+            // SAFETY: The owner does not free the object before the completion is complete.
+            unsafe { &(*inner).released }.complete_all();
+        }
+    }
+}

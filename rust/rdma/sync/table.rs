@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Lookup of objects by number under RCU.
+//!
+//! C header: [`include/linux/xarray.h`](srctree/include/linux/xarray.h)
+
+use super::{
+    owned::{
+        Inner,
+        Ref, //
+    },
+    Owned, //
+};
+use crate::bindings;
+use core::{
+    marker::PhantomData,
+    ops::RangeInclusive,
+    ptr::NonNull, //
+};
+use kernel::{
+    ffi,
+    error::to_result,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        rcu, //
+    },
+    types::Opaque, //
+};
+
+/// A table of objects by number.
+///
+/// Numbers are handed out cyclically, so that one that was freed is not used again soon.
+///
+/// # Invariants
+///
+/// Every entry of `xa` is either reserved or came from `Ref::into_raw`.
+#[pin_data(PinnedDrop)]
+pub struct Table<T> {
+    #[pin]
+    xa: Opaque<bindings::xarray>,
+    next: Atomic<u32>,
+    first: u32,
+    last: u32,
+    _p: PhantomData<Ref<T>>,
+}
+
+// SAFETY: The array has its own lock, readers use RCU, and `Ref<T>` may be used by any thread.
+unsafe impl<T: Send + Sync> Send for Table<T> {}
+// SAFETY: As for `Send`.
+unsafe impl<T: Send + Sync> Sync for Table<T> {}
+
+impl<T> Table<T> {
+    /// Creates an empty table that hands out the numbers of `range`.
+    pub fn new(range: RangeInclusive<u32>) -> impl PinInit<Self> {
+        pin_init!(Self {
+            // SAFETY: `xa` is valid for write and pinned.
+            xa <- unsafe {
+                Opaque::ffi_init(|xa| {
+                    bindings::xa_init_flags(
+                        xa,
+                        bindings::XA_FLAGS_ALLOC | bindings::RUST_CONST_HELPER_XA_FLAGS_LOCK_IRQ,
+                    )
+                })
+            },
+            next: Atomic::new(*range.start()),
+            first: *range.start(),
+            last: *range.end(),
+            _p: PhantomData,
+        })
+    }
+
+    /// Reserves a number; lookups do not find it yet. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if every number is taken, `ENOMEM`.
+    pub fn reserve(&'static self) -> Result<Number<T>> {
+        let mut id = 0;
+        let mut next = self.next.load(Relaxed);
+        let limit = bindings::xa_limit {
+            max: self.last,
+            min: self.first,
+        };
+
+        // SAFETY: The array is initialised, and the pointers are to locals. Two reservations that
+        // race on `next` only make the numbers less cyclic: the array decides which are free.
+        let ret = unsafe {
+            bindings::xa_alloc_cyclic_irq(
+                self.xa.get(),
+                &mut id,
+                core::ptr::null_mut(),
+                limit,
+                &mut next,
+                bindings::GFP_KERNEL,
+            )
+        };
+        // A return of 1 says that the numbers have wrapped.
+        to_result(ret.min(0))?;
+        self.next.store(next, Relaxed);
+        // INVARIANT: The number was just reserved.
+        Ok(Number { table: self, id })
+    }
+
+    /// Looks up a number. Callable in any context.
+    #[inline]
+    pub fn get(&self, id: u32) -> Option<Ref<T>> {
+        let _rcu = rcu::read_lock();
+        // SAFETY: The array is initialised.
+        let entry = unsafe { bindings::xa_load(self.xa.get(), id as usize) };
+        let inner = NonNull::new(entry.cast::<Inner<T>>())?;
+        // SAFETY: The memory of an object that was found under RCU is freed after a grace period.
+        unsafe { Inner::try_get(inner) }
+    }
+
+    /// Stores an entry, or null, under a reserved number, and drops what was there.
+    fn store(&self, id: u32, entry: *mut ffi::c_void) {
+        // SAFETY: The array is initialised. The number was reserved, so nothing is allocated, and
+        // storing null leaves it reserved.
+        let old = unsafe {
+            let flags = bindings::xa_lock_irqsave(self.xa.get());
+            let old =
+                bindings::__xa_store(self.xa.get(), id as usize, entry, bindings::GFP_ATOMIC);
+            bindings::xa_unlock_irqrestore(self.xa.get(), flags);
+            old
+        };
+        Self::put_entry(old);
+    }
+
+    /// Takes a number out of the array.
+    fn erase(&self, id: u32) {
+        // SAFETY: The array is initialised.
+        let old = unsafe {
+            let flags = bindings::xa_lock_irqsave(self.xa.get());
+            let old = bindings::__xa_erase(self.xa.get(), id as usize);
+            bindings::xa_unlock_irqrestore(self.xa.get(), flags);
+            old
+        };
+        Self::put_entry(old);
+    }
+
+    /// Drops the reference that an entry of the array stands for.
+    fn put_entry(entry: *mut ffi::c_void) {
+        let Some(inner) = NonNull::new(entry.cast::<Inner<T>>()) else {
+            return;
+        };
+        // SAFETY: By the type invariant the entry came from `Ref::into_raw`, and it was taken out
+        // of the array.
+        drop(unsafe { Ref::from_raw(inner) });
+    }
+}
+
+#[pinned_drop]
+impl<T> PinnedDrop for Table<T> {
+    fn drop(self: Pin<&mut Self>) {
+        // Every object holds its number until it is destroyed, and removes it then.
+        // SAFETY: The array is initialised, and nobody else uses it.
+        unsafe { bindings::xa_destroy(self.xa.get()) };
+    }
+}
+
+/// A number of a [`Table`], given back when this is dropped.
+///
+/// # Invariants
+///
+/// `id` is reserved in `table` for this value.
+pub struct Number<T: 'static> {
+    table: &'static Table<T>,
+    id: u32,
+}
+
+impl<T> Number<T> {
+    /// Returns the number.
+    #[inline]
+    pub fn get(&self) -> u32 {
+        self.id
+    }
+
+    /// Makes an object visible under the number. Callable in any context.
+    pub fn publish(&self, object: &Owned<T>) {
+        let entry = object.get().into_raw().as_ptr().cast();
+        self.table.store(self.id, entry);
+    }
+
+    /// Makes lookups of the number fail. Callable in any context.
+    ///
+    /// Required before the [`Owned`] handle is dropped: the table's reference keeps that waiting.
+    pub fn hide(&self) {
+        self.table.store(self.id, core::ptr::null_mut());
+    }
+}
+
+impl<T> Drop for Number<T> {
+    fn drop(&mut self) {
+        self.table.erase(self.id);
+    }
+}

@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The operations that a packet can carry: one table.
+
+/// A transport service type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// Reliable connection: in order, exactly once.
+    Rc,
+    /// Unreliable connection: in order, at most once, whole messages only.
+    Uc,
+    /// Unreliable datagram: one packet a message, any peer. The GSI queue pair is one of these.
+    Ud,
+}
+
+/// What a packet does, whatever its place in the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Carries payload into a posted receive buffer.
+    Send,
+    /// Carries payload to an address of the receiver.
+    Write,
+    /// Asks for memory of the receiver.
+    ReadRequest,
+    /// Carries the memory that was asked for.
+    ReadResponse,
+    /// Acknowledges requests, or refuses one.
+    Acknowledge,
+}
+
+/// The place of a packet in its message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Position {
+    /// More packets follow, none came before.
+    First,
+    /// Packets came before, and more follow.
+    Middle,
+    /// Packets came before, none follow.
+    Last,
+    /// The message is this packet.
+    Only,
+}
+
+impl Position {
+    /// Returns the place of packet `index` in a message of `count` packets.
+    #[inline]
+    pub const fn of(index: u32, count: u32) -> Position {
+        match (index, index.saturating_add(1) >= count) {
+            (0, true) => Position::Only,
+            (0, false) => Position::First,
+            (_, true) => Position::Last,
+            (_, false) => Position::Middle,
+        }
+    }
+}
+
+/// Which headers follow the BTH, in the order in which they do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Headers {
+    deth: bool,
+    reth: bool,
+    aeth: bool,
+    immdt: bool,
+    ieth: bool,
+}
+
+impl Headers {
+    const NONE: Headers = Headers {
+        deth: false,
+        reth: false,
+        aeth: false,
+        immdt: false,
+        ieth: false,
+    };
+    const AETH: Headers = Headers {
+        aeth: true,
+        ..Headers::NONE
+    };
+    const DETH: Headers = Headers {
+        deth: true,
+        ..Headers::NONE
+    };
+    const DETH_IMMDT: Headers = Headers {
+        deth: true,
+        immdt: true,
+        ..Headers::NONE
+    };
+    const IETH: Headers = Headers {
+        ieth: true,
+        ..Headers::NONE
+    };
+    const IMMDT: Headers = Headers {
+        immdt: true,
+        ..Headers::NONE
+    };
+    const RETH: Headers = Headers {
+        reth: true,
+        ..Headers::NONE
+    };
+    const RETH_IMMDT: Headers = Headers {
+        reth: true,
+        immdt: true,
+        ..Headers::NONE
+    };
+}
+
+/// Everything that an opcode says.
+#[derive(Clone, Copy)]
+struct Info {
+    transport: Transport,
+    operation: Operation,
+    position: Position,
+    headers: Headers,
+}
+
+macro_rules! opcodes {
+    ($($raw:literal $name:ident $transport:ident $operation:ident $position:ident $headers:ident;)*) => {
+        /// The opcode of a packet that this release knows.
+        ///
+        /// SEND with invalidate is known, so that it can be refused properly, but not supported. Atomics, FLUSH and
+        /// ATOMIC WRITE are not known.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Opcode {
+            $(
+                #[doc = concat!(stringify!($transport), ", ", stringify!($operation), ", ", stringify!($position),
+                    "; headers: ", stringify!($headers), ".")]
+                $name = $raw,
+            )*
+        }
+
+        impl Opcode {
+            /// Every known opcode, in ascending order.
+            pub const ALL: &'static [Opcode] = &[$(Opcode::$name,)*];
+
+            /// Returns the opcode that a BTH carries as `raw`, if it is known.
+            #[inline]
+            pub const fn parse(raw: u8) -> Option<Opcode> {
+                match raw {
+                    $($raw => Some(Opcode::$name),)*
+                    _ => None,
+                }
+            }
+
+            /// Looks the opcode up in the table.
+            #[inline]
+            const fn info(self) -> Info {
+                match self {
+                    $(Opcode::$name => Info {
+                        transport: Transport::$transport,
+                        operation: Operation::$operation,
+                        position: Position::$position,
+                        headers: Headers::$headers,
+                    },)*
+                }
+            }
+        }
+    };
+}
+
+opcodes! {
+    0x00 RcSendFirst          Rc Send         First  NONE;
+    0x01 RcSendMiddle         Rc Send         Middle NONE;
+    0x02 RcSendLast           Rc Send         Last   NONE;
+    0x03 RcSendLastImm        Rc Send         Last   IMMDT;
+    0x04 RcSendOnly           Rc Send         Only   NONE;
+    0x05 RcSendOnlyImm        Rc Send         Only   IMMDT;
+    0x06 RcWriteFirst         Rc Write        First  RETH;
+    0x07 RcWriteMiddle        Rc Write        Middle NONE;
+    0x08 RcWriteLast          Rc Write        Last   NONE;
+    0x09 RcWriteLastImm       Rc Write        Last   IMMDT;
+    0x0a RcWriteOnly          Rc Write        Only   RETH;
+    0x0b RcWriteOnlyImm       Rc Write        Only   RETH_IMMDT;
+    0x0c RcReadRequest        Rc ReadRequest  Only   RETH;
+    0x0d RcReadResponseFirst  Rc ReadResponse First  AETH;
+    0x0e RcReadResponseMiddle Rc ReadResponse Middle NONE;
+    0x0f RcReadResponseLast   Rc ReadResponse Last   AETH;
+    0x10 RcReadResponseOnly   Rc ReadResponse Only   AETH;
+    0x11 RcAcknowledge        Rc Acknowledge  Only   AETH;
+    0x16 RcSendLastInv        Rc Send         Last   IETH;
+    0x17 RcSendOnlyInv        Rc Send         Only   IETH;
+    0x20 UcSendFirst          Uc Send         First  NONE;
+    0x21 UcSendMiddle         Uc Send         Middle NONE;
+    0x22 UcSendLast           Uc Send         Last   NONE;
+    0x23 UcSendLastImm        Uc Send         Last   IMMDT;
+    0x24 UcSendOnly           Uc Send         Only   NONE;
+    0x25 UcSendOnlyImm        Uc Send         Only   IMMDT;
+    0x26 UcWriteFirst         Uc Write        First  RETH;
+    0x27 UcWriteMiddle        Uc Write        Middle NONE;
+    0x28 UcWriteLast          Uc Write        Last   NONE;
+    0x29 UcWriteLastImm       Uc Write        Last   IMMDT;
+    0x2a UcWriteOnly          Uc Write        Only   RETH;
+    0x2b UcWriteOnlyImm       Uc Write        Only   RETH_IMMDT;
+    0x64 UdSendOnly           Ud Send         Only   DETH;
+    0x65 UdSendOnlyImm        Ud Send         Only   DETH_IMMDT;
+}
+
+impl Opcode {
+    /// Returns the number that stands in the BTH.
+    #[inline]
+    pub const fn raw(self) -> u8 {
+        // CAST: the discriminants are the numbers on the wire.
+        self as u8
+    }
+
+    /// Returns the service type that the opcode belongs to.
+    #[inline]
+    pub const fn transport(self) -> Transport {
+        self.info().transport
+    }
+
+    /// Returns what the packet does.
+    #[inline]
+    pub const fn operation(self) -> Operation {
+        self.info().operation
+    }
+
+    /// Returns the place of the packet in its message.
+    #[inline]
+    pub const fn position(self) -> Position {
+        self.info().position
+    }
+
+    /// Returns whether the packet goes from requester to responder.
+    #[inline]
+    pub const fn is_request(self) -> bool {
+        matches!(
+            self.operation(),
+            Operation::Send | Operation::Write | Operation::ReadRequest
+        )
+    }
+
+    /// Returns whether the packet starts a message of several.
+    #[inline]
+    pub const fn is_first(self) -> bool {
+        matches!(self.position(), Position::First)
+    }
+
+    /// Returns whether the packet neither starts nor ends its message.
+    #[inline]
+    pub const fn is_middle(self) -> bool {
+        matches!(self.position(), Position::Middle)
+    }
+
+    /// Returns whether the packet ends a message of several.
+    #[inline]
+    pub const fn is_last(self) -> bool {
+        matches!(self.position(), Position::Last)
+    }
+
+    /// Returns whether the packet is a whole message.
+    #[inline]
+    pub const fn is_only(self) -> bool {
+        matches!(self.position(), Position::Only)
+    }
+
+    /// Returns whether a message starts with the packet.
+    #[inline]
+    pub const fn starts_message(self) -> bool {
+        self.is_first() || self.is_only()
+    }
+
+    /// Returns whether a message ends with the packet.
+    #[inline]
+    pub const fn ends_message(self) -> bool {
+        self.is_last() || self.is_only()
+    }
+
+    /// Returns whether a DETH follows the BTH.
+    #[inline]
+    pub const fn has_deth(self) -> bool {
+        self.info().headers.deth
+    }
+
+    /// Returns whether the packet has a RETH.
+    #[inline]
+    pub const fn has_reth(self) -> bool {
+        self.info().headers.reth
+    }
+
+    /// Returns whether the packet has an AETH.
+    #[inline]
+    pub const fn has_aeth(self) -> bool {
+        self.info().headers.aeth
+    }
+
+    /// Returns whether the packet has immediate data.
+    #[inline]
+    pub const fn has_immdt(self) -> bool {
+        self.info().headers.immdt
+    }
+
+    /// Returns whether the packet has an IETH.
+    #[inline]
+    pub const fn has_ieth(self) -> bool {
+        self.info().headers.ieth
+    }
+
+    /// Returns the bytes of all headers of the packet, BTH included: at most
+    /// [`MAX_HEADER_LEN`](crate::wire::MAX_HEADER_LEN).
+    #[inline]
+    pub const fn header_len(self) -> usize {
+        use crate::wire;
+
+        let headers = self.info().headers;
+        let mut len = wire::BTH_LEN;
+        if headers.deth {
+            len = len.wrapping_add(wire::DETH_LEN);
+        }
+        if headers.reth {
+            len = len.wrapping_add(wire::RETH_LEN);
+        }
+        if headers.aeth {
+            len = len.wrapping_add(wire::AETH_LEN);
+        }
+        if headers.immdt {
+            len = len.wrapping_add(wire::IMMDT_LEN);
+        }
+        if headers.ieth {
+            len = len.wrapping_add(wire::IETH_LEN);
+        }
+        len
+    }
+
+    /// Returns the opcode of one packet of a SEND, or `None` if there is none: datagrams are always `Only`, and
+    /// immediate data travels in the packet that ends a message.
+    #[inline]
+    pub const fn send(transport: Transport, position: Position, imm: bool) -> Option<Opcode> {
+        let opcode = match (transport, position, imm) {
+            (Transport::Rc, Position::First, false) => Opcode::RcSendFirst,
+            (Transport::Rc, Position::Middle, false) => Opcode::RcSendMiddle,
+            (Transport::Rc, Position::Last, false) => Opcode::RcSendLast,
+            (Transport::Rc, Position::Last, true) => Opcode::RcSendLastImm,
+            (Transport::Rc, Position::Only, false) => Opcode::RcSendOnly,
+            (Transport::Rc, Position::Only, true) => Opcode::RcSendOnlyImm,
+            (Transport::Uc, Position::First, false) => Opcode::UcSendFirst,
+            (Transport::Uc, Position::Middle, false) => Opcode::UcSendMiddle,
+            (Transport::Uc, Position::Last, false) => Opcode::UcSendLast,
+            (Transport::Uc, Position::Last, true) => Opcode::UcSendLastImm,
+            (Transport::Uc, Position::Only, false) => Opcode::UcSendOnly,
+            (Transport::Uc, Position::Only, true) => Opcode::UcSendOnlyImm,
+            (Transport::Ud, Position::Only, false) => Opcode::UdSendOnly,
+            (Transport::Ud, Position::Only, true) => Opcode::UdSendOnlyImm,
+            _ => return None,
+        };
+        Some(opcode)
+    }
+
+    /// Returns the opcode of one packet of an RDMA WRITE, or `None` if there is none: datagrams have no WRITE, and
+    /// immediate data travels in the packet that ends a message.
+    #[inline]
+    pub const fn write(transport: Transport, position: Position, imm: bool) -> Option<Opcode> {
+        let opcode = match (transport, position, imm) {
+            (Transport::Rc, Position::First, false) => Opcode::RcWriteFirst,
+            (Transport::Rc, Position::Middle, false) => Opcode::RcWriteMiddle,
+            (Transport::Rc, Position::Last, false) => Opcode::RcWriteLast,
+            (Transport::Rc, Position::Last, true) => Opcode::RcWriteLastImm,
+            (Transport::Rc, Position::Only, false) => Opcode::RcWriteOnly,
+            (Transport::Rc, Position::Only, true) => Opcode::RcWriteOnlyImm,
+            (Transport::Uc, Position::First, false) => Opcode::UcWriteFirst,
+            (Transport::Uc, Position::Middle, false) => Opcode::UcWriteMiddle,
+            (Transport::Uc, Position::Last, false) => Opcode::UcWriteLast,
+            (Transport::Uc, Position::Last, true) => Opcode::UcWriteLastImm,
+            (Transport::Uc, Position::Only, false) => Opcode::UcWriteOnly,
+            (Transport::Uc, Position::Only, true) => Opcode::UcWriteOnlyImm,
+            _ => return None,
+        };
+        Some(opcode)
+    }
+
+    /// Returns the opcode of one packet of the answer to an RDMA READ.
+    #[inline]
+    pub const fn read_response(position: Position) -> Opcode {
+        match position {
+            Position::First => Opcode::RcReadResponseFirst,
+            Position::Middle => Opcode::RcReadResponseMiddle,
+            Position::Last => Opcode::RcReadResponseLast,
+            Position::Only => Opcode::RcReadResponseOnly,
+        }
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_opcode))]
+mod tests {
+    use super::*;
+
+    const TRANSPORTS: [Transport; 3] = [Transport::Rc, Transport::Uc, Transport::Ud];
+    const POSITIONS: [Position; 4] = [
+        Position::First,
+        Position::Middle,
+        Position::Last,
+        Position::Only,
+    ];
+
+    #[test]
+    fn parse_reverses_raw() {
+        let mut known = 0;
+        for raw in 0..=u8::MAX {
+            if let Some(opcode) = Opcode::parse(raw) {
+                assert_eq!(opcode.raw(), raw);
+                known += 1;
+            }
+        }
+        assert_eq!(known, Opcode::ALL.len());
+    }
+
+    #[test]
+    fn the_top_three_bits_are_the_transport() {
+        for opcode in Opcode::ALL {
+            let transport = match opcode.raw() >> 5 {
+                0 => Transport::Rc,
+                1 => Transport::Uc,
+                _ => Transport::Ud,
+            };
+            assert_eq!(opcode.transport(), transport);
+        }
+    }
+
+    #[test]
+    fn constructors_agree_with_the_table() {
+        for transport in TRANSPORTS {
+            for position in POSITIONS {
+                for imm in [false, true] {
+                    if let Some(opcode) = Opcode::send(transport, position, imm) {
+                        assert!(opcode.operation() == Operation::Send);
+                        assert!(opcode.transport() == transport);
+                        assert!(opcode.position() == position && opcode.has_immdt() == imm);
+                    }
+                    if let Some(opcode) = Opcode::write(transport, position, imm) {
+                        assert!(opcode.operation() == Operation::Write);
+                        assert!(opcode.transport() == transport);
+                        assert!(opcode.position() == position && opcode.has_immdt() == imm);
+                    }
+                }
+            }
+        }
+        for position in POSITIONS {
+            let opcode = Opcode::read_response(position);
+            assert!(opcode.operation() == Operation::ReadResponse);
+            assert!(opcode.position() == position);
+        }
+    }
+
+    #[test]
+    fn header_lengths() {
+        assert_eq!(Opcode::RcSendMiddle.header_len(), 12);
+        assert_eq!(Opcode::RcAcknowledge.header_len(), 16);
+        assert_eq!(Opcode::RcSendOnlyInv.header_len(), 16);
+        assert_eq!(Opcode::UdSendOnlyImm.header_len(), 24);
+        assert_eq!(Opcode::RcReadRequest.header_len(), 28);
+        assert_eq!(Opcode::UcWriteOnlyImm.header_len(), 32);
+        for opcode in Opcode::ALL {
+            assert!(opcode.header_len() <= crate::wire::MAX_HEADER_LEN);
+        }
+    }
+
+    #[test]
+    fn positions() {
+        assert_eq!(Position::of(0, 1), Position::Only);
+        assert_eq!(Position::of(0, 3), Position::First);
+        assert_eq!(Position::of(1, 3), Position::Middle);
+        assert_eq!(Position::of(2, 3), Position::Last);
+    }
+}

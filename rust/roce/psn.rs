@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Packet sequence numbers: 24 bits that wrap.
+
+/// Bits of a PSN that exist on the wire.
+const MASK: u32 = 0x00ff_ffff;
+
+/// How many bits of a `u32` a PSN leaves unused.
+const UNUSED_BITS: u32 = 8;
+
+/// A packet sequence number.
+///
+/// There is deliberately no `Ord`: which of two numbers is the later one only makes sense as long as they are less than
+/// half the number space apart, which is what [`Psn::distance`] assumes.
+///
+/// # Invariants
+///
+/// The value is below 2^24.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Psn(u32);
+
+impl Psn {
+    /// Makes a PSN from the low 24 bits of `raw`.
+    #[inline]
+    pub const fn new(raw: u32) -> Psn {
+        // INVARIANT: the mask keeps 24 bits.
+        Psn(raw & MASK)
+    }
+
+    /// Returns the number, below 2^24.
+    #[inline]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// Returns the PSN `count` packets later.
+    #[inline]
+    pub const fn add(self, count: u32) -> Psn {
+        Psn::new(self.0.wrapping_add(count))
+    }
+
+    /// Returns the PSN `count` packets earlier.
+    #[inline]
+    pub const fn sub(self, count: u32) -> Psn {
+        Psn::new(self.0.wrapping_sub(count))
+    }
+
+    /// Returns the PSN of the next packet.
+    #[inline]
+    pub const fn next(self) -> Psn {
+        self.add(1)
+    }
+
+    /// Returns the PSN of the packet before.
+    #[inline]
+    pub const fn prev(self) -> Psn {
+        self.sub(1)
+    }
+
+    /// Returns `to - from` as the signed difference that is smallest, from -2^23 to 2^23 - 1.
+    #[inline]
+    pub const fn distance(from: Psn, to: Psn) -> i32 {
+        let difference = to.0.wrapping_sub(from.0) << UNUSED_BITS;
+        // CAST: the sign bit of the 24-bit difference is now the sign bit of the word; shifting back extends it.
+        (difference as i32) >> UNUSED_BITS
+    }
+
+    /// Returns how many packets after `self` comes `later`, from 0 to 2^24 - 1.
+    #[inline]
+    pub const fn forward(self, later: Psn) -> u32 {
+        later.0.wrapping_sub(self.0) & MASK
+    }
+
+    /// Returns whether `self` comes before `other`.
+    #[inline]
+    pub const fn is_before(self, other: Psn) -> bool {
+        Psn::distance(self, other) > 0
+    }
+
+    /// Returns whether `self` comes after `other`.
+    #[inline]
+    pub const fn is_after(self, other: Psn) -> bool {
+        Psn::distance(self, other) < 0
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_psn))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_24_bits() {
+        assert_eq!(Psn::new(0xff00_0001).get(), 1);
+        assert_eq!(Psn::new(0x00ff_ffff).next().get(), 0);
+        assert_eq!(Psn::new(0).prev().get(), 0x00ff_ffff);
+        assert_eq!(Psn::new(2).sub(5).get(), 0x00ff_fffd);
+    }
+
+    #[test]
+    fn order_wraps() {
+        let last = Psn::new(0x00ff_ffff);
+        let first = Psn::new(0);
+        assert!(last.is_before(first));
+        assert!(first.is_after(last));
+        assert!(!first.is_before(first));
+        assert!(!first.is_after(first));
+    }
+
+    #[test]
+    fn distance_is_signed() {
+        let psn = Psn::new(0x00ff_fff0);
+        assert_eq!(Psn::distance(psn, psn.add(0x20)), 0x20);
+        assert_eq!(Psn::distance(psn.add(0x20), psn), -0x20);
+        assert_eq!(Psn::distance(psn, psn.add(0x7f_ffff)), 0x7f_ffff);
+        assert_eq!(Psn::distance(psn, psn.add(0x80_0000)), -0x80_0000);
+    }
+
+    #[test]
+    fn forward_is_unsigned() {
+        let psn = Psn::new(0x00ff_fff0);
+        assert_eq!(psn.forward(psn), 0);
+        assert_eq!(psn.forward(psn.add(0x20)), 0x20);
+        assert_eq!(psn.forward(psn.prev()), 0x00ff_ffff);
+    }
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a queue pair is, apart from moving data: its service type, states, attributes and
+//! capacities.
+//!
+//! - [`state`] names the states, [`attr`] the attributes and the bits of the mask that selects
+//!   them.
+//! - [`table`] is the one table of transitions: which there are and which attributes each requires
+//!   or allows. The modify verb, the tests and the documentation all use it.
+//! - [`modify`] plans a modification: it checks everything and changes nothing.
+//! - [`caps`] sizes the queues.
+
+pub mod attr;
+pub mod caps;
+mod mask;
+pub mod modify;
+pub mod state;
+pub mod table;
+
+pub use self::{
+    attr::{
+        Access,
+        AttrMask,
+        Attrs,
+        Mtu,
+        Request, //
+    },
+    modify::{
+        modify,
+        Limits,
+        ModifyError, //
+    },
+    state::State,
+    table::{
+        check,
+        TransitionError, //
+    }, //
+};
+
+use crate::opcode::Transport;
+
+/// Service type of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QpType {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Unreliable datagram.
+    Ud,
+    /// General services interface: queue pair 1, which carries management datagrams.
+    Gsi,
+}
+
+/// Why there is no queue pair of the type that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TypeError {
+    /// A type that verbs know and that this driver does not carry: subnet management and raw
+    /// packets have no place on RoCE v2 over UDP, extended reliable connections and driver types do
+    /// not exist here.
+    ///
+    /// Reliable datagram (RD) belongs here too. It has no number, since Linux verbs never had it,
+    /// so nobody can ask.
+    NotCarried,
+    /// A number that names no type.
+    Unknown,
+}
+
+/// Which errno an error turns into at the edge of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrnoKind {
+    /// `EINVAL`: the caller broke a rule.
+    Invalid,
+    /// `EOPNOTSUPP`: the request has a meaning, and this driver does not offer it.
+    Unsupported,
+}
+
+impl QpType {
+    /// Every type, in the order of the documentation.
+    pub const ALL: [QpType; 4] = [QpType::Rc, QpType::Uc, QpType::Ud, QpType::Gsi];
+
+    /// Returns the number that `enum ib_qp_type` gives it.
+    pub const fn as_ib(self) -> u32 {
+        match self {
+            QpType::Gsi => 1,
+            QpType::Rc => 2,
+            QpType::Uc => 3,
+            QpType::Ud => 4,
+        }
+    }
+
+    /// Returns the usual abbreviation.
+    pub const fn name(self) -> &'static str {
+        match self {
+            QpType::Rc => "RC",
+            QpType::Uc => "UC",
+            QpType::Ud => "UD",
+            QpType::Gsi => "GSI",
+        }
+    }
+
+    /// Returns the transport that carries its packets.
+    pub const fn transport(self) -> Transport {
+        match self {
+            QpType::Rc => Transport::Rc,
+            QpType::Uc => Transport::Uc,
+            QpType::Ud | QpType::Gsi => Transport::Ud,
+        }
+    }
+
+    /// Tells whether it has one peer, which an address vector and a queue pair number of its own
+    /// name.
+    pub const fn is_connected(self) -> bool {
+        matches!(self, QpType::Rc | QpType::Uc)
+    }
+}
+
+impl TryFrom<u32> for QpType {
+    type Error = TypeError;
+
+    /// Finds the type that `enum ib_qp_type` gives this number.
+    fn try_from(ib: u32) -> Result<Self, TypeError> {
+        match ib {
+            1 => Ok(QpType::Gsi),
+            2 => Ok(QpType::Rc),
+            3 => Ok(QpType::Uc),
+            4 => Ok(QpType::Ud),
+            // SMI; RAW_IPV6, RAW_ETHERTYPE; RAW_PACKET, XRC_INI, XRC_TGT; DRIVER.
+            0 | 5 | 6 | 8..=10 | 0xff => Err(TypeError::NotCarried),
+            _ => Err(TypeError::Unknown),
+        }
+    }
+}
+
+impl TypeError {
+    /// Returns which errno it turns into.
+    pub const fn errno_kind(self) -> ErrnoKind {
+        match self {
+            TypeError::NotCarried => ErrnoKind::Unsupported,
+            TypeError::Unknown => ErrnoKind::Invalid,
+        }
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_qp))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_and_numbers_agree() {
+        for ty in QpType::ALL {
+            assert_eq!(QpType::try_from(ty.as_ib()), Ok(ty));
+        }
+    }
+
+    #[test]
+    fn all_other_numbers_are_refused() {
+        for ib in [0, 5, 6, 8, 9, 10, 0xff] {
+            assert_eq!(QpType::try_from(ib), Err(TypeError::NotCarried));
+        }
+        for ib in [7, 11, 0xfe, 0x100, 0x1000, u32::MAX] {
+            assert_eq!(QpType::try_from(ib), Err(TypeError::Unknown));
+        }
+    }
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Capacities of queues, and the shape of the rings that offer them.
+//!
+//! A ring has a power of two of slots, and a slot a power of two of bytes, so a queue usually gets
+//! more room than was asked for. The program is told: it may then use what it got.
+
+use super::ErrnoKind;
+use crate::uapi::{
+    cqe::CQE_LEN,
+    ring::Ring,
+    wqe::{
+        RECV_WQE_LEN,
+        SEND_WQE_LEN,
+        SGE_LEN, //
+    }, //
+};
+
+/// Capacities of a queue pair: `struct ib_qp_cap`. Also the limits of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Caps {
+    /// Send requests that can be outstanding.
+    pub max_send_wr: u32,
+    /// Receive requests that can be outstanding.
+    pub max_recv_wr: u32,
+    /// SGEs of a send request.
+    pub max_send_sge: u32,
+    /// SGEs of a receive request.
+    pub max_recv_sge: u32,
+    /// Bytes of inline data in a send request.
+    pub max_inline_data: u32,
+}
+
+/// The queues of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queues {
+    /// What they offer, at least what was asked for.
+    pub caps: Caps,
+    /// Ring of send WQEs.
+    pub send: Ring,
+    /// Ring of receive WQEs, unless they come from an SRQ.
+    pub recv: Option<Ring>,
+}
+
+/// More was asked for than the device offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverLimit;
+
+impl OverLimit {
+    /// Returns which errno it turns into.
+    pub const fn errno_kind(self) -> ErrnoKind {
+        ErrnoKind::Invalid
+    }
+}
+
+/// Lays out the queues of a queue pair. With an SRQ, what is asked for about receives does not
+/// count.
+///
+/// # Errors
+///
+/// [`OverLimit`] if anything asked for is above `limits`.
+pub fn queues(asked: &Caps, limits: &Caps, has_srq: bool) -> Result<Queues, OverLimit> {
+    if asked.max_send_wr > limits.max_send_wr
+        || asked.max_send_sge > limits.max_send_sge
+        || asked.max_inline_data > limits.max_inline_data
+    {
+        return Err(OverLimit);
+    }
+    // SGEs and inline data share the tail of a WQE, so that room for the one is room for the other.
+    let sge_len = to_u32(SGE_LEN)?;
+    let tail = asked
+        .max_send_sge
+        .checked_mul(sge_len)
+        .ok_or(OverLimit)?
+        .max(asked.max_inline_data);
+    let send = ring(asked.max_send_wr, SEND_WQE_LEN, tail)?;
+    let recv = if has_srq {
+        None
+    } else {
+        Some(recv_ring(
+            asked.max_recv_wr,
+            asked.max_recv_sge,
+            limits.max_recv_wr,
+            limits.max_recv_sge,
+        )?)
+    };
+
+    let caps = Caps {
+        max_send_wr: send.capacity(),
+        max_recv_wr: recv.map_or(0, |ring| ring.capacity()),
+        max_send_sge: tail.checked_div(sge_len).unwrap_or(0),
+        max_recv_sge: if has_srq { 0 } else { asked.max_recv_sge },
+        max_inline_data: tail,
+    };
+    Ok(Queues { caps, send, recv })
+}
+
+/// Lays out a ring of receive WQEs, of a queue pair or an SRQ.
+///
+/// # Errors
+///
+/// [`OverLimit`] if `wr` is above `max_wr` or `sge` above `max_sge`.
+pub fn recv_ring(wr: u32, sge: u32, max_wr: u32, max_sge: u32) -> Result<Ring, OverLimit> {
+    if wr > max_wr || sge > max_sge {
+        return Err(OverLimit);
+    }
+    let tail = sge.checked_mul(to_u32(SGE_LEN)?).ok_or(OverLimit)?;
+    ring(wr, RECV_WQE_LEN, tail)
+}
+
+/// Lays out a ring for `cqe` completions.
+///
+/// # Errors
+///
+/// [`OverLimit`] if `cqe` is above `max_cqe`.
+pub fn completion_ring(cqe: u32, max_cqe: u32) -> Result<Ring, OverLimit> {
+    if cqe > max_cqe {
+        return Err(OverLimit);
+    }
+    ring(cqe, CQE_LEN, 0)
+}
+
+fn ring(entries: u32, header: usize, tail: u32) -> Result<Ring, OverLimit> {
+    let elem_size = to_u32(header)?.checked_add(tail).ok_or(OverLimit)?;
+    Ring::new(entries, elem_size).ok_or(OverLimit)
+}
+
+fn to_u32(len: usize) -> Result<u32, OverLimit> {
+    u32::try_from(len).map_err(|_| OverLimit)
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_qp_caps))]
+mod tests {
+    use super::*;
+
+    const LIMITS: Caps = Caps {
+        max_send_wr: 1 << 20,
+        max_recv_wr: 1 << 20,
+        max_send_sge: 32,
+        max_recv_sge: 32,
+        max_inline_data: 512,
+    };
+
+    #[test]
+    fn sges_and_inline_data_grow_each_other() {
+        let asked = Caps {
+            max_send_wr: 100,
+            max_recv_wr: 1,
+            max_send_sge: 1,
+            max_recv_sge: 3,
+            max_inline_data: 200,
+        };
+        let expected = Caps {
+            max_send_wr: 127,
+            max_recv_wr: 1,
+            max_send_sge: 12,
+            max_recv_sge: 3,
+            max_inline_data: 200,
+        };
+        let queues = queues(&asked, &LIMITS, false);
+        assert_eq!(queues.map(|queues| queues.caps), Ok(expected));
+        assert_eq!(queues.map(|queues| queues.send.elem_size()), Ok(512));
+        let recv = queues.map(|queues| queues.recv.map(|ring| ring.elem_size()));
+        assert_eq!(recv, Ok(Some(128)));
+    }
+
+    #[test]
+    fn grown_capacities_can_be_asked_for_again() -> Result<(), OverLimit> {
+        for inline in 0..=512 {
+            for sge in 0..=32 {
+                let asked = Caps {
+                    max_send_wr: 5,
+                    max_send_sge: sge,
+                    max_inline_data: inline,
+                    ..Caps::default()
+                };
+                let first = queues(&asked, &LIMITS, true)?;
+                assert!(first.caps.max_send_sge >= sge);
+                assert!(first.caps.max_inline_data >= inline);
+                assert_eq!(queues(&first.caps, &LIMITS, true), Ok(first));
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn an_srq_replaces_the_receive_ring() {
+        let asked = Caps {
+            max_recv_wr: u32::MAX,
+            max_recv_sge: u32::MAX,
+            ..Caps::default()
+        };
+        let with_srq = queues(&asked, &LIMITS, true);
+        assert_eq!(with_srq.map(|queues| queues.recv), Ok(None));
+        assert_eq!(with_srq.map(|queues| queues.caps.max_recv_wr), Ok(0));
+        assert_eq!(queues(&asked, &LIMITS, false), Err(OverLimit));
+    }
+
+    #[test]
+    fn limits_are_inclusive() {
+        assert!(queues(&LIMITS, &LIMITS, false).is_ok());
+        let over: [fn(&mut Caps); 5] = [
+            |caps| caps.max_send_wr += 1,
+            |caps| caps.max_recv_wr += 1,
+            |caps| caps.max_send_sge += 1,
+            |caps| caps.max_recv_sge += 1,
+            |caps| caps.max_inline_data += 1,
+        ];
+        for spoil in over {
+            let mut asked = LIMITS;
+            spoil(&mut asked);
+            assert_eq!(queues(&asked, &LIMITS, false), Err(OverLimit));
+        }
+        assert!(completion_ring(32768, 32768).is_ok());
+        assert_eq!(completion_ring(32769, 32768), Err(OverLimit));
+    }
+}

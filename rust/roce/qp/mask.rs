@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The mask that selects attributes of a queue pair.
+
+use core::fmt;
+
+/// A set of attributes: bits of `enum ib_qp_attr_mask`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AttrMask(u32);
+
+macro_rules! attributes {
+    ($($(#[$doc:meta])* $name:ident = $bit:literal;)*) => {
+        impl AttrMask {
+            $($(#[$doc])* pub const $name: AttrMask = AttrMask(1 << $bit);)*
+
+            /// Every attribute and its name, in the order of the bits.
+            pub const NAMES: &'static [(AttrMask, &'static str)] = &[
+                $((AttrMask::$name, stringify!($name)),)*
+            ];
+        }
+    };
+}
+
+attributes! {
+    /// The state to go to.
+    STATE = 0;
+    /// The state that the caller takes the queue pair to be in.
+    CUR_STATE = 1;
+    /// Whether an event tells when the send queue has drained.
+    EN_SQD_ASYNC_NOTIFY = 2;
+    /// What the peer may do (RC, UC).
+    ACCESS_FLAGS = 3;
+    /// Index of the P_Key.
+    PKEY_INDEX = 4;
+    /// The port of the device.
+    PORT = 5;
+    /// Q_Key that datagrams must present (UD).
+    QKEY = 6;
+    /// Address vector: the way to the peer (RC, UC).
+    AV = 7;
+    /// Path MTU (RC, UC).
+    PATH_MTU = 8;
+    /// Time to wait for an acknowledgement (RC).
+    TIMEOUT = 9;
+    /// How often to retransmit before giving up (RC).
+    RETRY_CNT = 10;
+    /// How often to wait for a receiver that is not ready (RC).
+    RNR_RETRY = 11;
+    /// First PSN to expect (RC, UC).
+    RQ_PSN = 12;
+    /// How many RDMA READs may be outstanding (RC).
+    MAX_QP_RD_ATOMIC = 13;
+    /// A second path to the peer. Not carried: the core refuses it on RoCE.
+    ALT_PATH = 14;
+    /// How long a peer must wait after this side was not ready (RC).
+    MIN_RNR_TIMER = 15;
+    /// First PSN to send.
+    SQ_PSN = 16;
+    /// How many RDMA READs of the peer may be outstanding (RC).
+    MAX_DEST_RD_ATOMIC = 17;
+    /// State of path migration.
+    PATH_MIG_STATE = 18;
+    /// New capacities. Not carried: queues keep their size.
+    CAP = 19;
+    /// Queue pair number of the peer (RC, UC).
+    DEST_QPN = 20;
+    /// Limit of the sending rate. Not carried: it exists for raw packets.
+    RATE_LIMIT = 25;
+}
+
+impl AttrMask {
+    /// The empty set.
+    pub const NONE: AttrMask = AttrMask(0);
+
+    /// Attributes that [`modify`](super::modify::modify) refuses as not offered: named ones that
+    /// are not carried, and every bit without a name.
+    pub const NOT_CARRIED: AttrMask =
+        AttrMask(Self::ALT_PATH.0 | Self::CAP.0 | !((Self::DEST_QPN.0 << 1).wrapping_sub(1)));
+
+    /// Makes a set from the bits of `enum ib_qp_attr_mask`; unknown ones are kept.
+    #[inline]
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// Returns the bits.
+    #[inline]
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Tells whether nothing is in the set.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Tells whether all of `other` is in the set.
+    #[inline]
+    pub const fn contains(self, other: AttrMask) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Returns what is in either set.
+    #[inline]
+    pub const fn or(self, other: AttrMask) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Returns what is in both sets.
+    #[inline]
+    pub const fn and(self, other: AttrMask) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Returns what is in this set and not in `other`.
+    #[inline]
+    pub const fn without(self, other: AttrMask) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Returns the attribute of this name.
+    pub fn from_name(name: &str) -> Option<AttrMask> {
+        let (mask, _) = Self::NAMES.iter().find(|(_, known)| *known == name)?;
+        Some(*mask)
+    }
+}
+
+impl fmt::Display for AttrMask {
+    /// Writes the names joined by `|`, and bits without a name in hexadecimal; `-` for the empty
+    /// set.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("-");
+        }
+        let mut unnamed = *self;
+        let mut separator = "";
+        for (mask, name) in Self::NAMES {
+            if self.contains(*mask) {
+                write!(f, "{separator}{name}")?;
+                separator = "|";
+                unnamed = unnamed.without(*mask);
+            }
+        }
+        if !unnamed.is_empty() {
+            write!(f, "{separator}{:#x}", unnamed.bits())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_qp_mask))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_behave_as_sets() {
+        let both = AttrMask::AV.or(AttrMask::PORT);
+        assert!(both.contains(AttrMask::AV));
+        assert!(!AttrMask::AV.contains(both));
+        assert_eq!(both.without(AttrMask::AV), AttrMask::PORT);
+        assert_eq!(both.and(AttrMask::AV), AttrMask::AV);
+    }
+
+    #[test]
+    fn names_and_bits_agree() {
+        assert_eq!(AttrMask::NAMES.len(), 22);
+        for (mask, name) in AttrMask::NAMES {
+            assert_eq!(mask.bits().count_ones(), 1);
+            assert_eq!(AttrMask::from_name(name), Some(*mask));
+        }
+        assert_eq!(AttrMask::from_name("AV|PORT"), None);
+    }
+
+    #[test]
+    fn what_is_not_carried_covers_every_unnamed_bit() {
+        assert_eq!(AttrMask::NOT_CARRIED.bits(), 0xffe8_4000);
+        assert!(AttrMask::NOT_CARRIED.contains(AttrMask::RATE_LIMIT));
+    }
+}

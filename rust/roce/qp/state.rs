@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! States of a queue pair.
+
+/// State of a queue pair (IBTA volume 1, section 10.3.1). The numbers are those of `enum
+/// ib_qp_state`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum State {
+    /// Just created, or put back: nothing is posted and nothing arrives.
+    #[default]
+    Reset = 0,
+    /// Receives can be posted; packets are dropped.
+    Init = 1,
+    /// Ready to receive.
+    Rtr = 2,
+    /// Ready to send, too.
+    Rts = 3,
+    /// Send queue drained: what was begun is finished, nothing is begun.
+    Sqd = 4,
+    /// Send queue error: sends are flushed, receives go on. RC never gets here.
+    Sqe = 5,
+    /// Error: everything is flushed.
+    Err = 6,
+}
+
+impl State {
+    /// Every state, in the order of their numbers.
+    pub const ALL: [State; 7] = [
+        State::Reset,
+        State::Init,
+        State::Rtr,
+        State::Rts,
+        State::Sqd,
+        State::Sqe,
+        State::Err,
+    ];
+
+    /// Returns the number that `enum ib_qp_state` gives it.
+    #[inline]
+    pub const fn as_ib(self) -> u32 {
+        self as u32
+    }
+
+    /// Returns the usual abbreviation.
+    pub const fn name(self) -> &'static str {
+        match self {
+            State::Reset => "RESET",
+            State::Init => "INIT",
+            State::Rtr => "RTR",
+            State::Rts => "RTS",
+            State::Sqd => "SQD",
+            State::Sqe => "SQE",
+            State::Err => "ERR",
+        }
+    }
+
+    /// Tells whether send requests may be posted: to be sent, to wait or to be flushed (C10-29).
+    #[inline]
+    pub const fn takes_sends(self) -> bool {
+        matches!(self, State::Rts | State::Sqd | State::Sqe | State::Err)
+    }
+
+    /// Tells whether receive requests may be posted: to be filled or to be flushed (C10-28).
+    #[inline]
+    pub const fn takes_receives(self) -> bool {
+        !matches!(self, State::Reset)
+    }
+
+    /// Tells whether incoming request packets are executed.
+    #[inline]
+    pub const fn is_receiving(self) -> bool {
+        matches!(self, State::Rtr | State::Rts | State::Sqd | State::Sqe)
+    }
+
+    /// Tells whether request packets may leave: all in RTS, those of messages already begun in SQD.
+    #[inline]
+    pub const fn is_sending(self) -> bool {
+        matches!(self, State::Rts | State::Sqd)
+    }
+}
+
+/// A number that names no state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownState;
+
+impl TryFrom<u32> for State {
+    type Error = UnknownState;
+
+    /// Finds the state that `enum ib_qp_state` gives this number.
+    fn try_from(ib: u32) -> Result<Self, UnknownState> {
+        match ib {
+            0 => Ok(State::Reset),
+            1 => Ok(State::Init),
+            2 => Ok(State::Rtr),
+            3 => Ok(State::Rts),
+            4 => Ok(State::Sqd),
+            5 => Ok(State::Sqe),
+            6 => Ok(State::Err),
+            _ => Err(UnknownState),
+        }
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_qp_state))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_and_numbers_agree() {
+        for (number, state) in (0u32..).zip(State::ALL) {
+            assert_eq!(state.as_ib(), number);
+            assert_eq!(State::try_from(number), Ok(state));
+        }
+        assert_eq!(State::try_from(7), Err(UnknownState));
+        assert_eq!(State::try_from(u32::MAX), Err(UnknownState));
+    }
+}

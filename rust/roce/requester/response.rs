@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the responses of the peer mean (RC).
+
+use core::ops::DerefMut;
+
+use super::{
+    transmit::read_part,
+    Requester,
+    Slot, //
+};
+use crate::{
+    opcode::Operation,
+    psn::Psn,
+    time::Instant,
+    wire::{
+        NakCode,
+        Packet,
+        Syndrome, //
+    },
+    wr::Status, //
+};
+
+/// Where the payload of a READ response belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// The slot of the READ.
+    pub slot: u16,
+    /// Where the payload starts in the message, in bytes.
+    pub offset: u32,
+    /// Bytes of payload.
+    pub len: u32,
+}
+
+/// What a response was, for the counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseKind {
+    /// A positive acknowledgement.
+    Ack,
+    /// The next READ response.
+    ReadResponse,
+    /// The peer misses a packet, which is sent again.
+    NakSequence,
+    /// The peer refused a request, which is the end.
+    NakFatal,
+    /// The peer has no receive work request yet.
+    Rnr,
+    /// It proves that a READ response is missing, which is asked for again.
+    Gap,
+    /// It says nothing new.
+    Duplicate,
+    /// It makes no sense, which is the end.
+    BadResponse,
+    /// It is not for this queue pair in this state, or its syndrome is reserved.
+    Dropped,
+}
+
+/// What to do with a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// Where its payload belongs. If it cannot be put there: [`Requester::local_error`].
+    pub place: Option<Placement>,
+    /// What it was.
+    pub outcome: ResponseKind,
+}
+
+impl From<ResponseKind> for Response {
+    #[inline]
+    fn from(outcome: ResponseKind) -> Response {
+        Response {
+            place: None,
+            outcome,
+        }
+    }
+}
+
+impl<S: DerefMut<Target = [Slot]>> Requester<S> {
+    /// Takes a response of the peer: acknowledgement or READ response.
+    #[inline]
+    pub fn on_response(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
+        // A UC or UD queue pair has no unacknowledged PSN, but also no business with responses.
+        if !self.is_active() || pkt.opcode().transport() != self.transport {
+            return ResponseKind::Dropped.into();
+        }
+        match pkt.opcode().operation() {
+            Operation::Acknowledge => self.on_acknowledge(now, pkt).into(),
+            Operation::ReadResponse => self.on_read_response(now, pkt),
+            Operation::Send | Operation::Write | Operation::ReadRequest => {
+                ResponseKind::Dropped.into()
+            }
+        }
+    }
+
+    #[inline]
+    fn on_acknowledge(&mut self, now: Instant, pkt: &Packet<'_>) -> ResponseKind {
+        let psn = pkt.psn();
+        let Some(aeth) = pkt.aeth() else {
+            return ResponseKind::Dropped;
+        };
+        if !self.is_unacknowledged(psn) {
+            // A duplicate of an old one, or a ghost from before a reset.
+            return ResponseKind::Duplicate;
+        }
+        // A NAK acknowledges what comes before its PSN.
+        let end = match aeth.syndrome {
+            Syndrome::Ack { .. } => psn.next(),
+            Syndrome::Rnr { .. } | Syndrome::Nak(_) => psn,
+            Syndrome::Reserved => return ResponseKind::Dropped,
+        };
+        let complete = self.acknowledge(now, end);
+        if !self.is_active() {
+            // A request that had failed locally was only waiting for this.
+            return ResponseKind::Ack;
+        }
+        match aeth.syndrome {
+            Syndrome::Nak(NakCode::PsnSequence) if complete => self.gap(ResponseKind::NakSequence),
+            Syndrome::Nak(NakCode::PsnSequence) => self.gap(ResponseKind::Gap),
+            // The peer executes nothing any more, so a READ before the refused request stays incomplete too.
+            Syndrome::Nak(code) => self.refused(code),
+            _ if !complete => self.gap(ResponseKind::Gap),
+            Syndrome::Rnr { timer } if self.wait_rnr(now, timer) => ResponseKind::Rnr,
+            Syndrome::Rnr { .. } => ResponseKind::Duplicate,
+            Syndrome::Ack { .. } | Syndrome::Reserved => ResponseKind::Ack,
+        }
+    }
+
+    fn on_read_response(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
+        let psn = pkt.psn();
+        if !self.is_unacknowledged(psn) {
+            return ResponseKind::Duplicate.into();
+        }
+        let Some((place, first_psn)) = self.read_of(psn) else {
+            return self.bad_response();
+        };
+        // A response acknowledges the requests before it, but not READs whose responses are missing.
+        if place != self.done && !self.acknowledge(now, first_psn) {
+            return self.gap(ResponseKind::Gap).into();
+        }
+        if !self.is_active() {
+            return ResponseKind::Ack.into();
+        }
+        if psn != self.una {
+            return self.gap(ResponseKind::Gap).into();
+        }
+        self.accept_read_response(now, pkt)
+    }
+
+    /// Takes the READ response that is the next one.
+    fn accept_read_response(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
+        let (Some(number), Some(slot)) = (self.ring.number(self.done), self.ring.get(self.done))
+        else {
+            return ResponseKind::Dropped.into();
+        };
+        let packets = slot.packets();
+        let index = slot.first_psn.forward(self.una);
+        let offset = index.checked_shl(self.mtu_shift).unwrap_or(0);
+        let len = slot.wr.length.saturating_sub(offset).min(self.mtu());
+        let ends_part = read_part(index, packets) == 1;
+        let ends_read = index.wrapping_add(1) == packets;
+        let positive = match pkt.aeth() {
+            Some(aeth) => matches!(aeth.syndrome, Syndrome::Ack { .. }),
+            None => true,
+        };
+        // Where a repeated part starts is no matter: the peer may say FIRST or, as C rxe does, MIDDLE.
+        if pkt.opcode().ends_message() != ends_part || pkt.payload_len() != len || !positive {
+            return self.bad_response();
+        }
+
+        self.una = self.una.next();
+        if ends_part {
+            self.end_read_part();
+        }
+        if ends_read {
+            self.succeed();
+        }
+        self.catch_up();
+        self.progressed(now);
+        self.fail_if_due();
+        Response {
+            place: Some(Placement {
+                slot: number,
+                offset,
+                len,
+            }),
+            outcome: ResponseKind::ReadResponse,
+        }
+    }
+
+    /// Moves `una` up to `end`, and ends the requests before it. Stops at a READ, whose data only its responses bring.
+    ///
+    /// Returns whether it got there.
+    #[inline]
+    fn acknowledge(&mut self, now: Instant, end: Psn) -> bool {
+        let before = self.una;
+        while self.una != end && self.fail_at != Some(self.done) {
+            let Some(slot) = self.ring.get(self.done) else {
+                break;
+            };
+            if slot.is_read() {
+                break;
+            }
+            let slot_end = slot.last_psn.next();
+            if self.una.forward(slot_end) > self.una.forward(end) {
+                self.una = end;
+            } else {
+                self.una = slot_end;
+                self.succeed();
+            }
+        }
+        if self.una != before {
+            self.catch_up();
+            self.progressed(now);
+            self.fail_if_due();
+        }
+        self.una == end
+    }
+
+    /// Handles proof that the packet, or the READ response, at `una` got lost.
+    #[cold]
+    fn gap(&mut self, kind: ResponseKind) -> ResponseKind {
+        if self.retry_once() {
+            kind
+        } else {
+            ResponseKind::Duplicate
+        }
+    }
+
+    #[cold]
+    fn refused(&mut self, code: NakCode) -> ResponseKind {
+        self.fail(match code {
+            NakCode::RemoteAccess => Status::RemAccess,
+            NakCode::RemoteOperation => Status::RemOp,
+            NakCode::PsnSequence | NakCode::InvalidRequest | NakCode::InvalidRd => {
+                Status::RemInvReq
+            }
+        });
+        ResponseKind::NakFatal
+    }
+
+    #[cold]
+    fn bad_response(&mut self) -> Response {
+        self.fail(Status::BadResp);
+        ResponseKind::BadResponse.into()
+    }
+
+    /// Returns whether a packet with the PSN, or a READ that covers it, was sent and not acknowledged.
+    #[inline]
+    fn is_unacknowledged(&self, psn: Psn) -> bool {
+        self.una.forward(psn) < self.una.forward(self.max_psn)
+    }
+
+    /// Returns place and first PSN of the READ that the PSN, which must be unacknowledged, belongs to.
+    fn read_of(&self, psn: Psn) -> Option<(usize, Psn)> {
+        let distance = self.una.forward(psn);
+        for place in self.done..self.begun {
+            let slot = self.ring.get(place)?;
+            if self.una.forward(slot.last_psn) >= distance {
+                return slot.is_read().then_some((place, slot.first_psn));
+            }
+        }
+        None
+    }
+
+    /// Notes that the responses to the current READ request are complete.
+    fn end_read_part(&mut self) {
+        if let Some(slot) = self.ring.get_mut(self.done) {
+            if core::mem::take(&mut slot.asked) {
+                self.reads = self.reads.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Keeps everything that follows `una` from falling behind it: what is acknowledged is not sent again.
+    #[inline]
+    fn catch_up(&mut self) {
+        if self.send_psn.is_before(self.una) {
+            self.send_psn = self.una;
+        }
+        if self.ack_base.is_before(self.una) {
+            self.ack_base = self.una;
+        }
+        if self.window_base.is_before(self.una) {
+            self.window_base = self.una;
+        }
+    }
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Timers, going back, and giving up (RC).
+
+use core::ops::DerefMut;
+
+use super::{
+    Requester,
+    Slot,
+    RNR_RETRY_FOREVER, //
+};
+use crate::{
+    time::{
+        rnr_timer_ns,
+        Instant, //
+    },
+    wr::Status, //
+};
+
+impl<S: DerefMut<Target = [Slot]>> Requester<S> {
+    /// Returns when [`Requester::on_timeout`] wants to be called next.
+    #[inline]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        // While a receiver is not ready, nothing is under way.
+        self.rnr_until.or(self.deadline)
+    }
+
+    /// Does what is due. Calling it early, late or in vain is harmless.
+    pub fn on_timeout(&mut self, now: Instant) {
+        if let Some(until) = self.rnr_until {
+            if until.is_due(now) {
+                self.rnr_until = None;
+            }
+        } else if self.deadline.is_some_and(|deadline| deadline.is_due(now)) {
+            // The NAK for a packet that gets lost again has not been seen yet.
+            self.gone_back = None;
+            self.retry();
+        }
+    }
+
+    /// Goes back because the response is overdue or says that something is missing, unless that was too often.
+    pub(super) fn retry(&mut self) {
+        match self.retries_left.checked_sub(1) {
+            Some(left) => {
+                self.retries_left = left;
+                self.go_back();
+            }
+            None => self.fail(Status::RetryExceeded),
+        }
+    }
+
+    /// Goes back because the packet at `una` got lost, once per loss. Returns whether it did anything.
+    pub(super) fn retry_once(&mut self) -> bool {
+        let waiting = self.rnr_until.is_some();
+        // What was not sent since we went back cannot be what the peer speaks of.
+        let unsent = self.send_psn == self.una;
+        if waiting || unsent || self.gone_back == Some(self.una) {
+            return false;
+        }
+        self.gone_back = Some(self.una);
+        self.retry();
+        true
+    }
+
+    /// Waits because the receiver is not ready for the packet at `una`, unless that was too often. Returns whether it
+    /// did anything.
+    pub(super) fn wait_rnr(&mut self, now: Instant, timer: u8) -> bool {
+        let waiting = self.rnr_until.is_some();
+        if waiting || self.send_psn == self.una {
+            return false;
+        }
+        if self.params.rnr_retry != RNR_RETRY_FOREVER {
+            match self.rnr_left.checked_sub(1) {
+                Some(left) => self.rnr_left = left,
+                None => {
+                    self.fail(Status::RnrRetryExceeded);
+                    return true;
+                }
+            }
+        }
+        self.go_back();
+        self.rnr_until = Some(now.after(rnr_timer_ns(timer)));
+        true
+    }
+
+    /// Starts the retransmission timer if a response is owed and it does not run yet.
+    #[inline]
+    pub(super) fn expect_response(&mut self, now: Instant) {
+        if self.deadline.is_none() {
+            self.restart_deadline(now);
+        }
+    }
+
+    /// Notes that the peer made progress: all retries are free again, and so is the timer.
+    #[inline]
+    pub(super) fn progressed(&mut self, now: Instant) {
+        self.reset_retries();
+        self.gone_back = None;
+        self.rnr_until = None;
+        self.restart_deadline(now);
+    }
+
+    #[inline]
+    pub(super) fn reset_retries(&mut self) {
+        self.retries_left = self.params.retry_cnt;
+        self.rnr_left = self.params.rnr_retry;
+    }
+
+    #[inline]
+    pub(super) fn stop_timers(&mut self) {
+        self.deadline = None;
+        self.rnr_until = None;
+    }
+
+    /// Makes the packet at `una` the next one.
+    fn go_back(&mut self) {
+        for place in self.done..self.begun {
+            if let Some(slot) = self.ring.get_mut(place) {
+                slot.asked = false;
+            }
+        }
+        self.reads = 0;
+        self.send = self.done;
+        self.send_psn = self.una;
+        self.ack_base = self.una;
+        self.window_base = self.una;
+        self.deadline = None;
+    }
+
+    /// Starts the retransmission timer anew, or stops it if no response is owed.
+    #[inline]
+    fn restart_deadline(&mut self, now: Instant) {
+        let owed = self.una.is_before(self.ack_base);
+        self.deadline = match self.params.ack_timeout {
+            Some(timeout) if owed => Some(now.after(timeout)),
+            _ => None,
+        };
+    }
+}

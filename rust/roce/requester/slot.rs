@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Posted work requests and the ring that holds them.
+
+use core::ops::DerefMut;
+
+use crate::{
+    psn::Psn,
+    wr::{
+        SendOp,
+        SendWr,
+        Status, //
+    }, //
+};
+
+/// Storage for one outstanding work request.
+#[derive(Clone, Debug, Default)]
+pub struct Slot {
+    pub(super) wr: SendWr,
+    /// PSN of the first packet, once the request was begun.
+    pub(super) first_psn: Psn,
+    /// PSN of the last packet, or of the last response, once the request was begun.
+    pub(super) last_psn: Psn,
+    /// How the request ended, once it did.
+    pub(super) status: Status,
+    /// Whether this is a READ whose responses are under way, and which counts as outstanding.
+    pub(super) asked: bool,
+}
+
+impl Slot {
+    /// Returns whether the request is an RDMA READ.
+    #[inline]
+    pub(super) fn is_read(&self) -> bool {
+        self.wr.op == SendOp::Read
+    }
+
+    /// Returns how many PSNs the request takes, at least one. It must have been begun.
+    #[inline]
+    pub(super) fn packets(&self) -> u32 {
+        self.first_psn.forward(self.last_psn).wrapping_add(1)
+    }
+}
+
+/// A ring of slots, oldest first.
+///
+/// A *place* counts from the oldest slot; a slot *number* is the index into the storage, which does not change while
+/// the slot is in use.
+///
+/// # Invariants
+///
+/// `head` is below the capacity or 0, and `len` is at most the capacity.
+pub(super) struct Ring<S> {
+    slots: S,
+    head: usize,
+    len: usize,
+}
+
+impl<S: DerefMut<Target = [Slot]>> Ring<S> {
+    pub(super) fn new(slots: S) -> Ring<S> {
+        // INVARIANT: an empty ring.
+        Ring {
+            slots,
+            head: 0,
+            len: 0,
+        }
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        // INVARIANT: an empty ring.
+        self.head = 0;
+        self.len = 0;
+    }
+
+    /// Returns the number of slots, which is bounded so that a slot number fits 16 bits.
+    #[inline]
+    pub(super) fn capacity(&self) -> usize {
+        self.slots.len().min(1 << 16)
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub(super) fn get(&self, place: usize) -> Option<&Slot> {
+        self.slots.get(self.index(place)?)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, place: usize) -> Option<&mut Slot> {
+        let index = self.index(place)?;
+        self.slots.get_mut(index)
+    }
+
+    /// Returns the number of the slot at `place`.
+    #[inline]
+    pub(super) fn number(&self, place: usize) -> Option<u16> {
+        u16::try_from(self.index(place)?).ok()
+    }
+
+    /// Returns the place of the slot with a number, if it is in use.
+    #[inline]
+    pub(super) fn place(&self, number: u16) -> Option<usize> {
+        let number = usize::from(number);
+        if number >= self.capacity() {
+            return None;
+        }
+        let place = match number.checked_sub(self.head) {
+            Some(place) => place,
+            None => number.wrapping_add(self.capacity()).wrapping_sub(self.head),
+        };
+        (place < self.len).then_some(place)
+    }
+
+    /// Appends a slot and returns its number, or `None` if the ring is full.
+    #[inline]
+    pub(super) fn push(&mut self, slot: Slot) -> Option<u16> {
+        if self.len >= self.capacity() {
+            return None;
+        }
+        let place = self.len;
+        // INVARIANT: `len` was below the capacity.
+        self.len = place.wrapping_add(1);
+        *self.get_mut(place)? = slot;
+        self.number(place)
+    }
+
+    /// Removes the oldest slot.
+    #[inline]
+    pub(super) fn pop(&mut self) {
+        if self.len == 0 {
+            return;
+        }
+        let next = self.head.wrapping_add(1);
+        // INVARIANT: the head wraps to 0 at the capacity, and `len` was not 0.
+        self.head = if next < self.capacity() { next } else { 0 };
+        self.len = self.len.wrapping_sub(1);
+    }
+
+    /// Returns the index of a place that is in use.
+    #[inline]
+    fn index(&self, place: usize) -> Option<usize> {
+        if place >= self.len {
+            return None;
+        }
+        let index = self.head.wrapping_add(place);
+        Some(match index.checked_sub(self.capacity()) {
+            Some(wrapped) => wrapped,
+            None => index,
+        })
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_slot))]
+mod tests {
+    use super::*;
+
+    fn slot(wr_id: u64) -> Slot {
+        let mut slot = Slot::default();
+        slot.wr.wr_id = wr_id;
+        slot
+    }
+
+    #[test]
+    fn slots_are_compact() {
+        assert!(size_of::<Slot>() <= 96);
+    }
+
+    #[test]
+    fn numbers_and_places_agree_around_the_wrap() {
+        let mut slots = [const { None::<()> }; 3].map(|_| Slot::default());
+        let mut ring = Ring::new(&mut slots[..]);
+        for wr_id in 0..7 {
+            let number = ring.push(slot(wr_id));
+            assert_eq!(number.map(u64::from), Some(wr_id % 3));
+            if wr_id >= 1 {
+                assert_eq!(ring.len(), 2);
+                assert_eq!(ring.get(0).map(|slot| slot.wr.wr_id), Some(wr_id - 1));
+                assert_eq!(number.and_then(|number| ring.place(number)), Some(1));
+                ring.pop();
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_ring_takes_no_more() {
+        let mut slots = [Slot::default(), Slot::default()];
+        let mut ring = Ring::new(&mut slots[..]);
+        assert!(ring.push(slot(0)).is_some() && ring.push(slot(1)).is_some());
+        assert_eq!(ring.push(slot(2)), None);
+        assert!(ring.get(2).is_none());
+        assert_eq!(ring.place(2), None);
+    }
+
+    #[test]
+    fn a_ring_without_slots_is_harmless() {
+        let mut slots: [Slot; 0] = [];
+        let mut ring = Ring::new(&mut slots[..]);
+        assert_eq!(ring.push(slot(0)), None);
+        ring.pop();
+        assert_eq!(ring.len(), 0);
+    }
+}

@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which packet goes out next.
+
+use core::ops::DerefMut;
+
+use super::{
+    Requester,
+    SendState,
+    Slot,
+    ACK_EVERY,
+    MAX_OUTSTANDING,
+    PSN_WINDOW,
+    READ_WINDOW, //
+};
+use crate::{
+    ids::{
+        Pkey,
+        Qpn, //
+    },
+    opcode::{
+        Opcode,
+        Position,
+        Transport, //
+    },
+    psn::Psn,
+    time::Instant,
+    wire::{
+        pad_for,
+        BthFields,
+        Deth,
+        HeaderWriter,
+        Reth, //
+    },
+    wr::SendOp, //
+};
+
+/// A request packet to send: its headers, and where its payload comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// The slot whose local data the payload is part of.
+    pub slot: u16,
+    /// The opcode.
+    pub opcode: Opcode,
+    /// The PSN.
+    pub psn: Psn,
+    /// Whether an acknowledgement is asked for.
+    pub ack_req: bool,
+    /// Whether the completion of the peer is a solicited event.
+    pub solicited: bool,
+    /// Where the payload starts in the message, in bytes.
+    pub offset: u32,
+    /// Bytes of payload; 0 for a READ request.
+    pub len: u32,
+    /// The remote memory, if the packet names it.
+    pub reth: Option<Reth>,
+    /// Immediate data, if the packet carries it.
+    pub imm: Option<[u8; 4]>,
+    /// Who sends the datagram, if it is one.
+    pub deth: Option<Deth>,
+    /// The queue pair that the packet is for.
+    pub dest_qpn: Qpn,
+    /// Whether the packet after this one is of the same opcode and size, and may follow at once.
+    pub next_same: bool,
+}
+
+impl Transmit {
+    /// Writes all headers to the front of `buf` and returns how many bytes they are, or `None` if they do not fit.
+    ///
+    /// Payload, [`pad_for`] the payload and ICRC follow.
+    #[inline]
+    pub fn write_headers(&self, pkey: Pkey, buf: &mut [u8]) -> Option<usize> {
+        let bth = BthFields {
+            opcode: self.opcode,
+            solicited: self.solicited,
+            pad: pad_for(self.len),
+            pkey,
+            dest_qpn: self.dest_qpn,
+            ack_req: self.ack_req,
+            psn: self.psn,
+        };
+        let writer = HeaderWriter::new(buf, &bth)?;
+        let writer = writer.deth(self.deth)?.reth(self.reth)?.imm(self.imm)?;
+        Some(writer.finish())
+    }
+}
+
+/// The packet that is next, by its place in the ring and in its message.
+#[derive(Clone, Copy)]
+struct Step {
+    /// Place of the slot.
+    place: usize,
+    psn: Psn,
+    /// Number of the packet, or of the first response, in the message.
+    index: u32,
+    /// PSNs of the whole message.
+    packets: u32,
+    /// PSNs that this packet takes.
+    count: u32,
+    /// Whether this is the last packet once more, only to be acknowledged.
+    probe: bool,
+}
+
+impl Step {
+    /// Returns the PSN behind the packet.
+    #[inline]
+    fn end(&self) -> Psn {
+        self.psn.add(self.count)
+    }
+
+    /// Returns whether the message has no more packets behind this one.
+    #[inline]
+    fn ends_message(&self) -> bool {
+        self.index.wrapping_add(self.count) >= self.packets
+    }
+
+    /// Returns where the next packet would come from.
+    #[inline]
+    fn next_place(&self) -> usize {
+        if self.ends_message() {
+            self.place.wrapping_add(1)
+        } else {
+            self.place
+        }
+    }
+}
+
+impl<S: DerefMut<Target = [Slot]>> Requester<S> {
+    /// Returns the packet to send now, if there is one. Asking changes nothing; see [`Requester::transmitted`].
+    #[inline]
+    pub fn poll_transmit(&self, _now: Instant) -> Option<Transmit> {
+        let step = self.next_step()?;
+        let slot = self.ring.get(step.place)?;
+        let wr = &slot.wr;
+        let position = Position::of(step.index, step.packets);
+        let ends = step.ends_message();
+        let opcode = match wr.op {
+            SendOp::Send => Opcode::send(self.transport, position, false),
+            SendOp::SendImm => Opcode::send(self.transport, position, ends),
+            SendOp::Write => Opcode::write(self.transport, position, false),
+            SendOp::WriteImm => Opcode::write(self.transport, position, ends),
+            SendOp::Read => Some(Opcode::RcReadRequest),
+        }?;
+        let offset = step.index.checked_shl(self.mtu_shift)?;
+        let rest = wr.length.saturating_sub(offset);
+        let (len, asked) = if slot.is_read() {
+            let asked = u64::from(step.count) << (self.mtu_shift & 31);
+            (
+                0,
+                u32::try_from(asked).map_or(rest, |asked| rest.min(asked)),
+            )
+        } else if self.transport == Transport::Ud {
+            (rest, 0)
+        } else {
+            (rest.min(self.mtu()), wr.length)
+        };
+        Some(Transmit {
+            slot: self.ring.number(step.place)?,
+            opcode,
+            psn: step.psn,
+            ack_req: step.probe || self.wants_ack(&step),
+            solicited: wr.solicited && ends,
+            offset,
+            len,
+            reth: opcode.has_reth().then(|| Reth {
+                va: if slot.is_read() {
+                    wr.va.wrapping_add(u64::from(offset))
+                } else {
+                    wr.va
+                },
+                rkey: wr.rkey,
+                len: asked,
+            }),
+            imm: opcode.has_immdt().then_some(wr.imm),
+            deth: opcode.has_deth().then_some(Deth {
+                qkey: wr.qkey,
+                src_qpn: self.params.src_qpn,
+            }),
+            dest_qpn: match self.transport {
+                Transport::Rc | Transport::Uc => self.params.dest_qpn,
+                Transport::Ud => wr.dest_qpn,
+            },
+            next_same: position == Position::Middle
+                && !step.probe
+                && step.index.saturating_add(2) < step.packets
+                && self.step_at(step.place, step.end()).is_some(),
+        })
+    }
+
+    /// Says that the packet which [`Requester::poll_transmit`] returned last was sent.
+    ///
+    /// RC: the response is awaited. UC and UD: with its last packet a message is over, successfully.
+    #[inline]
+    pub fn transmitted(&mut self, now: Instant) {
+        let Some(step) = self.next_step() else {
+            return;
+        };
+        if step.probe {
+            self.ack_base = self.send_psn;
+            self.expect_response(now);
+            return;
+        }
+        self.begin(&step);
+        if self.transport == Transport::Rc {
+            self.sent_reliable(now, &step);
+        } else {
+            self.advance(&step);
+            if step.ends_message() {
+                self.succeed();
+            }
+        }
+    }
+
+    /// Gives the message its PSNs, if this is its first packet ever.
+    #[inline]
+    fn begin(&mut self, step: &Step) {
+        if step.place < self.begun {
+            return;
+        }
+        if let Some(slot) = self.ring.get_mut(step.place) {
+            slot.first_psn = step.psn;
+            slot.last_psn = step.psn.add(step.packets).prev();
+            self.begun = step.place.wrapping_add(1);
+        }
+    }
+
+    #[inline]
+    fn sent_reliable(&mut self, now: Instant, step: &Step) {
+        let end = step.end();
+        let wants_ack = self.wants_ack(step);
+        self.advance(step);
+        match self.ring.get_mut(step.place) {
+            Some(slot) if slot.is_read() => {
+                slot.asked = true;
+                self.reads = self.reads.saturating_add(1);
+                // The response acknowledges everything before it too.
+                self.ack_base = end;
+                self.window_base = end;
+            }
+            _ if wants_ack => self.ack_base = end,
+            _ => {}
+        }
+        self.expect_response(now);
+    }
+
+    /// Moves on to the next packet.
+    #[inline]
+    fn advance(&mut self, step: &Step) {
+        self.send = step.next_place();
+        self.send_psn = step.end();
+        if self.send_psn.is_after(self.max_psn) {
+            self.max_psn = self.send_psn;
+        }
+    }
+
+    /// Returns the next packet.
+    #[inline]
+    fn next_step(&self) -> Option<Step> {
+        if !self.is_active() || self.rnr_until.is_some() {
+            return None;
+        }
+        self.step_at(self.send, self.send_psn)
+            .or_else(|| self.probe())
+    }
+
+    /// Returns the packet with PSN `psn` of the slot at `place`, if it may be sent now.
+    #[inline]
+    fn step_at(&self, place: usize, psn: Psn) -> Option<Step> {
+        let slot = self.ring.get(place)?;
+        let begun = place < self.begun;
+        if (!begun && self.state == SendState::Draining)
+            || self.fail_at.is_some_and(|failed| failed <= place)
+        {
+            return None;
+        }
+        let (index, packets) = if begun {
+            (slot.first_psn.forward(psn), slot.packets())
+        } else {
+            (0, self.packets_of(slot.wr.length))
+        };
+        let mut step = Step {
+            place,
+            psn,
+            index,
+            packets,
+            count: 1,
+            probe: false,
+        };
+        if self.transport == Transport::Rc {
+            let fenced = slot.wr.fence && index == 0 && self.reads > 0;
+            if fenced {
+                return None;
+            }
+            if slot.is_read() {
+                step.count = read_part(index, packets);
+                return self.may_read(&step).then_some(step);
+            }
+            if self.window_used(psn) >= PSN_WINDOW {
+                return None;
+            }
+        }
+        Some(step)
+    }
+
+    /// Returns the last packet again if nothing else can be sent and it did not ask for an acknowledgement.
+    ///
+    /// Usually [`Requester::wants_ack`] foresees that. It cannot foresee that the next request fails locally, or that
+    /// the queue gets drained in between.
+    #[inline]
+    fn probe(&self) -> Option<Step> {
+        if self.transport != Transport::Rc || !self.ack_base.is_before(self.send_psn) {
+            return None;
+        }
+        let psn = self.send_psn.prev();
+        let mut place = self.send;
+        let mut slot = self.ring.get(place).filter(|_| place < self.begun);
+        if slot.is_none_or(|slot| slot.first_psn.is_after(psn)) {
+            place = place.checked_sub(1)?;
+            slot = self.ring.get(place);
+        }
+        let slot = slot?;
+        Some(Step {
+            place,
+            psn,
+            index: slot.first_psn.forward(psn),
+            packets: slot.packets(),
+            count: 1,
+            probe: true,
+        })
+    }
+
+    /// Returns whether a READ request may go out.
+    ///
+    /// Only the first part of a READ can overlap with anything before it. Later parts, and parts that are asked for
+    /// again, wait until all before them has arrived.
+    #[inline]
+    fn may_read(&self, step: &Step) -> bool {
+        self.reads < self.params.max_rd_atomic
+            && (step.index == 0 || step.psn == self.una)
+            && self.una.forward(step.end()) <= MAX_OUTSTANDING
+    }
+
+    /// Returns how many PSNs of the window are in use before `psn`.
+    ///
+    /// PSNs of READ responses do not count. To keep the books short, neither does what was sent before the last READ;
+    /// the number of READs is limited, so all of it is.
+    #[inline]
+    fn window_used(&self, psn: Psn) -> u32 {
+        self.window_base.forward(psn)
+    }
+
+    /// Returns whether the packet asks for an acknowledgement.
+    #[inline]
+    fn wants_ack(&self, step: &Step) -> bool {
+        let is_read = self.ring.get(step.place).is_some_and(Slot::is_read);
+        if self.transport != Transport::Rc || is_read {
+            return false;
+        }
+        // Something behind it will ask, if anything can follow at once.
+        self.ack_base.forward(step.end()) >= ACK_EVERY
+            || self.step_at(step.next_place(), step.end()).is_none()
+    }
+
+    /// Returns the largest payload of a packet of a connection.
+    #[inline]
+    pub(super) fn mtu(&self) -> u32 {
+        1 << (self.mtu_shift & 31)
+    }
+
+    /// Returns how many packets, or READ responses, a message of `length` bytes takes.
+    #[inline]
+    fn packets_of(&self, length: u32) -> u32 {
+        if self.transport == Transport::Ud {
+            return 1;
+        }
+        let full = length.checked_shr(self.mtu_shift).unwrap_or(0);
+        let rest = length & self.mtu().wrapping_sub(1);
+        full.saturating_add(u32::from(rest != 0)).max(1)
+    }
+}
+
+/// Returns for how many PSNs a READ asks at once, from packet `index` on.
+///
+/// Parts end at fixed places of the message, so that a part which is asked for again ends where it did: the responder
+/// only repeats what it was asked for before.
+#[inline]
+pub(super) fn read_part(index: u32, packets: u32) -> u32 {
+    let part = READ_WINDOW.wrapping_sub(index & (READ_WINDOW - 1));
+    part.min(packets.saturating_sub(index))
+}

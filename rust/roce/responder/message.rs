@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The rules by which packets make up a message.
+
+use super::{
+    Place,
+    Responder, //
+};
+use crate::{
+    ids::Rkey,
+    opcode::{
+        Operation,
+        Position, //
+    },
+    wire::{
+        Packet,
+        MAX_MESSAGE_LEN, //
+    }, //
+};
+
+/// The message that is being received, between two of its packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    /// There is none.
+    None,
+    /// A SEND of which `offset` bytes have come.
+    Send { offset: u32 },
+    /// A WRITE of `total` bytes of which `remaining` bytes are still to come, to `va`.
+    Write {
+        rkey: Rkey,
+        va: u64,
+        remaining: u32,
+        total: u32,
+    },
+}
+
+/// What is wrong with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The opcode is not supported, or does not continue the message.
+    Opcode,
+    /// The queue pair does not allow the operation.
+    NotAllowed,
+    /// The length does not fit the MTU, the place in the message, or the message.
+    Length,
+}
+
+/// What to do with a packet that obeys the rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// Where its payload belongs.
+    pub(super) place: Place,
+    /// The message after it.
+    pub(super) after: Message,
+    /// Bytes of the message up to the end of the packet.
+    pub(super) received: u32,
+    /// Whether a receive work request is needed by now.
+    pub(super) needs_wqe: bool,
+}
+
+impl Responder {
+    /// Checks a SEND or WRITE packet against the message that is being received.
+    #[inline]
+    pub(super) fn plan(&self, pkt: &Packet<'_>) -> Result<Plan, Fault> {
+        let opcode = pkt.opcode();
+        if opcode.has_ieth() {
+            return Err(Fault::Opcode);
+        }
+        self.check_payload(pkt)?;
+        let start = opcode.starts_message();
+        match (self.message, opcode.operation()) {
+            (Message::None, Operation::Send) if start => self.plan_send(pkt, 0),
+            (Message::Send { offset }, Operation::Send) if !start => self.plan_send(pkt, offset),
+            (Message::None, Operation::Write) if start => self.plan_new_write(pkt),
+            (message @ Message::Write { .. }, Operation::Write) if !start => {
+                Self::plan_write(pkt, message, pkt.payload_len())
+            }
+            _ => Err(Fault::Opcode),
+        }
+    }
+
+    /// Checks that the payload is as long as the place of the packet in its message demands.
+    #[inline]
+    fn check_payload(&self, pkt: &Packet<'_>) -> Result<(), Fault> {
+        let len = pkt.payload_len();
+        let mtu = self.params.mtu;
+        let fits = match pkt.opcode().position() {
+            Position::First | Position::Middle => len == mtu,
+            Position::Last => len >= 1 && len <= mtu,
+            Position::Only => len <= mtu,
+        };
+        fits.then_some(()).ok_or(Fault::Length)
+    }
+
+    #[inline]
+    fn plan_send(&self, pkt: &Packet<'_>, offset: u32) -> Result<Plan, Fault> {
+        let len = pkt.payload_len();
+        let received = offset
+            .checked_add(len)
+            .filter(|&received| received <= MAX_MESSAGE_LEN)
+            .ok_or(Fault::Length)?;
+        let after = if pkt.opcode().ends_message() {
+            Message::None
+        } else {
+            Message::Send { offset: received }
+        };
+        Ok(Plan {
+            place: Place::Recv { offset, len },
+            after,
+            received,
+            needs_wqe: true,
+        })
+    }
+
+    #[inline]
+    fn plan_new_write(&self, pkt: &Packet<'_>) -> Result<Plan, Fault> {
+        if !self.params.access.remote_write {
+            return Err(Fault::NotAllowed);
+        }
+        let reth = pkt.reth().ok_or(Fault::Opcode)?;
+        if reth.len > MAX_MESSAGE_LEN {
+            return Err(Fault::Length);
+        }
+        let message = Message::Write {
+            rkey: reth.rkey,
+            va: reth.va,
+            remaining: reth.len,
+            total: reth.len,
+        };
+        Self::plan_write(pkt, message, reth.len)
+    }
+
+    #[inline]
+    fn plan_write(pkt: &Packet<'_>, message: Message, check_len: u32) -> Result<Plan, Fault> {
+        let Message::Write {
+            rkey,
+            va,
+            remaining,
+            total,
+        } = message
+        else {
+            return Err(Fault::Opcode);
+        };
+        let len = pkt.payload_len();
+        let rest = remaining.checked_sub(len).ok_or(Fault::Length)?;
+        // The message ends exactly where its first packet said that it would.
+        let ends = pkt.opcode().ends_message();
+        if ends != (rest == 0) {
+            return Err(Fault::Length);
+        }
+        let after = if ends {
+            Message::None
+        } else {
+            Message::Write {
+                rkey,
+                // An address may wrap only if the shell let the whole range pass, which it does not.
+                va: va.wrapping_add(u64::from(len)),
+                remaining: rest,
+                total,
+            }
+        };
+        Ok(Plan {
+            place: Place::Remote {
+                rkey,
+                va,
+                len,
+                check_len,
+            },
+            after,
+            received: total.wrapping_sub(rest),
+            needs_wqe: pkt.opcode().has_immdt(),
+        })
+    }
+}

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Answering RDMA READs, once and again (RC).
+
+use super::{
+    message::{
+        Fault,
+        Message, //
+    },
+    reliable::access_code,
+    AsyncEvent,
+    DropReason,
+    Outcome,
+    Pending,
+    PendingRead,
+    ReadRequest,
+    Responder,
+    Verdict,
+    MAX_RD_ATOMIC, //
+};
+use crate::{
+    ids::{
+        Pkey,
+        Qpn,
+        Rkey, //
+    },
+    opcode::{
+        Opcode,
+        Position, //
+    },
+    psn::Psn,
+    wire::{
+        pad_for,
+        Aeth,
+        BthFields,
+        HeaderWriter,
+        Packet,
+        Syndrome,
+        MAX_MESSAGE_LEN, //
+    },
+    wr::{
+        MemError,
+        Status, //
+    }, //
+};
+
+/// A READ response packet to send: its headers, and where its payload comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadSegment {
+    /// The opcode.
+    pub opcode: Opcode,
+    /// The PSN.
+    pub psn: Psn,
+    /// Key of the memory region.
+    pub rkey: Rkey,
+    /// Where the payload starts.
+    pub va: u64,
+    /// Bytes of payload.
+    pub len: u32,
+    /// The acknowledgement, if the packet carries one.
+    pub aeth: Option<Aeth>,
+    /// The queue pair of the peer.
+    pub dest_qpn: Qpn,
+}
+
+impl ReadSegment {
+    /// Writes all headers to the front of `buf` and returns how many bytes they are, or `None` if they do not fit.
+    ///
+    /// Payload, [`pad_for`] the payload and ICRC follow.
+    #[inline]
+    pub fn write_headers(&self, pkey: Pkey, buf: &mut [u8]) -> Option<usize> {
+        let bth = BthFields {
+            opcode: self.opcode,
+            solicited: false,
+            pad: pad_for(self.len),
+            pkey,
+            dest_qpn: self.dest_qpn,
+            ack_req: false,
+            psn: self.psn,
+        };
+        let writer = HeaderWriter::new(buf, &bth)?.aeth(self.aeth)?;
+        Some(writer.finish())
+    }
+}
+
+/// The rest of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stream {
+    psn: Psn,
+    rkey: Rkey,
+    va: u64,
+    remaining: u32,
+    /// Whether nothing was sent yet.
+    first: bool,
+}
+
+/// A READ that was executed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Record {
+    first_psn: Psn,
+    /// How many PSNs the response took; 0 if the record is empty.
+    count: u32,
+    rkey: Rkey,
+    va: u64,
+    len: u32,
+}
+
+/// The last READs that were executed.
+#[derive(Debug, Default)]
+pub(super) struct Reads {
+    records: [Record; MAX_RD_ATOMIC],
+    /// How many were ever remembered.
+    total: usize,
+}
+
+impl Reads {
+    fn remember(&mut self, record: Record) {
+        if let Some(place) = self.records.get_mut(self.total % MAX_RD_ATOMIC) {
+            *place = record;
+        }
+        self.total = self.total.wrapping_add(1);
+    }
+
+    /// Returns the READ, one of the last `depth`, whose response has the PSN.
+    fn find(&self, psn: Psn, depth: u8) -> Option<&Record> {
+        (1..=usize::from(depth).min(MAX_RD_ATOMIC))
+            .filter_map(|age| {
+                let index = self.total.wrapping_sub(age) % MAX_RD_ATOMIC;
+                self.records.get(index)
+            })
+            .find(|record| record.first_psn.forward(psn) < record.count)
+    }
+}
+
+impl Responder {
+    /// Handles a new READ request.
+    pub(super) fn on_read(&mut self, pkt: &Packet<'_>) -> Verdict {
+        let psn = pkt.psn();
+        let Some(reth) = pkt.reth() else {
+            return Verdict::Drop(DropReason::BadOpcode);
+        };
+        let fault = if self.message != Message::None {
+            Some(Fault::Opcode)
+        } else if !self.params.access.remote_read || self.params.max_dest_rd_atomic == 0 {
+            Some(Fault::NotAllowed)
+        } else if reth.len > MAX_MESSAGE_LEN {
+            Some(Fault::Length)
+        } else {
+            None
+        };
+        if let Some(fault) = fault {
+            return Verdict::Fail(self.refuse_faulty(psn, fault));
+        }
+        let request = ReadRequest {
+            rkey: reth.rkey,
+            va: reth.va,
+            len: reth.len,
+        };
+        self.pending = Pending::Read(PendingRead {
+            psn,
+            count: self.responses(reth.len),
+            again: false,
+            request,
+        });
+        Verdict::Read(request)
+    }
+
+    /// Handles a READ request that was executed before: it may ask for all of it again, or for a part.
+    ///
+    /// What does not match what was asked for then is not executed, whatever the key would allow.
+    pub(super) fn on_read_again(&mut self, pkt: &Packet<'_>) -> Verdict {
+        let psn = pkt.psn();
+        let (Some(reth), Some(record)) = (
+            pkt.reth(),
+            self.reads.find(psn, self.params.max_dest_rd_atomic),
+        ) else {
+            return Verdict::Drop(DropReason::Duplicate);
+        };
+        let skipped = u64::from(record.first_psn.forward(psn)).wrapping_mul(self.mtu());
+        let rest = u64::from(record.len).saturating_sub(skipped);
+        let same = reth.rkey == record.rkey
+            && reth.va == record.va.wrapping_add(skipped)
+            && u64::from(reth.len) <= rest
+            && (reth.len > 0 || record.len == 0);
+        if !same {
+            return Verdict::Drop(DropReason::Duplicate);
+        }
+        let request = ReadRequest {
+            rkey: reth.rkey,
+            va: reth.va,
+            len: reth.len,
+        };
+        self.pending = Pending::Read(PendingRead {
+            psn,
+            count: self.responses(reth.len),
+            again: true,
+            request,
+        });
+        Verdict::Read(request)
+    }
+
+    /// Says whether the memory that [`Verdict::Read`] asks for may be read. If so, [`Responder::poll_response`] returns
+    /// what to send.
+    pub fn start_read(&mut self, result: Result<(), MemError>) -> Option<Outcome> {
+        let read = match core::mem::replace(&mut self.pending, Pending::None) {
+            Pending::Read(read) => read,
+            other => {
+                self.pending = other;
+                return None;
+            }
+        };
+        if let Err(error) = result {
+            return Some(self.read_refused(read.psn, error));
+        }
+        let ReadRequest { rkey, va, len } = read.request;
+        if !read.again {
+            self.reads.remember(Record {
+                first_psn: read.psn,
+                count: read.count,
+                rkey,
+                va,
+                len,
+            });
+            self.epsn = read.psn.add(read.count);
+            self.count_message();
+        }
+        self.stream = Some(Stream {
+            psn: read.psn,
+            rkey,
+            va,
+            remaining: len,
+            first: true,
+        });
+        self.established().map(|event| Outcome {
+            event: Some(event),
+            ..Outcome::default()
+        })
+    }
+
+    /// Returns whether a READ is being answered. No request may be handled until it is done.
+    #[inline]
+    pub fn read_in_progress(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// Returns the READ response to send now, if there is one. Asking changes nothing; see
+    /// [`Responder::response_sent`].
+    #[inline]
+    pub fn poll_response(&mut self) -> Option<ReadSegment> {
+        let stream = self.stream?;
+        let len = self.segment_len(&stream);
+        let position = match (stream.first, stream.remaining == len) {
+            (true, true) => Position::Only,
+            (true, false) => Position::First,
+            (false, true) => Position::Last,
+            (false, false) => Position::Middle,
+        };
+        let opcode = Opcode::read_response(position);
+        Some(ReadSegment {
+            opcode,
+            psn: stream.psn,
+            rkey: stream.rkey,
+            va: stream.va,
+            len,
+            aeth: opcode.has_aeth().then_some(Aeth {
+                syndrome: Syndrome::ACK,
+                msn: self.msn,
+            }),
+            dest_qpn: self.params.dest_qpn,
+        })
+    }
+
+    /// Says that the response which [`Responder::poll_response`] returned was sent.
+    #[inline]
+    pub fn response_sent(&mut self) {
+        let Some(stream) = self.stream else {
+            return;
+        };
+        let len = self.segment_len(&stream);
+        let remaining = stream.remaining.wrapping_sub(len);
+        self.stream = (remaining > 0).then_some(Stream {
+            psn: stream.psn.next(),
+            rkey: stream.rkey,
+            va: stream.va.wrapping_add(u64::from(len)),
+            remaining,
+            first: false,
+        });
+    }
+
+    /// Says that the memory can no longer be read which [`Responder::poll_response`] returned.
+    #[cold]
+    pub fn response_failed(&mut self) -> Outcome {
+        match self.stream.take() {
+            Some(stream) => self.read_refused(stream.psn, MemError::Protection),
+            None => Outcome::default(),
+        }
+    }
+
+    #[cold]
+    fn read_refused(&mut self, psn: Psn, error: MemError) -> Outcome {
+        self.refuse(
+            psn,
+            access_code(error),
+            Status::LocAccess,
+            AsyncEvent::AccessError,
+        )
+    }
+
+    #[inline]
+    fn segment_len(&self, stream: &Stream) -> u32 {
+        stream.remaining.min(self.params.mtu)
+    }
+
+    #[inline]
+    fn mtu(&self) -> u64 {
+        u64::from(self.params.mtu)
+    }
+
+    /// Returns how many responses `len` bytes take, at least one.
+    #[inline]
+    fn responses(&self, len: u32) -> u32 {
+        // One more would only be due to an MTU of 0, which the shell does not set.
+        let full = len.checked_div(self.params.mtu).unwrap_or(0);
+        let rest = len.checked_rem(self.params.mtu).unwrap_or(0);
+        full.saturating_add(u32::from(rest != 0)).max(1)
+    }
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The RoCE v2 protocol, without any input or output.
+//!
+//! This crate decides and never acts. It is told what was posted, what arrived and what time it is; it answers what to
+//! send, where to put received bytes and what to complete. Sockets, clocks, locks, memory keys and payload belong to
+//! the caller, called the *shell*: the driver in the kernel, the simulator in `tools/testing/roce`.
+//!
+//! - [`requester::Requester`] is the send half of a queue pair: work requests go in, request packets come out,
+//!   responses go in, completions come out. One type serves RC, UC and UD.
+//! - [`responder::Responder`] is the receive half: request packets go in; placements, replies and completions come out.
+//! - [`wire`] is the packet format, [`opcode`] the table of operations, [`psn`] the arithmetic of sequence numbers.
+//!
+//! Nothing here allocates, and nothing here may panic: in the kernel a panic would be a crash that a remote peer can
+//! cause. Arithmetic is wrapping, checked or saturating, and slices are read with `get`. The work of a call is bounded
+//! by the number of slots of the queue; loops over packets belong to the shell.
+//!
+//! # Abbreviations
+//!
+//! | short | long |
+//! |---|---|
+//! | AETH | ACK extended transport header: syndrome and MSN |
+//! | BTH | base transport header, at the front of every packet |
+//! | DETH | datagram extended transport header: Q_Key and source QP (UD) |
+//! | ePSN | expected PSN: the one that the responder executes next |
+//! | GRH | global route header; on RoCE v2 the IP header takes its place |
+//! | GSI | general services interface: queue pair 1 |
+//! | IBTA | InfiniBand Trade Association; its specification, volume 1 |
+//! | ICRC | invariant CRC, the last four bytes of a packet |
+//! | IETH | invalidate extended transport header: an R_Key |
+//! | ImmDt | immediate data: four bytes that the receiver finds in its completion |
+//! | MSN | message sequence number: how many messages the responder has completed |
+//! | MTU | path MTU: the largest payload of one packet |
+//! | NAK | negative acknowledgement |
+//! | P_Key | partition key |
+//! | PSN | packet sequence number, 24 bits |
+//! | Q_Key | queue key, which a datagram must present |
+//! | QP, QPN | queue pair, and its number |
+//! | RC, UC, UD | reliable connection, unreliable connection, unreliable datagram |
+//! | RETH | RDMA extended transport header: address, R_Key and length |
+//! | R_Key, L_Key | remote and local key of a memory region |
+//! | RNR | receiver not ready: no receive work request was posted |
+//! | SQD, SQE | states of a queue pair: send queue drained, send queue error |
+//! | WQE | work queue element: a posted work request |
+
+#![cfg_attr(not(any(CONFIG_RUST, test)), no_std)]
+#![forbid(unsafe_code)]
+
+pub mod icrc;
+pub mod ids;
+pub mod opcode;
+pub mod psn;
+pub mod qp;
+pub mod requester;
+pub mod responder;
+pub mod time;
+pub mod uapi;
+pub mod wire;
+pub mod wr;

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Time as the core sees it: nanoseconds that somebody else counts.
+
+/// A point in time: nanoseconds of a monotonic clock with any origin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// Makes an instant from nanoseconds.
+    #[inline]
+    pub const fn from_ns(ns: u64) -> Instant {
+        Instant(ns)
+    }
+
+    /// Returns the nanoseconds.
+    #[inline]
+    pub const fn as_ns(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the instant `ns` nanoseconds later, or the last one that can be told.
+    #[inline]
+    pub const fn after(self, ns: u64) -> Instant {
+        Instant(self.0.saturating_add(ns))
+    }
+
+    /// Returns whether the instant is now or past.
+    #[inline]
+    pub const fn is_due(self, now: Instant) -> bool {
+        self.0 <= now.0
+    }
+}
+
+/// Bits of a timeout or RNR timer code that exist on the wire.
+const CODE_MASK: u8 = 0x1f;
+
+/// The local ACK timeout of code 0, were it not special.
+const ACK_TIMEOUT_UNIT_NS: u64 = 4096;
+
+/// Nanoseconds in the unit of [`RNR_TIMER`].
+const RNR_TIMER_UNIT_NS: u64 = 10_000;
+
+/// The RNR timer of each code, in units of 10 µs (IBTA table 45).
+#[rustfmt::skip]
+const RNR_TIMER: [u32; 32] = [
+    65536, 1, 2, 3, 4, 6, 8, 12,
+    16, 24, 32, 48, 64, 96, 128, 192,
+    256, 384, 512, 768, 1024, 1536, 2048, 3072,
+    4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+];
+
+/// Returns the nanoseconds of a local ACK timeout code, or `None` for code 0, which never expires.
+///
+/// Only the low five bits of `code` count.
+#[inline]
+pub const fn ack_timeout_ns(code: u8) -> Option<u64> {
+    match code & CODE_MASK {
+        0 => None,
+        code => Some(ACK_TIMEOUT_UNIT_NS << code),
+    }
+}
+
+/// Returns the nanoseconds of an RNR timer code, between 10 µs and 655.36 ms.
+///
+/// Only the low five bits of `code` count.
+#[inline]
+pub fn rnr_timer_ns(code: u8) -> u64 {
+    let units = RNR_TIMER.get(usize::from(code & CODE_MASK));
+    u64::from(units.copied().unwrap_or_default()).wrapping_mul(RNR_TIMER_UNIT_NS)
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_time))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ack_timeout_doubles_per_code() {
+        assert_eq!(ack_timeout_ns(0), None);
+        assert_eq!(ack_timeout_ns(1), Some(8_192));
+        assert_eq!(ack_timeout_ns(14), Some(67_108_864));
+        assert_eq!(ack_timeout_ns(31), Some(4096 << 31));
+        assert_eq!(ack_timeout_ns(32 + 14), ack_timeout_ns(14));
+    }
+
+    #[test]
+    fn rnr_timer_follows_the_table() {
+        assert_eq!(rnr_timer_ns(0), 655_360_000);
+        assert_eq!(rnr_timer_ns(1), 10_000);
+        assert_eq!(rnr_timer_ns(12), 640_000);
+        assert_eq!(rnr_timer_ns(31), 491_520_000);
+        assert_eq!(rnr_timer_ns(33), rnr_timer_ns(1));
+    }
+
+    #[test]
+    fn instants_saturate() {
+        let late = Instant::from_ns(u64::MAX - 1);
+        assert_eq!(late.after(5).as_ns(), u64::MAX);
+        assert!(Instant::from_ns(7).is_due(Instant::from_ns(7)));
+        assert!(!Instant::from_ns(8).is_due(Instant::from_ns(7)));
+    }
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completion queue elements (CQE) of user rings.
+
+use crate::{
+    ids::Qpn,
+    wr::{
+        SendOp,
+        Status, //
+    }, //
+};
+use core::mem::{
+    offset_of,
+    size_of, //
+};
+use zerocopy::byteorder::native_endian::{
+    U16,
+    U32,
+    U64, //
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
+
+/// Bytes in a CQE. Slots of the ring are longer: see [`Ring::new`](super::ring::Ring::new).
+pub const CQE_LEN: usize = size_of::<RawCqe>();
+
+/// `IB_WC_GRH`: the first 40 bytes of the receive buffer are the GRH area.
+pub const WC_GRH: u32 = 1 << 0;
+/// `IB_WC_WITH_IMM`: the immediate data is valid.
+pub const WC_WITH_IMM: u32 = 1 << 1;
+
+/// Layout of `struct ib_uverbs_wc`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawCqe {
+    wr_id: U64,
+    status: U32,
+    opcode: U32,
+    vendor_err: U32,
+    byte_len: U32,
+    /// Immediate data, in network order.
+    ex: [u8; 4],
+    qp_num: U32,
+    src_qp: U32,
+    wc_flags: U32,
+    pkey_index: U16,
+    slid: U16,
+    sl: u8,
+    dlid_path_bits: u8,
+    port_num: u8,
+    reserved: u8,
+}
+
+const _: () = {
+    assert!(CQE_LEN == 48);
+    assert!(offset_of!(RawCqe, status) == 8);
+    assert!(offset_of!(RawCqe, ex) == 24);
+    assert!(offset_of!(RawCqe, src_qp) == 32);
+    assert!(offset_of!(RawCqe, wc_flags) == 36);
+    assert!(offset_of!(RawCqe, pkey_index) == 40);
+    assert!(offset_of!(RawCqe, port_num) == 46);
+};
+
+/// What completed: the values of `enum ib_wc_opcode` that this driver uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum WcOpcode {
+    /// A SEND, with or without immediate data.
+    Send = 0,
+    /// An RDMA WRITE, with or without immediate data.
+    RdmaWrite = 1,
+    /// An RDMA READ.
+    RdmaRead = 2,
+    /// A receive that a SEND filled.
+    Recv = 1 << 7,
+    /// A receive that an RDMA WRITE with immediate data consumed.
+    RecvRdmaWithImm = (1 << 7) | 1,
+}
+
+impl WcOpcode {
+    /// Returns the number that `enum ib_wc_opcode` gives it.
+    #[inline]
+    pub const fn as_ib(self) -> u32 {
+        self as u32
+    }
+}
+
+impl From<SendOp> for WcOpcode {
+    #[inline]
+    fn from(op: SendOp) -> Self {
+        match op {
+            SendOp::Send | SendOp::SendImm => Self::Send,
+            SendOp::Write | SendOp::WriteImm => Self::RdmaWrite,
+            SendOp::Read => Self::RdmaRead,
+        }
+    }
+}
+
+/// A completion, for a user ring or for the kernel's poll verb.
+///
+/// Fields that mean nothing on RoCE (LID, path bits, service level) are reported as zero.
+#[derive(Clone, Copy, Debug)]
+pub struct Cqe {
+    /// Cookie of the work request.
+    pub wr_id: u64,
+    /// How it ended. On anything but success only `wr_id` and `qpn` are defined as well.
+    pub status: Status,
+    /// What it was.
+    pub opcode: WcOpcode,
+    /// Bytes transferred; for a UD receive including the 40 bytes of GRH area.
+    pub byte_len: u32,
+    /// Immediate data in network order.
+    pub imm: Option<[u8; 4]>,
+    /// The queue pair that the work request was posted to.
+    pub qpn: Qpn,
+    /// The sender of a UD message, else zero.
+    pub src_qpn: Qpn,
+    /// The receive buffer starts with the GRH area (UD).
+    pub grh: bool,
+}
+
+impl Cqe {
+    /// Returns the flags of `enum ib_wc_flags` that apply.
+    #[inline]
+    pub fn flags(&self) -> u32 {
+        let imm = if self.imm.is_some() { WC_WITH_IMM } else { 0 };
+        let grh = if self.grh { WC_GRH } else { 0 };
+        imm | grh
+    }
+
+    /// Writes the completion as `struct ib_uverbs_wc`. Every byte is written.
+    ///
+    /// `port_num` and `pkey_index` stay zero: both are defined for management queue pairs only,
+    /// which processes do not have.
+    #[inline]
+    pub fn write(&self, out: &mut [u8; CQE_LEN]) {
+        let raw = RawCqe {
+            wr_id: U64::new(self.wr_id),
+            status: U32::new(self.status.as_ib()),
+            opcode: U32::new(self.opcode.as_ib()),
+            vendor_err: U32::ZERO,
+            byte_len: U32::new(self.byte_len),
+            ex: self.imm.unwrap_or_default(),
+            qp_num: U32::new(self.qpn.get()),
+            src_qp: U32::new(self.src_qpn.get()),
+            wc_flags: U32::new(self.flags()),
+            pkey_index: U16::ZERO,
+            slid: U16::ZERO,
+            sl: 0,
+            dlid_path_bits: 0,
+            port_num: 0,
+            reserved: 0,
+        };
+        *out = zerocopy::transmute!(raw);
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_uapi_cqe))]
+mod tests {
+    use super::*;
+
+    const RECV: Cqe = Cqe {
+        wr_id: 0x0102_0304_0506_0708,
+        status: Status::Success,
+        opcode: WcOpcode::RecvRdmaWithImm,
+        byte_len: 4096,
+        imm: Some([0xde, 0xad, 0xbe, 0xef]),
+        qpn: Qpn::new(0x11),
+        src_qpn: Qpn::new(0x22),
+        grh: true,
+    };
+
+    #[test]
+    fn every_field_lands_where_the_library_looks() {
+        let mut out = [0xff; CQE_LEN];
+        RECV.write(&mut out);
+        let word = |at: usize| u32::from_ne_bytes([out[at], out[at + 1], out[at + 2], out[at + 3]]);
+        assert_eq!(out[..8], 0x0102_0304_0506_0708u64.to_ne_bytes());
+        assert_eq!(word(8), 0);
+        assert_eq!(word(12), 129);
+        assert_eq!(word(16), 0);
+        assert_eq!(word(20), 4096);
+        assert_eq!(out[24..28], [0xde, 0xad, 0xbe, 0xef]);
+        assert_eq!(word(28), 0x11);
+        assert_eq!(word(32), 0x22);
+        assert_eq!(word(36), WC_GRH | WC_WITH_IMM);
+        assert_eq!(out[40..], [0; 8]);
+    }
+
+    #[test]
+    fn errors_carry_the_status_number() {
+        let mut out = [0; CQE_LEN];
+        let flushed = Cqe {
+            status: Status::WrFlush,
+            imm: None,
+            grh: false,
+            ..RECV
+        };
+        flushed.write(&mut out);
+        assert_eq!(out[8..12], 5u32.to_ne_bytes());
+        assert_eq!(out[24..28], [0; 4]);
+        assert_eq!(out[36..40], [0; 4]);
+    }
+}

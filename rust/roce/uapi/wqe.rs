@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Work queue elements (WQE) of user rings, and their validation.
+//!
+//! A WQE is a fixed header ([`SendWqe`], [`RecvWqe`]) followed by a tail: a list of scatter/gather
+//! elements (SGE), or for a send with inline data the message itself. Whatever a process may have
+//! written, the parsers return either a work request whose opcode, lengths and counts hold the
+//! documented bounds, or an error that completes that request.
+//!
+//! The expected use is to copy the header, learn the length of the tail from [`SendWqe::tail_len`],
+//! copy that, and parse both as one slice. The header is not read again after the tail was sized
+//! from it.
+
+mod layout;
+mod recv;
+mod send;
+
+pub use self::{
+    layout::{
+        DmaInfo,
+        RawSge,
+        RdmaArgs,
+        RecvWqe,
+        SendWqe,
+        UdArgs,
+        RECV_WQE_LEN,
+        SEND_FENCE,
+        SEND_INLINE,
+        SEND_SIGNALED,
+        SEND_SOLICITED,
+        SEND_WQE_LEN,
+        SGE_LEN, //
+    },
+    recv::{
+        parse_recv,
+        recv_sge,
+        RecvWr, //
+    },
+    send::{
+        ah_num,
+        effective_qkey,
+        inline_data,
+        parse_send,
+        send_sge,
+        Payload,
+        SendLimits, //
+    }, //
+};
+
+use crate::{
+    ids::{
+        Lkey,
+        Qkey,
+        Qpn,
+        Rkey, //
+    },
+    wr::{
+        SendOp,
+        SendWr,
+        Status, //
+    }, //
+};
+use zerocopy::FromBytes;
+
+/// Longest message, in bytes, that a work request may describe (C9-36 allows 2^31).
+pub const MAX_MESSAGE: u32 = 1 << 31;
+
+/// A validated scatter/gather element. Its key and bounds are checked when the memory is accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sge {
+    /// First byte, in the address space of the memory region.
+    pub addr: u64,
+    /// Bytes; zero is allowed and names no byte.
+    pub length: u32,
+    /// Key of the memory region.
+    pub lkey: Lkey,
+}
+
+/// Why a WQE was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WqeErrorKind {
+    /// The copy is shorter than what the WQE says it holds. A shell that sizes rings as
+    /// [`qp::caps`](crate::qp::caps) lays down never sees this.
+    Truncated,
+    /// Opcode unknown, reserved for the kernel or not carried by this driver.
+    Opcode,
+    /// The opcode does not exist on this transport.
+    Transport,
+    /// Inline data was asked for in a request that carries none.
+    NotInline,
+    /// More SGEs than the queue pair was created for.
+    SgeCount,
+    /// More inline data than the queue pair was created for, or a message over [`MAX_MESSAGE`].
+    Length,
+    /// A UD send without an address handle.
+    AddressHandle,
+}
+
+/// A refused WQE: enough of it to complete it with an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WqeError {
+    /// Cookie of the program, or zero if not even that could be read.
+    pub wr_id: u64,
+    /// Reason of the refusal.
+    pub kind: WqeErrorKind,
+}
+
+impl WqeError {
+    /// Returns the status that the request completes with.
+    pub fn status(&self) -> Status {
+        match self.kind {
+            WqeErrorKind::Length => Status::LocLen,
+            WqeErrorKind::Truncated
+            | WqeErrorKind::Opcode
+            | WqeErrorKind::Transport
+            | WqeErrorKind::NotInline
+            | WqeErrorKind::SgeCount
+            | WqeErrorKind::AddressHandle => Status::LocQpOp,
+        }
+    }
+
+    /// Returns an empty send that takes the place of the refused WQE in the order of completions.
+    ///
+    /// The shell posts it and fails its slot with [`status`](Self::status) at once, so it is never
+    /// transmitted.
+    pub fn placeholder(&self) -> SendWr {
+        SendWr {
+            wr_id: self.wr_id,
+            op: SendOp::Send,
+            signalled: true,
+            solicited: false,
+            fence: false,
+            length: 0,
+            imm: [0; 4],
+            va: 0,
+            rkey: Rkey::new(0),
+            dest_qpn: Qpn::new(0),
+            qkey: Qkey::new(0),
+        }
+    }
+}
+
+/// Adds the lengths of `count` SGEs, which cannot overflow 64 bits.
+fn sum_sges(tail: &[u8], count: u32, max_sge: u32) -> Result<u64, WqeErrorKind> {
+    if count > max_sge {
+        return Err(WqeErrorKind::SgeCount);
+    }
+    let (sges, _) = <[RawSge]>::ref_from_prefix_with_elems(tail, count as usize)
+        .map_err(|_| WqeErrorKind::Truncated)?;
+    Ok(sges.iter().fold(0, |sum: u64, sge| {
+        sum.saturating_add(u64::from(sge.length.get()))
+    }))
+}
+
+#[inline]
+fn sge_at(tail: &[u8], index: u32) -> Option<Sge> {
+    let start = (index as usize).checked_mul(SGE_LEN)?;
+    let (raw, _) = RawSge::ref_from_prefix(tail.get(start..)?).ok()?;
+    Some(Sge {
+        addr: raw.addr.get(),
+        length: raw.length.get(),
+        lkey: Lkey::new(raw.lkey.get()),
+    })
+}

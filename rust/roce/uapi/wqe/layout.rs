@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Layout of work queue elements in user rings.
+//!
+//! All integers are in host byte order except where a field says otherwise. The types have no
+//! alignment, so a copy of a WQE can lie anywhere.
+
+use super::SendLimits;
+use core::mem::{
+    offset_of,
+    size_of, //
+};
+use zerocopy::byteorder::native_endian::{
+    U16,
+    U32,
+    U64, //
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
+
+/// Bytes in one scatter/gather element.
+pub const SGE_LEN: usize = size_of::<RawSge>();
+
+/// Bytes in the header of a send WQE; its tail follows.
+pub const SEND_WQE_LEN: usize = size_of::<SendWqe>();
+
+/// Bytes in the header of a receive WQE; its list of SGEs follows.
+pub const RECV_WQE_LEN: usize = size_of::<RecvWqe>();
+
+/// `IB_SEND_FENCE`: wait for earlier RDMA READs of this queue.
+pub const SEND_FENCE: u32 = 1 << 0;
+/// `IB_SEND_SIGNALED`: make a completion also on success.
+pub const SEND_SIGNALED: u32 = 1 << 1;
+/// `IB_SEND_SOLICITED`: ask for a solicited event at the receiver.
+pub const SEND_SOLICITED: u32 = 1 << 2;
+/// `IB_SEND_INLINE`: the tail is the message, not a list of SGEs.
+pub const SEND_INLINE: u32 = 1 << 3;
+
+/// Fixed part of a send WQE: `struct rxe_send_wqe`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct SendWqe {
+    /// Cookie of the program, returned in the completion.
+    pub wr_id: U64,
+    /// Unused.
+    pub reserved: U32,
+    /// One of `enum ib_uverbs_wr_opcode`.
+    pub opcode: U32,
+    /// Set of `SEND_*`. Unknown bits are ignored, as C rxe does.
+    pub send_flags: U32,
+    /// Immediate data in network order, or the key that a send with invalidate names.
+    pub ex: [u8; 4],
+    /// A union that the opcode and the transport select: [`RdmaArgs`] or [`UdArgs`].
+    pub args: [u8; 120],
+    /// Where C rxe keeps the progress of a WQE. It could be forged, so it is neither read nor
+    /// written here.
+    pub scratch: [u8; 40],
+    /// Lengths and counts of the tail.
+    pub dma: DmaInfo,
+}
+
+/// Arguments of RDMA READ and WRITE: `rdma` in the union of `struct rxe_send_wr`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RdmaArgs {
+    /// Virtual address at the peer.
+    pub remote_addr: U64,
+    /// Key of the peer's memory region.
+    pub rkey: U32,
+    /// Unused.
+    pub reserved: U32,
+}
+
+/// Arguments of a send on a UD queue pair: `ud` in the union of `struct rxe_send_wr`.
+///
+/// The address vector that a process may put behind these is not part of the contract: only the
+/// kernel's copy of it, which `ah_num` names, was checked.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct UdArgs {
+    /// Queue pair number at the peer.
+    pub remote_qpn: U32,
+    /// Q_Key to send; see [`effective_qkey`].
+    pub remote_qkey: U32,
+    /// Unused: a RoCE port has one P_Key.
+    pub pkey_index: U16,
+    /// Unused.
+    pub reserved: U16,
+    /// Number of the address handle, from [`CreateAhResp`](super::resp::CreateAhResp); never zero.
+    pub ah_num: U32,
+}
+
+/// Lengths and counts of a tail: `struct rxe_dma_info`.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct DmaInfo {
+    /// Bytes in the message. Authoritative for inline data only.
+    pub length: U32,
+    /// Progress of C rxe: ignored.
+    pub resid: U32,
+    /// Progress of C rxe: ignored.
+    pub cur_sge: U32,
+    /// Elements in the list of SGEs.
+    pub num_sge: U32,
+    /// Progress of C rxe: ignored.
+    pub sge_offset: U32,
+    /// Unused.
+    pub reserved: U32,
+}
+
+/// A scatter/gather element in a ring: `struct rxe_sge`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RawSge {
+    /// First byte, in the address space of the memory region.
+    pub addr: U64,
+    /// Bytes.
+    pub length: U32,
+    /// Key of the memory region.
+    pub lkey: U32,
+}
+
+/// Fixed part of a receive WQE: `struct rxe_recv_wqe`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RecvWqe {
+    /// Cookie of the program, returned in the completion.
+    pub wr_id: U64,
+    /// Unused.
+    pub reserved: U32,
+    /// Unused.
+    pub padding: U32,
+    /// Counts of the tail.
+    pub dma: DmaInfo,
+}
+
+const _: () = {
+    assert!(size_of::<SendWqe>() == 208);
+    assert!(offset_of!(SendWqe, opcode) == 12);
+    assert!(offset_of!(SendWqe, send_flags) == 16);
+    assert!(offset_of!(SendWqe, ex) == 20);
+    assert!(offset_of!(SendWqe, args) == 24);
+    assert!(offset_of!(SendWqe, scratch) == 144);
+    assert!(offset_of!(SendWqe, dma) == 184);
+    assert!(offset_of!(RdmaArgs, rkey) == 8);
+    assert!(offset_of!(UdArgs, remote_qkey) == 4);
+    assert!(offset_of!(UdArgs, ah_num) == 12);
+    assert!(size_of::<DmaInfo>() == 24);
+    assert!(offset_of!(DmaInfo, num_sge) == 12);
+    assert!(size_of::<RawSge>() == 16);
+    assert!(size_of::<RecvWqe>() == 40);
+    assert!(offset_of!(RecvWqe, dma) == 16);
+};
+
+impl SendWqe {
+    /// Returns how many bytes of tail have to be copied for [`parse_send`] to see all that it may
+    /// use.
+    ///
+    /// The result is bounded by `limits` and not by what the process wrote.
+    #[inline]
+    pub fn tail_len(&self, limits: &SendLimits) -> usize {
+        if self.send_flags.get() & SEND_INLINE != 0 {
+            self.dma.length.get().min(limits.max_inline) as usize
+        } else {
+            (self.dma.num_sge.get().min(limits.max_sge) as usize).saturating_mul(SGE_LEN)
+        }
+    }
+}
+
+impl RecvWqe {
+    /// Returns how many bytes of tail have to be copied for [`parse_recv`] to see all that it may
+    /// use.
+    #[inline]
+    pub fn tail_len(&self, max_sge: u32) -> usize {
+        (self.dma.num_sge.get().min(max_sge) as usize).saturating_mul(SGE_LEN)
+    }
+}

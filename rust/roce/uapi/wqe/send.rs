@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Validation of send WQEs.
+
+use super::{
+    sge_at,
+    sum_sges,
+    DmaInfo,
+    RdmaArgs,
+    SendWqe,
+    Sge,
+    UdArgs,
+    WqeError,
+    WqeErrorKind,
+    MAX_MESSAGE,
+    SEND_FENCE,
+    SEND_INLINE,
+    SEND_SIGNALED,
+    SEND_SOLICITED,
+    SEND_WQE_LEN, //
+};
+use crate::{
+    ids::{
+        Qkey,
+        Qpn,
+        Rkey, //
+    },
+    opcode::Transport,
+    wr::{
+        SendOp,
+        SendWr, //
+    }, //
+};
+use core::num::NonZeroU32;
+use zerocopy::FromBytes;
+
+/// What the creation of a queue pair fixed about its send WQEs, plus the Q_Key that it holds now.
+#[derive(Clone, Copy, Debug)]
+pub struct SendLimits {
+    /// Most SGEs in one WQE, as reported to the program.
+    pub max_sge: u32,
+    /// Most bytes of inline data in one WQE, as reported to the program.
+    pub max_inline: u32,
+    /// The queue pair's own Q_Key. Only used for UD.
+    pub qkey: Qkey,
+}
+
+/// Where the payload of a send WQE is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// In memory regions that the first `count` elements of the tail name: [`send_sge`].
+    Sges {
+        /// 0 to [`SendLimits::max_sge`].
+        count: u32,
+    },
+    /// In the tail itself: [`inline_data`].
+    Inline {
+        /// 0 to [`SendLimits::max_inline`] bytes.
+        len: u32,
+    },
+}
+
+/// Validates a private copy of a send WQE.
+///
+/// `signalled` in the result is the flag of the WQE; a queue pair that was created to signal
+/// everything sets it.
+///
+/// # Errors
+///
+/// Any rule broken gives a [`WqeError`], which completes the request with its
+/// [`status`](WqeError::status).
+pub fn parse_send(
+    bytes: &[u8],
+    transport: Transport,
+    limits: &SendLimits,
+) -> Result<(SendWr, Payload), WqeError> {
+    let Ok((wqe, tail)) = SendWqe::ref_from_prefix(bytes) else {
+        return Err(WqeError {
+            wr_id: 0,
+            kind: WqeErrorKind::Truncated,
+        });
+    };
+    validate_send(wqe, tail, transport, limits).map_err(|kind| WqeError {
+        wr_id: wqe.wr_id.get(),
+        kind,
+    })
+}
+
+fn validate_send(
+    wqe: &SendWqe,
+    tail: &[u8],
+    transport: Transport,
+    limits: &SendLimits,
+) -> Result<(SendWr, Payload), WqeErrorKind> {
+    let op = send_op(wqe.opcode.get()).ok_or(WqeErrorKind::Opcode)?;
+    if !is_carried(transport, op) {
+        return Err(WqeErrorKind::Transport);
+    }
+
+    let flags = wqe.send_flags.get();
+    let (payload, length) = if flags & SEND_INLINE != 0 {
+        if matches!(op, SendOp::Read) {
+            return Err(WqeErrorKind::NotInline);
+        }
+        inline_payload(&wqe.dma, tail, limits.max_inline)?
+    } else {
+        sge_payload(&wqe.dma, tail, limits.max_sge)?
+    };
+
+    let mut wr = SendWr {
+        wr_id: wqe.wr_id.get(),
+        op,
+        signalled: flags & SEND_SIGNALED != 0,
+        solicited: flags & SEND_SOLICITED != 0,
+        fence: flags & SEND_FENCE != 0,
+        length,
+        imm: wqe.ex,
+        va: 0,
+        rkey: Rkey::new(0),
+        dest_qpn: Qpn::new(0),
+        qkey: Qkey::new(0),
+    };
+    match (transport, op) {
+        (Transport::Ud, _) => {
+            let ud = ud_args(wqe).ok_or(WqeErrorKind::Truncated)?;
+            if ud.ah_num.get() == 0 {
+                return Err(WqeErrorKind::AddressHandle);
+            }
+            wr.dest_qpn = Qpn::new(ud.remote_qpn.get());
+            wr.qkey = effective_qkey(Qkey::new(ud.remote_qkey.get()), limits.qkey);
+        }
+        (_, SendOp::Write | SendOp::WriteImm | SendOp::Read) => {
+            // `iova` in the scratch area repeats the address, but the extended verbs of librxe do
+            // not set it.
+            let (rdma, _) =
+                RdmaArgs::ref_from_prefix(&wqe.args).map_err(|_| WqeErrorKind::Truncated)?;
+            wr.va = rdma.remote_addr.get();
+            wr.rkey = Rkey::new(rdma.rkey.get());
+        }
+        (_, SendOp::Send | SendOp::SendImm) => {}
+    }
+    Ok((wr, payload))
+}
+
+/// Maps `enum ib_uverbs_wr_opcode` to the operations that this driver carries.
+fn send_op(opcode: u32) -> Option<SendOp> {
+    match opcode {
+        0 => Some(SendOp::Write),
+        1 => Some(SendOp::WriteImm),
+        2 => Some(SendOp::Send),
+        3 => Some(SendOp::SendImm),
+        4 => Some(SendOp::Read),
+        _ => None,
+    }
+}
+
+/// Tells whether `transport` has `op` (IBTA table 38).
+fn is_carried(transport: Transport, op: SendOp) -> bool {
+    match transport {
+        Transport::Rc => true,
+        Transport::Uc => !matches!(op, SendOp::Read),
+        Transport::Ud => matches!(op, SendOp::Send | SendOp::SendImm),
+    }
+}
+
+fn inline_payload(
+    dma: &DmaInfo,
+    tail: &[u8],
+    max_inline: u32,
+) -> Result<(Payload, u32), WqeErrorKind> {
+    let len = dma.length.get();
+    if len > max_inline {
+        return Err(WqeErrorKind::Length);
+    }
+    if tail.len() < len as usize {
+        return Err(WqeErrorKind::Truncated);
+    }
+    Ok((Payload::Inline { len }, len))
+}
+
+fn sge_payload(dma: &DmaInfo, tail: &[u8], max_sge: u32) -> Result<(Payload, u32), WqeErrorKind> {
+    let count = dma.num_sge.get();
+    let total = sum_sges(tail, count, max_sge)?;
+    match u32::try_from(total) {
+        Ok(length) if length <= MAX_MESSAGE => Ok((Payload::Sges { count }, length)),
+        _ => Err(WqeErrorKind::Length),
+    }
+}
+
+/// Returns SGE `index` of a copied send WQE.
+///
+/// `None` means that the copy ends before it; indices below the count that [`parse_send`] gave are
+/// always there.
+#[inline]
+pub fn send_sge(bytes: &[u8], index: u32) -> Option<Sge> {
+    sge_at(bytes.get(SEND_WQE_LEN..)?, index)
+}
+
+/// Returns the `len` bytes of inline data of a copied send WQE.
+#[inline]
+pub fn inline_data(bytes: &[u8], len: u32) -> Option<&[u8]> {
+    bytes.get(SEND_WQE_LEN..)?.get(..len as usize)
+}
+
+/// Returns the number of the address handle of a copied UD send WQE.
+#[inline]
+pub fn ah_num(bytes: &[u8]) -> Option<NonZeroU32> {
+    let (wqe, _) = SendWqe::ref_from_prefix(bytes).ok()?;
+    NonZeroU32::new(ud_args(wqe)?.ah_num.get())
+}
+
+#[inline]
+fn ud_args(wqe: &SendWqe) -> Option<&UdArgs> {
+    UdArgs::ref_from_prefix(&wqe.args).ok().map(|(ud, _)| ud)
+}
+
+/// Returns the Q_Key that goes on the wire when a work request asks for `asked`.
+///
+/// A Q_Key with the high bit set is controlled: an unprivileged program may not send one of its
+/// choice, so `own`, which only a privileged modify can make controlled, replaces it (C10-15). Work
+/// requests of kernel consumers obey the same rule.
+#[inline]
+pub fn effective_qkey(asked: Qkey, own: Qkey) -> Qkey {
+    const CONTROLLED: u32 = 1 << 31;
+
+    if asked.get() & CONTROLLED != 0 {
+        own
+    } else {
+        asked
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_uapi_wqe))]
+mod tests {
+    use super::{
+        super::{
+            RawSge,
+            SGE_LEN, //
+        },
+        *, //
+    };
+    use crate::wr::Status;
+    use zerocopy::{
+        byteorder::native_endian::{
+            U32,
+            U64, //
+        },
+        FromZeros,
+        IntoBytes, //
+    };
+
+    const LIMITS: SendLimits = SendLimits {
+        max_sge: 4,
+        max_inline: 64,
+        qkey: Qkey::new(0x8001_0000),
+    };
+
+    /// A copied WQE with four SGEs of which the header uses `num_sge`.
+    fn send_bytes(opcode: u32, flags: u32, num_sge: u32, length: u32) -> [u8; 272] {
+        let mut wqe = SendWqe::new_zeroed();
+        wqe.wr_id = U64::new(7);
+        wqe.opcode = U32::new(opcode);
+        wqe.send_flags = U32::new(flags);
+        wqe.ex = [1, 2, 3, 4];
+        wqe.args[..8].copy_from_slice(&0x1122_3344_5566_7788u64.to_ne_bytes());
+        wqe.args[8..12].copy_from_slice(&0xabcdu32.to_ne_bytes());
+        wqe.dma.num_sge = U32::new(num_sge);
+        wqe.dma.length = U32::new(length);
+        let mut bytes = [0; 272];
+        bytes[..SEND_WQE_LEN].copy_from_slice(wqe.as_bytes());
+        for i in 0..4 {
+            let start = SEND_WQE_LEN + i * SGE_LEN;
+            let sge = RawSge {
+                addr: U64::new(0x1000 * i as u64),
+                length: U32::new(100),
+                lkey: U32::new(i as u32),
+            };
+            bytes[start..start + SGE_LEN].copy_from_slice(sge.as_bytes());
+        }
+        bytes
+    }
+
+    fn set_sge_length(bytes: &mut [u8; 272], index: usize, length: u32) {
+        let at = SEND_WQE_LEN + index * SGE_LEN + 8;
+        bytes[at..at + 4].copy_from_slice(&length.to_ne_bytes());
+    }
+
+    fn kind(bytes: &[u8], transport: Transport) -> Option<WqeErrorKind> {
+        parse_send(bytes, transport, &LIMITS).err().map(|e| e.kind)
+    }
+
+    #[test]
+    fn write_takes_the_address_from_the_request_and_sums_the_sges() -> Result<(), WqeError> {
+        let bytes = send_bytes(0, SEND_SIGNALED | SEND_FENCE, 3, 0xffff_ffff);
+        let (wr, payload) = parse_send(&bytes, Transport::Rc, &LIMITS)?;
+        assert!(matches!(wr.op, SendOp::Write));
+        assert_eq!(wr.wr_id, 7);
+        assert_eq!(wr.va, 0x1122_3344_5566_7788);
+        assert_eq!(wr.rkey.get(), 0xabcd);
+        assert_eq!(wr.length, 300);
+        assert!(wr.signalled && wr.fence && !wr.solicited);
+        assert_eq!(payload, Payload::Sges { count: 3 });
+        assert_eq!(send_sge(&bytes, 2).map(|sge| sge.addr), Some(0x2000));
+        assert_eq!(send_sge(&bytes, 4), None);
+        assert_eq!(send_sge(&bytes, u32::MAX), None);
+        Ok(())
+    }
+
+    #[test]
+    fn inline_length_is_authoritative_and_bounded() -> Result<(), WqeError> {
+        let bytes = send_bytes(3, SEND_INLINE, 9, 64);
+        let (wr, payload) = parse_send(&bytes, Transport::Uc, &LIMITS)?;
+        assert_eq!(wr.length, 64);
+        assert_eq!(wr.imm, [1, 2, 3, 4]);
+        assert_eq!(payload, Payload::Inline { len: 64 });
+        assert_eq!(inline_data(&bytes, 64).map(<[u8]>::len), Some(64));
+        assert_eq!(inline_data(&bytes, 65), None);
+        let long = send_bytes(3, SEND_INLINE, 0, 65);
+        assert_eq!(kind(&long, Transport::Uc), Some(WqeErrorKind::Length));
+        Ok(())
+    }
+
+    #[test]
+    fn opcodes_are_refused_per_transport() {
+        for opcode in 0..=4 {
+            let mut bytes = send_bytes(opcode, 0, 0, 0);
+            bytes[36] = 1;
+            assert_eq!(kind(&bytes, Transport::Rc), None);
+            assert_eq!(kind(&bytes, Transport::Uc).is_none(), opcode != 4);
+            assert_eq!(
+                kind(&bytes, Transport::Ud).is_none(),
+                matches!(opcode, 2 | 3)
+            );
+        }
+        // Atomics, memory windows and so on; then the kernel's own (registration is 0x20) and
+        // garbage.
+        for opcode in [5, 6, 7, 8, 9, 10, 14, 15, 0x20, 0xf0, u32::MAX] {
+            let bytes = send_bytes(opcode, 0, 0, 0);
+            assert_eq!(kind(&bytes, Transport::Rc), Some(WqeErrorKind::Opcode));
+        }
+        let read = send_bytes(4, SEND_INLINE, 0, 0);
+        assert_eq!(kind(&read, Transport::Rc), Some(WqeErrorKind::NotInline));
+    }
+
+    #[test]
+    fn sge_count_and_sum_are_bounded() {
+        let bytes = send_bytes(2, 0, 5, 0);
+        assert_eq!(kind(&bytes, Transport::Rc), Some(WqeErrorKind::SgeCount));
+
+        let mut bytes = send_bytes(2, 0, 2, 0);
+        set_sge_length(&mut bytes, 0, 1 << 31);
+        assert_eq!(kind(&bytes, Transport::Rc), Some(WqeErrorKind::Length));
+        set_sge_length(&mut bytes, 1, 0);
+        assert_eq!(kind(&bytes, Transport::Rc), None);
+        set_sge_length(&mut bytes, 1, u32::MAX);
+        assert_eq!(kind(&bytes, Transport::Rc), Some(WqeErrorKind::Length));
+    }
+
+    #[test]
+    fn every_shorter_copy_is_refused() {
+        let bytes = send_bytes(2, 0, 4, 0);
+        for len in 0..bytes.len() {
+            assert_eq!(
+                kind(&bytes[..len], Transport::Rc),
+                Some(WqeErrorKind::Truncated)
+            );
+        }
+        assert_eq!(kind(&bytes, Transport::Rc), None);
+    }
+
+    #[test]
+    fn ud_needs_an_address_handle_and_cannot_forge_a_controlled_qkey() {
+        let mut bytes = send_bytes(2, 0, 1, 0);
+        assert_eq!(
+            kind(&bytes, Transport::Ud),
+            Some(WqeErrorKind::AddressHandle)
+        );
+        assert_eq!(ah_num(&bytes), None);
+
+        bytes[36..40].copy_from_slice(&5u32.to_ne_bytes());
+        bytes[24..28].copy_from_slice(&0x0100_0011u32.to_ne_bytes());
+        bytes[28..32].copy_from_slice(&0x1111_1111u32.to_ne_bytes());
+        let wr = parse_send(&bytes, Transport::Ud, &LIMITS).map(|(wr, _)| wr);
+        assert_eq!(ah_num(&bytes).map(NonZeroU32::get), Some(5));
+        assert_eq!(wr.map(|wr| wr.dest_qpn.get()), Ok(0x11));
+        assert_eq!(wr.map(|wr| wr.qkey.get()), Ok(0x1111_1111));
+
+        bytes[28..32].copy_from_slice(&0x8000_0001u32.to_ne_bytes());
+        let wr = parse_send(&bytes, Transport::Ud, &LIMITS).map(|(wr, _)| wr);
+        assert_eq!(wr.map(|wr| wr.qkey.get()), Ok(0x8001_0000));
+    }
+
+    #[test]
+    fn the_tail_is_sized_by_the_limits() {
+        let bytes = send_bytes(2, 0, u32::MAX, 0);
+        let len = SendWqe::ref_from_prefix(&bytes).map(|(wqe, _)| wqe.tail_len(&LIMITS));
+        assert_eq!(len.ok(), Some(4 * SGE_LEN));
+        let bytes = send_bytes(2, SEND_INLINE, 0, u32::MAX);
+        let len = SendWqe::ref_from_prefix(&bytes).map(|(wqe, _)| wqe.tail_len(&LIMITS));
+        assert_eq!(len.ok(), Some(64));
+    }
+
+    #[test]
+    fn a_refused_request_keeps_its_cookie() {
+        let bytes = send_bytes(99, 0, 0, 0);
+        let error = parse_send(&bytes, Transport::Rc, &LIMITS).err();
+        assert_eq!(error.map(|e| e.placeholder().wr_id), Some(7));
+        assert_eq!(error.map(|e| e.status()), Some(Status::LocQpOp));
+    }
+}

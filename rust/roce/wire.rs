@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The packet format, from the BTH to the ICRC.
+//!
+//! [`Packet`] is the checked view of a received UDP payload. What is sent is written by `write_headers` of
+//! [`Transmit`](crate::requester::Transmit), [`Reply`](crate::responder::Reply) and
+//! [`ReadSegment`](crate::responder::ReadSegment); payload, pad and ICRC are added by the shell.
+//!
+//! ```text
+//! BTH | DETH | RETH or AETH or IETH | ImmDt | payload | pad (0..3) | ICRC
+//! ```
+
+mod aeth;
+mod bth;
+mod deth;
+mod immdt;
+mod reth;
+mod writer;
+
+pub use self::{
+    aeth::{
+        Aeth,
+        NakCode,
+        Syndrome, //
+    },
+    deth::Deth,
+    reth::Reth, //
+};
+
+pub(crate) use self::{
+    bth::BthFields,
+    writer::HeaderWriter, //
+};
+
+use zerocopy::FromBytes;
+
+use self::{
+    aeth::RawAeth,
+    bth::Bth,
+    deth::RawDeth,
+    immdt::ImmDt,
+    reth::RawReth, //
+};
+use crate::{
+    ids::{
+        Pkey,
+        Qpn, //
+    },
+    opcode::{
+        Opcode,
+        Operation, //
+    },
+    psn::Psn, //
+};
+
+/// Bytes of a BTH.
+pub const BTH_LEN: usize = size_of::<Bth>();
+
+/// Bytes of a DETH.
+pub const DETH_LEN: usize = size_of::<RawDeth>();
+
+/// Bytes of a RETH.
+pub const RETH_LEN: usize = size_of::<RawReth>();
+
+/// Bytes of an AETH.
+pub const AETH_LEN: usize = size_of::<RawAeth>();
+
+/// Bytes of immediate data.
+pub const IMMDT_LEN: usize = size_of::<ImmDt>();
+
+/// Bytes of an IETH: an R_Key.
+pub const IETH_LEN: usize = 4;
+
+/// Bytes of the ICRC.
+pub const ICRC_LEN: usize = 4;
+
+/// The most header bytes of any packet: BTH, RETH and immediate data.
+pub const MAX_HEADER_LEN: usize = 32;
+
+/// Bytes of the GRH that a datagram leaves in front of its payload in the receive buffer.
+pub const GRH_LEN: u32 = 40;
+
+/// The most bytes of a message (IBTA C9-94 for RDMA).
+pub const MAX_MESSAGE_LEN: u32 = 1 << 31;
+
+/// How many bytes at the front of a packet [`Packet::parse_prefix`] may want to see.
+pub const PARSE_PREFIX_LEN: usize = 64;
+
+const _: () = assert!(BTH_LEN == 12 && DETH_LEN == 8 && RETH_LEN == 16);
+const _: () = assert!(AETH_LEN == 4 && IMMDT_LEN == 4 && MAX_HEADER_LEN <= PARSE_PREFIX_LEN);
+
+/// The version of the transport headers.
+const VERSION: u8 = 0;
+
+/// Packets end on a multiple of this many bytes, not counting the ICRC.
+const ALIGNMENT: u32 = 4;
+
+/// Returns the pad bytes that follow `len` bytes of payload, 0 to 3.
+#[inline]
+pub const fn pad_for(len: u32) -> u8 {
+    // CAST: the mask leaves two bits.
+    (len.wrapping_neg() & (ALIGNMENT - 1)) as u8
+}
+
+/// Why a packet cannot be parsed. All of these are silent drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParseError {
+    /// It ends before its headers and ICRC do.
+    Truncated,
+    /// The opcode is not known here.
+    UnknownOpcode,
+    /// More pad is claimed than there is between headers and ICRC.
+    BadPad,
+    /// The transport header version is not 0.
+    BadVersion,
+    /// It does not end on a multiple of four bytes, or it has payload and may not have any.
+    BadLength,
+}
+
+/// The checked view of a packet.
+///
+/// # Invariants
+///
+/// - `head` starts with all headers that `opcode` asks for.
+/// - Headers, payload, pad and ICRC together are as long as the packet.
+#[derive(Clone, Copy)]
+pub struct Packet<'a> {
+    bth: &'a Bth,
+    extension: &'a [u8],
+    opcode: Opcode,
+    payload_len: u32,
+}
+
+impl<'a> Packet<'a> {
+    /// Parses a UDP payload, from the BTH to the ICRC. The ICRC is not checked.
+    ///
+    /// # Errors
+    ///
+    /// See [`ParseError`].
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, ParseError> {
+        Packet::parse_prefix(bytes, bytes.len())
+    }
+
+    /// Parses a UDP payload of `total_len` bytes of which only `head` is at hand.
+    ///
+    /// `head` must hold the first [`PARSE_PREFIX_LEN`] bytes, or all of a shorter packet.
+    ///
+    /// # Errors
+    ///
+    /// See [`ParseError`].
+    #[inline]
+    pub fn parse_prefix(head: &'a [u8], total_len: usize) -> Result<Packet<'a>, ParseError> {
+        let total = u32::try_from(total_len).map_err(|_| ParseError::BadLength)?;
+        let (bth, extension) = Bth::ref_from_prefix(head).map_err(|_| ParseError::Truncated)?;
+        if bth.version() != VERSION {
+            return Err(ParseError::BadVersion);
+        }
+        let opcode = Opcode::parse(bth.raw_opcode()).ok_or(ParseError::UnknownOpcode)?;
+
+        let header_len = opcode.header_len();
+        if head.len() < header_len {
+            return Err(ParseError::Truncated);
+        }
+        // CAST: both are small constants.
+        let overhead = (header_len as u32).wrapping_add(ICRC_LEN as u32);
+        let body = total.checked_sub(overhead).ok_or(ParseError::Truncated)?;
+        if body % ALIGNMENT != 0 {
+            return Err(ParseError::BadLength);
+        }
+        let pad = u32::from(bth.pad());
+        let payload_len = body.checked_sub(pad).ok_or(ParseError::BadPad)?;
+        let bare = matches!(
+            opcode.operation(),
+            Operation::ReadRequest | Operation::Acknowledge
+        );
+        if bare && body != 0 {
+            return Err(ParseError::BadLength);
+        }
+
+        // INVARIANT: `head` was compared with the length of the headers, and `payload_len` is what remains.
+        Ok(Packet {
+            bth,
+            extension,
+            opcode,
+            payload_len,
+        })
+    }
+
+    /// Returns the opcode.
+    #[inline]
+    pub fn opcode(&self) -> Opcode {
+        self.opcode
+    }
+
+    /// Returns the queue pair that the packet is for.
+    #[inline]
+    pub fn dest_qpn(&self) -> Qpn {
+        self.bth.dest_qpn()
+    }
+
+    /// Returns the PSN.
+    #[inline]
+    pub fn psn(&self) -> Psn {
+        self.bth.psn()
+    }
+
+    /// Returns the P_Key.
+    #[inline]
+    pub fn pkey(&self) -> Pkey {
+        self.bth.pkey()
+    }
+
+    /// Returns whether the requester asks for an acknowledgement.
+    #[inline]
+    pub fn ack_req(&self) -> bool {
+        self.bth.ack_req()
+    }
+
+    /// Returns whether the completion at the receiver is a solicited event.
+    #[inline]
+    pub fn solicited(&self) -> bool {
+        self.bth.solicited()
+    }
+
+    /// Returns the pad bytes between payload and ICRC, 0 to 3.
+    #[inline]
+    pub fn pad(&self) -> u8 {
+        self.bth.pad()
+    }
+
+    /// Returns who sent the datagram, if it is one.
+    #[inline]
+    pub fn deth(&self) -> Option<Deth> {
+        if !self.opcode.has_deth() {
+            return None;
+        }
+        self.header::<RawDeth>(0).map(Deth::from)
+    }
+
+    /// Returns the remote memory that is meant, if the packet names one.
+    #[inline]
+    pub fn reth(&self) -> Option<Reth> {
+        if !self.opcode.has_reth() {
+            return None;
+        }
+        self.header::<RawReth>(0).map(Reth::from)
+    }
+
+    /// Returns the acknowledgement, if the packet has one.
+    #[inline]
+    pub fn aeth(&self) -> Option<Aeth> {
+        if !self.opcode.has_aeth() {
+            return None;
+        }
+        self.header::<RawAeth>(0).map(Aeth::from)
+    }
+
+    /// Returns the immediate data, if the packet has some.
+    #[inline]
+    pub fn imm(&self) -> Option<[u8; 4]> {
+        if !self.opcode.has_immdt() {
+            return None;
+        }
+        // Immediate data is the last of the headers.
+        let offset = self.header_len().checked_sub(BTH_LEN + IMMDT_LEN)?;
+        self.header::<ImmDt>(offset).map(|immdt| immdt.0)
+    }
+
+    /// Returns the bytes of all headers.
+    #[inline]
+    pub fn header_len(&self) -> usize {
+        self.opcode.header_len()
+    }
+
+    /// Returns where the payload starts, counted from the BTH.
+    #[inline]
+    pub fn payload_offset(&self) -> usize {
+        self.header_len()
+    }
+
+    /// Returns the bytes of payload, without pad and ICRC.
+    #[inline]
+    pub fn payload_len(&self) -> u32 {
+        self.payload_len
+    }
+
+    /// Reads a header that starts `offset` bytes behind the BTH.
+    #[inline]
+    fn header<T: FromBytes>(&self, offset: usize) -> Option<T> {
+        let bytes = self.extension.get(offset..)?;
+        T::read_from_prefix(bytes).ok().map(|(header, _)| header)
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_wire))]
+mod tests {
+    use super::*;
+
+    /// A UC WRITE ONLY with immediate data, 5 bytes of payload and 3 of pad.
+    #[rustfmt::skip]
+    const WRITE_IMM: [u8; 44] = [
+        0x2b, 0xf0, 0xff, 0xff, 0xaa, 0x00, 0x00, 0x11, 0x80, 0xab, 0xcd, 0xef,
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x10, 0x00, 0x00, 0x00, 0x12, 0x34,
+        0x00, 0x00, 0x00, 0x05, 0xde, 0xad, 0xbe, 0xef,
+        b'h', b'e', b'l', b'l', b'o', 0, 0, 0, 1, 2, 3, 4,
+    ];
+
+    #[test]
+    fn every_field_is_found() {
+        let pkt = Packet::parse(&WRITE_IMM).ok();
+        assert!(pkt.is_some());
+        let Some(pkt) = pkt else { return };
+        assert_eq!(pkt.opcode(), Opcode::UcWriteOnlyImm);
+        assert!(pkt.solicited() && pkt.ack_req());
+        assert_eq!(pkt.pad(), 3);
+        assert_eq!(pkt.pkey(), Pkey::DEFAULT);
+        assert_eq!(pkt.dest_qpn().get(), 0x11);
+        assert_eq!(pkt.psn().get(), 0xab_cdef);
+        assert_eq!(pkt.reth().map(|reth| reth.va), Some(0x1000));
+        assert_eq!(pkt.reth().map(|reth| reth.rkey.get()), Some(0x1234));
+        assert_eq!(pkt.reth().map(|reth| reth.len), Some(5));
+        assert_eq!(pkt.imm(), Some([0xde, 0xad, 0xbe, 0xef]));
+        assert!(pkt.aeth().is_none() && pkt.deth().is_none());
+        assert_eq!(pkt.payload_offset(), 32);
+        assert_eq!(pkt.payload_len(), 5);
+    }
+
+    #[test]
+    fn a_prefix_is_enough() {
+        let head = WRITE_IMM.get(..32).unwrap_or_default();
+        let pkt = Packet::parse_prefix(head, WRITE_IMM.len());
+        assert_eq!(pkt.map(|pkt| pkt.payload_len()).ok(), Some(5));
+    }
+
+    #[test]
+    fn every_cut_is_noticed() {
+        for len in 0..36 {
+            let cut = WRITE_IMM.get(..len).unwrap_or_default();
+            assert_eq!(Packet::parse(cut).err(), Some(ParseError::Truncated));
+        }
+    }
+
+    #[test]
+    fn malformed_packets_are_refused() {
+        let mut raw = WRITE_IMM;
+        raw[1] = 0xf1;
+        assert_eq!(Packet::parse(&raw).err(), Some(ParseError::BadVersion));
+
+        let mut raw = WRITE_IMM;
+        raw[0] = 0x81;
+        assert_eq!(Packet::parse(&raw).err(), Some(ParseError::UnknownOpcode));
+
+        let short = WRITE_IMM.get(..36).unwrap_or_default();
+        assert_eq!(Packet::parse(short).err(), Some(ParseError::BadPad));
+
+        let odd = WRITE_IMM.get(..43).unwrap_or_default();
+        assert_eq!(Packet::parse(odd).err(), Some(ParseError::BadLength));
+
+        let mut raw = WRITE_IMM;
+        raw[0] = Opcode::RcAcknowledge.raw();
+        assert_eq!(Packet::parse(&raw).err(), Some(ParseError::BadLength));
+    }
+
+    #[test]
+    fn pads() {
+        assert_eq!(pad_for(0), 0);
+        assert_eq!(pad_for(1), 3);
+        assert_eq!(pad_for(2), 2);
+        assert_eq!(pad_for(3), 1);
+        assert_eq!(pad_for(4), 0);
+        assert_eq!(pad_for(u32::MAX), 1);
+    }
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The ACK extended transport header.
+
+use zerocopy::network_endian::U32;
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
+
+/// The two bits of a syndrome that say what the other five are. The top bit is reserved and must be zero.
+const KIND_MASK: u8 = 0xe0;
+const KIND_ACK: u8 = 0x00;
+const KIND_RNR: u8 = 0x20;
+const KIND_NAK: u8 = 0x60;
+
+/// The five bits of a syndrome that hold the credit count, the RNR timer or the NAK code.
+const VALUE_MASK: u8 = 0x1f;
+
+/// Where the syndrome lies above the MSN.
+const SYNDROME_SHIFT: u32 = 24;
+
+/// Bits of the MSN.
+const MSN_MASK: u32 = 0x00ff_ffff;
+
+/// Why a request was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NakCode {
+    /// A packet is missing: the PSN is the one that the responder expects.
+    PsnSequence,
+    /// The request is malformed, unsupported or not allowed on this queue pair.
+    InvalidRequest,
+    /// The key does not allow the access, or the range is outside of the region.
+    RemoteAccess,
+    /// The responder could not do it, for a reason of its own.
+    RemoteOperation,
+    /// The reliable datagram domain is wrong.
+    InvalidRd,
+}
+
+impl NakCode {
+    /// Returns the five bits that stand in the syndrome.
+    #[inline]
+    const fn raw(self) -> u8 {
+        match self {
+            NakCode::PsnSequence => 0,
+            NakCode::InvalidRequest => 1,
+            NakCode::RemoteAccess => 2,
+            NakCode::RemoteOperation => 3,
+            NakCode::InvalidRd => 4,
+        }
+    }
+}
+
+/// What an AETH says about the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syndrome {
+    /// Everything up to the PSN was executed.
+    Ack {
+        /// Encoded end-to-end flow control credits, 0 to 31; 31 means that there is no such flow control.
+        credits: u8,
+    },
+    /// Everything before the PSN was executed; there is no receive work request for the packet itself.
+    Rnr {
+        /// Code of the time to wait, 0 to 31; see [`rnr_timer_ns`](crate::time::rnr_timer_ns).
+        timer: u8,
+    },
+    /// Everything before the PSN was executed; the packet itself was refused.
+    Nak(NakCode),
+    /// A code that the specification reserves.
+    Reserved,
+}
+
+impl Syndrome {
+    /// An acknowledgement without end-to-end flow control, the only kind that is sent here.
+    pub const ACK: Syndrome = Syndrome::Ack {
+        credits: VALUE_MASK,
+    };
+
+    /// Returns the meaning of a syndrome byte.
+    #[inline]
+    pub const fn parse(raw: u8) -> Syndrome {
+        let value = raw & VALUE_MASK;
+        match raw & KIND_MASK {
+            KIND_ACK => Syndrome::Ack { credits: value },
+            KIND_RNR => Syndrome::Rnr { timer: value },
+            KIND_NAK => match value {
+                0 => Syndrome::Nak(NakCode::PsnSequence),
+                1 => Syndrome::Nak(NakCode::InvalidRequest),
+                2 => Syndrome::Nak(NakCode::RemoteAccess),
+                3 => Syndrome::Nak(NakCode::RemoteOperation),
+                4 => Syndrome::Nak(NakCode::InvalidRd),
+                _ => Syndrome::Reserved,
+            },
+            _ => Syndrome::Reserved,
+        }
+    }
+
+    /// Returns the syndrome byte. A reserved one is never sent; it comes out as a code that every peer rejects.
+    #[inline]
+    pub const fn raw(self) -> u8 {
+        match self {
+            Syndrome::Ack { credits } => KIND_ACK | (credits & VALUE_MASK),
+            Syndrome::Rnr { timer } => KIND_RNR | (timer & VALUE_MASK),
+            Syndrome::Nak(code) => KIND_NAK | code.raw(),
+            Syndrome::Reserved => KIND_NAK | VALUE_MASK,
+        }
+    }
+}
+
+/// The answer of a responder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aeth {
+    /// What became of the request.
+    pub syndrome: Syndrome,
+    /// How many messages the responder has completed, modulo 2^24.
+    pub msn: u32,
+}
+
+/// The AETH as it lies on the wire.
+#[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawAeth(U32);
+
+impl From<Aeth> for RawAeth {
+    #[inline]
+    fn from(aeth: Aeth) -> RawAeth {
+        let syndrome = u32::from(aeth.syndrome.raw()) << SYNDROME_SHIFT;
+        RawAeth(U32::new(syndrome | (aeth.msn & MSN_MASK)))
+    }
+}
+
+impl From<RawAeth> for Aeth {
+    #[inline]
+    fn from(raw: RawAeth) -> Aeth {
+        let [syndrome, ..] = raw.0.to_bytes();
+        Aeth {
+            syndrome: Syndrome::parse(syndrome),
+            msn: raw.0.get() & MSN_MASK,
+        }
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_wire_aeth))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn syndromes_survive_the_wire() {
+        for raw in 0..=u8::MAX {
+            let syndrome = Syndrome::parse(raw);
+            if syndrome != Syndrome::Reserved {
+                assert_eq!(syndrome.raw(), raw);
+            }
+        }
+        assert_eq!(
+            Syndrome::parse(Syndrome::Reserved.raw()),
+            Syndrome::Reserved
+        );
+    }
+
+    #[test]
+    fn known_syndromes() {
+        assert_eq!(Syndrome::ACK.raw(), 0x1f);
+        assert_eq!(Syndrome::Rnr { timer: 12 }.raw(), 0x2c);
+        assert_eq!(Syndrome::Nak(NakCode::RemoteAccess).raw(), 0x62);
+        assert_eq!(Syndrome::parse(0x40), Syndrome::Reserved);
+        assert_eq!(Syndrome::parse(0x80), Syndrome::Reserved);
+        assert_eq!(Syndrome::parse(0x65), Syndrome::Reserved);
+    }
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The base transport header.
+
+use zerocopy::network_endian::{
+    U16,
+    U32, //
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
+
+use crate::{
+    ids::{
+        Pkey,
+        Qpn, //
+    },
+    opcode::Opcode,
+    psn::Psn, //
+};
+
+/// Flag bits: somebody may wait for the completion.
+const SOLICITED: u8 = 0x80;
+
+/// Flag bits: the path has migrated, which is the state that a queue pair without path migration is always in.
+const MIG_REQ: u8 = 0x40;
+
+/// Flag bits: number of pad bytes.
+const PAD_MASK: u8 = 0x30;
+const PAD_SHIFT: u32 = 4;
+
+/// Flag bits: version of the transport headers.
+const VERSION_MASK: u8 = 0x0f;
+
+/// The bit above the PSN that asks for an acknowledgement.
+const ACK_REQ: u32 = 0x8000_0000;
+
+/// The base transport header as it lies on the wire.
+#[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct Bth {
+    opcode: u8,
+    flags: u8,
+    pkey: U16,
+    qpn: U32,
+    psn: U32,
+}
+
+/// What a [`Bth`] is made from.
+pub(crate) struct BthFields {
+    pub(crate) opcode: Opcode,
+    pub(crate) solicited: bool,
+    pub(crate) pad: u8,
+    pub(crate) pkey: Pkey,
+    pub(crate) dest_qpn: Qpn,
+    pub(crate) ack_req: bool,
+    pub(crate) psn: Psn,
+}
+
+impl Bth {
+    /// Makes a header. Reserved bits are zero; the pad must be below 4.
+    #[inline]
+    pub(crate) fn new(fields: &BthFields) -> Bth {
+        let solicited = if fields.solicited { SOLICITED } else { 0 };
+        let ack_req = if fields.ack_req { ACK_REQ } else { 0 };
+        Bth {
+            opcode: fields.opcode.raw(),
+            flags: solicited | MIG_REQ | ((fields.pad << PAD_SHIFT) & PAD_MASK),
+            pkey: U16::new(fields.pkey.get()),
+            qpn: U32::new(fields.dest_qpn.get()),
+            psn: U32::new(ack_req | fields.psn.get()),
+        }
+    }
+
+    /// Returns the opcode, known or not.
+    #[inline]
+    pub(crate) fn raw_opcode(&self) -> u8 {
+        self.opcode
+    }
+
+    /// Returns the version of the transport headers.
+    #[inline]
+    pub(crate) fn version(&self) -> u8 {
+        self.flags & VERSION_MASK
+    }
+
+    /// Returns whether the completion at the receiver is a solicited event.
+    #[inline]
+    pub(crate) fn solicited(&self) -> bool {
+        self.flags & SOLICITED != 0
+    }
+
+    /// Returns the pad bytes between payload and ICRC, 0 to 3.
+    #[inline]
+    pub(crate) fn pad(&self) -> u8 {
+        (self.flags & PAD_MASK) >> PAD_SHIFT
+    }
+
+    /// Returns the P_Key.
+    #[inline]
+    pub(crate) fn pkey(&self) -> Pkey {
+        Pkey::new(self.pkey.get())
+    }
+
+    /// Returns the destination; the byte above it (congestion bits, reserved bits) is ignored.
+    #[inline]
+    pub(crate) fn dest_qpn(&self) -> Qpn {
+        Qpn::new(self.qpn.get())
+    }
+
+    /// Returns whether the requester asks for an acknowledgement.
+    #[inline]
+    pub(crate) fn ack_req(&self) -> bool {
+        self.psn.get() & ACK_REQ != 0
+    }
+
+    /// Returns the PSN.
+    #[inline]
+    pub(crate) fn psn(&self) -> Psn {
+        Psn::new(self.psn.get())
+    }
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Writing headers, one behind the other.
+
+use zerocopy::{
+    Immutable,
+    IntoBytes, //
+};
+
+use super::{
+    aeth::RawAeth,
+    bth::Bth,
+    deth::RawDeth,
+    immdt::ImmDt,
+    reth::RawReth,
+    Aeth,
+    BthFields,
+    Deth,
+    Reth, //
+};
+
+/// Writes the headers of one packet into a buffer. Everything is refused that does not fit.
+pub(crate) struct HeaderWriter<'b> {
+    rest: &'b mut [u8],
+    written: usize,
+}
+
+impl<'b> HeaderWriter<'b> {
+    /// Starts a packet with its BTH.
+    #[inline]
+    pub(crate) fn new(buf: &'b mut [u8], bth: &BthFields) -> Option<HeaderWriter<'b>> {
+        let writer = HeaderWriter {
+            rest: buf,
+            written: 0,
+        };
+        writer.put(&Bth::new(bth))
+    }
+
+    /// Appends a DETH, if there is one.
+    #[inline]
+    pub(crate) fn deth(self, deth: Option<Deth>) -> Option<HeaderWriter<'b>> {
+        match deth {
+            Some(deth) => self.put(&RawDeth::from(deth)),
+            None => Some(self),
+        }
+    }
+
+    /// Appends a RETH, if there is one.
+    #[inline]
+    pub(crate) fn reth(self, reth: Option<Reth>) -> Option<HeaderWriter<'b>> {
+        match reth {
+            Some(reth) => self.put(&RawReth::from(reth)),
+            None => Some(self),
+        }
+    }
+
+    /// Appends an AETH, if there is one.
+    #[inline]
+    pub(crate) fn aeth(self, aeth: Option<Aeth>) -> Option<HeaderWriter<'b>> {
+        match aeth {
+            Some(aeth) => self.put(&RawAeth::from(aeth)),
+            None => Some(self),
+        }
+    }
+
+    /// Appends immediate data, if there is some.
+    #[inline]
+    pub(crate) fn imm(self, imm: Option<[u8; 4]>) -> Option<HeaderWriter<'b>> {
+        match imm {
+            Some(imm) => self.put(&ImmDt(imm)),
+            None => Some(self),
+        }
+    }
+
+    /// Returns how many bytes were written.
+    #[inline]
+    pub(crate) fn finish(self) -> usize {
+        self.written
+    }
+
+    #[inline]
+    fn put<T: IntoBytes + Immutable>(self, header: &T) -> Option<HeaderWriter<'b>> {
+        let (place, rest) = self.rest.split_at_mut_checked(size_of::<T>())?;
+        header.write_to(place).ok()?;
+        Some(HeaderWriter {
+            rest,
+            written: self.written.wrapping_add(size_of::<T>()),
+        })
+    }
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Work requests after validation, and how they end.
+
+use crate::ids::{
+    Qkey,
+    Qpn,
+    Rkey, //
+};
+
+/// What a send work request asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SendOp {
+    /// Fill a receive buffer of the peer.
+    #[default]
+    Send,
+    /// Fill a receive buffer of the peer, with immediate data.
+    SendImm,
+    /// Write to memory of the peer.
+    Write,
+    /// Write to memory of the peer, then use up one of its receive work requests for the immediate data.
+    WriteImm,
+    /// Read memory of the peer.
+    Read,
+}
+
+impl SendOp {
+    /// Returns whether immediate data goes with it.
+    #[inline]
+    pub const fn has_imm(self) -> bool {
+        matches!(self, SendOp::SendImm | SendOp::WriteImm)
+    }
+}
+
+/// A send work request that was copied out of its ring and validated.
+///
+/// Where the local data lies is known to the shell alone, under the slot that
+/// [`Requester::post`](crate::requester::Requester::post) returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendWr {
+    /// The consumer's name for the request; comes back in the completion.
+    pub wr_id: u64,
+    /// Address of the remote memory. WRITE and READ only.
+    pub va: u64,
+    /// Bytes of the message, up to [`MAX_MESSAGE_LEN`](crate::wire::MAX_MESSAGE_LEN).
+    pub length: u32,
+    /// Key of the remote memory. WRITE and READ only.
+    pub rkey: Rkey,
+    /// The queue pair that the datagram is for. UD only.
+    pub dest_qpn: Qpn,
+    /// The queue key to present. UD only. The rule that a key with the top bit set stands for the key of the queue
+    /// pair itself has been applied.
+    pub qkey: Qkey,
+    /// Immediate data. [`SendOp::has_imm`] only.
+    pub imm: [u8; 4],
+    /// What to do.
+    pub op: SendOp,
+    /// Whether success is reported.
+    pub signalled: bool,
+    /// Whether the completion of the peer is a solicited event.
+    pub solicited: bool,
+    /// Whether to wait for all earlier READs first.
+    pub fence: bool,
+}
+
+/// How a work request ended: the part of `enum ib_wc_status` that this driver reports.
+///
+/// C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Status {
+    /// Done.
+    #[default]
+    Success = 0,
+    /// The message does not fit its buffers, or the service type.
+    LocLen = 1,
+    /// The queue pair could not process the request.
+    LocQpOp = 2,
+    /// A local key does not allow the access.
+    LocProt = 4,
+    /// The queue pair was in error before the request was done.
+    WrFlush = 5,
+    /// The response makes no sense.
+    BadResp = 7,
+    /// The peer wrote to local memory against its protection.
+    LocAccess = 8,
+    /// The peer found the request invalid.
+    RemInvReq = 9,
+    /// The peer does not allow access to its memory.
+    RemAccess = 10,
+    /// The peer could not do it.
+    RemOp = 11,
+    /// The peer does not answer.
+    RetryExceeded = 12,
+    /// The peer never has a receive work request.
+    RnrRetryExceeded = 13,
+    /// The adapter is lost.
+    Fatal = 19,
+    /// Something else.
+    General = 21,
+}
+
+impl Status {
+    /// Returns the number in `enum ib_wc_status`.
+    #[inline]
+    pub const fn as_ib(self) -> u32 {
+        // CAST: the discriminants are the numbers of the enum.
+        self as u32
+    }
+}
+
+/// Why local memory could not be read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemError {
+    /// The key, the protection domain, the access rights or the bounds do not allow it.
+    Protection,
+    /// The message is longer than the receive buffers.
+    Length,
+    /// The memory is gone.
+    Fault,
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_wr))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_have_the_numbers_of_the_kernel() {
+        assert_eq!(Status::Success.as_ib(), 0);
+        assert_eq!(Status::WrFlush.as_ib(), 5);
+        assert_eq!(Status::RnrRetryExceeded.as_ib(), 13);
+        assert_eq!(Status::General.as_ib(), 21);
+    }
+}

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# What the gates share. Sourced, never run: a gate runs from the top of the checkout and prints TAP lines.
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+# verdict NAME COMPLAINTS: one TAP line; the complaints, where there are any, follow it.
+verdict() {
+	if [ -z "$2" ]; then
+		echo "ok - $1"
+	else
+		echo "not ok - $1"
+		head -n 60 <<<"$2" | sed 's/^/# /'
+		failed=1
+	fi
+}
+
+# skipped NAME REASON
+skipped() {
+	echo "ok - $1 # SKIP $2"
+}
+
+# sources [EXTENSION...]: files of the project, tracked or about to be.
+sources() {
+	git -c safe.directory="$PWD" ls-files -co --exclude-standard -- "${@/#/*.}" | while read -r file; do
+		[ ! -f "$file" ] || echo "$file"
+	done
+}
+
+# objects: the three crates in the stock build.
+objects() {
+	printf 'build/stock/%s\n' rust/roce/roce.o rust/rdma/rdma.o drivers/infiniband/sw/ferroce/ferroce_main.o
+}
+
+# shellcheck disable=SC2034 # The trap below reads it.
+failed=0
+trap 'rc=$?; exit $((rc ? rc : failed))' EXIT

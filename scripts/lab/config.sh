@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash disable=SC2034 # The names below are for the scripts that source this file.
+#
+# Where the lab lives and what it is made of. Sourced, never run.
+
+SRC=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
+
+# The series that the Rust abstractions of this driver are written for.
+KERNEL_SERIES=7.3
+
+SUITE=${FERROCE_SUITE:-trixie}
+
+LAB=$(realpath -m "${FERROCE_LAB:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ferroce}")
+
+# A changed package list makes a new root file system beside the old one, so that a checkout of an older commit still
+# finds its own.
+LAB_KEY=$SUITE-$(cat "$SRC/scripts/lab/packages" <(echo "$SUITE $KERNEL_SERIES") | sha256sum | cut -c1-12)
+LAB_DIR=$LAB/$LAB_KEY
+
+# LAB_ROOT may be preset: the set-up enters the root while it still has its temporary name.
+: "${LAB_ROOT:=$LAB_DIR/root}"
+LAB_LINUX=$LAB_DIR/linux
+LAB_STOCK=$LAB_DIR/stock
+
+# A changed fragment makes a new kernel, whose modules live beside those of the old one in the root file system.
+DEBUG_CONFIG=$SRC/scripts/lab/debug.config
+DEBUG_KEY=$(sha256sum <"$DEBUG_CONFIG" | cut -c1-8)
+LAB_DEBUG=$LAB_DIR/debug-$DEBUG_KEY
+
+JOBS=$(nproc)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# For scripts that run in the virtual machine: . /src/scripts/vm/guest.sh
+#
+# Waiting is always for a condition with a limit: how long a step takes under emulation is nobody's guess.
+
+# What ferroce.ko needs, and the network devices that the tests are made of. A kernel may have some of them built in.
+load_dependencies() {
+	local name
+
+	modprobe -a ib_uverbs rdma_ucm ib_umad udp_tunnel ip6_udp_tunnel || return
+	for name in veth dummy tun 8021q sch_netem; do
+		modprobe -q "$name" || true
+	done
+	wait_for test -e /dev/infiniband/rdma_cm
+}
+
+load_ferroce() {
+	load_dependencies && insmod /out/ferroce.ko "$@"
+}
+
+# wait_for [-t SECONDS] COMMAND...: until the command succeeds; fails after 30 s, or as many as are given.
+wait_for() {
+	local limit=30 end
+
+	[ "$1" != -t ] || { limit=$2; shift 2; }
+	end=$((SECONDS + limit))
+	until "$@" >/dev/null 2>&1; do
+		if [ "$SECONDS" -ge "$end" ]; then
+			echo "# not true after $limit s: $*"
+			return 1
+		fi
+		sleep 0.02
+	done
+}
+
+# in_ns NETNS COMMAND...; "" stands for the namespace that we are in.
+in_ns() {
+	local ns=$1
+
+	shift
+	if [ -n "$ns" ]; then ip netns exec "$ns" "$@"; else "$@"; fi
+}
+
+# wait_port NETNS PORT: until a TCP socket listens there.
+wait_port() {
+	wait_for in_ns "$1" sh -c "ss -Hltn 'sport = :$2' | grep -q ."
+}
+
+# wait_state DEVICE ACTIVE|DOWN|INIT
+wait_state() {
+	wait_for grep -q ": $2\$" "/sys/class/infiniband/$1/ports/1/state"
+}
+
+# gid_of ADDRESS: as sysfs prints the GID of an IPv4 or IPv6 address.
+gid_of() {
+	local a
+
+	case $1 in
+	*.*)
+		IFS=. read -ra a <<<"$1"
+		printf '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x\n' "${a[@]}"
+		;;
+	*) python3 -c 'import ipaddress, sys; print(ipaddress.ip_address(sys.argv[1]).exploded)' "$1" ;;
+	esac
+}
+
+# find_gid DEVICE GID: index of a RoCE v2 GID. There are hundreds of empty entries: no process for each.
+find_gid() {
+	local dir=/sys/class/infiniband/$1/ports/1 file gid index type
+
+	for file in "$dir"/gids/*; do
+		read -r gid 2>/dev/null <"$file" || continue
+		[ "$gid" = "$2" ] || continue
+		index=${file##*/}
+		read -r type 2>/dev/null <"$dir/gid_attrs/types/$index" || continue
+		[ "$type" = "RoCE v2" ] || continue
+		echo "$index"
+		return
+	done
+	return 1
+}
+
+# gid_index DEVICE ADDRESS: the index of the address's RoCE v2 GID, as soon as there is one.
+gid_index() {
+	local gid
+
+	gid=$(gid_of "$2")
+	wait_for find_gid "$1" "$gid" && find_gid "$1" "$gid"
+}
+
+# make_net: namespaces n1 and n2 with a veth pair v1, v2 between them, MTU 4200 (room for a 4096-byte path MTU), and the
+# addresses 10.77.0.1 and .2, fd77::1 and ::2.
+make_net() {
+	local i
+
+	ip netns add n1
+	ip netns add n2
+	ip link add v1 netns n1 mtu 4200 type veth peer name v2 netns n2 mtu 4200
+	for i in 1 2; do
+		ip -n "n$i" link set lo up
+		# Duplicate address detection would keep the IPv6 GID away for seconds.
+		ip netns exec "n$i" sysctl -qw "net.ipv6.conf.v$i.accept_dad=0"
+		ip -n "n$i" addr add "10.77.0.$i/24" dev "v$i"
+		ip -n "n$i" addr add "fd77::$i/64" dev "v$i" nodad
+		ip -n "n$i" link set "v$i" up
+	done
+}
+
+# add_links [TYPE]: device r1 on v1 and r2 on v2, with their GIDs in place.
+add_links() {
+	local i
+
+	for i in 1 2; do
+		ip netns exec "n$i" rdma link add "r$i" type "${1:-ferroce}" netdev "v$i" || return
+		wait_state "r$i" ACTIVE && gid_index "r$i" "10.77.0.$i" && gid_index "r$i" "fd77::$i" || return
+	done >/dev/null
+}
+
+delete_links() {
+	rdma link delete r1 && rdma link delete r2
+}
+
+# serve_and_connect PORT 'SERVER COMMAND' 'CLIENT COMMAND': the server in n1, the client in n2 once the port listens. Fails
+# with whichever fails.
+serve_and_connect() {
+	local port=$1 server rc=0
+
+	ip netns exec n1 sh -c "exec $2" >"/tmp/server.$port" 2>&1 &
+	server=$!
+	wait_port n1 "$port" && ip netns exec n2 sh -c "exec $3" || rc=$?
+	if [ "$rc" != 0 ]; then
+		kill "$server" 2>/dev/null
+		sed 's/^/# server: /' "/tmp/server.$port"
+	fi
+	wait "$server" || rc=$?
+	return "$rc"
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What must hold.
+//!
+//! - Every posted operation completes exactly once, in the order of posting.
+//! - RC: success means that the peer has the data, and the receive completion if there is one; messages arrive once, in
+//!   order and unchanged. After the first error everything is flushed. Without faults nothing fails but what was
+//!   sabotaged, and that with the right status.
+//! - UC, UD: what arrives is unchanged. Only sabotage fails.
+//! - A receive work request completes at most once, in the order in which they were taken.
+//! - Nothing is written outside of what an operation names.
+
+use roce::{
+    opcode::Transport,
+    wire::GRH_LEN,
+    wr::{
+        SendOp,
+        Status, //
+    },
+};
+
+use crate::{
+    node::{
+        Received,
+        Sent,
+        Violation, //
+    },
+    ops::{
+        Op,
+        Sabotage,
+        GUARD, //
+    },
+    Node,
+    Scenario, //
+};
+
+/// What is known of one node.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Operations that completed.
+    completed: usize,
+    /// The first one that failed, and how.
+    failure: Option<(usize, Status)>,
+    succeeded: u64,
+    /// Receive work requests that completed.
+    received: u64,
+    /// Those that did so successfully (RC).
+    delivered: usize,
+}
+
+/// Checks a run as it goes.
+#[derive(Debug)]
+pub struct Check {
+    transport: Transport,
+    must_succeed: bool,
+    progress: [Progress; 2],
+}
+
+impl Check {
+    /// Makes the checks of a run that has not started.
+    pub fn new(scenario: &Scenario) -> Check {
+        Check {
+            transport: scenario.transport,
+            must_succeed: scenario.must_succeed(),
+            progress: Default::default(),
+        }
+    }
+
+    /// Returns how many operations succeeded.
+    pub fn succeeded(&self) -> u64 {
+        self.progress.iter().map(|progress| progress.succeeded).sum()
+    }
+
+    /// Checks what has completed since the last time.
+    pub fn observe(&mut self, nodes: &mut [Node; 2]) -> Result<(), Violation> {
+        for index in 0..2 {
+            for received in nodes[index].take_received() {
+                self.on_received(index, nodes[1 - index].ops(), received)?;
+            }
+        }
+        for index in 0..2 {
+            for sent in nodes[index].take_sent() {
+                self.on_sent(index, nodes, sent)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks what can only be told in the end.
+    pub fn finish(&self, nodes: &[Node; 2]) -> Result<(), Violation> {
+        for index in 0..2 {
+            let (node, peer) = (&nodes[index], &nodes[1 - index]);
+            check_guards(node.memory(), peer.ops())?;
+            if self.transport == Transport::Rc {
+                self.finish_reliable(index, node, peer)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish_reliable(&self, index: usize, node: &Node, peer: &Node) -> Result<(), Violation> {
+        let progress = &self.progress[index];
+        if progress.failure.is_some() != node.failed() && !node.failed() {
+            return Err(format!("node {index}: an error did not stop the queue pair"));
+        }
+        if !node.failed() && !peer.failed() {
+            let written: u64 = node
+                .ops()
+                .iter()
+                .filter(|op| matches!(op.wr.op, SendOp::Write | SendOp::WriteImm))
+                .map(|op| u64::from(op.wr.length))
+                .sum();
+            if peer.written() != written {
+                return Err(format!(
+                    "node {index}: {written} bytes were to be written, {} were",
+                    peer.written()
+                ));
+            }
+        }
+        if !self.must_succeed || is_sabotaged(peer.ops()) {
+            return Ok(());
+        }
+        let expected = node
+            .ops()
+            .iter()
+            .position(|op| op.sabotage != Sabotage::None)
+            .map(|at| (at, expected_status(&node.ops()[at])));
+        if progress.failure != expected {
+            return Err(format!(
+                "node {index}: failed with {:?} instead of {expected:?}",
+                progress.failure
+            ));
+        }
+        Ok(())
+    }
+
+    fn on_sent(&mut self, index: usize, nodes: &[Node; 2], sent: Sent) -> Result<(), Violation> {
+        let (node, peer) = (&nodes[index], &nodes[1 - index]);
+        let delivered = self.progress[1 - index].delivered;
+        let progress = &mut self.progress[index];
+        let at = progress.completed;
+        progress.completed += 1;
+        let wrong = |what: &str| Err(format!("node {index}, op {at}: {what}: {:?}", sent.completion));
+
+        let Some(op) = node.ops().get(at) else {
+            return wrong("one completion too many");
+        };
+        let completion = &sent.completion;
+        if completion.wr_id != op.wr.wr_id || completion.op != op.wr.op {
+            return wrong("out of order");
+        }
+        let status = completion.status;
+        if completion.signalled != (op.wr.signalled || status != Status::Success) {
+            return wrong("signalled is wrong");
+        }
+        if status != Status::Success {
+            // A failed connection stays so; UC and UD recover after the flush.
+            if self.transport == Transport::Rc && status != Status::WrFlush && progress.failure.is_some() {
+                return wrong("a second error");
+            }
+            if progress.failure.is_none() {
+                progress.failure = Some((at, status));
+            }
+            if self.transport != Transport::Rc
+                && status != Status::WrFlush
+                && op.sabotage == Sabotage::None
+            {
+                return wrong("failed for no reason");
+            }
+            return Ok(());
+        }
+        progress.succeeded += 1;
+        if self.transport != Transport::Rc {
+            return Ok(());
+        }
+
+        if progress.failure.is_some() {
+            return wrong("success after an error");
+        }
+        if op.sabotage != Sabotage::None {
+            return wrong("sabotage went unnoticed");
+        }
+        let before = &node.ops()[..=at];
+        if op.takes_recv() && delivered < before.iter().filter(|op| op.takes_recv()).count() {
+            return wrong("not delivered");
+        }
+        let payload = op.payload();
+        let intact = match op.wr.op {
+            SendOp::Send | SendOp::SendImm => true,
+            SendOp::Write | SendOp::WriteImm => {
+                peer.memory()[op.area..op.area + payload.len()] == payload[..]
+            }
+            SendOp::Read => sent.landed == payload,
+        };
+        if !intact {
+            return wrong("data differs");
+        }
+        Ok(())
+    }
+
+    fn on_received(
+        &mut self,
+        index: usize,
+        peer_ops: &[Op],
+        received: Received,
+    ) -> Result<(), Violation> {
+        let progress = &mut self.progress[index];
+        let Received { completion, held } = received;
+        let wrong = |what: &str| {
+            Err(format!(
+                "node {index}, receive WQE {}: {what}: {completion:?}",
+                held.number
+            ))
+        };
+        if held.number != progress.received {
+            return wrong("out of order");
+        }
+        progress.received += 1;
+
+        let next = progress.delivered;
+        let op = if self.transport == Transport::Rc {
+            peer_ops.iter().filter(|op| op.takes_recv()).nth(next)
+        } else {
+            identify(peer_ops, &completion.imm, &held.buffer, self.transport)
+        };
+        let Some(op) = op else {
+            return wrong("nobody sent that");
+        };
+        if completion.status != Status::Success {
+            let expected = match op.sabotage {
+                Sabotage::TooLong => Status::LocLen,
+                Sabotage::BadKey | Sabotage::BadAddress => Status::LocAccess,
+                _ => return wrong("failed for no reason"),
+            };
+            if completion.status != expected {
+                return wrong("the wrong status");
+            }
+            return Ok(());
+        }
+        progress.delivered += 1;
+
+        let headroom = match self.transport {
+            Transport::Ud => GRH_LEN,
+            _ => 0,
+        };
+        let with_rdma = op.wr.op == SendOp::WriteImm;
+        let imm = op.wr.op.has_imm().then_some(op.wr.imm);
+        if completion.byte_len != op.wr.length + headroom
+            || completion.with_rdma != with_rdma
+            || completion.imm != imm
+            || completion.solicited != op.wr.solicited
+        {
+            return wrong("does not fit what was sent");
+        }
+        let data = headroom as usize..(headroom + op.wr.length) as usize;
+        if !with_rdma && held.buffer[data] != op.payload() {
+            return wrong("data differs");
+        }
+        Ok(())
+    }
+}
+
+/// Finds the message that arrived by what it carries.
+fn identify<'a>(
+    ops: &'a [Op],
+    imm: &Option<[u8; 4]>,
+    buffer: &[u8],
+    transport: Transport,
+) -> Option<&'a Op> {
+    let start = match transport {
+        Transport::Ud => GRH_LEN as usize,
+        _ => 0,
+    };
+    ops.iter().find(|op| match imm {
+        Some(imm) => op.wr.op.has_imm() && op.wr.imm == *imm,
+        None => {
+            let mut front = [0; 8];
+            crate::pattern::fill(op.wr.wr_id, 0, &mut front);
+            op.wr.op == SendOp::Send && buffer.get(start..start + 8) == Some(&front[..])
+        }
+    })
+}
+
+fn is_sabotaged(ops: &[Op]) -> bool {
+    ops.iter().any(|op| op.sabotage != Sabotage::None)
+}
+
+fn expected_status(op: &Op) -> Status {
+    match op.sabotage {
+        Sabotage::None => Status::Success,
+        Sabotage::BadKey | Sabotage::BadAddress => Status::RemAccess,
+        Sabotage::Local(_) => Status::LocProt,
+        Sabotage::TooLong => Status::RemInvReq,
+    }
+}
+
+/// Checks that the bytes between the areas of a memory region are what they were.
+fn check_guards(memory: &[u8], peer_ops: &[Op]) -> Result<(), Violation> {
+    let areas = peer_ops.iter().filter(|op| op.is_rdma());
+    let ends = areas.map(|op| op.area + op.wr.length as usize);
+    for guard in std::iter::once(0).chain(ends) {
+        if memory[guard..guard + GUARD].iter().any(|&byte| byte != 0) {
+            return Err(format!("memory was overwritten at {guard}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One end: the shell around the two halves of a queue pair.
+
+mod recv;
+mod send;
+
+use std::collections::VecDeque;
+
+use roce::{
+    ids::{
+        Pkey,
+        Rkey, //
+    },
+    opcode::Transport,
+    requester::{
+        Requester,
+        SendCompletion,
+        Slot, //
+    },
+    responder::{
+        RecvCompletion,
+        RecvQueue,
+        Responder, //
+    },
+    time::Instant,
+    wire::{
+        pad_for,
+        Packet,
+        MAX_HEADER_LEN, //
+    },
+    wr::{
+        MemError,
+        Status, //
+    },
+};
+
+use crate::{
+    ops::{
+        Op,
+        Sabotage,
+        BASE,
+        RKEY, //
+    },
+    pattern,
+    Rng,
+    Scenario, //
+};
+
+/// Why a run is wrong.
+pub type Violation = String;
+
+/// A receive work request that was taken.
+#[derive(Debug)]
+pub struct Held {
+    /// How many were taken before it.
+    pub number: u64,
+    /// Its buffers.
+    pub buffer: Vec<u8>,
+}
+
+/// A completion of the send half.
+#[derive(Debug)]
+pub struct Sent {
+    /// The completion.
+    pub completion: SendCompletion,
+    /// The data that a READ has brought.
+    pub landed: Vec<u8>,
+}
+
+/// A completion of the receive half.
+#[derive(Debug)]
+pub struct Received {
+    /// The completion.
+    pub completion: RecvCompletion,
+    /// The receive work request that it ends.
+    pub held: Held,
+}
+
+/// The posted receive work requests: only their sizes.
+#[derive(Debug, Default)]
+pub struct RecvRing {
+    sizes: VecDeque<u32>,
+    taken: u64,
+    held: Option<Held>,
+}
+
+impl RecvQueue for RecvRing {
+    fn take(&mut self) -> Option<Result<u32, MemError>> {
+        assert!(self.held.is_none(), "a second receive WQE was taken");
+        let size = self.sizes.pop_front()?;
+        self.held = Some(Held {
+            number: self.taken,
+            buffer: vec![0; size as usize],
+        });
+        self.taken += 1;
+        Some(Ok(size))
+    }
+}
+
+/// One end of the connection.
+pub struct Node {
+    requester: Requester<Vec<Slot>>,
+    responder: Responder,
+    /// Everything that gets posted, and how much of it was.
+    ops: Vec<Op>,
+    posted: usize,
+    /// The operation in each slot.
+    slots: Vec<usize>,
+    /// What READs have brought so far, per operation.
+    landed: Vec<Vec<u8>>,
+    memory: Vec<u8>,
+    recvs: RecvRing,
+    /// Sizes of the receive work requests that are not posted yet.
+    unposted_recvs: VecDeque<u32>,
+    backlog: VecDeque<Vec<u8>>,
+    /// Whether the queue pair is in ERR.
+    failed: bool,
+    reliable: bool,
+    completed: usize,
+    written: u64,
+    sent: Vec<Sent>,
+    received: Vec<Received>,
+    out: VecDeque<Vec<u8>>,
+}
+
+impl Node {
+    /// Makes a node that will post `ops`, owns `memory`, and will post receive work requests of `recv_sizes`.
+    pub fn new(
+        index: u64,
+        scenario: &Scenario,
+        ops: Vec<Op>,
+        memory: Vec<u8>,
+        recv_sizes: Vec<u32>,
+    ) -> Node {
+        let slots = vec![Slot::default(); scenario.slots];
+        let mut requester = Requester::new(scenario.transport, slots);
+        requester.set_params(&scenario.send_params(index));
+        requester.set_psn(scenario.psn(index));
+        let mut responder = Responder::new(scenario.transport);
+        responder.set_params(&scenario.recv_params(index));
+        responder.set_epsn(scenario.psn(1 - index));
+        Node {
+            requester,
+            responder,
+            landed: vec![Vec::new(); ops.len()],
+            posted: 0,
+            slots: vec![0; scenario.slots],
+            memory,
+            recvs: RecvRing::default(),
+            unposted_recvs: recv_sizes.into(),
+            backlog: VecDeque::new(),
+            failed: false,
+            reliable: scenario.transport == Transport::Rc,
+            completed: 0,
+            written: 0,
+            sent: Vec::new(),
+            received: Vec::new(),
+            ops,
+            out: VecDeque::new(),
+        }
+    }
+
+    /// Takes the completions of the send half since the last time.
+    pub fn take_sent(&mut self) -> Vec<Sent> {
+        std::mem::take(&mut self.sent)
+    }
+
+    /// Takes the completions of the receive half since the last time.
+    pub fn take_received(&mut self) -> Vec<Received> {
+        std::mem::take(&mut self.received)
+    }
+
+    /// Returns how many bytes the peer has written.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Returns the operations of the node.
+    pub fn ops(&self) -> &[Op] {
+        &self.ops
+    }
+
+    /// Returns the memory that the peer may access.
+    pub fn memory(&self) -> &[u8] {
+        &self.memory
+    }
+
+    /// Returns whether the queue pair is in ERR.
+    pub fn failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Returns whether all operations have completed.
+    pub fn is_done(&self) -> bool {
+        self.completed == self.ops.len()
+    }
+
+    /// Returns the packets that wait for the link.
+    pub fn out(&mut self) -> &mut VecDeque<Vec<u8>> {
+        &mut self.out
+    }
+
+    /// Posts receive work requests.
+    pub fn post_recvs(&mut self, count: u64) {
+        for _ in 0..count {
+            match self.unposted_recvs.pop_front() {
+                Some(size) => self.recvs.sizes.push_back(size),
+                None => break,
+            }
+        }
+    }
+
+    /// Returns whether there are receive work requests that are not posted yet.
+    pub fn has_unposted_recvs(&self) -> bool {
+        !self.unposted_recvs.is_empty()
+    }
+
+    /// Starts to drain the send queue, or ends it.
+    pub fn set_draining(&mut self, draining: bool) {
+        if draining {
+            self.requester.drain();
+        } else {
+            self.requester.resume();
+        }
+    }
+
+    /// Returns whether the send queue was drained.
+    pub fn is_drained(&self) -> bool {
+        self.requester.is_drained()
+    }
+
+    /// Returns when [`Node::on_timer`] wants to be called.
+    pub fn next_timeout(&self) -> Option<u64> {
+        self.requester.next_timeout().map(Instant::as_ns)
+    }
+
+    /// Lets the send half do what is due.
+    pub fn on_timer(&mut self, now: u64) {
+        self.requester.on_timeout(Instant::from_ns(now));
+    }
+
+    /// Takes a packet from the network.
+    pub fn on_packet(
+        &mut self,
+        now: u64,
+        bytes: Vec<u8>,
+        backlog: usize,
+    ) -> Result<(), Violation> {
+        if self.failed {
+            return Ok(());
+        }
+        let body = bytes.len().saturating_sub(4);
+        if pattern::checksum(&bytes[..body]) != bytes[body..] {
+            return Ok(());
+        }
+        let pkt = Packet::parse(&bytes).map_err(|error| format!("sent a bad packet: {error:?}"))?;
+        if pkt.opcode().is_request() {
+            if self.backlog.len() < backlog {
+                self.backlog.push_back(bytes);
+            }
+            Ok(())
+        } else {
+            self.on_response(Instant::from_ns(now), &pkt, &bytes)
+        }
+    }
+
+    /// Does everything that can be done now, and sends up to `budget` packets per half.
+    ///
+    /// Returns whether there is more to do.
+    pub fn run(&mut self, now: u64, rng: &mut Rng, budget: u64) -> Result<bool, Violation> {
+        let now = Instant::from_ns(now);
+        let received = self.run_responder(now, budget)?;
+        let sent = self.run_requester(now, rng, budget)?;
+        Ok(received || sent)
+    }
+
+    /// Moves the queue pair to ERR.
+    fn fail(&mut self) {
+        self.failed = true;
+        self.requester.flush();
+        self.backlog.clear();
+        self.recvs.held = None;
+    }
+
+    /// Appends payload, pad and checksum to the headers of a packet and puts it out.
+    fn put_out(
+        &mut self,
+        headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
+        payload: &[u8],
+    ) -> Result<(), Violation> {
+        let mut head = [0; MAX_HEADER_LEN];
+        let len = headers(Pkey::DEFAULT, &mut head).ok_or("headers do not fit")?;
+        let mut bytes = head[..len].to_vec();
+        bytes.extend_from_slice(payload);
+        bytes.resize(
+            bytes.len() + usize::from(pad_for(payload.len() as u32)),
+            0,
+        );
+        let sum = pattern::checksum(&bytes);
+        bytes.extend_from_slice(&sum);
+        self.out.push_back(bytes);
+        Ok(())
+    }
+
+    /// Returns the part of the memory region that the peer named.
+    fn region(
+        memory: &mut [u8],
+        rkey: Rkey,
+        va: u64,
+        len: u32,
+    ) -> Result<&mut [u8], MemError> {
+        if rkey != RKEY {
+            return Err(MemError::Protection);
+        }
+        let start = va.checked_sub(BASE).ok_or(MemError::Protection)? as usize;
+        let end = start.checked_add(len as usize);
+        end.and_then(|end| memory.get_mut(start..end))
+            .ok_or(MemError::Protection)
+    }
+
+    /// Returns whether local data of the operation fails between the offsets.
+    fn is_sabotaged(&self, op: usize, offset: u32, len: u32) -> bool {
+        match self.ops[op].sabotage {
+            Sabotage::Local(at) => at >= offset && at < offset + len,
+            _ => false,
+        }
+    }
+}
+
+/// The status that sabotaged local data completes with.
+const LOCAL_STATUS: Status = Status::LocProt;

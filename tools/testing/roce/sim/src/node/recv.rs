@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The shell around the receive half.
+
+use roce::{
+    responder::{
+        Outcome,
+        Place,
+        Verdict, //
+    },
+    time::Instant,
+    wire::Packet,
+    wr::MemError, //
+};
+
+use super::{
+    Node,
+    Received,
+    Violation, //
+};
+
+impl Node {
+    /// Handles the backlog, and answers READs. Returns whether there is more to do.
+    pub(super) fn run_responder(&mut self, now: Instant, budget: u64) -> Result<bool, Violation> {
+        let mut left = budget;
+        loop {
+            while let Some(segment) = self.responder.poll_response() {
+                if left == 0 {
+                    return Ok(true);
+                }
+                left -= 1;
+                let data = Self::region(&mut self.memory, segment.rkey, segment.va, segment.len);
+                let Ok(data) = data.map(|data| data.to_vec()) else {
+                    let outcome = self.responder.response_failed();
+                    self.execute(outcome)?;
+                    break;
+                };
+                self.put_out(|pkey, buf| segment.write_headers(pkey, buf), &data)?;
+                self.responder.response_sent();
+            }
+            let Some(bytes) = self.backlog.pop_front() else {
+                return Ok(false);
+            };
+            self.on_request(now, &bytes)?;
+        }
+    }
+
+    fn on_request(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Violation> {
+        let pkt = Packet::parse(bytes).map_err(|error| format!("{error:?}"))?;
+        match self.responder.on_request(now, &pkt, &mut self.recvs) {
+            Verdict::Drop(_) => Ok(()),
+            Verdict::Reply(reply) => self.put_out(|pkey, buf| reply.write_headers(pkey, buf), &[]),
+            Verdict::Fail(outcome) => self.execute(outcome),
+            Verdict::Place(place) => {
+                let start = pkt.payload_offset();
+                let payload = bytes.get(start..start + pkt.payload_len() as usize);
+                let payload = payload.ok_or("payload is longer than the packet")?;
+                let result = self.place(place, payload)?;
+                let outcome = self.responder.finish(now, result);
+                self.execute(outcome)
+            }
+            Verdict::Read(request) => {
+                let data = Self::region(&mut self.memory, request.rkey, request.va, request.len);
+                let result = data.map(|_| ());
+                match self.responder.start_read(result) {
+                    Some(outcome) => self.execute(outcome),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Copies payload to where it belongs. Receive buffers always work; the memory region may refuse.
+    fn place(&mut self, place: Place, payload: &[u8]) -> Result<Result<(), MemError>, Violation> {
+        match place {
+            Place::Recv { offset, len } => {
+                let held = self.recvs.held.as_mut();
+                let held = held.ok_or("no receive WQE is held")?;
+                let start = offset as usize;
+                let room = held.buffer.get_mut(start..start + len as usize);
+                let room = room.ok_or("the payload does not fit the receive WQE")?;
+                room.copy_from_slice(payload);
+                Ok(Ok(()))
+            }
+            Place::Remote {
+                rkey,
+                va,
+                len,
+                check_len,
+            } => {
+                let room = Self::region(&mut self.memory, rkey, va, check_len);
+                Ok(room.map(|room| {
+                    room[..len as usize].copy_from_slice(payload);
+                    self.written += u64::from(len);
+                }))
+            }
+        }
+    }
+
+    fn execute(&mut self, outcome: Outcome) -> Result<(), Violation> {
+        if let Some(completion) = outcome.completion {
+            let held = self.recvs.held.take();
+            let held = held.ok_or("a completion without a receive WQE")?;
+            self.received.push(Received { completion, held });
+        }
+        if outcome.consumed != outcome.completion.is_some() {
+            return Err("consumed and completion disagree".into());
+        }
+        if let Some(reply) = outcome.reply {
+            self.put_out(|pkey, buf| reply.write_headers(pkey, buf), &[])?;
+        }
+        if outcome.error {
+            self.fail();
+            self.complete();
+        }
+        Ok(())
+    }
+}

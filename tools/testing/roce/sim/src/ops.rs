@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The operations that a node posts.
+
+use roce::{
+    ids::{
+        Qkey,
+        Qpn,
+        Rkey, //
+    },
+    opcode::Transport,
+    wire::GRH_LEN,
+    wr::{
+        SendOp,
+        SendWr, //
+    },
+};
+
+use crate::{
+    scenario::Scenario,
+    Rng, //
+};
+
+/// The key of the memory region of either node.
+pub const RKEY: Rkey = Rkey::new(0x1234);
+
+/// The address of its first byte.
+pub const BASE: u64 = 0x7000_0000_1000;
+
+/// Bytes between two areas of the memory region that nobody may touch.
+pub const GUARD: usize = 16;
+
+/// Something that goes wrong with an operation, on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// Nothing.
+    None,
+    /// It names a key that the peer does not have.
+    BadKey,
+    /// It names an address outside of the region.
+    BadAddress,
+    /// Its local data cannot be read, or written, from this offset on.
+    Local(u32),
+    /// The receive buffers of the peer are too short for it.
+    TooLong,
+}
+
+/// An operation, and what belongs to it at both ends.
+#[derive(Clone, Debug)]
+pub struct Op {
+    /// The work request. Its `wr_id` also tells the payload.
+    pub wr: SendWr,
+    /// Where its area in the memory region of the peer starts. WRITE and READ only.
+    pub area: usize,
+    /// What goes wrong with it.
+    pub sabotage: Sabotage,
+}
+
+impl Op {
+    /// Returns whether a receive work request of the peer completes for it.
+    pub fn takes_recv(&self) -> bool {
+        matches!(
+            self.wr.op,
+            SendOp::Send | SendOp::SendImm | SendOp::WriteImm
+        )
+    }
+
+    /// Returns whether it is about remote memory.
+    pub fn is_rdma(&self) -> bool {
+        matches!(self.wr.op, SendOp::Write | SendOp::WriteImm | SendOp::Read)
+    }
+
+    /// Returns its payload, or the data that it reads.
+    pub fn payload(&self) -> Vec<u8> {
+        crate::pattern::message(self.wr.wr_id, self.wr.length as usize)
+    }
+}
+
+/// Draws the operations of node `node`, and the bytes of memory that its peer needs for them.
+pub fn draw(rng: &mut Rng, scenario: &Scenario, node: u64) -> (Vec<Op>, usize) {
+    let count = rng.range(1..=scenario.max_ops);
+    let saboteur = if rng.chance(scenario.sabotage) {
+        rng.range(0..=count - 1)
+    } else {
+        u64::MAX
+    };
+    let mut memory = GUARD;
+    let ops = (0..count)
+        .map(|index| {
+            let mut op = draw_one(rng, scenario, node << 32 | index);
+            if index == saboteur {
+                op.sabotage = sabotage(rng, scenario, &op);
+                match op.sabotage {
+                    Sabotage::BadKey => op.wr.rkey = Rkey::new(1),
+                    Sabotage::BadAddress => op.wr.va = u64::MAX - 10,
+                    _ => {}
+                }
+            }
+            if op.is_rdma() {
+                op.area = memory;
+                if op.sabotage != Sabotage::BadAddress {
+                    op.wr.va = BASE + memory as u64;
+                }
+                memory += op.wr.length as usize + GUARD;
+            }
+            op
+        })
+        .collect();
+    (ops, memory)
+}
+
+/// Draws the sizes of the receive work requests for the operations of a peer.
+pub fn recv_sizes(rng: &mut Rng, scenario: &Scenario, peer_ops: &[Op]) -> Vec<u32> {
+    let longest = peer_ops.iter().map(|op| op.wr.length).max().unwrap_or(0);
+    peer_ops
+        .iter()
+        .filter(|op| op.takes_recv())
+        .map(|op| match scenario.transport {
+            Transport::Rc if op.sabotage == Sabotage::TooLong => op.wr.length - 1,
+            Transport::Rc => op.wr.length + rng.range(0..=64) as u32,
+            // Any message may end up in any of them.
+            Transport::Uc => longest,
+            Transport::Ud => longest + GRH_LEN,
+        })
+        .collect()
+}
+
+fn draw_one(rng: &mut Rng, scenario: &Scenario, id: u64) -> Op {
+    let op = rng.pick(match scenario.transport {
+        Transport::Rc => &[
+            SendOp::Send,
+            SendOp::SendImm,
+            SendOp::Write,
+            SendOp::WriteImm,
+            SendOp::Read,
+        ][..],
+        Transport::Uc => &[
+            SendOp::Send,
+            SendOp::SendImm,
+            SendOp::Write,
+            SendOp::WriteImm,
+        ],
+        Transport::Ud => &[SendOp::Send, SendOp::SendImm],
+    });
+    let length = length(rng, scenario);
+    // What may get lost must be recognised when it arrives: by its immediate data, or by enough payload.
+    let op = match op {
+        SendOp::Send if scenario.transport != Transport::Rc && length < 8 => SendOp::SendImm,
+        op => op,
+    };
+    Op {
+        wr: SendWr {
+            wr_id: id,
+            op,
+            length,
+            imm: (id as u32).to_be_bytes(),
+            signalled: rng.chance(500),
+            solicited: rng.chance(300),
+            fence: rng.chance(100),
+            rkey: RKEY,
+            dest_qpn: Qpn::new(scenario.qpn(1 - (id >> 32))),
+            qkey: Qkey::new(0x1111),
+            ..SendWr::default()
+        },
+        area: 0,
+        sabotage: Sabotage::None,
+    }
+}
+
+fn length(rng: &mut Rng, scenario: &Scenario) -> u32 {
+    let mtu = u64::from(scenario.mtu);
+    let length = match rng.range(0..=99) {
+        0..=9 => 0,
+        10..=34 => rng.range(1..=64),
+        35..=49 => mtu - 1 + rng.range(0..=2),
+        50..=79 => rng.range(0..=mtu * 4),
+        80..=96 => rng.range(0..=mtu * 20),
+        97..=98 => rng.range(0..=mtu * 100),
+        // Several parts of a READ.
+        _ if scenario.mtu <= 512 && rng.chance(300) => rng.range(mtu * 1000..=mtu * 2100),
+        _ => rng.range(0..=mtu * 40),
+    };
+    let length = if scenario.transport == Transport::Ud {
+        length.min(mtu)
+    } else {
+        length
+    };
+    length as u32
+}
+
+fn sabotage(rng: &mut Rng, scenario: &Scenario, op: &Op) -> Sabotage {
+    let local = Sabotage::Local(rng.range(0..=u64::from(op.wr.length)) as u32);
+    let choice = match op.wr.op {
+        SendOp::Write | SendOp::WriteImm | SendOp::Read => {
+            rng.pick(&[Sabotage::BadKey, Sabotage::BadAddress, local])
+        }
+        SendOp::Send | SendOp::SendImm => rng.pick(&[Sabotage::TooLong, local]),
+    };
+    // An empty message needs no memory, and which WQE a message gets that others before may miss is not known.
+    match choice {
+        Sabotage::BadAddress if op.wr.length < 16 => Sabotage::BadKey,
+        Sabotage::TooLong if op.wr.length == 0 || scenario.transport != Transport::Rc => {
+            Sabotage::None
+        }
+        Sabotage::Local(offset) if offset >= op.wr.length => Sabotage::None,
+        choice => choice,
+    }
+}

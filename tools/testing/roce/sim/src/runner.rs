@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Many seeds on all processors.
+
+use std::{
+    env,
+    sync::{
+        atomic::{
+            AtomicU64,
+            Ordering, //
+        },
+        Mutex,
+    },
+    thread,
+    time::Instant, //
+};
+
+use roce::opcode::Transport;
+
+use crate::{
+    world::Summary,
+    Scenario,
+    World, //
+};
+
+/// Runs one seed.
+///
+/// # Errors
+///
+/// Returns what was violated, and the scenario in which it was.
+pub fn run_seed(transport: Transport, seed: u64) -> Result<Summary, String> {
+    let (scenario, rng) = Scenario::draw(seed, transport);
+    let description = format!("{scenario:?}");
+    World::new(scenario, rng)
+        .run()
+        .map_err(|violation| format!("SIM_SEED={seed} {transport:?}: {violation}\n{description}"))
+}
+
+/// Runs seeds 0 to `seeds` - 1 and panics at the first violation.
+///
+/// The environment overrides: `SIM_SEED` runs one seed only, `SIM_SEEDS` sets the number of seeds.
+pub fn run_seeds(transport: Transport, seeds: u64) {
+    if let Some(seed) = number("SIM_SEED") {
+        match run_seed(transport, seed) {
+            Ok(summary) => println!("{transport:?} seed {seed}: {summary:?}"),
+            Err(violation) => panic!("{violation}"),
+        }
+        return;
+    }
+    let seeds = number("SIM_SEEDS").unwrap_or(seeds);
+    let started = Instant::now();
+    let next = AtomicU64::new(0);
+    let total = Mutex::new(Summary::default());
+    let failure = Mutex::new(None);
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= seeds || failure.lock().unwrap().is_some() {
+                    return;
+                }
+                match run_seed(transport, seed) {
+                    Ok(summary) => add(&mut total.lock().unwrap(), &summary),
+                    Err(violation) => *failure.lock().unwrap() = Some(violation),
+                }
+            });
+        }
+    });
+    if let Some(violation) = failure.into_inner().unwrap() {
+        panic!("{violation}");
+    }
+    let total = total.into_inner().unwrap();
+    println!(
+        "{transport:?}: {seeds} seeds in {:.1} s: {total:?}",
+        started.elapsed().as_secs_f64()
+    );
+}
+
+fn add(total: &mut Summary, summary: &Summary) {
+    total.events += summary.events;
+    total.packets += summary.packets;
+    total.failed += summary.failed;
+    total.succeeded += summary.succeeded;
+}
+
+fn number(name: &str) -> Option<u64> {
+    env::var(name).ok()?.parse().ok()
+}

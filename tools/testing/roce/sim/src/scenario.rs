@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is drawn from the seed before a run starts.
+
+use roce::{
+    ids::{
+        Qkey,
+        Qpn, //
+    },
+    opcode::Transport,
+    psn::Psn,
+    requester::SendParams,
+    responder::{
+        Access,
+        RecvParams, //
+    },
+    time::ack_timeout_ns,
+};
+
+use crate::{
+    net::Faults,
+    Rng, //
+};
+
+/// Parameters of a run.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The seed that it was drawn from.
+    pub seed: u64,
+    /// The service type of both queue pairs.
+    pub transport: Transport,
+    /// Path MTU in bytes.
+    pub mtu: u32,
+    /// Slots of a send half.
+    pub slots: usize,
+    /// The most operations that a node posts.
+    pub max_ops: u64,
+    /// In how many of 1000 runs an operation of a node goes wrong on purpose.
+    pub sabotage: u64,
+    /// How bad the network is.
+    pub faults: Faults,
+    /// Nanoseconds that a packet travels.
+    pub latency_ns: u64,
+    /// Nanoseconds that a byte takes on the link, in 1/16.
+    pub sixteenths_per_byte: u64,
+    /// Packets that a half sends in one go.
+    pub budget: u64,
+    /// Packets that a node keeps while it cannot handle them.
+    pub backlog: usize,
+    /// Receive work requests that a node posts at once, and the nanoseconds between two times. 0: all at the start.
+    pub recv_batch: u64,
+    /// See `recv_batch`.
+    pub recv_interval_ns: u64,
+    /// Whether the send queues get drained in mid-traffic.
+    pub drains: bool,
+    /// The first PSN of each node.
+    pub first_psn: [u32; 2],
+    ack_timeout: u8,
+    retry_cnt: u8,
+    rnr_retry: u8,
+    min_rnr_timer: u8,
+    max_rd_atomic: u8,
+}
+
+impl Scenario {
+    /// Draws the parameters.
+    pub fn draw(seed: u64, transport: Transport) -> (Scenario, Rng) {
+        let mut rng = Rng::new(seed);
+        let faults = draw_faults(&mut rng);
+        let slow = rng.chance(300);
+        let scenario = Scenario {
+            seed,
+            transport,
+            mtu: rng.pick(&[256, 512, 1024, 2048, 4096]),
+            slots: rng.range(1..=64) as usize,
+            max_ops: rng.pick(&[4, 16, 40]),
+            sabotage: 50,
+            faults,
+            latency_ns: rng.pick(&[500, 5_000, 20_000]),
+            sixteenths_per_byte: rng.pick(&[1, 16]),
+            budget: rng.pick(&[1, 4, 64]),
+            backlog: rng.pick(&[8, 128]),
+            recv_batch: if slow { rng.range(1..=4) } else { 0 },
+            recv_interval_ns: rng.pick(&[20_000, 200_000]),
+            drains: rng.chance(100),
+            first_psn: [draw_psn(&mut rng), draw_psn(&mut rng)],
+            ack_timeout: rng.pick(&[10, 11, 12]),
+            retry_cnt: draw_retries(&mut rng),
+            rnr_retry: draw_retries(&mut rng),
+            min_rnr_timer: rng.range(1..=14) as u8,
+            max_rd_atomic: rng.pick(&[1, 2, 16]),
+        };
+        (scenario, rng)
+    }
+
+    /// Returns the number of the queue pair of a node.
+    pub fn qpn(&self, node: u64) -> u32 {
+        0x11 + node as u32
+    }
+
+    /// Returns what the send half of a node obeys.
+    pub fn send_params(&self, node: u64) -> SendParams {
+        SendParams {
+            mtu: self.mtu,
+            dest_qpn: Qpn::new(self.qpn(1 - node)),
+            src_qpn: Qpn::new(self.qpn(node)),
+            ack_timeout: ack_timeout_ns(self.ack_timeout),
+            retry_cnt: self.retry_cnt,
+            rnr_retry: self.rnr_retry,
+            max_rd_atomic: self.max_rd_atomic,
+        }
+    }
+
+    /// Returns what the receive half of a node obeys.
+    pub fn recv_params(&self, node: u64) -> RecvParams {
+        RecvParams {
+            mtu: self.mtu,
+            dest_qpn: Qpn::new(self.qpn(1 - node)),
+            min_rnr_timer: self.min_rnr_timer,
+            qkey: Qkey::new(0x1111),
+            access: Access {
+                remote_write: true,
+                remote_read: true,
+            },
+            max_dest_rd_atomic: self.max_rd_atomic,
+        }
+    }
+
+    /// Returns the first PSN that a node sends.
+    pub fn psn(&self, node: u64) -> Psn {
+        Psn::new(self.first_psn[node as usize])
+    }
+
+    /// Returns whether nothing but sabotage can make this run fail: retries are plenty, or not needed.
+    pub fn must_succeed(&self) -> bool {
+        let f = &self.faults;
+        let clean = f.loss + f.duplicate + f.reorder + f.corrupt == 0 && self.backlog >= 128;
+        clean && (self.rnr_retry == 7 || self.recv_batch == 0)
+    }
+}
+
+fn draw_faults(rng: &mut Rng) -> Faults {
+    match rng.range(0..=9) {
+        0 | 1 => Faults::default(),
+        2 => Faults {
+            loss: rng.pick(&[10, 50]),
+            ..Faults::default()
+        },
+        3 => Faults {
+            duplicate: 50,
+            ..Faults::default()
+        },
+        4 => Faults {
+            reorder: 100,
+            ..Faults::default()
+        },
+        5 => Faults {
+            corrupt: 30,
+            ..Faults::default()
+        },
+        _ => Faults {
+            loss: rng.pick(&[2, 20, 100, 200]),
+            duplicate: rng.pick(&[0, 10, 50]),
+            reorder: rng.pick(&[0, 20, 100]),
+            corrupt: rng.pick(&[0, 10]),
+        },
+    }
+}
+
+/// PSNs just before the wrap are the interesting ones.
+fn draw_psn(rng: &mut Rng) -> u32 {
+    if rng.chance(500) {
+        0x0100_0000 - rng.range(1..=300) as u32
+    } else {
+        rng.range(0..=0x00ff_ffff) as u32
+    }
+}
+
+/// Usually as often as possible.
+fn draw_retries(rng: &mut Rng) -> u8 {
+    if rng.chance(850) {
+        7
+    } else {
+        rng.range(0..=3) as u8
+    }
+}

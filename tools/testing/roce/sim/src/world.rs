@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Two nodes, two links, and a clock that jumps to the next event.
+
+use std::{
+    cmp::Reverse,
+    collections::BinaryHeap, //
+};
+
+use crate::{
+    check::Check,
+    net::Link,
+    node::Violation,
+    ops,
+    pattern,
+    Node,
+    Rng,
+    Scenario, //
+};
+
+/// More events than this in a run mean that it hangs.
+const MAX_EVENTS: u64 = 3_000_000;
+
+/// A node does not send while its link is busy for longer than this.
+const MAX_QUEUE_NS: u64 = 200_000;
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A packet arrives at a node.
+    Arrive(usize, Vec<u8>),
+    /// The timer of a node may be due.
+    Timer(usize),
+    /// A node goes on with what it could not finish.
+    Continue(usize),
+    /// A node posts receive work requests.
+    PostRecvs(usize),
+    /// The consumer of a node wants the send queue drained, or goes on after that.
+    Drain(usize),
+}
+
+/// What a run did, for the curious.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Summary {
+    /// Events handled.
+    pub events: u64,
+    /// Packets that reached a node.
+    pub packets: u64,
+    /// Queue pairs that ended in ERR.
+    pub failed: u64,
+    /// Operations that completed successfully.
+    pub succeeded: u64,
+}
+
+/// Two nodes and all that is under way between them.
+pub struct World {
+    scenario: Scenario,
+    rng: Rng,
+    now: u64,
+    /// Events, earliest first; the number keeps the order of those at the same time.
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    scheduled: u64,
+    nodes: [Node; 2],
+    links: [Link; 2],
+    /// When the timer event of each node is due that was scheduled last.
+    timers: [Option<u64>; 2],
+    /// When each node goes on with what it could not finish, if it has to.
+    resumes: [Option<u64>; 2],
+    draining: [bool; 2],
+    /// Packets on their way.
+    in_flight: u64,
+    check: Check,
+    summary: Summary,
+}
+
+impl World {
+    /// Makes the world of a scenario.
+    pub fn new(scenario: Scenario, mut rng: Rng) -> World {
+        let (ops_a, memory_b) = ops::draw(&mut rng, &scenario, 0);
+        let (ops_b, memory_a) = ops::draw(&mut rng, &scenario, 1);
+        let node = |index, ops: &[ops::Op], peer_ops: &[ops::Op], memory, rng: &mut Rng| {
+            let memory = prepare(memory, peer_ops);
+            let sizes = ops::recv_sizes(rng, &scenario, peer_ops);
+            Node::new(index, &scenario, ops.to_vec(), memory, sizes)
+        };
+        let nodes = [
+            node(0, &ops_a, &ops_b, memory_a, &mut rng),
+            node(1, &ops_b, &ops_a, memory_b, &mut rng),
+        ];
+        let link = Link::new(
+            scenario.faults,
+            scenario.latency_ns,
+            scenario.sixteenths_per_byte,
+        );
+        World {
+            check: Check::new(&scenario),
+            scenario,
+            rng,
+            now: 0,
+            events: BinaryHeap::new(),
+            scheduled: 0,
+            nodes,
+            links: [link.clone(), link],
+            timers: [None; 2],
+            resumes: [None; 2],
+            draining: [false; 2],
+            in_flight: 0,
+            summary: Summary::default(),
+        }
+    }
+
+    /// Runs until both nodes are done and nothing is under way any more.
+    pub fn run(mut self) -> Result<Summary, Violation> {
+        for node in 0..2 {
+            self.schedule(0, Event::PostRecvs(node));
+            self.resume_after(0, node);
+            if self.scenario.drains {
+                let at = self.rng.range(1_000..=500_000);
+                self.schedule(at, Event::Drain(node));
+            }
+        }
+        while !self.is_over() {
+            let Some(Reverse((at, _, event))) = self.events.pop() else {
+                return Err(self.hang("nothing is going to happen"));
+            };
+            self.now = at;
+            self.summary.events += 1;
+            if self.summary.events > MAX_EVENTS {
+                return Err(self.hang("there is no end"));
+            }
+            self.handle(event)?;
+            self.check.observe(&mut self.nodes)?;
+        }
+        self.check.finish(&self.nodes)?;
+        self.summary.failed = self.nodes.iter().filter(|node| node.failed()).count() as u64;
+        self.summary.succeeded = self.check.succeeded();
+        Ok(self.summary)
+    }
+
+    fn handle(&mut self, event: Event) -> Result<(), Violation> {
+        match event {
+            Event::Arrive(node, bytes) => {
+                self.summary.packets += 1;
+                self.in_flight -= 1;
+                self.nodes[node].on_packet(self.now, bytes, self.scenario.backlog)?;
+                self.go_on(node)
+            }
+            Event::Timer(node) => {
+                self.nodes[node].on_timer(self.now);
+                self.go_on(node)
+            }
+            Event::Continue(node) => {
+                if self.resumes[node].is_none_or(|at| at > self.now) {
+                    return Ok(());
+                }
+                self.resumes[node] = None;
+                self.go_on(node)
+            }
+            Event::PostRecvs(node) => {
+                self.post_recvs(node);
+                Ok(())
+            }
+            Event::Drain(node) => self.drain(node),
+        }
+    }
+
+    /// Lets a node do what it can, and puts what it sends on the link.
+    fn go_on(&mut self, node: usize) -> Result<(), Violation> {
+        let busy = self.links[node].busy_ns(self.now);
+        if busy > MAX_QUEUE_NS {
+            self.resume_after(busy - MAX_QUEUE_NS / 2, node);
+            return Ok(());
+        }
+        let more = self.nodes[node].run(self.now, &mut self.rng, self.scenario.budget)?;
+        while let Some(bytes) = self.nodes[node].out().pop_front() {
+            for (at, bytes) in self.links[node].send(self.now, &mut self.rng, bytes) {
+                self.in_flight += 1;
+                self.schedule(at - self.now, Event::Arrive(1 - node, bytes));
+            }
+        }
+        if more {
+            self.resume_after(1_000, node);
+        }
+        let timer = self.nodes[node].next_timeout();
+        if timer != self.timers[node] {
+            self.timers[node] = timer;
+            if let Some(at) = timer {
+                self.schedule(at.saturating_sub(self.now), Event::Timer(node));
+            }
+        }
+        Ok(())
+    }
+
+    fn post_recvs(&mut self, node: usize) {
+        let batch = match self.scenario.recv_batch {
+            0 => u64::MAX,
+            batch => batch,
+        };
+        self.nodes[node].post_recvs(batch);
+        if self.nodes[node].has_unposted_recvs() {
+            self.schedule(self.scenario.recv_interval_ns, Event::PostRecvs(node));
+        }
+    }
+
+    /// Drains the send queue; once it is drained, goes on.
+    fn drain(&mut self, node: usize) -> Result<(), Violation> {
+        if !self.draining[node] {
+            self.draining[node] = true;
+            self.nodes[node].set_draining(true);
+        } else if self.nodes[node].is_drained() || self.nodes[node].failed() {
+            self.draining[node] = false;
+            self.nodes[node].set_draining(false);
+            return self.go_on(node);
+        }
+        self.schedule(50_000, Event::Drain(node));
+        // Taking the last packet for not the last one after all may have made it due again.
+        self.go_on(node)
+    }
+
+    fn is_over(&self) -> bool {
+        self.nodes.iter().all(Node::is_done)
+            && self.in_flight == 0
+            && self.resumes == [None; 2]
+    }
+
+    /// Lets a node go on later, unless it does so earlier anyway.
+    fn resume_after(&mut self, after_ns: u64, node: usize) {
+        let at = self.now + after_ns;
+        if self.resumes[node].is_none_or(|earlier| earlier > at) {
+            self.resumes[node] = Some(at);
+            self.schedule(after_ns, Event::Continue(node));
+        }
+    }
+
+    fn schedule(&mut self, after_ns: u64, event: Event) {
+        self.scheduled += 1;
+        let entry = (self.now + after_ns, self.scheduled, event);
+        self.events.push(Reverse(entry));
+    }
+
+    fn hang(&self, what: &str) -> Violation {
+        format!(
+            "hangs: {what} at {} ns; done: {:?}",
+            self.now,
+            self.nodes.each_ref().map(Node::is_done)
+        )
+    }
+}
+
+/// Makes the memory that the peer accesses: what it will read is there, what it will write is not.
+fn prepare(len: usize, peer_ops: &[ops::Op]) -> Vec<u8> {
+    let mut memory = vec![0; len];
+    for op in peer_ops {
+        if op.wr.op == roce::wr::SendOp::Read {
+            let area = op.area..op.area + op.wr.length as usize;
+            pattern::fill(op.wr.wr_id, 0, &mut memory[area]);
+        }
+    }
+    memory
+}
