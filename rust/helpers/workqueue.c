@@ -3,9 +3,10 @@
 #include <linux/workqueue.h>
 
 __rust_helper struct workqueue_struct *
-rust_helper_alloc_workqueue_unbound(const char *name)
+rust_helper_alloc_workqueue(const char *name, unsigned int flags,
+			    int max_active)
 {
-	return alloc_workqueue("%s", WQ_UNBOUND | WQ_MEM_RECLAIM, 0, name);
+	return alloc_workqueue("%s", flags, max_active, name);
 }
 
 __rust_helper void rust_helper_INIT_WORK(struct work_struct *work,

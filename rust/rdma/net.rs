@@ -3,8 +3,8 @@
 //! Network devices, packets, routes and sockets.
 //!
 //! What a driver that carries its protocol over UDP needs of the network stack. A packet comes in
-//! through a [`UdpTunnel`] as an [`SkBuff`]; one goes out as an [`SkBuff`] with an IP header, along a
-//! [`Dst`] that was looked up before. [`TxAccount`] tells how many packets are on their way.
+//! through a [`UdpTunnel`] as an [`SkBuff`]; one goes out as an [`SkBuff`] with an IP header, along
+//! a [`Dst`] that was looked up before. [`TxAccount`] tells how many packets are on their way.
 
 pub mod namespace;
 pub mod netdevice;

@@ -8,24 +8,27 @@
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
 use crate::bindings;
-use core::ptr::NonNull;
+use core::{
+    ptr::NonNull,
+    sync::atomic::{
+        AtomicPtr,
+        Ordering, //
+    }, //
+};
 use kernel::{
     container_of,
     prelude::*,
+    sync::rcu,
     types::Opaque, //
 };
 
-/// An unbound work queue. Dropping it waits for every item that is queued.
+/// An unbound work queue.
 ///
 /// # Invariants
 ///
-/// The pointer is to a work queue that this value owns.
-pub struct Workqueue(NonNull<bindings::workqueue_struct>);
-
-// SAFETY: The functions of a work queue may be called from any thread.
-unsafe impl Send for Workqueue {}
-// SAFETY: As for `Send`.
-unsafe impl Sync for Workqueue {}
+/// The pointer is null, or to a work queue that this value owns and that is destroyed an RCU grace
+/// period after the pointer has become null.
+pub struct Workqueue(AtomicPtr<bindings::workqueue_struct>);
 
 impl Workqueue {
     /// Allocates a work queue. May sleep.
@@ -34,30 +37,44 @@ impl Workqueue {
     ///
     /// `ENOMEM`.
     pub fn new(name: &'static CStr) -> Result<Self> {
+        let flags = bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags_WQ_MEM_RECLAIM;
         // SAFETY: `name` is a C string, and it is copied.
-        let wq = unsafe { bindings::alloc_workqueue_unbound(name.as_char_ptr()) };
+        let wq = unsafe { bindings::alloc_workqueue(name.as_char_ptr(), flags, 0) };
+        if wq.is_null() {
+            return Err(ENOMEM);
+        }
         // INVARIANT: The queue was just allocated.
-        Ok(Self(NonNull::new(wq).ok_or(ENOMEM)?))
+        Ok(Self(AtomicPtr::new(wq)))
     }
 
-    /// Queues an item; returns `false` if it was queued already. Callable in any context.
+    /// Queues an item; returns `false` if it was queued already, or the queue is shut down. Callable
+    /// in any context.
     pub fn queue(&self, work: &Work) -> bool {
-        // SAFETY: The queue is alive by the type invariant, and `Work` cancels itself before its
-        // memory goes away.
-        unsafe { bindings::queue_work(self.0.as_ptr(), work.raw.get()) }
+        let _rcu = rcu::read_lock();
+        let wq = self.0.load(Ordering::Acquire);
+        if wq.is_null() {
+            return false;
+        }
+        // SAFETY: By the type invariant the queue is there until the end of the RCU section, and
+        // `Work` cancels itself before its memory goes away.
+        unsafe { bindings::queue_work(wq, work.raw.get()) }
     }
 
-    /// Waits until every item queued before has run. May sleep.
-    pub fn flush(&self) {
-        // SAFETY: The queue is alive by the type invariant.
-        unsafe { bindings::__flush_workqueue(self.0.as_ptr()) };
+    /// Runs every item that is queued, and takes no more. May sleep.
+    pub fn shut_down(&self) {
+        let wq = self.0.swap(core::ptr::null_mut(), Ordering::AcqRel);
+        if wq.is_null() {
+            return;
+        }
+        rcu::synchronize_rcu();
+        // SAFETY: This value owns the queue, and nobody can have the pointer any more.
+        unsafe { bindings::destroy_workqueue(wq) };
     }
 }
 
 impl Drop for Workqueue {
     fn drop(&mut self) {
-        // SAFETY: This value owns the queue.
-        unsafe { bindings::destroy_workqueue(self.0.as_ptr()) };
+        self.shut_down();
     }
 }
 

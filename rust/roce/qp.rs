@@ -26,7 +26,6 @@ pub use self::{
         Request, //
     },
     modify::{
-        modify,
         Limits,
         ModifyError, //
     },

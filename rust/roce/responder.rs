@@ -358,3 +358,64 @@ fn recv_status(error: MemError) -> Status {
         MemError::Fault => Status::LocQpOp,
     }
 }
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_responder))]
+mod tests {
+    use super::*;
+    use crate::{
+        testutil::{
+            recv_params,
+            requester,
+            slots,
+            wr,
+            Frame,
+            Recvs,
+            MTU,
+            NOW, //
+        },
+        wr::SendOp, //
+    };
+
+    #[test]
+    fn nothing_is_handled_out_of_turn() {
+        let mut slots = slots::<1>();
+        let mut uc = requester(Transport::Uc, &mut slots);
+        assert!(uc.post(wr(SendOp::Send, 3)).is_ok());
+        let frame = uc.poll_transmit(NOW).map(|sent| Frame::request(&sent));
+        let frame = frame.unwrap();
+
+        let mut responder = Responder::new(Transport::Uc);
+        responder.set_params(&recv_params());
+        let mut rq = Recvs { left: 2, size: MTU };
+        assert_eq!(responder.finish(NOW, Ok(())), Outcome::default());
+        let verdict = responder.on_request(NOW, &frame.packet(), &mut rq);
+        assert_eq!(verdict, Verdict::Place(Place::Recv { offset: 0, len: 3 }));
+        let verdict = responder.on_request(NOW, &frame.packet(), &mut rq);
+        assert_eq!(verdict, Verdict::Drop(DropReason::Busy));
+        assert_eq!(responder.start_read(Ok(())), None);
+        assert!(responder.finish(NOW, Ok(())).consumed);
+
+        let mut other = Responder::new(Transport::Rc);
+        let verdict = other.on_request(NOW, &frame.packet(), &mut rq);
+        assert_eq!(verdict, Verdict::Drop(DropReason::BadOpcode));
+    }
+
+    #[test]
+    fn the_first_packet_in_rtr_is_an_event() {
+        let mut slots = slots::<2>();
+        let mut uc = requester(Transport::Uc, &mut slots);
+        let mut responder = Responder::new(Transport::Uc);
+        responder.set_params(&recv_params());
+        responder.set_rtr(true);
+        let mut rq = Recvs { left: 2, size: MTU };
+        for event in [Some(AsyncEvent::CommEst), None] {
+            assert!(uc.post(wr(SendOp::Send, 3)).is_ok());
+            let frame = uc.poll_transmit(NOW).map(|sent| Frame::request(&sent));
+            uc.transmitted(NOW);
+            let frame = frame.unwrap();
+            responder.on_request(NOW, &frame.packet(), &mut rq);
+            assert_eq!(responder.finish(NOW, Ok(())).event, event);
+        }
+    }
+}

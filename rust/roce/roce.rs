@@ -57,3 +57,6 @@ pub mod time;
 pub mod uapi;
 pub mod wire;
 pub mod wr;
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+mod testutil;

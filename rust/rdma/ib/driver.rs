@@ -33,6 +33,7 @@ use super::{
         QpCap,
         QpInit, //
     },
+    stats::CounterDesc,
     udata::Udata,
     umem::DmaMemory,
     wr::{
@@ -66,6 +67,9 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// (`enum ib_uverbs_write_cmds`).
     const UVERBS_CMDS: &'static [u32];
 
+    /// The counters of the port.
+    const COUNTERS: &'static [CounterDesc];
+
     /// Kept for each user context.
     type Ucontext: Send + Sync;
     /// Kept for each protection domain.
@@ -88,6 +92,9 @@ pub trait Driver: Sized + Send + Sync + 'static {
     ///
     /// `ENODEV` if its net device is gone.
     fn query_port(dev: &Device<Self>, attr: &mut PortAttr<'_>) -> Result;
+
+    /// Returns the value of a counter.
+    fn read_counter(dev: &Device<Self>, index: usize) -> u64;
 
     /// Counts a GID that comes. RTNL and the lock of the GID table are held.
     fn add_gid(dev: &Device<Self>, gid: &GidChange<'_>) -> Result;

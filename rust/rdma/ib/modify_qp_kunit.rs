@@ -2,13 +2,12 @@
 
 //! Compares the table of transitions in crate `roce` with the one of the RDMA core.
 //!
-//! The core does not show its table, it only answers `ib_modify_qp_is_ok()`. The suite asks until it
-//! knows which rule the core follows for each service type and pair of states, and prints what it
-//! found, in the format of `tools/testing/roce/docs/ib_modify_qp_is_ok.txt` with `modify_qp: ` in
-//! front.
+//! The core does not show its table, it only answers `ib_modify_qp_is_ok()`. The suite asks until
+//! it knows which rule the core follows for each service type and pair of states, and prints what
+//! it found, in the format of `tools/testing/roce/docs/ib_modify_qp_is_ok.txt` with `modify_qp: `
+//! in front.
 
 use crate::bindings;
-use kernel::prelude::*;
 use roce::qp::{
     check,
     table::{
@@ -36,9 +35,9 @@ fn single_bits() -> impl Iterator<Item = AttrMask> {
 
 /// Finds out which rule the core follows. `None` if it accepts nothing.
 ///
-/// Given one mask that is accepted, an attribute in it is required if the mask fails without it, and
-/// any other is allowed if the mask passes with it. For the first mask everything is tried that a
-/// transition is known to require, and every single attribute.
+/// Given one mask that is accepted, an attribute in it is required if the mask fails without it,
+/// and any other is allowed if the mask passes with it. For the first mask everything is tried that
+/// a transition is known to require, and every single attribute.
 fn probe(ty: QpType, from: State, to: State) -> Option<Rule> {
     let accepted = |mask: &AttrMask| core_accepts(ty, from, to, *mask);
     let seed = TRANSITIONS
@@ -72,7 +71,7 @@ fn for_each_pair(mut f: impl FnMut(QpType, State, State)) {
     }
 }
 
-#[kunit_tests(ferroce_modify_qp)]
+#[kernel::macros::kunit_tests(ferroce_modify_qp)]
 mod tests {
     use super::*;
 

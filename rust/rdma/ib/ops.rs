@@ -18,6 +18,7 @@ use super::{
         errno, //
     },
     qp,
+    stats,
     udata::Udata,
     Driver, //
 };
@@ -45,6 +46,8 @@ impl<D: Driver> VTable<D> {
         get_port_immutable: Some(get_port_immutable),
         get_link_layer: Some(get_link_layer),
         dealloc_driver: Some(dealloc_driver::<D>),
+        alloc_hw_port_stats: Some(stats::alloc_hw_port_stats::<D>),
+        get_hw_stats: Some(stats::get_hw_stats::<D>),
         add_gid: Some(gid::add_gid::<D>),
         del_gid: Some(gid::del_gid::<D>),
 

@@ -47,8 +47,8 @@ impl<T: PernetHandler> PernetRegistration<T> {
     pub fn register() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             ops <- Opaque::try_ffi_init(|ops: *mut bindings::pernet_operations| {
-                // `exit`, not `pre_exit`: that one runs while the devices are still there, so that a
-                // socket could be opened again after it.
+                // `exit`, not `pre_exit`: that one runs while the devices are still there, so that
+                // a socket could be opened again after it.
                 // SAFETY: `ops` is valid for write.
                 unsafe {
                     ops.write(bindings::pernet_operations {

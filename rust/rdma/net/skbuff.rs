@@ -133,8 +133,8 @@ impl SkBuff {
     /// Returns the linear part of the packet.
     #[inline]
     pub fn data(&self) -> &[u8] {
-        // SAFETY: By the type invariant these bytes are initialised, and nobody writes to them while
-        // `self` is borrowed.
+        // SAFETY: By the type invariant these bytes are initialised, and nobody writes to them
+        // while `self` is borrowed.
         unsafe { slice::from_raw_parts((*self.as_raw()).data, self.linear_len()) }
     }
 
@@ -145,8 +145,8 @@ impl SkBuff {
     /// `EBUSY` if the data is shared with a clone. That of an allocated packet never is.
     pub fn data_mut(&mut self) -> Result<&mut [u8]> {
         self.check_writable()?;
-        // SAFETY: By the type invariant these bytes are initialised. The data is not shared, and this
-        // value owns the packet, so nobody else accesses them while `self` is borrowed.
+        // SAFETY: By the type invariant these bytes are initialised. The data is not shared, and
+        // this value owns the packet, so nobody else accesses them while `self` is borrowed.
         Ok(unsafe { slice::from_raw_parts_mut((*self.as_raw()).data, self.linear_len()) })
     }
 
@@ -225,8 +225,8 @@ impl SkBuff {
     ///
     /// # Safety
     ///
-    /// If `write` returns `Ok`, it must have initialised all the `n` bytes; it must not write beyond
-    /// them.
+    /// If `write` returns `Ok`, it must have initialised all the `n` bytes; it must not write
+    /// beyond them.
     ///
     /// # Errors
     ///

@@ -3,9 +3,9 @@
 //! How many packets of one sender are on their way.
 //!
 //! The network stack returns a packet when it has left the device, or was dropped, or when nobody
-//! needs to know any longer (`lo` does so within our own transmission); a tun device or netem may keep it
-//! for ever. So what a packet refers to is an account with a reference count of its own, which can
-//! outlive the sender, and which calls the sender by number.
+//! needs to know any longer (`lo` does so within our own transmission); a tun device or netem may
+//! keep it for ever. So what a packet refers to is an account with a reference count of its own,
+//! which can outlive the sender, and which calls the sender by number.
 //!
 //! ```text
 //!   sender:  admits()? --yes--> charge(skb), transmit
@@ -90,9 +90,9 @@ impl TxAccount {
 
         self.0.in_flight.add(1, Relaxed);
         OUTSTANDING.add(1, Relaxed);
-        // SAFETY: `skb` is alive and owned. A destructor that it has already is called, so that none
-        // is lost. The argument survives until the destructor is called: nobody else uses it in a
-        // packet without zero-copy pages, and it moves along when the data does.
+        // SAFETY: `skb` is alive and owned. A destructor that it has already is called, so that
+        // none is lost. The argument survives until the destructor is called: nobody else uses it
+        // in a packet without zero-copy pages, and it moves along when the data does.
         unsafe {
             bindings::skb_orphan(skb);
             bindings::sk_buff_set_destructor_arg(
@@ -160,8 +160,8 @@ pub fn wait_all_returned(mut report: impl FnMut(usize)) {
         }
         fsleep(Delta::from_millis(POLL_MS));
     }
-    // The last destructor may have counted itself off and not have returned yet. It can be preempted
-    // there, so a grace period of plain RCU would not do.
+    // The last destructor may have counted itself off and not have returned yet. It can be
+    // preempted there, so a grace period of plain RCU would not do.
     //
     // SAFETY: This function may sleep.
     #[cfg(CONFIG_TASKS_RCU)]

@@ -38,9 +38,9 @@ pub trait UdpReceive: 'static {
     /// Takes a packet that came in through `dev`. Called in softirq context.
     ///
     /// [`skb.data()`](SkBuff::data) begins behind the UDP header, [`SkBuff::network_header`] and
-    /// [`SkBuff::udp_header`] are there to be read. The IP and UDP checksums have been verified, and
-    /// what lies beyond the length in either header has been cut off. Nothing else is known: the
-    /// packet may not be linear, and no byte of it can be trusted.
+    /// [`SkBuff::udp_header`] are there to be read. The IP and UDP checksums have been verified,
+    /// and what lies beyond the length in either header has been cut off. Nothing else is known:
+    /// the packet may not be linear, and no byte of it can be trusted.
     ///
     /// The packet may be kept for longer than the call; `dev` may not, and the packet does not know
     /// it.
@@ -50,8 +50,8 @@ pub trait UdpReceive: 'static {
 /// A UDP socket, bound to a port on all addresses of a namespace, that passes what it receives to
 /// `T`.
 ///
-/// It does not hold the namespace: drop it in [`PernetHandler::exit`](super::PernetHandler::exit) at
-/// the latest. Dropping it sleeps; afterwards `T` is not called for it any more.
+/// It does not hold the namespace: drop it in [`PernetHandler::exit`](super::PernetHandler::exit)
+/// at the latest. Dropping it sleeps; afterwards `T` is not called for it any more.
 ///
 /// # Invariants
 ///
@@ -67,8 +67,8 @@ unsafe impl<T: UdpReceive> Send for UdpTunnel<T> {}
 unsafe impl<T: UdpReceive> Sync for UdpTunnel<T> {}
 
 impl<T: UdpReceive> UdpTunnel<T> {
-    /// Opens a socket in the namespace that `dev` is in now, and returns which that is. Sleeps; takes
-    /// the lock of the socket.
+    /// Opens a socket in the namespace that `dev` is in now, and returns which that is. Sleeps;
+    /// takes the lock of the socket.
     ///
     /// # Errors
     ///
@@ -116,8 +116,8 @@ impl<T: UdpReceive> UdpTunnel<T> {
         // Any value but 0 makes UDP call `encap_rcv`.
         config.encap_type = 1;
         config.encap_rcv = Some(Self::receive_callback);
-        // SAFETY: The namespace and the socket are alive, `config` is initialised. The callback stays
-        // until `drop` has released the socket and waited for it.
+        // SAFETY: The namespace and the socket are alive, `config` is initialised. The callback
+        // stays until `drop` has released the socket and waited for it.
         unsafe { bindings::setup_udp_tunnel_sock(net.as_raw(), sk.as_ptr(), &raw mut config) };
 
         Ok((tunnel, net.id()))
@@ -125,7 +125,7 @@ impl<T: UdpReceive> UdpTunnel<T> {
 
     /// The C callback. Always returns 0: the packet is consumed.
     ///
-    /// There is no user data, which UDP clears before the callback ends to be called.
+    /// It uses no user data: that is cleared while the callback may still run.
     ///
     /// # Safety
     ///
@@ -160,8 +160,8 @@ impl<T: UdpReceive> UdpTunnel<T> {
 
 impl<T: UdpReceive> Drop for UdpTunnel<T> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant this value owns the socket. Packets are delivered under RCU,
-        // so that afterwards the callback neither runs nor will run.
+        // SAFETY: By the type invariant this value owns the socket. Packets are delivered under
+        // RCU, so that afterwards the callback neither runs nor will run.
         unsafe {
             bindings::udp_tunnel_sock_release(self.sk.as_ptr());
             bindings::synchronize_net();
@@ -194,8 +194,8 @@ unsafe fn reclassify(sk: *mut bindings::sock, family: Family) {
         ),
     };
 
-    // The first call takes a reference to this module, for the sake of the keys, which would keep it
-    // from being unloaded. But unloading drops every tunnel, so the reference is given back.
+    // The first call takes a reference to this module, for the sake of the keys, which would keep
+    // it from being unloaded. But unloading drops every tunnel, so the reference is given back.
     //
     // SAFETY: Nobody uses the socket yet; names and keys are static.
     unsafe {

@@ -200,7 +200,7 @@ pub struct Attrs {
     pub min_rnr_timer: u8,
     /// The port: always 1.
     pub port_num: u32,
-    /// Time to wait for an acknowledgement: a code of 5 bits, see
+    /// Time to wait for an ACK: a code of 5 bits, see
     /// [`ack_timeout_ns`](crate::time::ack_timeout_ns).
     pub timeout: u8,
     /// How often to retransmit before giving up: 0 to 7.

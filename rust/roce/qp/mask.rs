@@ -40,7 +40,7 @@ attributes! {
     AV = 7;
     /// Path MTU (RC, UC).
     PATH_MTU = 8;
-    /// Time to wait for an acknowledgement (RC).
+    /// Time to wait for an ACK (RC).
     TIMEOUT = 9;
     /// How often to retransmit before giving up (RC).
     RETRY_CNT = 10;

@@ -116,6 +116,11 @@ pub fn modify(
 
     let mut attrs = match next {
         State::Reset => Attrs::RESET,
+        // Whether to tell is said anew each time.
+        State::Sqd if state != State::Sqd => Attrs {
+            sqd_notify: false,
+            ..*stored
+        },
         _ => *stored,
     };
     merge(&mut attrs, request, mask, limits)?;
@@ -376,6 +381,26 @@ mod tests {
                 Err(ErrnoKind::Unsupported)
             );
         }
+    }
+
+    #[test]
+    fn a_drain_is_told_of_only_if_that_was_asked_for() {
+        let stored = Attrs {
+            sqd_notify: true,
+            ..Attrs::RESET
+        };
+        let request = Request {
+            qp_state: State::Sqd.as_ib(),
+            ..GOOD
+        };
+        let told = |state, mask| {
+            let plan = modify(QpType::Rc, state, &stored, &request, mask, &LIMITS);
+            plan.map(|at| at.1.sqd_notify)
+        };
+        let ask = AttrMask::STATE.or(AttrMask::EN_SQD_ASYNC_NOTIFY);
+        assert_eq!(told(State::Rts, AttrMask::STATE), Ok(false));
+        assert_eq!(told(State::Rts, ask), Ok(true));
+        assert_eq!(told(State::Sqd, AttrMask::STATE), Ok(true));
     }
 
     #[test]

@@ -55,13 +55,13 @@ impl State {
         }
     }
 
-    /// Tells whether send requests may be posted: to be sent, to wait or to be flushed (C10-29).
+    /// Tells whether send requests may be posted: to be sent, to wait or to be flushed.
     #[inline]
     pub const fn takes_sends(self) -> bool {
         matches!(self, State::Rts | State::Sqd | State::Sqe | State::Err)
     }
 
-    /// Tells whether receive requests may be posted: to be filled or to be flushed (C10-28).
+    /// Tells whether receive requests may be posted: to be filled or to be flushed.
     #[inline]
     pub const fn takes_receives(self) -> bool {
         !matches!(self, State::Reset)

@@ -284,3 +284,262 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 }
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(
+    CONFIG_KUNIT = "y",
+    kernel::macros::kunit_tests(roce_requester_response)
+)]
+mod tests {
+    use super::*;
+    use crate::{
+        ids::Qpn,
+        opcode::{
+            Opcode,
+            Transport, //
+        },
+        responder::ReadSegment,
+        testutil::{
+            requester,
+            slots,
+            wr,
+            Frame,
+            MTU,
+            NOW, //
+        },
+        wire::Aeth,
+        wr::{
+            SendOp,
+            SendWr, //
+        },
+    };
+
+    /// Sends all packets, and returns how many they were.
+    fn send_all(rc: &mut Requester<&mut [Slot]>) -> usize {
+        let mut count = 0;
+        while rc.poll_transmit(NOW).is_some() {
+            rc.transmitted(NOW);
+            count += 1;
+        }
+        count
+    }
+
+    fn post(rc: &mut Requester<&mut [Slot]>, wrs: &[SendWr]) {
+        for wr in wrs {
+            assert!(rc.post(*wr).is_ok());
+        }
+    }
+
+    fn respond(rc: &mut Requester<&mut [Slot]>, frame: &Frame) -> Response {
+        rc.on_response(NOW, &frame.packet())
+    }
+
+    fn acknowledge(rc: &mut Requester<&mut [Slot]>, psn: u32, syndrome: Syndrome) -> ResponseKind {
+        respond(rc, &Frame::ack(psn, syndrome)).outcome
+    }
+
+    fn status(rc: &mut Requester<&mut [Slot]>) -> Option<Status> {
+        rc.poll_completion().map(|completion| completion.status)
+    }
+
+    fn read_response(opcode: Opcode, psn: u32, len: u32) -> Frame {
+        let segment = ReadSegment {
+            opcode,
+            psn: Psn::new(psn),
+            rkey: Default::default(),
+            va: 0,
+            len,
+            aeth: opcode.has_aeth().then_some(Aeth {
+                syndrome: Syndrome::ACK,
+                msn: 0,
+            }),
+            dest_qpn: Qpn::new(1),
+        };
+        Frame::new(|pkey, buf| segment.write_headers(pkey, buf), len)
+    }
+
+    #[test]
+    fn one_acknowledgement_ends_all_messages_before_it() {
+        let mut slots = slots::<3>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(
+            &mut rc,
+            &[
+                wr(SendOp::Send, 2 * MTU),
+                wr(SendOp::Write, 1),
+                wr(SendOp::Send, 0),
+            ],
+        );
+        assert_eq!(send_all(&mut rc), 4);
+        assert_eq!(acknowledge(&mut rc, 2, Syndrome::ACK), ResponseKind::Ack);
+        assert_eq!(status(&mut rc), Some(Status::Success));
+        assert_eq!(status(&mut rc), Some(Status::Success));
+        assert_eq!(status(&mut rc), None);
+        assert!(rc.next_timeout().is_some());
+        assert_eq!(acknowledge(&mut rc, 3, Syndrome::ACK), ResponseKind::Ack);
+        assert_eq!(status(&mut rc), Some(Status::Success));
+        assert_eq!(rc.next_timeout(), None);
+    }
+
+    #[test]
+    fn old_and_impossible_acknowledgements_are_ignored() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Send, MTU)]);
+        assert_eq!(send_all(&mut rc), 1);
+        for psn in [0x00ff_ffff, 1, 0x0080_0000] {
+            assert_eq!(
+                acknowledge(&mut rc, psn, Syndrome::ACK),
+                ResponseKind::Duplicate
+            );
+        }
+        let kind = acknowledge(&mut rc, 0, Syndrome::Reserved);
+        assert_eq!(kind, ResponseKind::Dropped);
+        assert_eq!(status(&mut rc), None);
+    }
+
+    #[test]
+    fn a_sequence_nak_sends_again_from_the_middle_of_a_message_once() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Send, 3 * MTU)]);
+        assert_eq!(send_all(&mut rc), 3);
+        let nak = Syndrome::Nak(NakCode::PsnSequence);
+        assert_eq!(acknowledge(&mut rc, 1, nak), ResponseKind::NakSequence);
+        let again = rc.poll_transmit(NOW);
+        assert_eq!(again.map(|again| again.opcode), Some(Opcode::RcSendMiddle));
+        assert_eq!(again.map(|again| again.offset), Some(MTU));
+        assert_eq!(send_all(&mut rc), 2);
+        assert_eq!(acknowledge(&mut rc, 1, nak), ResponseKind::Duplicate);
+        assert_eq!(send_all(&mut rc), 0);
+    }
+
+    #[test]
+    fn a_refusal_ends_the_request_and_flushes_the_rest() {
+        let mut slots = slots::<3>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(
+            &mut rc,
+            &[
+                wr(SendOp::Send, 0),
+                wr(SendOp::Write, 0),
+                wr(SendOp::Send, 0),
+            ],
+        );
+        assert_eq!(send_all(&mut rc), 3);
+        let nak = Syndrome::Nak(NakCode::RemoteAccess);
+        assert_eq!(acknowledge(&mut rc, 1, nak), ResponseKind::NakFatal);
+        assert!(rc.take_error());
+        assert!(!rc.take_error());
+        assert_eq!(status(&mut rc), Some(Status::Success));
+        assert_eq!(status(&mut rc), Some(Status::RemAccess));
+        assert_eq!(status(&mut rc), Some(Status::WrFlush));
+        post(&mut rc, &[wr(SendOp::Send, 0)]);
+        assert_eq!(status(&mut rc), Some(Status::WrFlush));
+        assert_eq!(send_all(&mut rc), 0);
+    }
+
+    #[test]
+    fn a_read_response_is_placed_and_acknowledges_what_came_before() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Send, 0), wr(SendOp::Read, MTU + 1)]);
+        assert_eq!(send_all(&mut rc), 2);
+        let first = read_response(Opcode::RcReadResponseFirst, 1, MTU);
+        let place = respond(&mut rc, &first).place;
+        assert_eq!(
+            place.map(|place| (place.slot, place.offset, place.len)),
+            Some((1, 0, MTU))
+        );
+        assert_eq!(status(&mut rc), Some(Status::Success));
+        assert_eq!(respond(&mut rc, &first).outcome, ResponseKind::Duplicate);
+        let last = read_response(Opcode::RcReadResponseLast, 2, 1);
+        let place = respond(&mut rc, &last).place;
+        assert_eq!(
+            place.map(|place| (place.slot, place.offset, place.len)),
+            Some((1, MTU, 1))
+        );
+        assert_eq!(status(&mut rc), Some(Status::Success));
+    }
+
+    #[test]
+    fn a_missing_read_response_is_asked_for_again() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Read, 3 * MTU), wr(SendOp::Send, 0)]);
+        assert_eq!(send_all(&mut rc), 2);
+        let first = read_response(Opcode::RcReadResponseFirst, 0, MTU);
+        assert!(respond(&mut rc, &first).place.is_some());
+        // Either of these shows that response 1 got lost, but the second one says nothing new.
+        let last = read_response(Opcode::RcReadResponseLast, 2, MTU);
+        assert_eq!(respond(&mut rc, &last).outcome, ResponseKind::Gap);
+        let again = rc.poll_transmit(NOW);
+        let reth = again.and_then(|again| again.reth);
+        assert_eq!(
+            reth.map(|reth| (reth.va, reth.len)),
+            Some((0x1000 + u64::from(MTU), 2 * MTU))
+        );
+        assert_eq!(again.map(|again| again.psn), Some(Psn::new(1)));
+        assert_eq!(send_all(&mut rc), 2);
+        assert_eq!(
+            acknowledge(&mut rc, 3, Syndrome::ACK),
+            ResponseKind::Duplicate
+        );
+        assert_eq!(send_all(&mut rc), 0);
+    }
+
+    #[test]
+    fn a_read_response_of_the_wrong_length_is_the_end() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Read, 9)]);
+        assert_eq!(send_all(&mut rc), 1);
+        let short = read_response(Opcode::RcReadResponseOnly, 0, 8);
+        assert_eq!(respond(&mut rc, &short).outcome, ResponseKind::BadResponse);
+        assert_eq!(status(&mut rc), Some(Status::BadResp));
+    }
+
+    #[test]
+    fn read_data_without_a_place_fails_the_read() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Read, 9), wr(SendOp::Send, 0)]);
+        assert_eq!(send_all(&mut rc), 2);
+        let only = read_response(Opcode::RcReadResponseOnly, 0, 9);
+        let place = respond(&mut rc, &only).place;
+        assert!(place.is_some());
+        rc.local_error(
+            place.map(|place| place.slot).unwrap_or_default(),
+            Status::LocProt,
+        );
+        assert_eq!(status(&mut rc), Some(Status::LocProt));
+        assert_eq!(status(&mut rc), Some(Status::WrFlush));
+    }
+
+    #[test]
+    fn a_local_error_waits_for_what_was_sent_before() {
+        let mut slots = slots::<3>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(
+            &mut rc,
+            &[
+                wr(SendOp::Send, 0),
+                wr(SendOp::Send, MTU),
+                wr(SendOp::Send, 0),
+            ],
+        );
+        assert_eq!(rc.poll_transmit(NOW).map(|sent| sent.ack_req), Some(false));
+        rc.transmitted(NOW);
+        rc.local_error(1, Status::LocProt);
+        assert_eq!(status(&mut rc), None);
+        assert!(!rc.take_error());
+        // The first message is the last one now, and has to be acknowledged.
+        assert_eq!(rc.poll_transmit(NOW).map(|sent| sent.ack_req), Some(true));
+        assert_eq!(send_all(&mut rc), 1);
+        assert_eq!(acknowledge(&mut rc, 0, Syndrome::ACK), ResponseKind::Ack);
+        assert!(rc.take_error());
+        assert_eq!(status(&mut rc), Some(Status::Success));
+        assert_eq!(status(&mut rc), Some(Status::LocProt));
+        assert_eq!(status(&mut rc), Some(Status::WrFlush));
+    }
+}

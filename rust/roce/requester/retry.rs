@@ -137,3 +137,125 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         };
     }
 }
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_retry))]
+mod tests {
+    use super::*;
+    use crate::{
+        opcode::Transport,
+        requester::ResponseKind,
+        testutil::{
+            requester,
+            slots,
+            wr,
+            Frame,
+            NOW,
+            TIMEOUT_NS, //
+        },
+        wire::Syndrome,
+        wr::SendOp, //
+    };
+
+    fn send(rc: &mut Requester<&mut [Slot]>, now: Instant) -> bool {
+        let sent = rc.poll_transmit(now).is_some();
+        rc.transmitted(now);
+        sent
+    }
+
+    #[test]
+    fn a_silent_peer_is_given_up() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for _ in 0..2 {
+            assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        }
+        assert!(send(&mut rc, NOW) && send(&mut rc, NOW));
+        let due = NOW.after(TIMEOUT_NS);
+        assert_eq!(rc.next_timeout(), Some(due));
+        rc.on_timeout(NOW);
+        assert!(!send(&mut rc, NOW));
+        rc.on_timeout(due);
+        assert!(send(&mut rc, due) && send(&mut rc, due));
+        rc.on_timeout(due.after(TIMEOUT_NS));
+        assert!(rc.take_error());
+        let status = rc.poll_completion().map(|completion| completion.status);
+        assert_eq!(status, Some(Status::RetryExceeded));
+        let status = rc.poll_completion().map(|completion| completion.status);
+        assert_eq!(status, Some(Status::WrFlush));
+        assert_eq!(rc.next_timeout(), None);
+    }
+
+    #[test]
+    fn a_receiver_that_is_not_ready_is_asked_again_after_its_time() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        assert!(send(&mut rc, NOW));
+        let rnr = Frame::ack(0, Syndrome::Rnr { timer: 1 });
+        assert_eq!(
+            rc.on_response(NOW, &rnr.packet()).outcome,
+            ResponseKind::Rnr
+        );
+        assert!(!send(&mut rc, NOW));
+        // The network may repeat it.
+        let again = rc.on_response(NOW, &rnr.packet());
+        assert_eq!(again.outcome, ResponseKind::Duplicate);
+        let due = NOW.after(10_000);
+        assert_eq!(rc.next_timeout(), Some(due));
+        rc.on_timeout(due);
+        assert!(send(&mut rc, due));
+        assert_eq!(
+            rc.on_response(due, &rnr.packet()).outcome,
+            ResponseKind::Rnr
+        );
+        let status = rc.poll_completion().map(|completion| completion.status);
+        assert_eq!(status, Some(Status::RnrRetryExceeded));
+    }
+
+    #[test]
+    fn seven_rnr_retries_have_no_end() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let params = rc.params;
+        rc.set_params(&crate::requester::SendParams {
+            rnr_retry: RNR_RETRY_FOREVER,
+            ..params
+        });
+        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        let rnr = Frame::ack(0, Syndrome::Rnr { timer: 1 });
+        let mut now = NOW;
+        for _ in 0..20 {
+            assert!(send(&mut rc, now));
+            assert_eq!(
+                rc.on_response(now, &rnr.packet()).outcome,
+                ResponseKind::Rnr
+            );
+            now = now.after(10_000);
+            rc.on_timeout(now);
+        }
+        assert!(rc.poll_completion().is_none());
+    }
+
+    #[test]
+    fn progress_makes_all_retries_free_again() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for _ in 0..2 {
+            assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        }
+        let mut now = NOW;
+        for psn in 0..2 {
+            while send(&mut rc, now) {}
+            now = now.after(TIMEOUT_NS);
+            rc.on_timeout(now);
+            while send(&mut rc, now) {}
+            let ack = Frame::ack(psn, Syndrome::ACK);
+            assert_eq!(
+                rc.on_response(now, &ack.packet()).outcome,
+                ResponseKind::Ack
+            );
+        }
+        assert!(!rc.take_error());
+    }
+}

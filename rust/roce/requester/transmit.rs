@@ -388,3 +388,189 @@ pub(super) fn read_part(index: u32, packets: u32) -> u32 {
     let part = READ_WINDOW.wrapping_sub(index & (READ_WINDOW - 1));
     part.min(packets.saturating_sub(index))
 }
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(
+    CONFIG_KUNIT = "y",
+    kernel::macros::kunit_tests(roce_requester_transmit)
+)]
+mod tests {
+    use super::*;
+    use crate::{
+        requester::PostError,
+        testutil::{
+            requester,
+            slots,
+            wr,
+            MTU,
+            NOW, //
+        },
+        wr::{
+            SendWr,
+            Status, //
+        },
+    };
+
+    /// Sends the next packet, and returns it.
+    fn send(requester: &mut Requester<&mut [Slot]>) -> Option<Transmit> {
+        let transmit = requester.poll_transmit(NOW);
+        requester.transmitted(NOW);
+        transmit
+    }
+
+    #[test]
+    fn a_datagram_is_over_when_it_is_sent() {
+        let mut slots = slots::<2>();
+        let mut ud = requester(Transport::Ud, &mut slots);
+        assert_eq!(ud.post(wr(SendOp::SendImm, MTU)), Ok(0));
+        let sent = send(&mut ud);
+        assert_eq!(sent.map(|sent| sent.opcode), Some(Opcode::UdSendOnlyImm));
+        assert_eq!(sent.map(|sent| sent.len), Some(MTU));
+        assert_eq!(sent.map(|sent| sent.dest_qpn), Some(Qpn::new(0x22)));
+        let deth = sent.and_then(|sent| sent.deth);
+        assert_eq!(deth.map(|deth| deth.src_qpn), Some(Qpn::new(0x55)));
+        let completion = ud.poll_completion();
+        assert_eq!(completion.map(|end| end.status), Some(Status::Success));
+        assert_eq!(completion.map(|end| end.byte_len), Some(MTU));
+        assert_eq!(ud.next_psn().get(), 1);
+        assert_eq!(ud.next_timeout(), None);
+    }
+
+    #[test]
+    fn what_does_not_fit_the_transport_is_refused() {
+        let mut slots = slots::<1>();
+        let mut ud = requester(Transport::Ud, &mut slots);
+        assert_eq!(ud.post(wr(SendOp::Send, MTU + 1)), Err(PostError::TooLong));
+        assert_eq!(ud.post(wr(SendOp::Write, 1)), Err(PostError::BadOpcode));
+        assert_eq!(ud.post(wr(SendOp::Send, 1)), Ok(0));
+        assert_eq!(ud.post(wr(SendOp::Send, 1)), Err(PostError::Full));
+        let mut uc = requester(Transport::Uc, &mut slots);
+        assert_eq!(uc.post(wr(SendOp::Read, 1)), Err(PostError::BadOpcode));
+        let long = wr(SendOp::Send, (1 << 31) + 1);
+        assert_eq!(uc.post(long), Err(PostError::TooLong));
+    }
+
+    #[test]
+    fn a_message_is_cut_into_packets() {
+        let mut slots = slots::<1>();
+        let mut uc = requester(Transport::Uc, &mut slots);
+        assert_eq!(uc.post(wr(SendOp::WriteImm, 3 * MTU + 1)), Ok(0));
+        let expected = [
+            (Opcode::UcWriteFirst, MTU, false),
+            (Opcode::UcWriteMiddle, MTU, true),
+            (Opcode::UcWriteMiddle, MTU, false),
+            (Opcode::UcWriteLastImm, 1, false),
+        ];
+        for (number, (opcode, len, next_same)) in (0..).zip(expected) {
+            assert!(uc.poll_completion().is_none());
+            let sent = send(&mut uc);
+            assert_eq!(sent.map(|sent| sent.opcode), Some(opcode));
+            assert_eq!(sent.map(|sent| sent.len), Some(len));
+            assert_eq!(sent.map(|sent| sent.offset), Some(number * MTU));
+            assert_eq!(sent.map(|sent| sent.psn.get()), Some(number));
+            assert_eq!(sent.map(|sent| sent.next_same), Some(next_same));
+            assert_eq!(sent.map(|sent| sent.ack_req), Some(false));
+        }
+        assert!(uc.poll_completion().is_some());
+        assert_eq!(send(&mut uc), None);
+    }
+
+    #[test]
+    fn only_the_last_of_several_messages_asks_for_an_acknowledgement() {
+        let mut slots = slots::<3>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for _ in 0..3 {
+            assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        }
+        for ack_req in [false, false, true] {
+            assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(ack_req));
+        }
+        assert!(rc.poll_completion().is_none());
+        assert!(rc.next_timeout().is_some());
+    }
+
+    #[test]
+    fn the_window_is_bounded_and_asks_often() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        assert!(rc.post(wr(SendOp::Send, 1000 * MTU)).is_ok());
+        for number in 1..=PSN_WINDOW {
+            let sent = send(&mut rc);
+            assert_eq!(sent.map(|sent| sent.ack_req), Some(number % ACK_EVERY == 0));
+        }
+        assert_eq!(send(&mut rc), None);
+    }
+
+    #[test]
+    fn reads_wait_for_each_other_and_fences_for_reads() {
+        let mut slots = slots::<5>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let fenced = SendWr {
+            fence: true,
+            ..wr(SendOp::Send, 0)
+        };
+        for wr in [wr(SendOp::Read, 3 * MTU), fenced] {
+            assert!(rc.post(wr).is_ok());
+        }
+        let sent = send(&mut rc);
+        assert_eq!(sent.map(|sent| sent.opcode), Some(Opcode::RcReadRequest));
+        assert_eq!(sent.map(|sent| sent.len), Some(0));
+        assert_eq!(
+            sent.and_then(|sent| sent.reth).map(|reth| reth.len),
+            Some(3 * MTU)
+        );
+        assert_eq!(rc.next_psn().get(), 3);
+        assert_eq!(send(&mut rc), None);
+
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for _ in 0..3 {
+            assert!(rc.post(wr(SendOp::Read, 0)).is_ok());
+        }
+        assert!(send(&mut rc).is_some() && send(&mut rc).is_some());
+        assert_eq!(send(&mut rc), None);
+    }
+
+    #[test]
+    fn a_long_read_is_asked_for_in_parts() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let length = READ_WINDOW * MTU + 1;
+        assert!(rc.post(wr(SendOp::Read, length)).is_ok());
+        let reth = send(&mut rc).and_then(|sent| sent.reth);
+        assert_eq!(reth.map(|reth| reth.len), Some(READ_WINDOW * MTU));
+        assert_eq!(send(&mut rc), None);
+    }
+
+    #[test]
+    fn draining_ends_what_was_begun() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for _ in 0..2 {
+            assert!(rc.post(wr(SendOp::Send, 2 * MTU)).is_ok());
+        }
+        assert!(send(&mut rc).is_some());
+        rc.drain();
+        assert!(!rc.is_drained());
+        assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(true));
+        assert_eq!(send(&mut rc), None);
+        rc.resume();
+        assert!(send(&mut rc).is_some());
+    }
+
+    #[test]
+    fn what_turns_out_to_be_the_last_packet_is_sent_again_to_be_acknowledged() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for _ in 0..2 {
+            assert!(rc.post(wr(SendOp::Send, MTU)).is_ok());
+        }
+        let first = send(&mut rc);
+        assert_eq!(first.map(|sent| sent.ack_req), Some(false));
+        rc.drain();
+        let probe = send(&mut rc);
+        assert_eq!(probe.map(|sent| sent.ack_req), Some(true));
+        assert_eq!(probe.map(|sent| sent.psn), first.map(|sent| sent.psn));
+        assert_eq!(send(&mut rc), None);
+        assert!(rc.next_timeout().is_some());
+    }
+}

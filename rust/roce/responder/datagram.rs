@@ -76,3 +76,116 @@ impl Responder {
         }
     }
 }
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(
+    CONFIG_KUNIT = "y",
+    kernel::macros::kunit_tests(roce_responder_datagram)
+)]
+mod tests {
+    use super::*;
+    use crate::{
+        ids::{
+            Qkey,
+            Qpn, //
+        },
+        opcode::Transport,
+        responder::RecvParams,
+        testutil::{
+            recv_params,
+            requester,
+            slots,
+            wr,
+            Frame,
+            Recvs,
+            MTU,
+            NOW, //
+        },
+        wr::{
+            SendOp,
+            Status, //
+        },
+    };
+
+    fn datagram(length: u32) -> Frame {
+        let mut slots = slots::<1>();
+        let mut ud = requester(Transport::Ud, &mut slots);
+        assert!(ud.post(wr(SendOp::SendImm, length)).is_ok());
+        Frame::request(&ud.poll_transmit(NOW).unwrap())
+    }
+
+    fn responder(params: &RecvParams) -> Responder {
+        let mut responder = Responder::new(Transport::Ud);
+        responder.set_params(params);
+        responder
+    }
+
+    #[test]
+    fn a_datagram_lands_behind_the_grh_area() {
+        let mut ud = responder(&recv_params());
+        let mut rq = Recvs {
+            left: 1,
+            size: GRH_LEN + 5,
+        };
+        let frame = datagram(5);
+        let place = Place::Recv { offset: 40, len: 5 };
+        let verdict = ud.on_request(NOW, &frame.packet(), &mut rq);
+        assert_eq!(verdict, Verdict::Place(place));
+        let outcome = ud.finish(NOW, Ok(()));
+        assert!(outcome.consumed && !outcome.error && outcome.reply.is_none());
+        let completion = outcome.completion;
+        assert_eq!(completion.map(|end| end.byte_len), Some(45));
+        assert_eq!(completion.and_then(|end| end.imm), Some([1, 2, 3, 4]));
+        assert_eq!(completion.map(|end| end.src_qpn), Some(Qpn::new(0x55)));
+
+        let verdict = ud.on_request(NOW, &frame.packet(), &mut rq);
+        assert_eq!(verdict, Verdict::Drop(DropReason::NoRecvWqe));
+    }
+
+    #[test]
+    fn a_wrong_key_uses_nothing_up() {
+        let mut ud = responder(&RecvParams {
+            qkey: Qkey::new(1),
+            ..recv_params()
+        });
+        let mut rq = Recvs { left: 1, size: MTU };
+        let verdict = ud.on_request(NOW, &datagram(5).packet(), &mut rq);
+        assert_eq!(verdict, Verdict::Drop(DropReason::BadQkey));
+        assert_eq!(rq.left, 1);
+    }
+
+    #[test]
+    fn a_datagram_that_is_too_long_fails_only_the_work_request() {
+        let mut ud = responder(&recv_params());
+        let mut rq = Recvs {
+            left: 2,
+            size: GRH_LEN + 4,
+        };
+        for length in [5, 4] {
+            let frame = datagram(length);
+            let verdict = ud.on_request(NOW, &frame.packet(), &mut rq);
+            if length == 4 {
+                assert!(matches!(verdict, Verdict::Place(_)));
+                continue;
+            }
+            assert!(matches!(verdict, Verdict::Fail(_)));
+            let Verdict::Fail(outcome) = verdict else {
+                return;
+            };
+            let status = outcome.completion.map(|end| end.status);
+            assert_eq!(status, Some(Status::LocLen));
+            assert!(outcome.consumed && !outcome.error);
+        }
+    }
+
+    #[test]
+    fn more_than_the_mtu_is_dropped() {
+        let mut ud = responder(&RecvParams {
+            mtu: 16,
+            ..recv_params()
+        });
+        let mut rq = Recvs { left: 1, size: MTU };
+        let verdict = ud.on_request(NOW, &datagram(17).packet(), &mut rq);
+        assert_eq!(verdict, Verdict::Drop(DropReason::BadLength));
+    }
+}

@@ -325,3 +325,138 @@ impl Responder {
         full.saturating_add(u32::from(rest != 0)).max(1)
     }
 }
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_responder_read))]
+mod tests {
+    use super::*;
+    use crate::{
+        opcode::Transport,
+        requester::Transmit,
+        testutil::{
+            recv_params,
+            requester,
+            slots,
+            wr,
+            Frame,
+            Recvs,
+            MTU,
+            NOW, //
+        },
+        wr::SendOp, //
+    };
+
+    fn read(length: u32) -> Transmit {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        assert!(rc.post(wr(SendOp::Read, length)).is_ok());
+        rc.poll_transmit(NOW).unwrap()
+    }
+
+    fn responder() -> Responder {
+        let mut responder = Responder::new(Transport::Rc);
+        responder.set_params(&recv_params());
+        responder
+    }
+
+    fn request(rx: &mut Responder, transmit: &Transmit) -> Verdict {
+        let mut rq = Recvs { left: 0, size: 0 };
+        rx.on_request(NOW, &Frame::request(transmit).packet(), &mut rq)
+    }
+
+    /// Sends the whole answer, and compares opcodes and PSNs.
+    fn answer(rx: &mut Responder, expected: &[(Opcode, u32)]) {
+        for &(opcode, psn) in expected {
+            let segment = rx.poll_response();
+            let found = segment.map(|segment| (segment.opcode, segment.psn.get()));
+            assert_eq!(found, Some((opcode, psn)));
+            rx.response_sent();
+        }
+        assert_eq!(rx.poll_response(), None);
+        assert!(!rx.read_in_progress());
+    }
+
+    #[test]
+    fn a_read_is_answered_and_again_in_part() {
+        let mut rx = responder();
+        let mut transmit = read(2 * MTU + 1);
+        let verdict = request(&mut rx, &transmit);
+        assert!(matches!(verdict, Verdict::Read(read) if read.len == 2 * MTU + 1));
+        assert_eq!(rx.start_read(Ok(())), None);
+        assert!(rx.read_in_progress());
+        assert_eq!(request(&mut rx, &transmit), Verdict::Drop(DropReason::Busy));
+        let whole = [
+            (Opcode::RcReadResponseFirst, 0),
+            (Opcode::RcReadResponseMiddle, 1),
+            (Opcode::RcReadResponseLast, 2),
+        ];
+        answer(&mut rx, &whole);
+        assert_eq!(rx.epsn().get(), 3);
+
+        transmit.psn = Psn::new(1);
+        let mut reth = transmit.reth.unwrap();
+        reth.va += u64::from(MTU);
+        reth.len -= MTU;
+        transmit.reth = Some(reth);
+        assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
+        assert_eq!(rx.start_read(Ok(())), None);
+        let part = [
+            (Opcode::RcReadResponseFirst, 1),
+            (Opcode::RcReadResponseLast, 2),
+        ];
+        answer(&mut rx, &part);
+        assert_eq!(rx.epsn().get(), 3);
+
+        // The same PSN with another address was never asked for.
+        reth.va += 1;
+        transmit.reth = Some(reth);
+        let verdict = request(&mut rx, &transmit);
+        assert_eq!(verdict, Verdict::Drop(DropReason::Duplicate));
+    }
+
+    #[test]
+    fn an_empty_read_has_an_empty_answer() {
+        let mut rx = responder();
+        assert!(matches!(request(&mut rx, &read(0)), Verdict::Read(_)));
+        assert_eq!(rx.start_read(Ok(())), None);
+        answer(&mut rx, &[(Opcode::RcReadResponseOnly, 0)]);
+        assert_eq!(rx.epsn().get(), 1);
+    }
+
+    #[test]
+    fn only_the_last_reads_are_remembered() {
+        let mut rx = responder();
+        let mut transmit = read(1);
+        for psn in 0..3 {
+            transmit.psn = Psn::new(psn);
+            assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
+            assert_eq!(rx.start_read(Ok(())), None);
+            rx.response_sent();
+        }
+        transmit.psn = Psn::new(0);
+        let verdict = request(&mut rx, &transmit);
+        assert_eq!(verdict, Verdict::Drop(DropReason::Duplicate));
+        transmit.psn = Psn::new(1);
+        assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
+    }
+
+    #[test]
+    fn memory_that_goes_away_is_the_end() {
+        let mut rx = responder();
+        assert!(matches!(request(&mut rx, &read(1)), Verdict::Read(_)));
+        assert_eq!(rx.start_read(Ok(())), None);
+        let outcome = rx.response_failed();
+        assert!(outcome.error && outcome.reply.is_some());
+        assert_eq!(outcome.event, Some(AsyncEvent::AccessError));
+        assert_eq!(rx.poll_response(), None);
+    }
+
+    #[test]
+    fn forbidden_memory_is_refused() {
+        let mut rx = responder();
+        assert!(matches!(request(&mut rx, &read(1)), Verdict::Read(_)));
+        let outcome = rx.start_read(Err(MemError::Protection));
+        assert_eq!(outcome.map(|outcome| outcome.error), Some(true));
+        assert_eq!(rx.epsn().get(), 0);
+    }
+}

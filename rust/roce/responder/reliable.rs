@@ -185,3 +185,212 @@ pub(super) fn access_code(error: MemError) -> NakCode {
         MemError::Fault => NakCode::RemoteOperation,
     }
 }
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(
+    CONFIG_KUNIT = "y",
+    kernel::macros::kunit_tests(roce_responder_reliable)
+)]
+mod tests {
+    use super::*;
+    use crate::{
+        opcode::{
+            Opcode,
+            Transport, //
+        },
+        requester::{
+            Requester,
+            Slot, //
+        },
+        testutil::{
+            recv_params,
+            requester,
+            slots,
+            wr,
+            Frame,
+            Recvs,
+            MTU,
+            NOW, //
+        },
+        wr::SendOp,
+    };
+
+    fn next(rc: &mut Requester<&mut [Slot]>) -> Frame {
+        let frame = Frame::request(&rc.poll_transmit(NOW).unwrap());
+        rc.transmitted(NOW);
+        frame
+    }
+
+    fn responder() -> Responder {
+        let mut responder = Responder::new(Transport::Rc);
+        responder.set_params(&recv_params());
+        responder
+    }
+
+    /// Handles a packet whose payload finds its place.
+    fn accept(rx: &mut Responder, frame: &Frame, rq: &mut Recvs) -> Outcome {
+        let verdict = rx.on_request(NOW, &frame.packet(), rq);
+        assert!(matches!(verdict, Verdict::Place(_)));
+        rx.finish(NOW, Ok(()))
+    }
+
+    fn replied(verdict: Verdict) -> Option<(u32, Syndrome)> {
+        match verdict {
+            Verdict::Reply(reply) => Some((reply.psn.get(), reply.syndrome)),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_message_is_delivered_and_acknowledged() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        assert!(rc.post(wr(SendOp::SendImm, MTU + 1)).is_ok());
+        let mut rx = responder();
+        let mut rq = Recvs {
+            left: 1,
+            size: 2 * MTU,
+        };
+        let first = accept(&mut rx, &next(&mut rc), &mut rq);
+        assert_eq!(first, Outcome::default());
+        let last = accept(&mut rx, &next(&mut rc), &mut rq);
+        let reply = last
+            .reply
+            .map(|reply| (reply.psn.get(), reply.syndrome, reply.msn));
+        assert_eq!(reply, Some((1, Syndrome::ACK, 1)));
+        assert_eq!(last.completion.map(|end| end.byte_len), Some(MTU + 1));
+        assert_eq!(rx.epsn().get(), 2);
+    }
+
+    #[test]
+    fn a_gap_is_reported_once() {
+        let mut slots = slots::<3>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for _ in 0..3 {
+            assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        }
+        let mut rx = responder();
+        let mut rq = Recvs { left: 3, size: 0 };
+        let lost = next(&mut rc);
+        let early = rx.on_request(NOW, &next(&mut rc).packet(), &mut rq);
+        let nak = Syndrome::Nak(NakCode::PsnSequence);
+        assert_eq!(replied(early), Some((0, nak)));
+        let late = next(&mut rc);
+        let verdict = rx.on_request(NOW, &late.packet(), &mut rq);
+        assert_eq!(verdict, Verdict::Drop(DropReason::PsnGap));
+        accept(&mut rx, &lost, &mut rq);
+        let verdict = rx.on_request(NOW, &late.packet(), &mut rq);
+        assert_eq!(replied(verdict), Some((1, nak)));
+    }
+
+    #[test]
+    fn a_duplicate_is_acknowledged_and_not_delivered() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        assert!(rc.post(wr(SendOp::Send, 5)).is_ok());
+        let mut rx = responder();
+        let mut rq = Recvs { left: 2, size: MTU };
+        let frame = next(&mut rc);
+        accept(&mut rx, &frame, &mut rq);
+        let again = rx.on_request(NOW, &frame.packet(), &mut rq);
+        assert_eq!(replied(again), Some((0, Syndrome::ACK)));
+        assert_eq!(rq.left, 1);
+    }
+
+    #[test]
+    fn a_receiver_that_is_not_ready_waits_for_the_same_packet() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for _ in 0..2 {
+            assert!(rc.post(wr(SendOp::Send, 5)).is_ok());
+        }
+        let mut rx = responder();
+        let mut rq = Recvs { left: 0, size: MTU };
+        let first = next(&mut rc);
+        let verdict = rx.on_request(NOW, &first.packet(), &mut rq);
+        assert_eq!(replied(verdict), Some((0, Syndrome::Rnr { timer: 3 })));
+        rq.left = 2;
+        let second = next(&mut rc);
+        let verdict = rx.on_request(NOW, &second.packet(), &mut rq);
+        assert_eq!(verdict, Verdict::Drop(DropReason::PsnGap));
+        assert!(accept(&mut rx, &first, &mut rq).consumed);
+        assert!(accept(&mut rx, &second, &mut rq).consumed);
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_fails_both_ends() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        assert!(rc.post(wr(SendOp::Send, 5)).is_ok());
+        let mut rx = responder();
+        let mut rq = Recvs { left: 2, size: 4 };
+        let frame = next(&mut rc);
+        let verdict = rx.on_request(NOW, &frame.packet(), &mut rq);
+        assert!(matches!(verdict, Verdict::Fail(_)));
+        let Verdict::Fail(outcome) = verdict else {
+            return;
+        };
+        let nak = Syndrome::Nak(NakCode::InvalidRequest);
+        assert_eq!(outcome.reply.map(|reply| reply.syndrome), Some(nak));
+        assert_eq!(
+            outcome.completion.map(|end| end.status),
+            Some(Status::LocLen)
+        );
+        assert!(outcome.error && outcome.consumed && outcome.event.is_none());
+        let verdict = rx.on_request(NOW, &frame.packet(), &mut rq);
+        assert_eq!(verdict, Verdict::Drop(DropReason::Failed));
+    }
+
+    #[test]
+    fn broken_rules_are_refused() {
+        // Each is the first packet of a connection, and breaks a rule.
+        let bad = [
+            (Opcode::RcSendMiddle, MTU),
+            (Opcode::RcWriteLast, 4),
+            (Opcode::RcSendFirst, MTU - 4),
+            (Opcode::RcSendOnlyInv, 4),
+            (Opcode::RcWriteOnly, 4),
+        ];
+        for (opcode, len) in bad {
+            let mut slots = slots::<1>();
+            let mut rc = requester(Transport::Rc, &mut slots);
+            assert!(rc.post(wr(SendOp::Write, 8)).is_ok());
+            let mut transmit = rc.poll_transmit(NOW).unwrap();
+            transmit.opcode = opcode;
+            transmit.len = len;
+            if !opcode.has_reth() {
+                transmit.reth = None;
+            }
+            // The place of an IETH is filled with something of its size.
+            transmit.imm = opcode.has_ieth().then_some([0; 4]);
+            let frame = Frame::request(&transmit);
+            let mut rq = Recvs { left: 1, size: MTU };
+            let verdict = responder().on_request(NOW, &frame.packet(), &mut rq);
+            assert!(matches!(verdict, Verdict::Fail(_)));
+            let Verdict::Fail(outcome) = verdict else {
+                return;
+            };
+            let nak = Syndrome::Nak(NakCode::InvalidRequest);
+            assert_eq!(outcome.reply.map(|reply| reply.syndrome), Some(nak));
+            assert_eq!(outcome.event, Some(AsyncEvent::RequestError));
+            assert!(outcome.error && outcome.completion.is_none());
+            assert_eq!(rq.left, 1);
+        }
+    }
+
+    #[test]
+    fn a_write_to_forbidden_memory_is_refused() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        assert!(rc.post(wr(SendOp::Write, 5)).is_ok());
+        let mut rx = responder();
+        let mut rq = Recvs { left: 0, size: 0 };
+        let verdict = rx.on_request(NOW, &next(&mut rc).packet(), &mut rq);
+        assert!(matches!(verdict, Verdict::Place(_)));
+        let outcome = rx.finish(NOW, Err(MemError::Protection));
+        let nak = Syndrome::Nak(NakCode::RemoteAccess);
+        assert_eq!(outcome.reply.map(|reply| reply.syndrome), Some(nak));
+        assert_eq!(outcome.event, Some(AsyncEvent::AccessError));
+        assert!(outcome.error);
+    }
+}

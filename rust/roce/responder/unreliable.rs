@@ -79,3 +79,146 @@ impl Responder {
         Verdict::Drop(reason)
     }
 }
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(
+    CONFIG_KUNIT = "y",
+    kernel::macros::kunit_tests(roce_responder_unreliable)
+)]
+mod tests {
+    use super::*;
+    use crate::{
+        opcode::Transport,
+        requester::{
+            Requester,
+            Slot, //
+        },
+        responder::{
+            Access,
+            Place,
+            RecvParams, //
+        },
+        testutil::{
+            recv_params,
+            requester,
+            slots,
+            wr,
+            Frame,
+            Recvs,
+            MTU,
+            NOW, //
+        },
+        wr::{
+            MemError,
+            SendOp, //
+        },
+    };
+
+    fn next(uc: &mut Requester<&mut [Slot]>) -> Frame {
+        let frame = Frame::request(&uc.poll_transmit(NOW).unwrap());
+        uc.transmitted(NOW);
+        frame
+    }
+
+    fn responder(params: &RecvParams) -> Responder {
+        let mut responder = Responder::new(Transport::Uc);
+        responder.set_params(params);
+        responder
+    }
+
+    fn dropped(verdict: Verdict) -> Option<DropReason> {
+        match verdict {
+            Verdict::Drop(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_cut_message_leaves_its_work_request_to_the_next_one() {
+        let mut slots = slots::<2>();
+        let mut uc = requester(Transport::Uc, &mut slots);
+        for length in [3 * MTU, 7] {
+            assert!(uc.post(wr(SendOp::Send, length)).is_ok());
+        }
+        let mut rx = responder(&recv_params());
+        let mut rq = Recvs {
+            left: 1,
+            size: 3 * MTU,
+        };
+        let place = rx.on_request(NOW, &next(&mut uc).packet(), &mut rq);
+        assert!(matches!(place, Verdict::Place(_)));
+        assert!(!rx.finish(NOW, Ok(())).consumed);
+        next(&mut uc);
+        let last = rx.on_request(NOW, &next(&mut uc).packet(), &mut rq);
+        assert_eq!(dropped(last), Some(DropReason::PsnGap));
+        assert!(rx.holds_wqe());
+
+        let place = rx.on_request(NOW, &next(&mut uc).packet(), &mut rq);
+        assert_eq!(place, Verdict::Place(Place::Recv { offset: 0, len: 7 }));
+        let outcome = rx.finish(NOW, Ok(()));
+        assert!(outcome.consumed && !rx.holds_wqe());
+        assert_eq!(outcome.completion.map(|end| end.byte_len), Some(7));
+    }
+
+    #[test]
+    fn a_write_knows_where_each_packet_belongs() {
+        let mut slots = slots::<1>();
+        let mut uc = requester(Transport::Uc, &mut slots);
+        assert!(uc.post(wr(SendOp::WriteImm, MTU + 1)).is_ok());
+        let mut rx = responder(&recv_params());
+        let mut rq = Recvs { left: 1, size: 0 };
+        let mtu = u64::from(MTU);
+        for (va, len, check_len, ends) in [(0, MTU, MTU + 1, false), (mtu, 1, 1, true)] {
+            let verdict = rx.on_request(NOW, &next(&mut uc).packet(), &mut rq);
+            let place = Place::Remote {
+                rkey: crate::ids::Rkey::new(7),
+                va: 0x1000 + va,
+                len,
+                check_len,
+            };
+            assert_eq!(verdict, Verdict::Place(place));
+            let outcome = rx.finish(NOW, Ok(()));
+            assert_eq!(outcome.consumed, ends);
+            let with_rdma = outcome.completion.map(|end| (end.with_rdma, end.byte_len));
+            assert_eq!(with_rdma, ends.then_some((true, MTU + 1)));
+        }
+    }
+
+    #[test]
+    fn a_refused_write_is_dropped_in_silence() {
+        let mut slots = slots::<2>();
+        let mut uc = requester(Transport::Uc, &mut slots);
+        assert!(uc.post(wr(SendOp::Write, 2 * MTU)).is_ok());
+        assert!(uc.post(wr(SendOp::Write, 1)).is_ok());
+        let mut rx = responder(&recv_params());
+        let mut rq = Recvs { left: 0, size: 0 };
+        let first = rx.on_request(NOW, &next(&mut uc).packet(), &mut rq);
+        assert!(matches!(first, Verdict::Place(_)));
+        let outcome = rx.finish(NOW, Err(MemError::Protection));
+        assert!(!outcome.error && outcome.reply.is_none());
+        let last = rx.on_request(NOW, &next(&mut uc).packet(), &mut rq);
+        assert_eq!(dropped(last), Some(DropReason::PsnGap));
+
+        rx.set_params(&RecvParams {
+            access: Access::default(),
+            ..recv_params()
+        });
+        let only = rx.on_request(NOW, &next(&mut uc).packet(), &mut rq);
+        assert_eq!(dropped(only), Some(DropReason::NotAllowed));
+    }
+
+    #[test]
+    fn a_message_without_a_work_request_is_dropped_as_a_whole() {
+        let mut slots = slots::<1>();
+        let mut uc = requester(Transport::Uc, &mut slots);
+        assert!(uc.post(wr(SendOp::Send, 2 * MTU)).is_ok());
+        let mut rx = responder(&recv_params());
+        let mut rq = Recvs { left: 0, size: MTU };
+        let first = rx.on_request(NOW, &next(&mut uc).packet(), &mut rq);
+        assert_eq!(dropped(first), Some(DropReason::NoRecvWqe));
+        rq.left = 1;
+        let last = rx.on_request(NOW, &next(&mut uc).packet(), &mut rq);
+        assert_eq!(dropped(last), Some(DropReason::PsnGap));
+        assert_eq!(rq.left, 1);
+    }
+}

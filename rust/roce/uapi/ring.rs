@@ -83,9 +83,9 @@ const MAX_RING_LEN: usize = 0xffff_0000;
 ///
 /// # Invariants
 ///
-/// - `mask + 1` is a power of two from 2 to [`MAX_SLOTS`].
-/// - `1 << shift` is from [`MIN_ELEM_SIZE`] to [`MAX_ELEM_SIZE`].
-/// - The header and all slots together take less than [`MAX_RING_LEN`] bytes.
+/// - `mask + 1` is a power of two from 2 to `MAX_SLOTS`.
+/// - `1 << shift` is from `MIN_ELEM_SIZE` to `MAX_ELEM_SIZE`.
+/// - The header and all slots together take less than `MAX_RING_LEN` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
     mask: u32,

@@ -62,7 +62,7 @@ use crate::{
 };
 use zerocopy::FromBytes;
 
-/// Longest message, in bytes, that a work request may describe (C9-36 allows 2^31).
+/// Longest message, in bytes, that a work request may describe: the limit of the specification.
 pub const MAX_MESSAGE: u32 = 1 << 31;
 
 /// A validated scatter/gather element. Its key and bounds are checked when the memory is accessed.

@@ -4,6 +4,11 @@
 
 use crate::{
     ah::Ah,
+    counters::{
+        self,
+        Counter,
+        Counters, //
+    },
     cq::{
         self,
         Cq, //
@@ -64,6 +69,7 @@ use rdma::{
             QpCap,
             QpInit, //
         },
+        stats::CounterDesc,
         udata::Udata,
         umem::DmaMemory,
         wr::{
@@ -111,6 +117,7 @@ pub(crate) struct Ferroce {
     /// Distinguishes devices; never used again.
     number: u32,
     guid: [u8; 8],
+    counters: Counters,
     /// Keeps the sockets of the namespace open.
     _sockets: SocketRef,
 }
@@ -129,6 +136,7 @@ impl Ferroce {
         let this = Self {
             number: NEXT.fetch_add(1, Relaxed),
             guid,
+            counters: Counters::new(),
             _sockets: sockets,
         };
         let init = DeviceInit {
@@ -138,7 +146,20 @@ impl Ferroce {
             node_desc: c"ferroce",
             comp_vectors: 1,
         };
-        Device::register(&init, Ok(this))
+        Device::register(&init, Ok(this))?;
+        // The net device may have gone meanwhile, and its notice came before there was a device.
+        if !netdev.is_registered() {
+            if let Some(device) = Device::<Self>::by_netdev(netdev) {
+                device.unregister_queued();
+            }
+            return Err(ENODEV);
+        }
+        Ok(())
+    }
+
+    /// Counts something.
+    pub(crate) fn count(&self, counter: Counter) {
+        self.counters.count(counter);
     }
 
     /// Returns the number.
@@ -173,6 +194,8 @@ impl Driver for Ferroce {
     const DRIVER_ID: u32 = DRIVER_ID_RXE;
     const UVERBS_ABI_VERSION: u32 = ABI_VERSION;
     const UVERBS_CMDS: &'static [u32] = &[CMD_POST_SEND, CMD_REQ_NOTIFY_CQ];
+
+    const COUNTERS: &'static [CounterDesc] = counters::NAMES;
 
     type Ucontext = Ucontext;
     type Pd = ();
@@ -227,6 +250,10 @@ impl Driver for Ferroce {
             .set_cm_supported()
             .set_speed_of(dev);
         Ok(())
+    }
+
+    fn read_counter(dev: &Device<Self>, index: usize) -> u64 {
+        dev.counters.get(index)
     }
 
     fn add_gid(dev: &Device<Self>, gid: &GidChange<'_>) -> Result {

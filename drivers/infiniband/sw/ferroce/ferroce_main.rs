@@ -12,10 +12,12 @@
 #![forbid(unsafe_code)]
 
 mod ah;
+mod counters;
 mod cq;
 mod device;
 mod gids;
 mod globals;
+mod guard;
 mod link;
 mod mr;
 mod qp;
@@ -27,6 +29,7 @@ mod ucontext;
 use kernel::prelude::*;
 use rdma::{
     ib::link::LinkRegistration,
+    modules::ModuleNotifier,
     net::{
         notifier::NetdevNotifier,
         pernet::PernetRegistration, //
@@ -40,12 +43,19 @@ module! {
     description: "Soft RoCE v2 in Rust",
     license: "GPL",
     alias: ["rdma-link-ferroce"],
+    params: {
+        rxe_compat: bool {
+            default: false,
+            description: "Also serve `rdma link add ... type rxe`",
+        },
+    },
 }
 
 /// What the module holds. Fields are dropped in declaration order: first nothing creates devices
 /// any more, then the devices go, then what they use.
 #[pin_data]
 struct Module {
+    _compat: Option<Pin<KBox<LinkRegistration<link::CompatLink>>>>,
     #[pin]
     _link: LinkRegistration<link::Link>,
     _devices: link::Devices,
@@ -53,6 +63,9 @@ struct Module {
     _notifier: NetdevNotifier<link::Link>,
     #[pin]
     _pernet: PernetRegistration<sockets::Sockets>,
+    #[pin]
+    _guard: ModuleNotifier<guard::Guard>,
+    _cleanup: globals::Cleanup,
 }
 
 impl kernel::InPlaceModule for Module {
@@ -60,10 +73,19 @@ impl kernel::InPlaceModule for Module {
         pin_init::pin_init_scope(|| {
             globals::init()?;
             Ok(try_pin_init!(Self {
+                _cleanup: globals::Cleanup,
+                // From here on the other driver cannot come, so it can be looked for.
+                _guard <- ModuleNotifier::register(),
+                _: { guard::check()? },
                 _pernet <- PernetRegistration::register(),
                 _notifier <- NetdevNotifier::register(),
                 _devices: link::Devices,
                 _link <- LinkRegistration::new(),
+                _compat: if *module_parameters::rxe_compat.value_ref() {
+                    Some(KBox::pin_init(LinkRegistration::new(), GFP_KERNEL)?)
+                } else {
+                    None
+                },
             }))
         })
     }

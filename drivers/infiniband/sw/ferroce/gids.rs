@@ -64,17 +64,26 @@ pub(crate) fn add(device: u32, index: u32, net: NetId, gid: [u8; 16]) -> Result 
 /// Removes an address.
 pub(crate) fn remove(device: u32, index: u32) {
     if let Some(gids) = GIDS.get() {
-        gids.entries
-            .lock()
-            .retain(|e| e.device != device || e.index != index);
+        keep(&mut gids.entries.lock(), |e| {
+            e.device != device || e.index != index
+        });
     }
 }
 
 /// Removes everything of a device.
 pub(crate) fn forget(device: u32) {
     if let Some(gids) = GIDS.get() {
-        gids.entries.lock().retain(|e| e.device != device);
-        gids.managers.lock().retain(|(d, _)| *d != device);
+        keep(&mut gids.entries.lock(), |e| e.device != device);
+        keep(&mut gids.managers.lock(), |(d, _)| *d != device);
+    }
+}
+
+/// Removes what `wanted` does not want.
+fn keep<T>(list: &mut KVec<T>, wanted: impl Fn(&T) -> bool) {
+    list.retain(|item| wanted(item));
+    if list.is_empty() {
+        // Nobody drops a static: what is empty must not own memory.
+        *list = KVec::new();
     }
 }
 
@@ -102,7 +111,7 @@ pub(crate) fn set_manager(device: u32, qp: u32) -> Result {
 /// Says that a device has no such management queue pair any more.
 pub(crate) fn clear_manager(device: u32, qp: u32) {
     if let Some(gids) = GIDS.get() {
-        gids.managers.lock().retain(|m| *m != (device, qp));
+        keep(&mut gids.managers.lock(), |m| *m != (device, qp));
     }
 }
 

@@ -15,6 +15,7 @@ use crate::{
 use kernel::prelude::*;
 use rdma::{
     ib,
+    net::tx_account,
     sync::{
         CopyTable,
         Global,
@@ -77,6 +78,21 @@ pub(crate) fn mrs() -> Result<&'static Table<Mr>> {
 /// The address handles, by the number that user work requests have.
 pub(crate) fn ahs() -> Result<&'static CopyTable<Av>> {
     AHS.get().ok_or(ENODEV)
+}
+
+/// Ends the work queue and waits for packets that the network stack has. Dropped when nothing uses
+/// the tables any more: what remains would run code of a module that is gone.
+pub(crate) struct Cleanup;
+
+impl Drop for Cleanup {
+    fn drop(&mut self) {
+        if let Some(queue) = WORK.get() {
+            queue.shut_down();
+        }
+        tx_account::wait_all_returned(|packets| {
+            pr_warn!("unloading waits for {packets} packets in network devices\n");
+        });
+    }
 }
 
 /// Queues a work item.

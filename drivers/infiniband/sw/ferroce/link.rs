@@ -2,7 +2,10 @@
 
 //! `rdma link add`, and what happens to net devices.
 
-use crate::device::Ferroce;
+use crate::{
+    device::Ferroce,
+    guard, //
+};
 use kernel::prelude::*;
 use rdma::{
     ib::{
@@ -26,6 +29,7 @@ impl LinkType for Link {
     const TYPE: &'static CStr = c"ferroce";
 
     fn newlink(name: &CStr, netdev: &NetDevice) -> Result {
+        guard::check()?;
         if netdev.is_vlan() {
             // The addresses of a VLAN device are in the GID table of the device below it.
             return Err(EPERM);
@@ -36,6 +40,17 @@ impl LinkType for Link {
         Ferroce::add(name, netdev).inspect_err(|e| {
             pr_err!("cannot add a link: {:?}\n", e);
         })
+    }
+}
+
+/// The link type of C rxe, for scripts that were written for it.
+pub(crate) struct CompatLink;
+
+impl LinkType for CompatLink {
+    const TYPE: &'static CStr = c"rxe";
+
+    fn newlink(name: &CStr, netdev: &NetDevice) -> Result {
+        Link::newlink(name, netdev)
     }
 }
 

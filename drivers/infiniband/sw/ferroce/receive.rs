@@ -6,6 +6,8 @@
 
 use crate::{
     ah,
+    counters::Counter,
+    device::Ferroce,
     gids,
     globals::{
         self,
@@ -18,6 +20,7 @@ use crate::{
 };
 use kernel::prelude::*;
 use rdma::{
+    ib::Device,
     net::{
         namespace::NetId,
         netdevice::NetDevice,
@@ -48,8 +51,11 @@ pub(crate) struct Receiver;
 
 impl UdpReceive for Receiver {
     fn receive(skb: SkBuff, dev: &NetDevice) {
-        // The packet is freed where it is dropped: nobody is told.
-        let _ = receive(skb, dev);
+        if let Err(counter) = receive(skb, dev) {
+            if let Some(device) = Device::<Ferroce>::by_netdev(dev) {
+                device.count(counter);
+            }
+        }
     }
 }
 
@@ -65,6 +71,11 @@ impl Incoming {
     /// Returns the packet to let it wait.
     pub(crate) fn into_skb(self) -> SkBuff {
         self.0
+    }
+
+    /// Frees the packet, which did what it came for.
+    pub(crate) fn consume(self) {
+        self.0.consume();
     }
 
     /// Returns the view of the headers.
@@ -132,27 +143,33 @@ pub(crate) struct Origin {
     pub(crate) daddr: [u8; 16],
 }
 
-/// Checks a packet and hands it to the half that it is for; `None` if it is dropped.
-fn receive(mut skb: SkBuff, dev: &NetDevice) -> Option<()> {
+/// Checks a packet and hands it to the half that it is for, or says how to count that it is dropped.
+fn receive(mut skb: SkBuff, dev: &NetDevice) -> Result<(), Counter> {
     if !skb.is_linear() {
-        skb.linearize().ok()?;
+        skb.linearize().map_err(|_| Counter::Malformed)?;
     }
     let incoming = Incoming(skb);
-    let packet = incoming.packet().ok()?;
+    let packet = incoming.packet().map_err(|_| Counter::Malformed)?;
     if !packet.pkey().matches(Pkey::DEFAULT) {
-        return None;
+        return Err(Counter::BadPkey);
     }
-    let origin = incoming.origin(dev.net_id())?;
-    let qp = find(packet.dest_qpn(), &origin)?;
-    if qp.ty.transport() != packet.opcode().transport() || !incoming.is_intact() {
-        return None;
+    let origin = incoming
+        .origin(dev.net_id())
+        .ok_or(Counter::Malformed)?;
+    let qp = find(packet.dest_qpn(), &origin).ok_or(Counter::NoQp)?;
+    if qp.ty.transport() != packet.opcode().transport() {
+        return Err(Counter::Refused);
+    }
+    if !incoming.is_intact() {
+        return Err(Counter::BadIcrc);
     }
     if packet.opcode().is_request() {
-        recv::request(&qp, &origin, incoming);
+        recv::request(&qp, &origin, incoming)
     } else {
-        send::respond(&qp, &origin, &packet, incoming.payload(&packet));
+        send::respond(&qp, &origin, &packet, incoming.payload(&packet))?;
+        incoming.consume();
+        Ok(())
     }
-    Some(())
 }
 
 /// Finds the queue pair that a packet names.

@@ -2,14 +2,14 @@
 
 //! The UDP sockets that packets come in through.
 //!
-//! One for each IP version and each network namespace that has a device, shared by the devices there and
-//! closed after the last. A namespace that ends takes its sockets with it, whoever still counts on
-//! them.
+//! One for each IP version and each network namespace that has a device, shared by the devices
+//! there and closed after the last. A namespace that ends takes its sockets with it, whoever still
+//! counts on them.
 //!
-//! Locking: the lock of the list of namespaces (`pernet_ops_rwsem`), then RTNL, then the lock of the
-//! core's GID table, then the mutex of this registry, then the lock of a socket. The mutex is held while
-//! a socket is opened or closed, so that both sleep, and that who opens after the last one closed
-//! finds the port free. Nothing is called back under it.
+//! Locking: the lock of the list of namespaces (`pernet_ops_rwsem`), then RTNL, then the lock of
+//! the core's GID table, then the mutex of this registry, then the lock of a socket. The mutex is
+//! held while a socket is opened or closed, so that both sleep, and that who opens after the last
+//! one closed finds the port free. Nothing is called back under it.
 
 use crate::{
     qp::path::ROCE_PORT,

@@ -63,9 +63,9 @@ impl SkBuff {
         if offset < first || end > isize::try_from(self.linear_len()).ok()? {
             return None;
         }
-        // SAFETY: `offset` is not before the network header, which lies within the buffer, and `end`
-        // is not behind the tail. By the type invariant these bytes are initialised, and nobody
-        // writes to them while `self` is borrowed.
+        // SAFETY: `offset` is not before the network header, which lies within the buffer, and
+        // `end` is not behind the tail. By the type invariant these bytes are initialised, and
+        // nobody writes to them while `self` is borrowed.
         Some(unsafe { slice::from_raw_parts((*self.as_raw()).data.offset(offset), n) })
     }
 }

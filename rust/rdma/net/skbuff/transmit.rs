@@ -23,8 +23,8 @@ use kernel::{
 impl SkBuff {
     /// Sends a packet that begins with an IPv4 header.
     ///
-    /// Total length and header checksum are filled in. The packet is fragmented if the path needs it
-    /// and the header allows it.
+    /// Total length and header checksum are filled in. The packet is fragmented if the path needs
+    /// it and the header allows it.
     ///
     /// # Errors
     ///
@@ -60,8 +60,8 @@ impl SkBuff {
     ///
     /// # Safety
     ///
-    /// The packet must begin with an IP header of `header_len` bytes of the version that `output` is
-    /// for.
+    /// The packet must begin with an IP header of `header_len` bytes of the version that `output`
+    /// is for.
     unsafe fn transmit(
         self,
         dst: &Dst,
@@ -75,8 +75,8 @@ impl SkBuff {
         let skb = ManuallyDrop::new(self).as_raw();
         let _rcu = rcu::read_lock();
 
-        // SAFETY: The packet is owned and given away here, with a reference to the route of its own.
-        // The namespace of the route's device is under RCU. No socket is needed.
+        // SAFETY: The packet is owned and given away here, with a reference to the route of its
+        // own. The namespace of the route's device is under RCU. No socket is needed.
         let ret = unsafe {
             bindings::skb_reset_network_header(skb);
             bindings::skb_set_transport_header(skb, header_len);

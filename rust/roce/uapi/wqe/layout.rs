@@ -85,13 +85,14 @@ pub struct RdmaArgs {
 pub struct UdArgs {
     /// Queue pair number at the peer.
     pub remote_qpn: U32,
-    /// Q_Key to send; see [`effective_qkey`].
+    /// Q_Key to send; see [`effective_qkey`](super::effective_qkey).
     pub remote_qkey: U32,
     /// Unused: a RoCE port has one P_Key.
     pub pkey_index: U16,
     /// Unused.
     pub reserved: U16,
-    /// Number of the address handle, from [`CreateAhResp`](super::resp::CreateAhResp); never zero.
+    /// Number of the address handle, from [`CreateAhResp`](crate::uapi::resp::CreateAhResp); never
+    /// zero.
     pub ah_num: U32,
 }
 
@@ -158,8 +159,8 @@ const _: () = {
 };
 
 impl SendWqe {
-    /// Returns how many bytes of tail have to be copied for [`parse_send`] to see all that it may
-    /// use.
+    /// Returns how many bytes of tail have to be copied for [`parse_send`](super::parse_send) to
+    /// see all that it may use.
     ///
     /// The result is bounded by `limits` and not by what the process wrote.
     #[inline]
@@ -173,8 +174,8 @@ impl SendWqe {
 }
 
 impl RecvWqe {
-    /// Returns how many bytes of tail have to be copied for [`parse_recv`] to see all that it may
-    /// use.
+    /// Returns how many bytes of tail have to be copied for [`parse_recv`](super::parse_recv) to
+    /// see all that it may use.
     #[inline]
     pub fn tail_len(&self, max_sge: u32) -> usize {
         (self.dma.num_sge.get().min(max_sge) as usize).saturating_mul(SGE_LEN)

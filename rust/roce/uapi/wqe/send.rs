@@ -154,7 +154,7 @@ fn send_op(opcode: u32) -> Option<SendOp> {
     }
 }
 
-/// Tells whether `transport` has `op` (IBTA table 38).
+/// Tells whether `transport` has `op`.
 fn is_carried(transport: Transport, op: SendOp) -> bool {
     match transport {
         Transport::Rc => true,
@@ -217,8 +217,8 @@ fn ud_args(wqe: &SendWqe) -> Option<&UdArgs> {
 /// Returns the Q_Key that goes on the wire when a work request asks for `asked`.
 ///
 /// A Q_Key with the high bit set is controlled: an unprivileged program may not send one of its
-/// choice, so `own`, which only a privileged modify can make controlled, replaces it (C10-15). Work
-/// requests of kernel consumers obey the same rule.
+/// choice, so `own`, which only a privileged modify can make controlled, replaces it. Work requests
+/// of kernel consumers obey the same rule.
 #[inline]
 pub fn effective_qkey(asked: Qkey, own: Qkey) -> Qkey {
     const CONTROLLED: u32 = 1 << 31;

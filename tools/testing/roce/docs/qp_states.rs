@@ -18,10 +18,10 @@ use roce::qp::{
 pub fn render() -> String {
     let mut page = rst::start("States of a queue pair");
     page += &rst::paragraph(
-        "A queue pair changes its state, and most of its attributes, through the modify verb only. \
-         Which transitions there are, and which attributes each requires or allows, is one table in \
-         rust/roce/qp/table.rs; the verb checks with it, a test compares it with what the RDMA core \
-         says, and this page is made from it.",
+        "A queue pair changes its state, and most of its attributes, through the modify verb \
+         only. Which transitions there are, and which attributes each requires or allows, is one \
+         table in rust/roce/qp/table.rs; the verb checks with it, a test compares it with what the \
+         RDMA core says, and this page is made from it.",
     );
     page += &transitions();
     page += &attributes();
@@ -83,9 +83,9 @@ fn attributes() -> String {
 
     rst::section("Attributes")
         + &rst::paragraph(
-            "And the service types that take them in some transition. Those with EOPNOTSUPP instead \
-             are not offered, although the core lets some of them pass; in the tables below they \
-             are marked with an asterisk.",
+            "And the service types that take them in some transition. Those with EOPNOTSUPP \
+             instead are not offered, although the core lets some of them pass; in the tables \
+             below they are marked with an asterisk.",
         )
         + &rst::table(["attribute", "bit", "taken by"], &rows)
 }

@@ -9,9 +9,13 @@ use super::{
     },
     rq::Rq,
     Event,
-    Qp, //
+    IbQp, //
 };
 use crate::{
+    counters::{
+        self,
+        Counter, //
+    },
     cq::{
         self,
         Completion, //
@@ -60,6 +64,7 @@ use roce::{
     },
     wire::{
         Packet,
+        Syndrome,
         GRH_LEN,
         MAX_HEADER_LEN, //
     },
@@ -96,22 +101,28 @@ struct After {
 }
 
 /// Takes a request of the peer. Softirq or process context, no lock held.
-pub(crate) fn request(qp: &QpRef, origin: &Origin, incoming: Incoming) {
+///
+/// # Errors
+///
+/// What to count if the packet is not for this queue pair, or has no place to wait.
+pub(crate) fn request(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result<(), Counter> {
     let after = {
         let mut half = qp.recv.lock();
         let mut after = After::default();
         if !half.admits(qp, origin) {
-            return;
+            return Err(Counter::NoQp);
         }
         if half.resp.read_in_progress() || !half.backlog.is_empty() {
-            half.postpone(incoming);
+            half.postpone(incoming)?;
         } else if let Ok(packet) = incoming.packet() {
             half.handle(qp, &packet, &incoming, &mut after);
             half.answer(qp, &mut after);
+            incoming.consume();
         }
         after
     };
     finish(qp, &after);
+    Ok(())
 }
 
 /// Continues to answer a READ, takes what waited, flushes. Process or softirq context, no lock held.
@@ -164,7 +175,7 @@ impl RecvHalf {
 
     /// Returns whether a packet from there is for this queue pair, in the state that it is in.
     #[inline]
-    fn admits(&self, qp: &Qp, origin: &Origin) -> bool {
+    fn admits(&self, qp: &IbQp, origin: &Origin) -> bool {
         if !qp.state().is_receiving() {
             return false;
         }
@@ -176,13 +187,15 @@ impl RecvHalf {
     }
 
     /// Lets a packet wait, or drops it.
-    fn postpone(&mut self, incoming: Incoming) {
+    fn postpone(&mut self, incoming: Incoming) -> Result<(), Counter> {
         // A drop is as a loss on the wire: the peer sends it again.
-        let _ = self.backlog.push_within_capacity(incoming.into_skb());
+        self.backlog
+            .push_within_capacity(incoming.into_skb())
+            .map_err(|_| Counter::Backlog)
     }
 
     /// Takes what waited, after the READ that it waited for.
-    fn resume(&mut self, qp: &Qp, after: &mut After) {
+    fn resume(&mut self, qp: &IbQp, after: &mut After) {
         let mut budget = BUDGET;
         loop {
             self.answer(qp, after);
@@ -206,11 +219,18 @@ impl RecvHalf {
 
     /// Executes one request.
     #[inline]
-    fn handle(&mut self, qp: &Qp, packet: &Packet<'_>, incoming: &Incoming, after: &mut After) {
+    fn handle(&mut self, qp: &IbQp, packet: &Packet<'_>, incoming: &Incoming, after: &mut After) {
         let now = now();
         match self.resp.on_request(now, packet, &mut self.rq) {
-            Verdict::Drop(_) => {}
-            Verdict::Reply(reply) => self.reply(&reply),
+            Verdict::Drop(reason) => qp.device().count(counters::of_drop(reason)),
+            Verdict::Reply(reply) => {
+                qp.device().count(match reply.syndrome {
+                    Syndrome::Ack { .. } => Counter::Duplicate,
+                    Syndrome::Rnr { .. } => Counter::RnrSent,
+                    Syndrome::Nak(_) | Syndrome::Reserved => Counter::OutOfSequence,
+                });
+                self.reply(&reply);
+            }
             Verdict::Fail(outcome) => self.execute(qp, &outcome, incoming, after),
             Verdict::Place(place) => {
                 let result = self.place(&place, packet, incoming);
@@ -265,7 +285,7 @@ impl RecvHalf {
     }
 
     /// Does what follows from a request.
-    fn execute(&mut self, qp: &Qp, outcome: &Outcome, incoming: &Incoming, after: &mut After) {
+    fn execute(&mut self, qp: &IbQp, outcome: &Outcome, incoming: &Incoming, after: &mut After) {
         if let Some(done) = &outcome.completion {
             let v6 = matches!(incoming.ip(), Some(IpHeader::V6(_)));
             let completion = completion(qp, self.rq.wr_id(), done, v6);
@@ -300,7 +320,7 @@ impl RecvHalf {
     }
 
     /// Sends responses of the READ in progress, within a budget.
-    fn answer(&mut self, qp: &Qp, after: &mut After) {
+    fn answer(&mut self, qp: &IbQp, after: &mut After) {
         let mut budget = BUDGET;
         while let Some(segment) = self.resp.poll_response() {
             if !self.account.admits() {
@@ -362,7 +382,7 @@ impl RecvHalf {
     }
 
     /// Flushes what was posted (ERR).
-    fn flush(&mut self, qp: &Qp, after: &mut After) {
+    fn flush(&mut self, qp: &IbQp, after: &mut After) {
         let mut budget = BUDGET;
         self.resp.reset();
         self.backlog.clear();
@@ -402,7 +422,7 @@ fn grh_area(incoming: &Incoming) -> [u8; GRH_LEN as usize] {
 }
 
 /// Returns the completion of a receive request.
-fn completion(qp: &Qp, wr_id: u64, done: &RecvCompletion, v6: bool) -> Completion {
+fn completion(qp: &IbQp, wr_id: u64, done: &RecvCompletion, v6: bool) -> Completion {
     Completion {
         cqe: Cqe {
             wr_id,

@@ -12,6 +12,10 @@ use super::{
     IbQp, //
 };
 use crate::{
+    counters::{
+        self,
+        Counter, //
+    },
     cq::{
         self,
         Completion, //
@@ -91,16 +95,26 @@ pub(crate) fn run(qp: &QpRef) {
 }
 
 /// Takes a response of the peer. Softirq or process context, no lock held.
-pub(crate) fn respond(qp: &QpRef, origin: &Origin, packet: &Packet<'_>, payload: &[u8]) {
+///
+/// # Errors
+///
+/// What to count if the packet is not for this queue pair.
+pub(crate) fn respond(
+    qp: &QpRef,
+    origin: &Origin,
+    packet: &Packet<'_>,
+    payload: &[u8],
+) -> Result<(), Counter> {
     let after = {
         let mut half = qp.send.lock();
         if !half.path.as_ref().is_some_and(|path| path.is_from(origin)) {
-            return;
+            return Err(Counter::NoQp);
         }
-        half.on_response(packet, payload);
+        half.on_response(qp, packet, payload);
         half.drive(qp)
     };
     finish(qp, &after);
+    Ok(())
 }
 
 /// The timer: a response is overdue, or a receiver may be ready by now.
@@ -109,6 +123,7 @@ pub(crate) fn expired(qp: &QpRef) {
         let mut half = qp.send.lock();
         let now = now();
         if half.req.next_timeout().is_some_and(|at| at.is_due(now)) {
+            qp.device().count(Counter::Timeout);
             half.req.on_timeout(now);
         }
         half.drive(qp)
@@ -241,8 +256,11 @@ impl SendHalf {
     }
 
     /// Takes a response.
-    fn on_response(&mut self, packet: &Packet<'_>, payload: &[u8]) {
+    fn on_response(&mut self, qp: &IbQp, packet: &Packet<'_>, payload: &[u8]) {
         let response = self.req.on_response(now(), packet);
+        if let Some(counter) = counters::of_response(response.outcome) {
+            qp.device().count(counter);
+        }
         if let Some(place) = response.place {
             let result = payload
                 // CAST: Widening.

@@ -68,7 +68,18 @@ impl Check {
 
     /// Returns how many operations succeeded.
     pub fn succeeded(&self) -> u64 {
-        self.progress.iter().map(|progress| progress.succeeded).sum()
+        self.progress
+            .iter()
+            .map(|progress| progress.succeeded)
+            .sum()
+    }
+
+    /// Returns how many messages arrived.
+    pub fn delivered(&self) -> u64 {
+        self.progress
+            .iter()
+            .map(|progress| progress.delivered as u64)
+            .sum()
     }
 
     /// Checks what has completed since the last time.
@@ -101,7 +112,9 @@ impl Check {
     fn finish_reliable(&self, index: usize, node: &Node, peer: &Node) -> Result<(), Violation> {
         let progress = &self.progress[index];
         if progress.failure.is_some() != node.failed() && !node.failed() {
-            return Err(format!("node {index}: an error did not stop the queue pair"));
+            return Err(format!(
+                "node {index}: an error did not stop the queue pair"
+            ));
         }
         if !node.failed() && !peer.failed() {
             let written: u64 = node
@@ -140,7 +153,12 @@ impl Check {
         let progress = &mut self.progress[index];
         let at = progress.completed;
         progress.completed += 1;
-        let wrong = |what: &str| Err(format!("node {index}, op {at}: {what}: {:?}", sent.completion));
+        let wrong = |what: &str| {
+            Err(format!(
+                "node {index}, op {at}: {what}: {:?}",
+                sent.completion
+            ))
+        };
 
         let Some(op) = node.ops().get(at) else {
             return wrong("one completion too many");
@@ -155,7 +173,10 @@ impl Check {
         }
         if status != Status::Success {
             // A failed connection stays so; UC and UD recover after the flush.
-            if self.transport == Transport::Rc && status != Status::WrFlush && progress.failure.is_some() {
+            if self.transport == Transport::Rc
+                && status != Status::WrFlush
+                && progress.failure.is_some()
+            {
                 return wrong("a second error");
             }
             if progress.failure.is_none() {

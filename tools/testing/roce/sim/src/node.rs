@@ -59,6 +59,36 @@ pub struct Held {
     pub buffer: Vec<u8>,
 }
 
+/// How often each thing happened, in the order of the variants of its type.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    /// Responses by [`ResponseKind`](roce::requester::ResponseKind).
+    pub responses: [u64; 9],
+    /// Dropped requests by [`DropReason`](roce::responder::DropReason).
+    pub drops: [u64; 9],
+    /// Requests that were answered at once: duplicates, early ones, no receive work request.
+    pub replies: u64,
+    /// READ responses sent.
+    pub read_segments: u64,
+    /// Times that a timer did something.
+    pub timeouts: u64,
+}
+
+impl Counters {
+    /// Adds the counts of another node.
+    pub fn add(&mut self, other: &Counters) {
+        for (sum, count) in self.responses.iter_mut().zip(other.responses) {
+            *sum += count;
+        }
+        for (sum, count) in self.drops.iter_mut().zip(other.drops) {
+            *sum += count;
+        }
+        self.replies += other.replies;
+        self.read_segments += other.read_segments;
+        self.timeouts += other.timeouts;
+    }
+}
+
 /// A completion of the send half.
 #[derive(Debug)]
 pub struct Sent {
@@ -117,8 +147,12 @@ pub struct Node {
     /// Whether the queue pair is in ERR.
     failed: bool,
     reliable: bool,
+    max_rd_atomic: usize,
     completed: usize,
+    /// Whether each operation is a READ that was asked for.
+    asked: Vec<bool>,
     written: u64,
+    counters: Counters,
     sent: Vec<Sent>,
     received: Vec<Received>,
     out: VecDeque<Vec<u8>>,
@@ -152,8 +186,11 @@ impl Node {
             backlog: VecDeque::new(),
             failed: false,
             reliable: scenario.transport == Transport::Rc,
+            max_rd_atomic: usize::from(scenario.send_params(index).max_rd_atomic),
             completed: 0,
+            asked: vec![false; ops.len()],
             written: 0,
+            counters: Counters::default(),
             sent: Vec::new(),
             received: Vec::new(),
             ops,
@@ -235,18 +272,21 @@ impl Node {
         self.requester.next_timeout().map(Instant::as_ns)
     }
 
+    /// Returns how often each thing happened.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// Lets the send half do what is due.
     pub fn on_timer(&mut self, now: u64) {
+        if self.next_timeout().is_some_and(|at| at <= now) {
+            self.counters.timeouts += 1;
+        }
         self.requester.on_timeout(Instant::from_ns(now));
     }
 
     /// Takes a packet from the network.
-    pub fn on_packet(
-        &mut self,
-        now: u64,
-        bytes: Vec<u8>,
-        backlog: usize,
-    ) -> Result<(), Violation> {
+    pub fn on_packet(&mut self, now: u64, bytes: Vec<u8>, backlog: usize) -> Result<(), Violation> {
         if self.failed {
             return Ok(());
         }
@@ -293,10 +333,7 @@ impl Node {
         let len = headers(Pkey::DEFAULT, &mut head).ok_or("headers do not fit")?;
         let mut bytes = head[..len].to_vec();
         bytes.extend_from_slice(payload);
-        bytes.resize(
-            bytes.len() + usize::from(pad_for(payload.len() as u32)),
-            0,
-        );
+        bytes.resize(bytes.len() + usize::from(pad_for(payload.len() as u32)), 0);
         let sum = pattern::checksum(&bytes);
         bytes.extend_from_slice(&sum);
         self.out.push_back(bytes);
@@ -304,12 +341,7 @@ impl Node {
     }
 
     /// Returns the part of the memory region that the peer named.
-    fn region(
-        memory: &mut [u8],
-        rkey: Rkey,
-        va: u64,
-        len: u32,
-    ) -> Result<&mut [u8], MemError> {
+    fn region(memory: &mut [u8], rkey: Rkey, va: u64, len: u32) -> Result<&mut [u8], MemError> {
         if rkey != RKEY {
             return Err(MemError::Protection);
         }

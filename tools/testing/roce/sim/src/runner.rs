@@ -36,16 +36,18 @@ pub fn run_seed(transport: Transport, seed: u64) -> Result<Summary, String> {
         .map_err(|violation| format!("SIM_SEED={seed} {transport:?}: {violation}\n{description}"))
 }
 
-/// Runs seeds 0 to `seeds` - 1 and panics at the first violation.
+/// Runs seeds 0 to `seeds` - 1, panics at the first violation, and returns what happened in all of them.
 ///
 /// The environment overrides: `SIM_SEED` runs one seed only, `SIM_SEEDS` sets the number of seeds.
-pub fn run_seeds(transport: Transport, seeds: u64) {
+pub fn run_seeds(transport: Transport, seeds: u64) -> Summary {
     if let Some(seed) = number("SIM_SEED") {
         match run_seed(transport, seed) {
-            Ok(summary) => println!("{transport:?} seed {seed}: {summary:?}"),
+            Ok(summary) => {
+                println!("{transport:?} seed {seed}: {summary:?}");
+                return summary;
+            }
             Err(violation) => panic!("{violation}"),
         }
-        return;
     }
     let seeds = number("SIM_SEEDS").unwrap_or(seeds);
     let started = Instant::now();
@@ -60,7 +62,7 @@ pub fn run_seeds(transport: Transport, seeds: u64) {
                     return;
                 }
                 match run_seed(transport, seed) {
-                    Ok(summary) => add(&mut total.lock().unwrap(), &summary),
+                    Ok(summary) => total.lock().unwrap().add(&summary),
                     Err(violation) => *failure.lock().unwrap() = Some(violation),
                 }
             });
@@ -74,13 +76,7 @@ pub fn run_seeds(transport: Transport, seeds: u64) {
         "{transport:?}: {seeds} seeds in {:.1} s: {total:?}",
         started.elapsed().as_secs_f64()
     );
-}
-
-fn add(total: &mut Summary, summary: &Summary) {
-    total.events += summary.events;
-    total.packets += summary.packets;
-    total.failed += summary.failed;
-    total.succeeded += summary.succeeded;
+    total
 }
 
 fn number(name: &str) -> Option<u64> {

@@ -10,7 +10,10 @@ use std::{
 use crate::{
     check::Check,
     net::Link,
-    node::Violation,
+    node::{
+        Counters,
+        Violation, //
+    },
     ops,
     pattern,
     Node,
@@ -49,6 +52,22 @@ pub struct Summary {
     pub failed: u64,
     /// Operations that completed successfully.
     pub succeeded: u64,
+    /// Messages that arrived, with a receive completion.
+    pub delivered: u64,
+    /// What happened at the nodes.
+    pub counters: Counters,
+}
+
+impl Summary {
+    /// Adds another run.
+    pub fn add(&mut self, other: &Summary) {
+        self.events += other.events;
+        self.packets += other.packets;
+        self.failed += other.failed;
+        self.succeeded += other.succeeded;
+        self.delivered += other.delivered;
+        self.counters.add(&other.counters);
+    }
 }
 
 /// Two nodes and all that is under way between them.
@@ -133,6 +152,10 @@ impl World {
         self.check.finish(&self.nodes)?;
         self.summary.failed = self.nodes.iter().filter(|node| node.failed()).count() as u64;
         self.summary.succeeded = self.check.succeeded();
+        self.summary.delivered = self.check.delivered();
+        for node in &self.nodes {
+            self.summary.counters.add(node.counters());
+        }
         Ok(self.summary)
     }
 
@@ -217,9 +240,7 @@ impl World {
     }
 
     fn is_over(&self) -> bool {
-        self.nodes.iter().all(Node::is_done)
-            && self.in_flight == 0
-            && self.resumes == [None; 2]
+        self.nodes.iter().all(Node::is_done) && self.in_flight == 0 && self.resumes == [None; 2]
     }
 
     /// Lets a node go on later, unless it does so earlier anyway.

@@ -37,6 +37,7 @@ impl Node {
                 };
                 self.put_out(|pkey, buf| segment.write_headers(pkey, buf), &data)?;
                 self.responder.response_sent();
+                self.counters.read_segments += 1;
             }
             let Some(bytes) = self.backlog.pop_front() else {
                 return Ok(false);
@@ -48,8 +49,14 @@ impl Node {
     fn on_request(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Violation> {
         let pkt = Packet::parse(bytes).map_err(|error| format!("{error:?}"))?;
         match self.responder.on_request(now, &pkt, &mut self.recvs) {
-            Verdict::Drop(_) => Ok(()),
-            Verdict::Reply(reply) => self.put_out(|pkey, buf| reply.write_headers(pkey, buf), &[]),
+            Verdict::Drop(reason) => {
+                self.counters.drops[reason as usize] += 1;
+                Ok(())
+            }
+            Verdict::Reply(reply) => {
+                self.counters.replies += 1;
+                self.put_out(|pkey, buf| reply.write_headers(pkey, buf), &[])
+            }
             Verdict::Fail(outcome) => self.execute(outcome),
             Verdict::Place(place) => {
                 let start = pkt.payload_offset();

@@ -5,7 +5,8 @@
 use roce::{
     requester::Transmit,
     time::Instant,
-    wire::Packet, //
+    wire::Packet,
+    wr::SendOp, //
 };
 
 use super::{
@@ -51,6 +52,7 @@ impl Node {
         bytes: &[u8],
     ) -> Result<(), Violation> {
         let response = self.requester.on_response(now, pkt);
+        self.counters.responses[response.outcome as usize] += 1;
         if let Some(place) = response.place {
             let op = self.slots[usize::from(place.slot)];
             let landed = &mut self.landed[op];
@@ -109,6 +111,7 @@ impl Node {
     /// Builds a packet and puts it out. Returns false if its data cannot be read.
     fn send(&mut self, transmit: &Transmit) -> Result<bool, Violation> {
         let op = self.slots[usize::from(transmit.slot)];
+        self.check_order(op, transmit)?;
         if self.is_sabotaged(op, transmit.offset, transmit.len) {
             self.requester.local_error(transmit.slot, LOCAL_STATUS);
             return Ok(false);
@@ -118,5 +121,29 @@ impl Node {
         pattern::fill(id, transmit.offset as usize, &mut payload);
         self.put_out(|pkey, buf| transmit.write_headers(pkey, buf), &payload)?;
         Ok(true)
+    }
+
+    /// Checks that nothing overtakes a READ that it has to wait for.
+    fn check_order(&mut self, op: usize, transmit: &Transmit) -> Result<(), Violation> {
+        let open = |node: &Node, op: usize| {
+            let wr = &node.ops[op].wr;
+            wr.op == SendOp::Read && node.landed[op].len() < wr.length as usize
+        };
+        if self.ops[op].wr.fence && transmit.opcode.starts_message() && transmit.offset == 0 {
+            let waits_for = (self.completed..op).find(|&earlier| open(self, earlier));
+            if let Some(earlier) = waits_for {
+                return Err(format!("op {op} is fenced and overtook READ {earlier}"));
+            }
+        }
+        if self.ops[op].wr.op == SendOp::Read {
+            self.asked[op] = true;
+            let outstanding = (self.completed..=op)
+                .filter(|&op| self.asked[op] && open(self, op))
+                .count();
+            if outstanding > self.max_rd_atomic {
+                return Err(format!("READ {op} is one too many"));
+            }
+        }
+        Ok(())
     }
 }

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the tests of both halves need.
+
+use crate::{
+    ids::{
+        Pkey,
+        Qkey,
+        Qpn,
+        Rkey, //
+    },
+    requester::{
+        Requester,
+        SendParams,
+        Slot,
+        Transmit, //
+    },
+    responder::{
+        Access,
+        RecvParams,
+        RecvQueue,
+        Reply, //
+    },
+    time::Instant,
+    wire::{
+        pad_for,
+        Packet,
+        Syndrome,
+        ICRC_LEN, //
+    },
+    wr::{
+        MemError,
+        SendOp,
+        SendWr, //
+    },
+};
+
+/// The path MTU of all tests.
+pub(crate) const MTU: u32 = 256;
+
+/// The time at which nothing in particular happens.
+pub(crate) const NOW: Instant = Instant::from_ns(1_000);
+
+/// The retransmission timeout of all tests.
+pub(crate) const TIMEOUT_NS: u64 = 4_096;
+
+/// A packet with as much payload as the tests need, all zero.
+pub(crate) struct Frame {
+    bytes: [u8; 320],
+    len: usize,
+}
+
+impl Frame {
+    /// Makes a packet whose headers are written by `headers`, with `payload` bytes of payload.
+    pub(crate) fn new(
+        headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
+        payload: u32,
+    ) -> Frame {
+        let mut bytes = [0; 320];
+        let header_len = headers(Pkey::DEFAULT, &mut bytes).unwrap_or_default();
+        let body = (payload + u32::from(pad_for(payload))) as usize;
+        Frame {
+            bytes,
+            len: header_len + body + ICRC_LEN,
+        }
+    }
+
+    /// Makes the packet that a requester wants to send.
+    pub(crate) fn request(transmit: &Transmit) -> Frame {
+        Frame::new(|pkey, buf| transmit.write_headers(pkey, buf), transmit.len)
+    }
+
+    /// Makes an acknowledgement.
+    pub(crate) fn ack(psn: u32, syndrome: Syndrome) -> Frame {
+        let reply = Reply {
+            psn: crate::psn::Psn::new(psn),
+            syndrome,
+            msn: 0,
+            dest_qpn: Qpn::new(1),
+        };
+        Frame::new(|pkey, buf| reply.write_headers(pkey, buf), 0)
+    }
+
+    /// Returns the parsed packet.
+    pub(crate) fn packet(&self) -> Packet<'_> {
+        Packet::parse(&self.bytes[..self.len]).unwrap()
+    }
+}
+
+/// A receive queue with some work requests of one size.
+pub(crate) struct Recvs {
+    pub(crate) left: usize,
+    pub(crate) size: u32,
+}
+
+impl RecvQueue for Recvs {
+    fn take(&mut self) -> Option<Result<u32, MemError>> {
+        self.left = self.left.checked_sub(1)?;
+        Some(Ok(self.size))
+    }
+}
+
+/// Makes a signalled work request.
+pub(crate) fn wr(op: SendOp, length: u32) -> SendWr {
+    SendWr {
+        wr_id: u64::from(length),
+        op,
+        length,
+        va: 0x1000,
+        rkey: Rkey::new(7),
+        imm: [1, 2, 3, 4],
+        signalled: true,
+        dest_qpn: Qpn::new(0x22),
+        qkey: Qkey::new(0x33),
+        ..SendWr::default()
+    }
+}
+
+/// The attributes of a send half in the tests.
+pub(crate) fn send_params() -> SendParams {
+    SendParams {
+        mtu: MTU,
+        dest_qpn: Qpn::new(0x44),
+        src_qpn: Qpn::new(0x55),
+        ack_timeout: Some(TIMEOUT_NS),
+        retry_cnt: 1,
+        rnr_retry: 1,
+        max_rd_atomic: 2,
+    }
+}
+
+/// The attributes of a receive half in the tests.
+pub(crate) fn recv_params() -> RecvParams {
+    RecvParams {
+        mtu: MTU,
+        dest_qpn: Qpn::new(0x44),
+        min_rnr_timer: 3,
+        qkey: Qkey::new(0x33),
+        access: Access {
+            remote_write: true,
+            remote_read: true,
+        },
+        max_dest_rd_atomic: 2,
+    }
+}
+
+/// Makes a send half that starts at PSN 0.
+pub(crate) fn requester(
+    transport: crate::opcode::Transport,
+    slots: &mut [Slot],
+) -> Requester<&mut [Slot]> {
+    let mut requester = Requester::new(transport, slots);
+    requester.set_params(&send_params());
+    requester.set_psn(crate::psn::Psn::new(0));
+    requester
+}
+
+/// Makes slots.
+pub(crate) fn slots<const N: usize>() -> [Slot; N] {
+    [(); N].map(|()| Slot::default())
+}

@@ -1,0 +1,536 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What the ferroce test programs share. See ferroce_util.h.
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include "ferroce_util.h"
+#include "kselftest.h"
+
+struct dev r1, r2;
+
+static sigjmp_buf failed;
+static bool in_test;
+static unsigned long waited;
+
+/* How often something is looked for before it counts as lost: tens of seconds on a fast machine. */
+#define MAX_WAIT 8000000ul
+
+static void give_up(void)
+{
+	if (in_test)
+		siglongjmp(failed, 1);
+	ksft_exit_fail_msg("the set-up failed\n");
+}
+
+void check(bool ok, const char *what, const char *func, int line)
+{
+	int err = errno;
+
+	if (ok)
+		return;
+	printf("# %s:%d: failed: %s (errno %d, %s)\n", func, line, what, err, strerror(err));
+	give_up();
+}
+
+void check_eq(long long got, long long wanted, const char *what, const char *func, int line)
+{
+	int err = errno;
+
+	if (got == wanted)
+		return;
+	printf("# %s:%d: failed: %s: %lld, not %lld (errno %d)\n", func, line, what, got, wanted, err);
+	give_up();
+}
+
+void shell(const char *format, ...)
+{
+	char command[2048];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(command, sizeof(command), format, args);
+	va_end(args);
+	fflush(stdout);
+	if (system(command)) {
+		printf("# failed: %s\n", command);
+		give_up();
+	}
+}
+
+void wait_begin(void)
+{
+	waited = 0;
+}
+
+void wait_more(const char *what)
+{
+	if (++waited > MAX_WAIT) {
+		printf("# waited in vain for %s\n", what);
+		give_up();
+	}
+	sched_yield();
+}
+
+int enter_ns(const char *name)
+{
+	int before, fd;
+	char path[64];
+
+	before = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	CHECK(before >= 0);
+	snprintf(path, sizeof(path), "/run/netns/%s", name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	CHECK(fd >= 0);
+	CHECK_EQ(setns(fd, CLONE_NEWNET), 0);
+	close(fd);
+	return before;
+}
+
+void leave_ns(int before)
+{
+	CHECK_EQ(setns(before, CLONE_NEWNET), 0);
+	close(before);
+}
+
+static void net_down(void)
+{
+	int ret = system("rdma link delete r1; rdma link delete r2; ip netns delete n1; ip netns delete n2");
+
+	if (ret)
+		printf("# the devices and namespaces did not go away\n");
+}
+
+static void net_up(void)
+{
+	shell("for i in 1 2; do ip netns add n$i; done");
+	atexit(net_down);
+	shell("ip link add v1 netns n1 mtu 4200 type veth peer name v2 netns n2 mtu 4200");
+	shell("for i in 1 2; do ip -n n$i link set lo up && ip netns exec n$i sysctl -qw net.ipv6.conf.v$i.accept_dad=0 && "
+	      "ip -n n$i addr add 10.77.0.$i/24 dev v$i && ip -n n$i addr add fd77::$i/64 dev v$i nodad && "
+	      "ip -n n$i link set v$i up && ip netns exec n$i rdma link add r$i type ferroce netdev v$i || exit 1; done");
+}
+
+static int find_gid(struct ibv_context *ctx, const union ibv_gid *gid)
+{
+	static struct ibv_gid_entry entries[1024];
+	ssize_t n;
+
+	n = ibv_query_gid_table(ctx, entries, ARRAY_LEN(entries), 0);
+	CHECK(n >= 0);
+	for (ssize_t i = 0; i < n; i++)
+		if (entries[i].gid_type == IBV_GID_TYPE_ROCE_V2 && !memcmp(&entries[i].gid, gid, sizeof(*gid)))
+			return entries[i].gid_index;
+	return -1;
+}
+
+static void dev_open(struct dev *dev, const char *name, int number)
+{
+	struct ibv_device **list;
+	struct ibv_port_attr port;
+	char text[INET6_ADDRSTRLEN];
+	int n;
+
+	list = ibv_get_device_list(&n);
+	CHECK(list);
+	dev->ctx = NULL;
+	for (int i = 0; i < n; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), name))
+			dev->ctx = ibv_open_device(list[i]);
+	ibv_free_device_list(list);
+	CHECK(dev->ctx);
+	CHECK_EQ(fcntl(dev->ctx->async_fd, F_SETFL, O_NONBLOCK), 0);
+	dev->pd = ibv_alloc_pd(dev->ctx);
+	CHECK(dev->pd);
+
+	snprintf(text, sizeof(text), "::ffff:10.77.0.%d", number);
+	inet_pton(AF_INET6, text, &dev->gid);
+	snprintf(text, sizeof(text), "fd77::%d", number);
+	inet_pton(AF_INET6, text, &dev->gid6);
+	wait_begin();
+	for (;;) {
+		dev->gid_index = find_gid(dev->ctx, &dev->gid);
+		dev->gid6_index = find_gid(dev->ctx, &dev->gid6);
+		CHECK_EQ(ibv_query_port(dev->ctx, 1, &port), 0);
+		if (dev->gid_index >= 0 && dev->gid6_index >= 0 && port.state == IBV_PORT_ACTIVE)
+			return;
+		wait_more("the port and its GIDs");
+	}
+}
+
+void run_tests(int argc, char **argv, const struct test *tests, size_t n)
+{
+	const char *only = argc > 1 ? argv[1] : "";
+	size_t planned = 0;
+
+	ksft_print_header();
+	if (getuid())
+		ksft_exit_skip("not root\n");
+	if (system("grep -q '^ferroce ' /proc/modules"))
+		ksft_exit_skip("the module ferroce is not loaded\n");
+	net_up();
+	dev_open(&r1, "r1", 1);
+	dev_open(&r2, "r2", 2);
+
+	for (size_t i = 0; i < n; i++)
+		planned += !!strstr(tests[i].name, only);
+	ksft_set_plan(planned);
+	for (size_t i = 0; i < n; i++) {
+		if (!strstr(tests[i].name, only))
+			continue;
+		in_test = true;
+		if (sigsetjmp(failed, 0)) {
+			ksft_test_result_fail("%s\n", tests[i].name);
+		} else {
+			tests[i].run();
+			ksft_test_result_pass("%s\n", tests[i].name);
+		}
+		in_test = false;
+	}
+	ksft_finished();
+}
+
+void end_init(struct end *e, struct dev *dev, enum ibv_qp_type type, size_t len)
+{
+	*e = (struct end) {
+		.dev = dev,
+		.type = type,
+		.len = len,
+		.cap = {
+			.max_send_wr = 64,
+			.max_recv_wr = 64,
+			.max_send_sge = 4,
+			.max_recv_sge = 4,
+			.max_inline_data = 64,
+		},
+		.cqe = 255,
+		.mtu = IBV_MTU_1024,
+		.access = FULL_ACCESS,
+		.psn = 0xfffff0,
+		.timeout = 14,
+		.retry_cnt = 7,
+		.rnr_retry = 7,
+		.min_rnr_timer = 1,
+		.rd_atomic = 4,
+	};
+}
+
+void end_create(struct end *e)
+{
+	struct ibv_qp_init_attr init = {};
+
+	if (e->len) {
+		e->buf = mmap(NULL, e->len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		CHECK(e->buf != MAP_FAILED);
+		e->mr = ibv_reg_mr(e->dev->pd, e->buf, e->len, FULL_ACCESS);
+		CHECK(e->mr);
+	}
+	e->channel = ibv_create_comp_channel(e->dev->ctx);
+	CHECK(e->channel);
+	CHECK_EQ(fcntl(e->channel->fd, F_SETFL, O_NONBLOCK), 0);
+	e->cq = ibv_create_cq(e->dev->ctx, e->cqe, NULL, e->channel, 0);
+	CHECK(e->cq);
+	init.send_cq = e->cq;
+	init.recv_cq = e->cq;
+	init.qp_type = e->type;
+	init.cap = e->cap;
+	e->qp = ibv_create_qp(e->dev->pd, &init);
+	CHECK(e->qp);
+	e->cap = init.cap;
+}
+
+void end_close(struct end *e)
+{
+	if (e->ah)
+		CHECK_EQ(ibv_destroy_ah(e->ah), 0);
+	CHECK_EQ(ibv_destroy_qp(e->qp), 0);
+	CHECK_EQ(ibv_destroy_cq(e->cq), 0);
+	CHECK_EQ(ibv_destroy_comp_channel(e->channel), 0);
+	if (e->mr)
+		CHECK_EQ(ibv_dereg_mr(e->mr), 0);
+	if (e->buf)
+		munmap(e->buf, e->len);
+}
+
+struct ibv_ah_attr end_path(struct end *from, struct end *to)
+{
+	return (struct ibv_ah_attr) {
+		.is_global = 1,
+		.port_num = 1,
+		.grh = {
+			.dgid = from->v6 ? to->dev->gid6 : to->dev->gid,
+			.sgid_index = from->v6 ? from->dev->gid6_index : from->dev->gid_index,
+			.hop_limit = 64,
+		},
+	};
+}
+
+void end_to(struct end *e, struct end *peer, enum ibv_qp_state state)
+{
+	bool rc = e->type == IBV_QPT_RC, ud = e->type == IBV_QPT_UD;
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+		.qkey = QKEY,
+		.qp_access_flags = e->access,
+	};
+	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | (ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
+
+	if (state == IBV_QPS_RESET)
+		return;
+	CHECK_EQ(ibv_modify_qp(e->qp, &attr, mask), 0);
+	if (state == IBV_QPS_INIT)
+		return;
+
+	attr.qp_state = IBV_QPS_RTR;
+	mask = IBV_QP_STATE;
+	if (!ud) {
+		attr.ah_attr = end_path(e, peer);
+		attr.path_mtu = e->mtu;
+		attr.dest_qp_num = peer->qp->qp_num;
+		attr.rq_psn = peer->psn;
+		mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	}
+	if (rc) {
+		attr.max_dest_rd_atomic = e->rd_atomic;
+		attr.min_rnr_timer = e->min_rnr_timer;
+		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	}
+	CHECK_EQ(ibv_modify_qp(e->qp, &attr, mask), 0);
+	if (state == IBV_QPS_RTR)
+		return;
+
+	attr.qp_state = IBV_QPS_RTS;
+	attr.sq_psn = e->psn;
+	mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+	if (rc) {
+		attr.timeout = e->timeout;
+		attr.retry_cnt = e->retry_cnt;
+		attr.rnr_retry = e->rnr_retry;
+		attr.max_rd_atomic = e->rd_atomic;
+		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	}
+	CHECK_EQ(ibv_modify_qp(e->qp, &attr, mask), 0);
+	if (ud && !e->ah) {
+		struct ibv_ah_attr path = end_path(e, peer);
+
+		e->ah = ibv_create_ah(e->dev->pd, &path);
+		CHECK(e->ah);
+	}
+	if (state != IBV_QPS_RTS)
+		end_modify(e, state);
+}
+
+void end_modify(struct end *e, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr attr = { .qp_state = state };
+
+	CHECK_EQ(ibv_modify_qp(e->qp, &attr, IBV_QP_STATE), 0);
+}
+
+enum ibv_qp_state end_state(struct end *e)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	CHECK_EQ(ibv_query_qp(e->qp, &attr, IBV_QP_STATE, &init), 0);
+	return attr.qp_state;
+}
+
+void end_await(struct end *e, enum ibv_qp_state state)
+{
+	wait_begin();
+	while (end_state(e) != state)
+		wait_more("a state of a queue pair");
+}
+
+void pair_open(struct end *a, struct end *b, enum ibv_qp_type type, size_t len)
+{
+	end_init(a, &r1, type, len);
+	end_init(b, &r2, type, len);
+	end_create(a);
+	end_create(b);
+	end_to(a, b, IBV_QPS_RTS);
+	end_to(b, a, IBV_QPS_RTS);
+}
+
+void pair_close(struct end *a, struct end *b)
+{
+	end_close(a);
+	end_close(b);
+}
+
+void make_send(struct ibv_send_wr *wr, struct ibv_sge *sge, struct end *e, struct end *to, enum ibv_wr_opcode op,
+	       uint64_t wr_id, size_t off, uint32_t len, unsigned int flags)
+{
+	*sge = (struct ibv_sge) {
+		.addr = (uintptr_t)e->buf + off,
+		.length = len,
+		.lkey = e->mr ? e->mr->lkey : 0,
+	};
+	*wr = (struct ibv_send_wr) {
+		.wr_id = wr_id,
+		.sg_list = sge,
+		.num_sge = 1,
+		.opcode = op,
+		.send_flags = flags,
+		.imm_data = htonl(wr_id),
+	};
+	if (e->type == IBV_QPT_UD) {
+		wr->wr.ud.ah = e->ah;
+		wr->wr.ud.remote_qpn = to->qp->qp_num;
+		wr->wr.ud.remote_qkey = QKEY;
+	} else if (to && to->mr) {
+		wr->wr.rdma.remote_addr = (uintptr_t)to->buf + off;
+		wr->wr.rdma.rkey = to->mr->rkey;
+	}
+}
+
+void post_wr(struct end *e, struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *bad;
+
+	CHECK_EQ(ibv_post_send(e->qp, wr, &bad), 0);
+}
+
+void post_send(struct end *e, struct end *to, enum ibv_wr_opcode op, uint64_t wr_id, size_t off, uint32_t len,
+	       unsigned int flags)
+{
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
+
+	make_send(&wr, &sge, e, to, op, wr_id, off, len, flags);
+	post_wr(e, &wr);
+}
+
+void post_recv(struct end *e, uint64_t wr_id, size_t off, uint32_t len)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)e->buf + off,
+		.length = len,
+		.lkey = e->mr->lkey,
+	};
+	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	CHECK_EQ(ibv_post_recv(e->qp, &wr, &bad), 0);
+}
+
+void doorbell(struct end *e)
+{
+	struct ibv_send_wr *bad;
+
+	/* An empty list: the library rings all the same. */
+	CHECK_EQ(ibv_post_send(e->qp, NULL, &bad), 0);
+}
+
+struct ibv_wc expect(struct end *e, uint64_t wr_id, enum ibv_wc_status status)
+{
+	struct ibv_wc wc;
+	int n;
+
+	wait_begin();
+	for (;;) {
+		n = ibv_poll_cq(e->cq, 1, &wc);
+		if (n)
+			break;
+		wait_more("a completion");
+	}
+	CHECK_EQ(n, 1);
+	if (wc.wr_id != wr_id || wc.status != status)
+		printf("# completion of %#llx: %s\n", (unsigned long long)wc.wr_id, ibv_wc_status_str(wc.status));
+	CHECK_EQ(wc.status, status);
+	CHECK_EQ(wc.wr_id, wr_id);
+	CHECK_EQ(wc.qp_num, e->qp->qp_num);
+	return wc;
+}
+
+void expect_none(struct end *e)
+{
+	struct ibv_wc wc;
+
+	CHECK_EQ(ibv_poll_cq(e->cq, 1, &wc), 0);
+}
+
+bool have_event(struct end *e)
+{
+	struct pollfd fd = { .fd = e->dev->ctx->async_fd, .events = POLLIN };
+
+	return poll(&fd, 1, 0) == 1;
+}
+
+void expect_event(struct end *e, enum ibv_event_type type)
+{
+	struct ibv_async_event event;
+
+	wait_begin();
+	for (;;) {
+		if (!ibv_get_async_event(e->dev->ctx, &event)) {
+			ibv_ack_async_event(&event);
+			if (event.event_type == type)
+				break;
+			printf("# event: %s\n", ibv_event_type_str(event.event_type));
+			CHECK_EQ(event.event_type, IBV_EVENT_COMM_EST);
+		}
+		wait_more(ibv_event_type_str(type));
+	}
+	if (type == IBV_EVENT_CQ_ERR)
+		CHECK(event.element.cq == e->cq);
+	else
+		CHECK(event.element.qp == e->qp);
+}
+
+static uint64_t word(uint32_t seed, size_t at)
+{
+	uint64_t x = ((uint64_t)seed << 32 | (at & 0xffffffff)) * 0x9e3779b97f4a7c15;
+
+	return x ^ x >> 29;
+}
+
+void fill(void *buf, size_t len, uint32_t seed)
+{
+	unsigned char *p = buf;
+	uint64_t w;
+
+	for (size_t i = 0; i < len; i += 8) {
+		w = word(seed, i);
+		memcpy(p + i, &w, len - i < 8 ? len - i : 8);
+	}
+}
+
+bool filled(const void *buf, size_t len, uint32_t seed)
+{
+	const unsigned char *p = buf;
+	uint64_t w;
+
+	for (size_t i = 0; i < len; i += 8) {
+		w = word(seed, i);
+		if (memcmp(p + i, &w, len - i < 8 ? len - i : 8)) {
+			printf("# wrong data in the eight bytes at %zu of %zu\n", i, len);
+			return false;
+		}
+	}
+	return true;
+}
+
+bool all_bytes(const void *buf, size_t len, unsigned char byte)
+{
+	const unsigned char *p = buf;
+
+	for (size_t i = 0; i < len; i++) {
+		if (p[i] != byte) {
+			printf("# byte %zu of %zu is %#x, not %#x\n", i, len, p[i], byte);
+			return false;
+		}
+	}
+	return true;
+}
+
+uint32_t rnd(uint64_t *state)
+{
+	*state = *state * 6364136223846793005 + 1442695040888963407;
+	return *state >> 32;
+}

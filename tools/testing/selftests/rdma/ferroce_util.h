@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the ferroce test programs share: two devices in two network namespaces, queue pairs with all that they need, and checks.
+ *
+ * A check that fails ends the test case, not the program. Waiting is bounded by the number of polls and never by time, since nobody
+ * knows how long anything takes under emulation.
+ */
+#ifndef FERROCE_UTIL_H
+#define FERROCE_UTIL_H
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <infiniband/verbs.h>
+
+#define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+
+#define QKEY 0x11223344
+#define GRH_LEN 40
+#define ROCE_PORT 4791
+
+#define FULL_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
+
+/* A device, opened: r1 in namespace n1 with 10.77.0.1 and fd77::1, r2 in n2 with 10.77.0.2 and fd77::2. */
+struct dev {
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	int gid_index;
+	union ibv_gid gid;
+	int gid6_index;
+	union ibv_gid gid6;
+};
+
+extern struct dev r1, r2;
+
+/* A queue pair, its completion queue and one memory region. The attributes are those that end_to() sets. */
+struct end {
+	struct dev *dev;
+	enum ibv_qp_type type;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	struct ibv_mr *mr;
+	struct ibv_ah *ah;
+	unsigned char *buf;
+	size_t len;
+
+	struct ibv_qp_cap cap;
+	int cqe;
+	bool v6;
+	enum ibv_mtu mtu;
+	unsigned int access;
+	uint32_t psn;
+	uint8_t timeout;
+	uint8_t retry_cnt;
+	uint8_t rnr_retry;
+	uint8_t min_rnr_timer;
+	uint8_t rd_atomic;
+};
+
+struct test {
+	const char *name;
+	void (*run)(void);
+};
+
+/* Makes the namespaces and the devices, runs the tests whose name has argv[1] in it, prints TAP and exits. */
+void run_tests(int argc, char **argv, const struct test *tests, size_t n);
+
+#define CHECK(cond) check(!!(cond), #cond, __func__, __LINE__)
+#define CHECK_EQ(got, wanted) \
+	check_eq((long long)(got), (long long)(wanted), #got " == " #wanted, __func__, __LINE__)
+
+void check(bool ok, const char *what, const char *func, int line);
+void check_eq(long long got, long long wanted, const char *what, const char *func, int line);
+
+/* Runs a shell command; the test fails if it does. */
+void shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Gives way to whatever is being waited for; fails once it was called too often since wait_begin(). */
+void wait_begin(void);
+void wait_more(const char *what);
+
+/* Enters a network namespace; returns a descriptor of the one before, for leave_ns(). */
+int enter_ns(const char *name);
+void leave_ns(int before);
+
+/* Fills an end with the attributes that most tests use, which may be changed before end_open(). */
+void end_init(struct end *e, struct dev *dev, enum ibv_qp_type type, size_t len);
+/* Creates what an end consists of. */
+void end_create(struct end *e);
+void end_close(struct end *e);
+/* Takes the queue pair from RESET up to a state, with `peer` on the other side. */
+void end_to(struct end *e, struct end *peer, enum ibv_qp_state state);
+void end_modify(struct end *e, enum ibv_qp_state state);
+enum ibv_qp_state end_state(struct end *e);
+/* Waits until the queue pair is in a state. */
+void end_await(struct end *e, enum ibv_qp_state state);
+/* The address vector of `to` as seen from `from`. */
+struct ibv_ah_attr end_path(struct end *from, struct end *to);
+
+/* Both ends, on r1 and on r2, in RTS. */
+void pair_open(struct end *a, struct end *b, enum ibv_qp_type type, size_t len);
+void pair_close(struct end *a, struct end *b);
+
+/* Fills in a request with one SGE, from `off` of the own buffer to `off` of the peer's. Immediate data is the wr_id. */
+void make_send(struct ibv_send_wr *wr, struct ibv_sge *sge, struct end *e, struct end *to, enum ibv_wr_opcode op,
+	       uint64_t wr_id, size_t off, uint32_t len, unsigned int flags);
+void post_send(struct end *e, struct end *to, enum ibv_wr_opcode op, uint64_t wr_id, size_t off, uint32_t len,
+	       unsigned int flags);
+void post_wr(struct end *e, struct ibv_send_wr *wr);
+void post_recv(struct end *e, uint64_t wr_id, size_t off, uint32_t len);
+/* Posts nothing, which lets the kernel look at the queues. */
+void doorbell(struct end *e);
+
+/* Waits for one completion, which must have this wr_id and status. */
+struct ibv_wc expect(struct end *e, uint64_t wr_id, enum ibv_wc_status status);
+/* Checks that there is no completion. */
+void expect_none(struct end *e);
+/* Waits for an asynchronous event and acknowledges it. */
+void expect_event(struct end *e, enum ibv_event_type type);
+bool have_event(struct end *e);
+
+/* Bytes that follow from a seed and a position, the latter counted from the start of the pattern. */
+void fill(void *buf, size_t len, uint32_t seed);
+bool filled(const void *buf, size_t len, uint32_t seed);
+bool all_bytes(const void *buf, size_t len, unsigned char byte);
+
+/* The next number of a sequence that `state` seeds. */
+uint32_t rnd(uint64_t *state);
+
+#endif

@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# What the shell programs here share. A program sources this file, queues its cases with test_case and ends with run_cases.
+#
+# Waiting is always for a condition with a limit: how long a step takes under emulation is nobody's guess.
+
+# The module is FERROCE_KO, or what modprobe finds.
+: "${FERROCE_KO=/out/ferroce.ko}"
+
+cases=()
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/ferroce.XXXXXX")
+
+# ---- The program and its cases
+
+# skip_all REASON
+skip_all() {
+	echo "TAP version 13"
+	echo "1..0 # SKIP $*"
+	exit 4
+}
+
+# test_case DESCRIPTION COMMAND...: queues a case. The command runs in a subshell under "set -e": the first command in it
+# that fails makes the case fail. For a command that must fail there is "fails".
+test_case() {
+	cases+=("$(printf '%q ' "$@")")
+}
+
+# run_cases [REGEX]: runs the queued cases, or those with a matching description, then the function in $after_each.
+run_cases() {
+	local case chosen=() name number=0 rc failed=0
+
+	trap finish EXIT
+	for case in "${cases[@]}"; do
+		eval "set -- $case '${1-}'"
+		[[ $1 =~ ${!#} ]] && chosen+=("$case")
+		set -- "${!#}"
+	done
+	echo "TAP version 13"
+	echo "1..${#chosen[@]}"
+	for case in "${chosen[@]}"; do
+		number=$((number + 1))
+		eval "set -- $case"
+		name=$1
+		shift
+		(
+			set -eE
+			trap 'echo "line $LINENO: exit code $?: $BASH_COMMAND"' ERR
+			"$@"
+		) >"$tmp/case.log" 2>&1 </dev/null
+		rc=$?
+		stop_all
+		[ -z "${after_each-}" ] || "$after_each" >>"$tmp/case.log" 2>&1 || rc=$?
+		if [ "$rc" = 0 ]; then
+			echo "ok $number $name"
+		else
+			sed 's/^/# /' "$tmp/case.log"
+			echo "not ok $number $name"
+			failed=1
+		fi
+	done
+	exit "$failed"
+}
+
+# On every way out.
+finish() {
+	stop_all
+	clean >/dev/null 2>&1
+	rm -rf "$tmp"
+}
+
+# fails COMMAND...: the command must fail. (Under "set -e" a plain "! command" never ends a case.)
+fails() {
+	! "$@"
+}
+
+# refused ERROR COMMAND...: the command must fail, and say so.
+refused() {
+	local error=$1 text
+
+	shift
+	if text=$("$@" 2>&1); then
+		echo "not refused: $*"
+		return 1
+	fi
+	grep -qF "$error" <<<"$text" || { echo "$*: '$text' and not '$error'"; return 1; }
+}
+
+# equal WANTED GOT
+equal() {
+	[ "$1" = "$2" ] || { echo "wanted '$1', got '$2'"; return 1; }
+}
+
+# wait_for [-t SECONDS] COMMAND...: until the command succeeds; fails after 30 s, or as many as are given.
+wait_for() {
+	local limit=30 end
+
+	[ "$1" != -t ] || { limit=$2; shift 2; }
+	end=$((SECONDS + limit))
+	until "$@" >/dev/null 2>&1; do
+		if [ "$SECONDS" -ge "$end" ]; then
+			echo "not true after $limit s: $*"
+			return 1
+		fi
+		sleep 0.02
+	done
+}
+
+# ---- Processes
+
+# in_ns NETNS COMMAND...; "" stands for the namespace that we are in.
+in_ns() {
+	local ns=$1
+
+	shift
+	if [ -n "$ns" ]; then ip netns exec "$ns" "$@"; else "$@"; fi
+}
+
+# start NAME NETNS COMMAND...: in the background, output in $tmp/NAME.log; $pid is its process. It ends with the case.
+start() {
+	local name=$1 ns=$2
+
+	shift 2
+	if [ -n "$ns" ]; then set -- ip netns exec "$ns" "$@"; fi
+	"$@" >"$tmp/$name.log" 2>&1 </dev/null &
+	pid=$!
+	echo "$pid" >>"$tmp/pids"
+}
+
+# Kills what start() started and waits for its end.
+stop_all() {
+	local pid
+
+	[ -e "$tmp/pids" ] || return 0
+	while read -r pid; do
+		kill -KILL "$pid" 2>/dev/null && wait_for gone "$pid"
+	done <"$tmp/pids"
+	rm "$tmp/pids"
+}
+
+# gone PID: the process has ended, whether its parent knows or not.
+gone() {
+	[ ! -e "/proc/$1/stat" ] || grep -q '^State:[[:space:]]*[ZX]' "/proc/$1/status"
+}
+
+# ends PID: waits for a process of this shell; its exit code.
+ends() {
+	wait_for -t 100 gone "$1" && wait "$1"
+}
+
+# ---- The module
+
+load_module() {
+	if [ -e "$FERROCE_KO" ]; then insmod "$FERROCE_KO" "$@"; else modprobe ferroce "$@"; fi
+}
+
+# loaded MODULE
+loaded() {
+	grep -q "^$1 " /proc/modules
+}
+
+# need_module: with what it needs and what the network devices of the tests are made of. Some may be built in.
+need_module() {
+	local name
+
+	[ "$(id -u)" = 0 ] || skip_all "must be root"
+	for name in rdma ibv_devinfo ip; do
+		command -v "$name" >/dev/null || skip_all "there is no program $name"
+	done
+	for name in ib_uverbs ib_umad rdma_ucm veth dummy tun 8021q sch_netem udp_tunnel ip6_udp_tunnel; do
+		modprobe -q "$name"
+	done
+	loaded ferroce || load_module || skip_all "no module ferroce"
+}
+
+# ---- Devices
+
+# device DEVICE: it exists.
+device() {
+	[ -e "/sys/class/infiniband/$1" ]
+}
+
+# wait_gone DEVICE...
+wait_gone() {
+	local dev
+
+	for dev; do wait_for fails device "$dev" || return; done
+}
+
+# wait_state DEVICE ACTIVE|DOWN|INIT
+wait_state() {
+	wait_for grep -q ": $2\$" "/sys/class/infiniband/$1/ports/1/state"
+}
+
+# active_mtu DEVICE: as the verbs say.
+active_mtu() {
+	ibv_devinfo -d "$1" | sed -n 's/.*active_mtu:[[:space:]]*\([0-9]*\).*/\1/p'
+}
+
+# socket NETNS [-4|-6]: somebody has UDP port 4791 there.
+socket() {
+	in_ns "$1" ss -Huln ${2:+"$2"} 'sport = :4791' | grep -q .
+}
+
+# objects DEVICE: what user programs have of it; the core has one protection domain, CQ and QP itself. "0" when it is nothing.
+objects() {
+	local count=0 kind n
+
+	for kind in cm_id mr ctx srq; do
+		n=$(rdma resource show "$1" | sed -n "s/.* $kind \([0-9]*\).*/\1/p")
+		count=$((count + ${n:-0}))
+	done
+	for kind in qp cq pd; do
+		n=$(rdma resource show "$1" | sed -n "s/.* $kind \([0-9]*\).*/\1/p")
+		count=$((count + ${n:-0} - 1))
+	done
+	echo "$count"
+}
+
+# no_objects DEVICE
+no_objects() {
+	[ "$(objects "$1")" = 0 ]
+}
+
+# gid_of ADDRESS: as sysfs prints the GID of an IPv4 or IPv6 address.
+gid_of() {
+	local a head tail i gid=''
+
+	case $1 in
+	*.*)
+		IFS=. read -ra a <<<"$1"
+		printf '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x\n' "${a[@]}"
+		;;
+	*::*)
+		IFS=: read -ra head <<<"${1%%::*}"
+		IFS=: read -ra tail <<<"${1#*::}"
+		a=("${head[@]}")
+		for ((i = ${#head[@]} + ${#tail[@]}; i < 8; i++)); do a+=(0); done
+		for i in "${a[@]}" "${tail[@]}"; do gid+=$(printf ':%04x' "0x$i"); done
+		echo "${gid#:}"
+		;;
+	esac
+}
+
+# find_gid DEVICE GID: index of a RoCE v2 GID. The first entries are enough: the table has hundreds, nearly all empty.
+find_gid() {
+	local dir=/sys/class/infiniband/$1/ports/1 gid index type
+
+	for ((index = 0; index < 32; index++)); do
+		read -r gid 2>/dev/null <"$dir/gids/$index" || continue
+		[ "$gid" = "$2" ] || continue
+		read -r type 2>/dev/null <"$dir/gid_attrs/types/$index" || continue
+		[ "$type" = "RoCE v2" ] || continue
+		echo "$index"
+		return
+	done
+	return 1
+}
+
+# has_gid DEVICE ADDRESS: now.
+has_gid() {
+	find_gid "$1" "$(gid_of "$2")" >/dev/null
+}
+
+# gid_index DEVICE ADDRESS: the index of the address's RoCE v2 GID, as soon as there is one.
+gid_index() {
+	local gid
+
+	gid=$(gid_of "$2")
+	wait_for find_gid "$1" "$gid" && find_gid "$1" "$gid"
+}
+
+# ---- The network
+
+# make_ns NETNS...
+make_ns() {
+	local ns
+
+	for ns; do
+		ip netns add "$ns" && ip -n "$ns" link set lo up || return
+		# Duplicate address detection would keep the IPv6 GIDs away for seconds.
+		in_ns "$ns" sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0
+	done
+}
+
+# make_veth [MTU]: namespaces n1 and n2 with a veth pair v1, v2 between them, MTU 4200 (room for a 4096-byte path MTU),
+# and the addresses 10.77.0.1 and .2, fd77::1 and ::2.
+make_net() {
+	local i
+
+	make_ns n1 n2 || return
+	ip link add v1 netns n1 mtu "${1:-4200}" type veth peer name v2 netns n2 mtu "${1:-4200}" || return
+	for i in 1 2; do
+		ip -n "n$i" addr add "10.77.0.$i/24" dev "v$i"
+		ip -n "n$i" addr add "fd77::$i/64" dev "v$i" nodad
+		ip -n "n$i" link set "v$i" up
+	done
+}
+
+# add_link DEVICE NETNS NETDEV
+add_link() {
+	in_ns "$2" rdma link add "$1" type ferroce netdev "$3"
+}
+
+# add_links [TYPE]: device r1 on v1 and r2 on v2, with their GIDs in place.
+add_links() {
+	local i
+
+	for i in 1 2; do
+		ip netns exec "n$i" rdma link add "r$i" type "${1:-ferroce}" netdev "v$i" || return
+		wait_state "r$i" ACTIVE && gid_index "r$i" "10.77.0.$i" && gid_index "r$i" "fd77::$i" || return
+	done >/dev/null
+}
+
+delete_links() {
+	rdma link delete r1 && rdma link delete r2
+}
+
+# clean: no device, namespace or net device of ours is left. Net devices are made in namespaces, and go with them.
+clean() {
+	local dev ns
+
+	for dev in r1 r2 r3; do
+		device "$dev" && rdma link delete "$dev"
+	done
+	for ns in n1 n2 n3; do
+		[ -e "/run/netns/$ns" ] && ip netns delete "$ns"
+	done
+	wait_gone r1 r2 r3
+}
+
+# ---- Traffic
+
+# wait_port NETNS PORT: until a TCP socket listens there.
+wait_port() {
+	wait_for in_ns "$1" sh -c "ss -Hltn 'sport = :$2' | grep -q ."
+}
+
+# run_both PORT 'SERVER' 'CLIENT': the server in n1 (or $server_ns), the client in n2 (or $client_ns) once the port listens.
+# Fails with whichever fails, or reports wrong data.
+run_both() {
+	local port=$1 client server rc=0
+
+	# shellcheck disable=SC2086 # Words of a command.
+	start server "${server_ns-n1}" timeout 100 $2
+	server=$pid
+	wait_port "${server_ns-n1}" "$port" || rc=$?
+	if [ "$rc" = 0 ]; then
+		# shellcheck disable=SC2086
+		start client "${client_ns-n2}" timeout 100 $3
+		client=$pid
+		ends "$client" || rc=$?
+	fi
+	[ "$rc" = 0 ] || kill "$server" 2>/dev/null || true
+	ends "$server" || rc=$?
+	# The pingpongs report wrong data and exit with 0.
+	! grep -qi 'invalid data' "$tmp/server.log" "$tmp/client.log" || rc=1
+	if [ "$rc" != 0 ]; then
+		echo "$2: $rc"
+		sed 's/^/server: /' "$tmp/server.log"
+		sed 's/^/client: /' "$tmp/client.log"
+	fi
+	return "$rc"
+}
+
+# both PROGRAM [OPTIONS]: the server on r1 in n1, the client on r2 in n2, by their GIDs of IP version $ip (4).
+both() {
+	local option=-g a1=10.77.0.1 a2=10.77.0.2
+
+	[ "${ip-4}" = 4 ] || a1=fd77::1 a2=fd77::2
+	[[ $1 = ibv_* ]] || option=-x
+	run_both 18515 "$* -d r1 $option $(gid_index r1 $a1)" "$* -d r2 $option $(gid_index r2 $a2) 10.77.0.1"
+}
