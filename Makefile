@@ -15,6 +15,9 @@ KERNEL ?= stock
 module: ## build ferroce.ko (build/stock/ferroce.ko, or build/kdir/ferroce.ko with KDIR=)
 	@scripts/build --kernel $(KERNEL)
 
+samples: ## build the sample, the smallest RDMA device (build/stock-samples/rust_ib_minimal.ko)
+	@scripts/build --kernel $(KERNEL) --into $(KERNEL)-samples FERROCE_SAMPLES=y modules
+
 modules_install: export KDIR ?= /lib/modules/$(shell uname -r)/build
 modules_install: ## build and install the module for the kernel of KDIR (default: the running one)
 	@scripts/build modules
@@ -72,4 +75,4 @@ clean: ## remove what was built here (the lab stays)
 help: ## show this
 	@awk -F ':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-z_-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' Makefile
 
-.PHONY: module modules_install demo shell bench check check-debug lab lab-debug fmt fmt-check clippy doc rust-analyzer clean help
+.PHONY: module samples modules_install demo shell bench check check-debug lab lab-debug fmt fmt-check clippy doc rust-analyzer clean help

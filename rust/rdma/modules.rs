@@ -79,7 +79,7 @@ impl<T: ModuleHandler> ModuleNotifier<T> {
         let module: *mut bindings::module = module.cast();
         // SAFETY: The module is alive by the requirement of this function, and its name is a C
         // string within it that does not change.
-        let name = unsafe { CStr::from_char_ptr((&raw const (*module).name).cast()) };
+        let name = unsafe { crate::c_str((&raw const (*module).name).cast()) };
 
         notifier_from_result(T::coming(name))
     }

@@ -9,6 +9,7 @@
 //! This crate does not print: it returns errors, and the driver logs where it knows the context.
 
 pub mod ib;
+pub mod list;
 pub mod mm;
 pub mod modules;
 pub mod net;
@@ -24,3 +25,19 @@ pub use crc32::KernelCrc32;
 
 #[doc(hidden)]
 pub mod bindings;
+
+/// Borrows a C string.
+///
+/// As `CStr::from_char_ptr`, whose arithmetic would be compiled into each generic callback.
+///
+/// # Safety
+///
+/// `ptr` must point to a C string that is valid, and does not change, for the lifetime.
+unsafe fn c_str<'a>(ptr: *const kernel::ffi::c_char) -> &'a kernel::str::CStr {
+    // SAFETY: By the requirement of this function the bytes up to the terminator are valid.
+    unsafe {
+        let len = bindings::strlen(ptr).wrapping_add(1);
+        let bytes = core::slice::from_raw_parts(ptr.cast(), len);
+        kernel::str::CStr::from_bytes_with_nul_unchecked(bytes)
+    }
+}

@@ -287,6 +287,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.ring.capacity()
     }
 
+    /// Returns the slot that the next work request gets, so that the shell can put what belongs to it in place before.
+    /// `None` if every slot is in use.
+    #[inline]
+    pub fn next_slot(&self) -> Option<u16> {
+        self.ring.next_number()
+    }
+
     /// Takes a work request and returns its slot, which stays its name until it completes.
     ///
     /// # Errors

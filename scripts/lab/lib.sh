@@ -25,9 +25,12 @@ run() {
 	mkdir -p "${log%/*}"
 	"$@" >"$log" 2>&1 </dev/null &
 	pid=$!
+	# A job in the background does not see Ctrl-C.
+	trap 'kill "$pid" 2>/dev/null; exit 130' INT TERM
 	while ! timeout 20 tail --pid="$pid" -f /dev/null; do
 		say "  $(wc -l <"$log") lines: $(tail -n 1 "$log" | tr -d '\r' | cut -c 1-90)"
 	done
+	trap - INT TERM
 	wait "$pid" && return
 	tail -n 15 "$log" >&2
 	die "${FAILED:-$1 failed}; the whole log is $log"

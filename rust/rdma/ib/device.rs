@@ -23,8 +23,8 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::{
-    ffi,
     error::to_result,
+    ffi,
     prelude::*,
     sync::aref::ARef,
     types::Opaque, //
@@ -66,10 +66,7 @@ impl<D: Driver> Device<D> {
     ///
     /// `ENOMEM`, `ENFILE` or `EEXIST` for the name, what `init` returns, or what a callback returns
     /// during registration.
-    pub fn register(
-        id: &DeviceInit<'_>,
-        init: impl PinInit<D, Error>,
-    ) -> Result {
+    pub fn register(id: &DeviceInit<'_>, init: impl PinInit<D, Error>) -> Result {
         const_assert!(
             core::mem::offset_of!(Self, raw) == 0,
             "struct ib_device must be at offset 0"
@@ -79,9 +76,7 @@ impl<D: Driver> Device<D> {
         // done.
         let namespace = Namespace::of(id.netdev).ok_or(ENODEV)?;
         // SAFETY: The namespace is alive. The size is that of `Self`, padded to its alignment.
-        let raw = unsafe {
-            bindings::_ib_alloc_device(alloc_size::<Self>(), namespace.as_raw())
-        };
+        let raw = unsafe { bindings::_ib_alloc_device(alloc_size::<Self>(), namespace.as_raw()) };
         let raw = NonNull::new(raw).ok_or(ENOMEM)?;
         // Without ops yet, so that a failure does not drop what was not constructed.
         let guard = Allocated(raw);
@@ -152,7 +147,7 @@ impl<D: Driver> Device<D> {
     pub fn name(&self) -> &CStr {
         // SAFETY: The name of the embedded device is a C string; the core changes it only by a
         // rename, which keeps it terminated.
-        unsafe { CStr::from_char_ptr((*self.as_raw()).name.as_ptr().cast()) }
+        unsafe { crate::c_str((*self.as_raw()).name.as_ptr().cast()) }
     }
 
     /// Returns the C device.
@@ -307,8 +302,7 @@ pub mod cap {
     /// The responder sends RNR NAKs.
     pub const RC_RNR_NAK_GEN: u64 = bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN as u64;
     /// Kernel: `rdma link delete` may destroy the device.
-    pub const ALLOW_USER_UNREG: u64 =
-        bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG as u64;
+    pub const ALLOW_USER_UNREG: u64 = bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG as u64;
     /// Kernel: datagrams a queue pair sends come back to it if it is a member of their group.
     pub const BLOCK_MULTICAST_LOOPBACK: u64 =
         bindings::ib_kernel_cap_flags_IBK_BLOCK_MULTICAST_LOOPBACK as u64;

@@ -127,18 +127,10 @@ pub trait Driver: Sized + Send + Sync + 'static {
     fn query_ah(ah: &Self::Ah) -> Option<Path>;
 
     /// Creates the driver's part of a region of a process' memory.
-    fn reg_user_mr(
-        pd: &Pd<Self>,
-        range: UserRange,
-        access: Access,
-    ) -> Result<Self::Mr>;
+    fn reg_user_mr(pd: &Pd<Self>, range: UserRange, access: Access) -> Result<Self::Mr>;
 
     /// Creates the driver's part of the region of the kernel's memory.
-    fn get_dma_mr(
-        pd: &Pd<Self>,
-        memory: DmaMemory,
-        access: Access,
-    ) -> Result<Self::Mr>;
+    fn get_dma_mr(pd: &Pd<Self>, memory: DmaMemory, access: Access) -> Result<Self::Mr>;
 
     /// Makes a region visible to the data path and returns its keys.
     fn publish_mr(mr: &Owned<Self::Mr>) -> Keys;

@@ -15,8 +15,8 @@ use crate::{
 };
 use core::ptr::NonNull;
 use kernel::{
-    ffi,
     error::from_err_ptr,
+    ffi,
     prelude::*,
     sync::rcu, //
 };

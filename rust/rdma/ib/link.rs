@@ -75,6 +75,6 @@ unsafe extern "C" fn newlink<T: LinkType>(
     netdev: *mut bindings::net_device,
 ) -> ffi::c_int {
     // SAFETY: The name is a C string, and the core holds the net device for the call.
-    let (name, netdev) = unsafe { (CStr::from_char_ptr(name), NetDevice::from_raw(netdev)) };
+    let (name, netdev) = unsafe { (crate::c_str(name), NetDevice::from_raw(netdev)) };
     super::object::errno(T::newlink(name, netdev))
 }

@@ -363,8 +363,8 @@ pub(super) unsafe extern "C" fn post_send<D: Driver>(
     let qp = unsafe { Qp::<D>::owned(raw) };
     // SAFETY: The core's part of a queue pair does not change after creation.
     let qp_type = unsafe { (*raw).qp_type };
-    let datagram = qp_type == bindings::ib_qp_type_IB_QPT_UD
-        || qp_type == bindings::ib_qp_type_IB_QPT_GSI;
+    let datagram =
+        qp_type == bindings::ib_qp_type_IB_QPT_UD || qp_type == bindings::ib_qp_type_IB_QPT_GSI;
     // SAFETY: The chain is valid for the call.
     let mut list = unsafe { SendList::<D>::new(wr, datagram) };
     match D::post_send(qp, &mut list) {

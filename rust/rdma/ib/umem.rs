@@ -15,8 +15,8 @@ use crate::{
 };
 use core::ptr::NonNull;
 use kernel::{
-    ffi,
     error::from_err_ptr,
+    ffi,
     page::PAGE_SIZE,
     prelude::*, //
 };
@@ -133,12 +133,7 @@ impl Umem {
     /// # Errors
     ///
     /// `ENOMEM`, `EFAULT`, `EINVAL`, or `EPERM` if the process may not lock that much.
-    pub fn new<D: Driver>(
-        dev: &Device<D>,
-        start: u64,
-        len: u64,
-        access: Access,
-    ) -> Result<Self> {
+    pub fn new<D: Driver>(dev: &Device<D>, start: u64, len: u64, access: Access) -> Result<Self> {
         // SAFETY: The device is alive; the core checks the range.
         let umem = from_err_ptr(unsafe {
             bindings::ib_umem_get_va(
@@ -176,7 +171,9 @@ impl Umem {
             bindings::__sg_page_iter_start(&mut iter, (*table).sgl, (*table).orig_nents, 0);
             while bindings::__sg_page_iter_next(&mut iter) {
                 let page = bindings::sg_page_iter_page(&mut iter);
-                self.pages.push(NonNull::new(page).ok_or(EFAULT)?, GFP_KERNEL)?;
+                self.pages
+                    .push_within_capacity(NonNull::new(page).ok_or(EFAULT)?)
+                    .map_err(|_| EFAULT)?;
             }
         }
         Ok(())
@@ -186,12 +183,7 @@ impl Umem {
     ///
     /// Nothing is called if they are not all within the region.
     #[inline]
-    fn for_each_piece(
-        &self,
-        offset: u64,
-        len: usize,
-        mut f: impl FnMut(*mut u8, usize),
-    ) -> Result {
+    fn for_each_piece(&self, offset: u64, len: usize, mut f: impl FnMut(*mut u8, usize)) -> Result {
         // CAST: Both fit into 64 bits.
         let end = offset.checked_add(len as u64).ok_or(EFAULT)?;
         if end > self.len {

@@ -118,7 +118,9 @@ impl<D: Driver> SendWr<'_, D> {
             | bindings::ib_wr_opcode_IB_WR_RDMA_READ => {
                 // SAFETY: A request with one of these opcodes is embedded in an `ib_rdma_wr`, by
                 // the contract of `ib_post_send()`.
-                let rdma = unsafe { &*container_of!(core::ptr::from_ref(self.wr), bindings::ib_rdma_wr, wr) };
+                let rdma = unsafe {
+                    &*container_of!(core::ptr::from_ref(self.wr), bindings::ib_rdma_wr, wr)
+                };
                 Some((rdma.remote_addr, rdma.rkey))
             }
             _ => None,

@@ -9,9 +9,9 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::{
-    ffi,
     alloc::Flags,
     error::to_result,
+    ffi,
     prelude::*,
     sync::{
         atomic::{
@@ -177,7 +177,9 @@ impl<T: Copy> CopyTable<T> {
             return;
         };
         // SAFETY: The entry came from a `KBox`, that is from kmalloc; `rcu` is used by nobody else.
-        unsafe { bindings::kvfree_call_rcu((*entry.as_ptr()).rcu.get().cast(), entry.as_ptr().cast()) };
+        unsafe {
+            bindings::kvfree_call_rcu((*entry.as_ptr()).rcu.get().cast(), entry.as_ptr().cast())
+        };
     }
 }
 

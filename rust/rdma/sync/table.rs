@@ -18,8 +18,8 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::{
-    ffi,
     error::to_result,
+    ffi,
     prelude::*,
     sync::{
         atomic::{
@@ -122,8 +122,7 @@ impl<T> Table<T> {
         // storing null leaves it reserved.
         let old = unsafe {
             let flags = bindings::xa_lock_irqsave(self.xa.get());
-            let old =
-                bindings::__xa_store(self.xa.get(), id as usize, entry, bindings::GFP_ATOMIC);
+            let old = bindings::__xa_store(self.xa.get(), id as usize, entry, bindings::GFP_ATOMIC);
             bindings::xa_unlock_irqrestore(self.xa.get(), flags);
             old
         };

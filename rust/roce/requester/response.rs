@@ -168,7 +168,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
         self.una = self.una.next();
         if ends_part {
-            self.end_read_part();
+            // After going back, the responses may still come before they are asked for again. Then none are
+            // counted, for requests go out in order.
+            self.reads = self.reads.saturating_sub(1);
         }
         if ends_read {
             self.succeed();
@@ -259,15 +261,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             }
         }
         None
-    }
-
-    /// Notes that the responses to the current READ request are complete.
-    fn end_read_part(&mut self) {
-        if let Some(slot) = self.ring.get_mut(self.done) {
-            if core::mem::take(&mut slot.asked) {
-                self.reads = self.reads.saturating_sub(1);
-            }
-        }
     }
 
     /// Keeps everything that follows `una` from falling behind it: what is acknowledged is not sent again.

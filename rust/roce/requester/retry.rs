@@ -114,11 +114,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Makes the packet at `una` the next one.
     fn go_back(&mut self) {
-        for place in self.done..self.begun {
-            if let Some(slot) = self.ring.get_mut(place) {
-                slot.asked = false;
-            }
-        }
         self.reads = 0;
         self.send = self.done;
         self.send_psn = self.una;

@@ -23,8 +23,6 @@ pub struct Slot {
     pub(super) last_psn: Psn,
     /// How the request ended, once it did.
     pub(super) status: Status,
-    /// Whether this is a READ whose responses are under way, and which counts as outstanding.
-    pub(super) asked: bool,
 }
 
 impl Slot {
@@ -98,6 +96,18 @@ impl<S: DerefMut<Target = [Slot]>> Ring<S> {
     #[inline]
     pub(super) fn number(&self, place: usize) -> Option<u16> {
         u16::try_from(self.index(place)?).ok()
+    }
+
+    /// Returns the number that the next slot will have, if one is free.
+    #[inline]
+    pub(super) fn next_number(&self) -> Option<u16> {
+        let capacity = self.capacity();
+        if self.len >= capacity {
+            return None;
+        }
+        let index = self.head.wrapping_add(self.len);
+        let number = index.checked_sub(capacity).unwrap_or(index);
+        u16::try_from(number).ok()
     }
 
     /// Returns the place of the slot with a number, if it is in use.

@@ -229,16 +229,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let end = step.end();
         let wants_ack = self.wants_ack(step);
         self.advance(step);
-        match self.ring.get_mut(step.place) {
-            Some(slot) if slot.is_read() => {
-                slot.asked = true;
-                self.reads = self.reads.saturating_add(1);
-                // The response acknowledges everything before it too.
-                self.ack_base = end;
-                self.window_base = end;
-            }
-            _ if wants_ack => self.ack_base = end,
-            _ => {}
+        if self.ring.get(step.place).is_some_and(Slot::is_read) {
+            self.reads = self.reads.saturating_add(1);
+            // The response acknowledges everything before it too.
+            self.ack_base = end;
+            self.window_base = end;
+        } else if wants_ack {
+            self.ack_base = end;
         }
         self.expect_response(now);
     }

@@ -149,7 +149,7 @@ impl Ring {
     /// Returns the bytes in one slot: a power of two, 64 at least.
     #[inline]
     pub const fn elem_size(&self) -> usize {
-        1 << self.shift
+        1usize.wrapping_shl(self.shift)
     }
 
     /// Returns the bytes in the header and all slots, not rounded to pages.
@@ -172,7 +172,9 @@ impl Ring {
     #[inline]
     pub const fn offset(&self, index: u32) -> usize {
         // OVERFLOW: By the type's invariants the sum is below `MAX_RING_LEN`.
-        (((index & self.mask) as usize) << self.shift).wrapping_add(DATA_OFFSET)
+        ((index & self.mask) as usize)
+            .wrapping_shl(self.shift)
+            .wrapping_add(DATA_OFFSET)
     }
 
     /// Returns `index` moved on by `n` slots, masked.

@@ -8,7 +8,8 @@ use crate::{
         self,
         CqRef, //
     },
-    queue::Queue, //
+    queue::Queue,
+    ucontext::Offer, //
 };
 use kernel::{
     prelude::*,
@@ -73,7 +74,11 @@ enum Armed {
 /// Where completions wait to be polled.
 enum Store {
     /// A ring that the process polls itself.
-    User { queue: Queue, producer: u32 },
+    User {
+        queue: Queue,
+        producer: u32,
+        _offer: Offer,
+    },
     /// What the poll verb takes from.
     Kernel {
         wcs: KVVec<Option<Wc>>,
@@ -130,13 +135,15 @@ impl Cq {
                 if udata.out_len() < resp.as_bytes().len() {
                     return Err(EINVAL);
                 }
-                resp.mi = ucontext.offer(queue.memory())?;
-                if let Err(e) = udata.respond(resp.as_bytes()) {
-                    ucontext.withdraw(queue.memory());
-                    return Err(e);
-                }
+                let offer = ucontext.offer(queue.memory())?;
+                resp.mi = offer.info();
+                udata.respond(resp.as_bytes())?;
                 init.cqe = queue.ring().capacity();
-                Store::User { queue, producer: 0 }
+                Store::User {
+                    queue,
+                    producer: 0,
+                    _offer: offer,
+                }
             }
             _ => Store::Kernel {
                 // CAST: Bounded by `MAX_CQE`.
@@ -182,7 +189,9 @@ impl Cq {
     pub(crate) fn push(&self, completion: &Completion) -> bool {
         let mut inner = self.inner.lock();
         let pushed = match &mut inner.store {
-            Store::User { queue, producer } => {
+            Store::User {
+                queue, producer, ..
+            } => {
                 let full = queue.ring().is_full(*producer, queue.consumer());
                 if !full {
                     let mut bytes = [0; CQE_LEN];
@@ -249,9 +258,9 @@ impl Cq {
             inner.armed = Armed::Solicited;
         }
         match &inner.store {
-            Store::User { queue, producer } => {
-                !queue.ring().is_empty(*producer, queue.consumer())
-            }
+            Store::User {
+                queue, producer, ..
+            } => !queue.ring().is_empty(*producer, queue.consumer()),
             Store::Kernel { count, .. } => *count > 0,
         }
     }

@@ -297,19 +297,11 @@ impl Driver for Ferroce {
         ah.query()
     }
 
-    fn reg_user_mr(
-        pd: &Pd<Self>,
-        range: UserRange,
-        access: Access,
-    ) -> Result<Mr> {
+    fn reg_user_mr(pd: &Pd<Self>, range: UserRange, access: Access) -> Result<Mr> {
         Mr::user(pd, range, access)
     }
 
-    fn get_dma_mr(
-        pd: &Pd<Self>,
-        memory: DmaMemory,
-        access: Access,
-    ) -> Result<Mr> {
+    fn get_dma_mr(pd: &Pd<Self>, memory: DmaMemory, access: Access) -> Result<Mr> {
         Mr::dma(pd, memory, access)
     }
 

@@ -7,6 +7,7 @@
 
 use kernel::prelude::*;
 use rdma::{
+    list,
     net::namespace::NetId,
     new_spinlock_bh,
     sync::{
@@ -49,22 +50,19 @@ pub(crate) fn init() -> Result {
 /// Adds an address. Callable under locks.
 pub(crate) fn add(device: u32, index: u32, net: NetId, gid: [u8; 16]) -> Result {
     let gids = GIDS.get().ok_or(ENODEV)?;
-    gids.entries.lock().push(
-        Entry {
-            device,
-            index,
-            net,
-            gid,
-        },
-        GFP_ATOMIC,
-    )?;
-    Ok(())
+    let entry = Entry {
+        device,
+        index,
+        net,
+        gid,
+    };
+    list::push(&mut gids.entries.lock(), entry, GFP_ATOMIC)
 }
 
 /// Removes an address.
 pub(crate) fn remove(device: u32, index: u32) {
     if let Some(gids) = GIDS.get() {
-        keep(&mut gids.entries.lock(), |e| {
+        list::retain(&mut gids.entries.lock(), |e| {
             e.device != device || e.index != index
         });
     }
@@ -73,17 +71,8 @@ pub(crate) fn remove(device: u32, index: u32) {
 /// Removes everything of a device.
 pub(crate) fn forget(device: u32) {
     if let Some(gids) = GIDS.get() {
-        keep(&mut gids.entries.lock(), |e| e.device != device);
-        keep(&mut gids.managers.lock(), |(d, _)| *d != device);
-    }
-}
-
-/// Removes what `wanted` does not want.
-fn keep<T>(list: &mut KVec<T>, wanted: impl Fn(&T) -> bool) {
-    list.retain(|item| wanted(item));
-    if list.is_empty() {
-        // Nobody drops a static: what is empty must not own memory.
-        *list = KVec::new();
+        list::retain(&mut gids.entries.lock(), |e| e.device != device);
+        list::retain(&mut gids.managers.lock(), |(d, _)| *d != device);
     }
 }
 
@@ -104,14 +93,13 @@ pub(crate) fn set_manager(device: u32, qp: u32) -> Result {
     if managers.iter().any(|(d, _)| *d == device) {
         return Err(EBUSY);
     }
-    managers.push((device, qp), GFP_ATOMIC)?;
-    Ok(())
+    list::push(&mut managers, (device, qp), GFP_ATOMIC)
 }
 
 /// Says that a device has no such management queue pair any more.
 pub(crate) fn clear_manager(device: u32, qp: u32) {
     if let Some(gids) = GIDS.get() {
-        keep(&mut gids.managers.lock(), |m| *m != (device, qp));
+        list::retain(&mut gids.managers.lock(), |m| *m != (device, qp));
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Guard;
 
 impl ModuleHandler for Guard {
     fn coming(name: &CStr) -> Result {
-        if name != RIVAL {
+        if name.to_bytes() != RIVAL.to_bytes() {
             return Ok(());
         }
         pr_err!("rdma_rxe cannot be loaded beside ferroce: run `rmmod ferroce` first\n");

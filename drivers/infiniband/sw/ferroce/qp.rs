@@ -30,7 +30,11 @@ use crate::{
         QpRef, //
     },
     queue::Queue,
-    receive::Origin, //
+    receive::Origin,
+    ucontext::{
+        Offer,
+        Ucontext, //
+    }, //
 };
 use kernel::{
     new_mutex,
@@ -81,11 +85,6 @@ use roce::{
         ErrnoKind,
         QpType, //
     },
-    requester::{
-        Requester,
-        Slot, //
-    },
-    responder::Responder,
     uapi::{
         resp::CreateQpResp,
         wqe::{
@@ -169,12 +168,13 @@ pub(crate) struct Qp {
     #[pin]
     attributes: Mutex<Attributes>,
     #[pin]
-    send: SpinLockBh<SendHalf>,
+    send: SpinLockBh<KBox<SendHalf>>,
     #[pin]
-    recv: SpinLockBh<RecvHalf>,
+    recv: SpinLockBh<KBox<RecvHalf>>,
     /// For a kernel consumer.
-    #[pin]
     kernel: Option<KernelQueuesRef>,
+    /// The rings of a user process, until it maps them.
+    _offers: Option<[Offer; 2]>,
     #[pin]
     timer: Timer,
     #[pin]
@@ -229,40 +229,37 @@ impl Qp {
         let signal_all = init.signal_all;
         let transport = ty.transport();
 
+        let mut offers = None;
         let kernel = match (udata, init.ucontext) {
             (Some(udata), Some(ucontext)) => {
-                offer(udata, ucontext, &send_queue, &recv_queue)?;
+                offers = Some(offer(udata, ucontext, &send_queue, &recv_queue)?);
                 None
             }
             _ => {
                 let (send, recv) = (send_queue.share(), recv_queue.share());
                 Some(KBox::pin_init(
-                pin_init!(KernelQueues {
-                    send,
-                    recv,
-                    sq <- new_spinlock_irqsave!(KernelSq::new(), "ferroce::Qp::kernel_sq"),
-                    rq <- new_spinlock_irqsave!(KernelRq::new(), "ferroce::Qp::kernel_rq"),
-                }),
-                GFP_KERNEL,
-            )?)
+                    pin_init!(KernelQueues {
+                        send,
+                        recv,
+                        sq <- new_spinlock_irqsave!(KernelSq::new(), "ferroce::Qp::kernel_sq"),
+                        rq <- new_spinlock_irqsave!(KernelRq::new(), "ferroce::Qp::kernel_rq"),
+                    }),
+                    GFP_KERNEL,
+                )?)
             }
         };
         let number = globals::qps()?.reserve()?;
         let qpn = number.get();
         // CAST: Bounded by `MAX_IN_FLIGHT`.
         let slots = cap.max_send_wr.min(MAX_IN_FLIGHT) as usize;
-        let send = SendHalf {
-            req: Requester::new(
-                transport,
-                KVec::from_elem(Slot::default(), slots, GFP_KERNEL)?,
-            ),
-            sq: Sq::new(send_queue, transport, pd, limits, signal_all, slots)?,
-            path: None,
-            account: TxAccount::new(MAX_QUEUED, wake, qpn)?,
-            tell_drained: false,
-        };
+        let send = SendHalf::new(
+            transport,
+            Sq::new(send_queue, transport, pd, limits, signal_all, slots)?,
+            slots,
+            TxAccount::new(MAX_QUEUED, wake, qpn)?,
+        )?;
         let recv = RecvHalf::new(
-            Responder::new(transport),
+            transport,
             Rq::new(recv_queue, pd, cap.max_recv_sge)?,
             TxAccount::new(MAX_QUEUED, wake, qpn)?,
             pd,
@@ -285,6 +282,7 @@ impl Qp {
             send <- new_spinlock_bh!(send, "ferroce::Qp::send"),
             recv <- new_spinlock_bh!(recv, "ferroce::Qp::recv"),
             kernel,
+            _offers: offers,
             timer <- Timer::new(expired, *qpn),
             work <- Work::new(run_work, *qpn),
         }? Error))
@@ -369,24 +367,23 @@ fn check(cap: &QpCap) -> Result<QpCap> {
 /// Offers the rings to the process.
 fn offer(
     udata: &mut Udata<'_>,
-    ucontext: &crate::ucontext::Ucontext,
+    ucontext: &Ucontext,
     send: &Queue,
     recv: &Queue,
-) -> Result {
+) -> Result<[Offer; 2]> {
     let mut resp = CreateQpResp::default();
     if udata.in_len() != 0 || udata.out_len() < resp.as_bytes().len() {
         return Err(EINVAL);
     }
-    resp.rq_mi = ucontext.offer(recv.memory())?;
-    let rest = ucontext.offer(send.memory()).and_then(|info| {
-        resp.sq_mi = info;
-        udata.respond(resp.as_bytes())
-    });
-    if rest.is_err() {
-        ucontext.withdraw(recv.memory());
-        ucontext.withdraw(send.memory());
-    }
-    rest
+    let offers = [
+        ucontext.offer(recv.memory())?,
+        ucontext.offer(send.memory())?,
+    ];
+    let [rq, sq] = &offers;
+    resp.rq_mi = rq.info();
+    resp.sq_mi = sq.info();
+    udata.respond(resp.as_bytes())?;
+    Ok(offers)
 }
 
 /// Makes a queue pair visible to the data path and returns the number that the consumer sees.

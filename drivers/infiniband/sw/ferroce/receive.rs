@@ -153,9 +153,7 @@ fn receive(mut skb: SkBuff, dev: &NetDevice) -> Result<(), Counter> {
     if !packet.pkey().matches(Pkey::DEFAULT) {
         return Err(Counter::BadPkey);
     }
-    let origin = incoming
-        .origin(dev.net_id())
-        .ok_or(Counter::Malformed)?;
+    let origin = incoming.origin(dev.net_id()).ok_or(Counter::Malformed)?;
     let qp = find(packet.dest_qpn(), &origin).ok_or(Counter::NoQp)?;
     if qp.ty.transport() != packet.opcode().transport() {
         return Err(Counter::Refused);

@@ -21,6 +21,7 @@ use kernel::{
     sync::Mutex, //
 };
 use rdma::{
+    list,
     net::{
         Family,
         NetDevice,
@@ -93,7 +94,7 @@ impl SocketRef {
             return Err(ENODEV);
         }
         entry.users = 1;
-        registry.push(entry, GFP_KERNEL)?;
+        list::push(&mut registry, entry, GFP_KERNEL)?;
         Ok(Self { net })
     }
 }
@@ -109,16 +110,7 @@ impl Drop for SocketRef {
         if let Some(entry) = registry.iter_mut().find(|entry| entry.net == self.net) {
             entry.users = entry.users.saturating_sub(1);
         }
-        keep(&mut registry, |entry| entry.users != 0);
-    }
-}
-
-/// Closes the sockets that `wanted` does not want.
-fn keep(registry: &mut KVec<Entry>, wanted: impl Fn(&Entry) -> bool) {
-    registry.retain(|entry| wanted(entry));
-    if registry.is_empty() {
-        // Nobody drops a static: what is empty must not own memory.
-        *registry = KVec::new();
+        list::retain(&mut registry, |entry| entry.users != 0);
     }
 }
 
@@ -128,7 +120,7 @@ pub(crate) struct Sockets;
 impl PernetHandler for Sockets {
     fn exit(net: NetId) {
         if let Some(registry) = REGISTRY.get() {
-            keep(&mut registry.lock(), |entry| entry.net != net);
+            list::retain(&mut registry.lock(), |entry| entry.net != net);
         }
     }
 }

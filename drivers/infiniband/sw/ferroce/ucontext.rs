@@ -12,81 +12,100 @@ use kernel::{
         Mutex, //
     }, //
 };
-use rdma::mm::SharedMemory;
+use rdma::{
+    list,
+    mm::SharedMemory, //
+};
 use roce::uapi::resp::MmapInfo;
 
-/// How many rings may wait to be mapped. A library maps each right after it was made; one that does
-/// not only hurts itself.
-const MAX_PENDING: usize = 4096;
-
 /// What the driver keeps for a user context.
-///
-/// An offer is made by the verb that creates a ring and taken by one `mmap()` call: its offset is
-/// worth nothing in another context, nor a second time.
-#[pin_data]
 pub(crate) struct Ucontext {
-    #[pin]
-    pending: Mutex<Pending>,
+    pending: Arc<Pending>,
 }
 
+/// The offers of a context.
+///
+/// One is made by the verb that creates a ring, taken by one `mmap()` call, and withdrawn with the
+/// ring. Its offset is worth nothing in another context, nor a second time.
+#[pin_data]
 struct Pending {
+    #[pin]
+    list: Mutex<List>,
+}
+
+struct List {
     next_offset: u64,
     offers: KVec<(u64, Arc<SharedMemory>)>,
 }
 
+/// Memory that one `mmap()` call may map, for as long as this lives.
+pub(crate) struct Offer {
+    pending: Arc<Pending>,
+    offset: u64,
+    size: u32,
+}
+
 impl Ucontext {
-    pub(crate) fn new() -> impl PinInit<Self, Error> {
-        try_pin_init!(Self {
-            pending <- new_mutex!(
-                Pending {
-                    // Zero is what a ring that is not there reports.
-                    next_offset: PAGE_SIZE as u64,
-                    offers: KVec::new(),
-                },
-                "ferroce::Ucontext::pending"
-            ),
-        })
+    pub(crate) fn new() -> Result<Self> {
+        let list = List {
+            // Zero is what a ring that is not there reports.
+            next_offset: PAGE_SIZE as u64,
+            offers: KVec::new(),
+        };
+        let pending = Arc::pin_init(
+            pin_init!(Pending {
+                list <- new_mutex!(list, "ferroce::Ucontext::pending"),
+            }),
+            GFP_KERNEL,
+        )?;
+        Ok(Self { pending })
     }
 
-    /// Offers memory for one `mmap()` call and returns what the library needs for it.
-    pub(crate) fn offer(&self, mem: &Arc<SharedMemory>) -> Result<MmapInfo> {
+    /// Offers memory for one `mmap()` call.
+    pub(crate) fn offer(&self, mem: &Arc<SharedMemory>) -> Result<Offer> {
         let size = u32::try_from(mem.size()).map_err(|_| EINVAL)?;
-        let mut pending = self.pending.lock();
-        if pending.offers.len() >= MAX_PENDING {
-            return Err(ENOMEM);
-        }
-        let offset = pending.next_offset;
-        pending.offers.push((offset, mem.clone()), GFP_KERNEL)?;
-        pending.next_offset = offset.checked_add(u64::from(size)).ok_or(ENOMEM)?;
-        Ok(MmapInfo {
+        let mut list = self.pending.list.lock();
+        let offset = list.next_offset;
+        let next = offset.checked_add(u64::from(size)).ok_or(ENOMEM)?;
+        list::push(&mut list.offers, (offset, mem.clone()), GFP_KERNEL)?;
+        list.next_offset = next;
+        Ok(Offer {
+            pending: self.pending.clone(),
             offset,
             size,
-            pad: 0,
         })
-    }
-
-    /// Withdraws an offer that nobody will take, because the verb failed or the ring goes.
-    pub(crate) fn withdraw(&self, mem: &Arc<SharedMemory>) {
-        let mut pending = self.pending.lock();
-        let found = pending.offers.iter().position(|(_, m)| Arc::ptr_eq(m, mem));
-        if let Some(i) = found {
-            // The memory is freed here only if the caller has dropped its own reference.
-            let _ = pending.offers.remove(i);
-        }
     }
 
     /// Maps what was offered at `pgoff` pages.
     pub(crate) fn mmap(&self, vma: &VmaNew, pgoff: u64) -> Result {
         let offset = pgoff.checked_mul(PAGE_SIZE as u64).ok_or(EINVAL)?;
-        let mem = {
-            let mut pending = self.pending.lock();
-            let i = pending
-                .offers
-                .iter()
-                .position(|(o, _)| *o == offset)
-                .ok_or(EINVAL)?;
-            pending.offers.remove(i).map_err(|_| EINVAL)?.1
-        };
-        mem.map(vma)
+        self.pending.take(offset).ok_or(EINVAL)?.map(vma)
+    }
+}
+
+impl Pending {
+    /// Takes an offer out of the list.
+    fn take(&self, offset: u64) -> Option<Arc<SharedMemory>> {
+        let mut list = self.list.lock();
+        let at = list.offers.iter().position(|(o, _)| *o == offset)?;
+        list.offers.remove(at).ok().map(|(_, mem)| mem)
+    }
+}
+
+impl Offer {
+    /// Returns what the library needs to map it.
+    pub(crate) fn info(&self) -> MmapInfo {
+        MmapInfo {
+            offset: self.offset,
+            size: self.size,
+            pad: 0,
+        }
+    }
+}
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        // Most are taken already.
+        drop(self.pending.take(self.offset));
     }
 }

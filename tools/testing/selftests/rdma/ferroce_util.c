@@ -162,7 +162,7 @@ static void dev_open(struct dev *dev, const char *name, int number)
 	}
 }
 
-void run_tests(int argc, char **argv, const struct test *tests, size_t n)
+void run_tests(int argc, char **argv, void (*set_up)(void), const struct test *tests, size_t n)
 {
 	const char *only = argc > 1 ? argv[1] : "";
 	size_t planned = 0;
@@ -175,6 +175,8 @@ void run_tests(int argc, char **argv, const struct test *tests, size_t n)
 	net_up();
 	dev_open(&r1, "r1", 1);
 	dev_open(&r2, "r2", 2);
+	if (set_up)
+		set_up();
 
 	for (size_t i = 0; i < n; i++)
 		planned += !!strstr(tests[i].name, only);
@@ -421,10 +423,10 @@ void post_recv(struct end *e, uint64_t wr_id, size_t off, uint32_t len)
 
 void doorbell(struct end *e)
 {
-	struct ibv_send_wr *bad;
+	struct ibv_send_wr wr = { .num_sge = e->cap.max_send_sge + 1 }, *bad;
 
-	/* An empty list: the library rings all the same. */
-	CHECK_EQ(ibv_post_send(e->qp, NULL, &bad), 0);
+	/* The library refuses the request, and rings all the same. */
+	CHECK(ibv_post_send(e->qp, &wr, &bad));
 }
 
 struct ibv_wc expect(struct end *e, uint64_t wr_id, enum ibv_wc_status status)

@@ -68,8 +68,8 @@ struct test {
 	void (*run)(void);
 };
 
-/* Makes the namespaces and the devices, runs the tests whose name has argv[1] in it, prints TAP and exits. */
-void run_tests(int argc, char **argv, const struct test *tests, size_t n);
+/* Makes the namespaces and the devices, calls set_up() if there is one, runs the tests whose name has argv[1] in it, prints TAP and exits. */
+void run_tests(int argc, char **argv, void (*set_up)(void), const struct test *tests, size_t n);
 
 #define CHECK(cond) check(!!(cond), #cond, __func__, __LINE__)
 #define CHECK_EQ(got, wanted) \

@@ -8,7 +8,7 @@
 # The module is FERROCE_KO, or what modprobe finds.
 : "${FERROCE_KO=/out/ferroce.ko}"
 
-cases=()
+names=() cases=()
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/ferroce.XXXXXX")
 
 # ---- The program and its cases
@@ -23,39 +23,36 @@ skip_all() {
 # test_case DESCRIPTION COMMAND...: queues a case. The command runs in a subshell under "set -e": the first command in it
 # that fails makes the case fail. For a command that must fail there is "fails".
 test_case() {
+	names+=("$1")
+	shift
 	cases+=("$(printf '%q ' "$@")")
 }
 
-# run_cases [REGEX]: runs the queued cases, or those with a matching description, then the function in $after_each.
+# run_cases [REGEX]: runs the queued cases, or those whose description matches; after each one the function $after_each.
 run_cases() {
-	local case chosen=() name number=0 rc failed=0
+	local chosen=() i number=0 rc failed=0
 
 	trap finish EXIT
-	for case in "${cases[@]}"; do
-		eval "set -- $case '${1-}'"
-		[[ $1 =~ ${!#} ]] && chosen+=("$case")
-		set -- "${!#}"
+	for i in "${!cases[@]}"; do
+		[[ ${names[i]} =~ ${1-} ]] && chosen+=("$i")
 	done
 	echo "TAP version 13"
 	echo "1..${#chosen[@]}"
-	for case in "${chosen[@]}"; do
+	for i in "${chosen[@]}"; do
 		number=$((number + 1))
-		eval "set -- $case"
-		name=$1
-		shift
 		(
 			set -eE
-			trap 'echo "line $LINENO: exit code $?: $BASH_COMMAND"' ERR
-			"$@"
+			trap 'echo "${BASH_SOURCE[0]##*/}:$LINENO: exit code $?: $BASH_COMMAND"' ERR
+			eval "${cases[i]}"
 		) >"$tmp/case.log" 2>&1 </dev/null
 		rc=$?
 		stop_all
-		[ -z "${after_each-}" ] || "$after_each" >>"$tmp/case.log" 2>&1 || rc=$?
+		if [ -n "${after_each-}" ]; then "$after_each" >>"$tmp/case.log" 2>&1 || rc=$?; fi
 		if [ "$rc" = 0 ]; then
-			echo "ok $number $name"
+			echo "ok $number ${names[i]}"
 		else
 			sed 's/^/# /' "$tmp/case.log"
-			echo "not ok $number $name"
+			echo "not ok $number ${names[i]}"
 			failed=1
 		fi
 	done
@@ -283,7 +280,7 @@ make_ns() {
 	done
 }
 
-# make_veth [MTU]: namespaces n1 and n2 with a veth pair v1, v2 between them, MTU 4200 (room for a 4096-byte path MTU),
+# make_net [MTU]: namespaces n1 and n2 with a veth pair v1, v2 between them, MTU 4200 (room for a 4096-byte path MTU),
 # and the addresses 10.77.0.1 and .2, fd77::1 and ::2.
 make_net() {
 	local i
@@ -342,15 +339,16 @@ run_both() {
 	local port=$1 client server rc=0
 
 	# shellcheck disable=SC2086 # Words of a command.
-	start server "${server_ns-n1}" timeout 100 $2
+	start server "${server_ns-n1}" $2
 	server=$pid
 	wait_port "${server_ns-n1}" "$port" || rc=$?
 	if [ "$rc" = 0 ]; then
 		# shellcheck disable=SC2086
-		start client "${client_ns-n2}" timeout 100 $3
+		start client "${client_ns-n2}" $3
 		client=$pid
 		ends "$client" || rc=$?
 	fi
+	# A server that was never spoken to waits for ever.
 	[ "$rc" = 0 ] || kill "$server" 2>/dev/null || true
 	ends "$server" || rc=$?
 	# The pingpongs report wrong data and exit with 0.

@@ -114,9 +114,7 @@ impl TxPath {
     /// Returns whether a packet comes from the peer, to the address that the peer knows.
     #[inline]
     pub(crate) fn is_from(&self, origin: &Origin) -> bool {
-        origin.net == self.net
-            && origin.saddr == self.path.dgid
-            && origin.daddr == self.path.sgid
+        origin.net == self.net && origin.saddr == self.path.dgid && origin.daddr == self.path.sgid
     }
 
     /// Builds a packet and hands it to the IP layer. Softirq or process context, bottom halves off.
@@ -150,7 +148,7 @@ impl TxPath {
 
     /// Adds the ICRC and the headers below the BTH, and transmits.
     fn finish(&mut self, mut skb: SkBuff, account: Option<&TxAccount>) -> Result<(), SendError> {
-        let dst = self.route()?;
+        self.check_route()?;
         let len = skb.len().saturating_add(ICRC_LEN);
         let udp = self.udp_header(len).ok_or(SendError::Lost)?;
         match self.addresses {
@@ -161,7 +159,8 @@ impl TxPath {
                 if let Some(account) = account {
                     account.charge(&mut skb);
                 }
-                skb.transmit4(&dst).map_err(|_| SendError::Lost)
+                let dst = self.dst.as_ref().ok_or(SendError::Lost)?;
+                skb.transmit4(dst).map_err(|_| SendError::Lost)
             }
             Addresses::V6 { saddr, daddr } => {
                 let ip = self.ipv6_header(len, saddr, daddr).ok_or(SendError::Lost)?;
@@ -170,18 +169,17 @@ impl TxPath {
                 if let Some(account) = account {
                     account.charge(&mut skb);
                 }
-                skb.transmit6(&dst).map_err(|_| SendError::Lost)
+                let dst = self.dst.as_ref().ok_or(SendError::Lost)?;
+                skb.transmit6(dst).map_err(|_| SendError::Lost)
             }
         }
     }
 
-    /// Returns the route, looking it up if the cached one is no longer valid.
+    /// Looks the route up if the cached one is no longer valid.
     #[inline]
-    fn route(&mut self) -> Result<Dst, SendError> {
-        if let Some(dst) = &self.dst {
-            if dst.is_valid() {
-                return Ok(dst.clone());
-            }
+    fn check_route(&mut self) -> Result<(), SendError> {
+        if self.dst.as_ref().is_some_and(Dst::is_valid) {
+            return Ok(());
         }
         self.dst = None;
         let addresses = self.addresses;
@@ -202,8 +200,8 @@ impl TxPath {
                 ),
             })
             .map_err(|_| SendError::Lost)?;
-        self.dst = Some(dst.clone());
-        Ok(dst)
+        self.dst = Some(dst);
+        Ok(())
     }
 
     /// Returns the UDP header of `len` bytes of payload. The checksum is zero: the ICRC protects
@@ -213,9 +211,7 @@ impl TxPath {
         let [dport_hi, dport_lo] = ROCE_PORT.to_be_bytes();
         let len = u16::try_from(len.checked_add(UDP_LEN)?).ok()?;
         let [len_hi, len_lo] = len.to_be_bytes();
-        Some([
-            sport_hi, sport_lo, dport_hi, dport_lo, len_hi, len_lo, 0, 0,
-        ])
+        Some([sport_hi, sport_lo, dport_hi, dport_lo, len_hi, len_lo, 0, 0])
     }
 
     /// Returns the IPv4 header in front of a UDP header and `len` bytes. The checksum is the IP
@@ -260,12 +256,7 @@ impl TxPath {
     }
 
     /// Returns the IPv6 header in front of a UDP header and `len` bytes.
-    fn ipv6_header(
-        &self,
-        len: usize,
-        saddr: [u8; 16],
-        daddr: [u8; 16],
-    ) -> Option<[u8; IPV6_LEN]> {
+    fn ipv6_header(&self, len: usize, saddr: [u8; 16], daddr: [u8; 16]) -> Option<[u8; IPV6_LEN]> {
         const VERSION: u32 = 6 << 28;
 
         let flow = VERSION | u32::from(self.path.traffic_class) << 20 | self.path.flow_label;

@@ -47,6 +47,7 @@ use roce::{
         Pkey,
         Qpn, //
     },
+    opcode::Transport,
     qp::state::State,
     responder::{
         AsyncEvent,
@@ -154,15 +155,21 @@ fn finish(qp: &QpRef, after: &After) {
 }
 
 impl RecvHalf {
-    pub(crate) fn new(resp: Responder, rq: Rq, account: TxAccount, pd: PdId) -> Result<Self> {
-        Ok(Self {
-            resp,
-            rq,
-            path: None,
-            account,
-            pd,
-            backlog: KVec::with_capacity(BACKLOG, GFP_KERNEL)?,
-        })
+    // Not inlined, so that its frame is gone when the queue pair is put together.
+    #[inline(never)]
+    pub(crate) fn new(transport: Transport, rq: Rq, account: TxAccount, pd: PdId) -> Result<KBox<Self>> {
+        let backlog = KVec::with_capacity(BACKLOG, GFP_KERNEL)?;
+        KBox::init(
+            init!(Self {
+                resp: Responder::new(transport),
+                rq,
+                path: None,
+                account,
+                pd,
+                backlog,
+            }? Error),
+            GFP_KERNEL,
+        )
     }
 
     /// Forgets everything (RESET).

@@ -145,6 +145,29 @@ fn finish(qp: &QpRef, after: &After) {
 }
 
 impl SendHalf {
+    // Not inlined, so that its frame is gone when the queue pair is put together.
+    #[inline(never)]
+    pub(crate) fn new(
+        transport: Transport,
+        sq: Sq,
+        slots: usize,
+        account: TxAccount,
+    ) -> Result<KBox<Self>> {
+        Ok(KBox::new(
+            Self {
+                req: Requester::new(
+                    transport,
+                    KVec::from_elem(Slot::default(), slots, GFP_KERNEL)?,
+                ),
+                sq,
+                path: None,
+                account,
+                tell_drained: false,
+            },
+            GFP_KERNEL,
+        )?)
+    }
+
     /// Runs the requester within a budget.
     fn drive(&mut self, qp: &IbQp) -> After {
         let mut after = After::default();
@@ -227,7 +250,8 @@ impl SendHalf {
 
         if qp.ty.transport() == Transport::Ud {
             let av = sq.av(transmit.slot).ok_or(SendError::Lost)?;
-            let gid = GidAttr::lookup(qp.device(), av.path.sgid_index).map_err(|_| SendError::Lost)?;
+            let gid =
+                GidAttr::lookup(qp.device(), av.path.sgid_index).map_err(|_| SendError::Lost)?;
             let sport = udp_sport(av.path.flow_label, qp.qpn, transmit.dest_qpn.get());
             TxPath::new(av.path, gid, sport)
                 .map_err(|_| SendError::Lost)?

@@ -68,7 +68,7 @@ pub(crate) struct Sq {
     consumer: u32,
     /// Bytes of a private copy.
     stride: usize,
-    /// Private copies, one for each slot of the requester, then one to read into.
+    /// Private copies, one for each slot of the requester.
     copies: KVVec<u8>,
     /// What the copies have as payload.
     payloads: KVec<Payload>,
@@ -86,14 +86,13 @@ impl Sq {
         slots: usize,
     ) -> Result<Self> {
         // CAST: Limits are far below 2^32.
-        let tail = (limits.max_inline as usize).max((limits.max_sge as usize).saturating_mul(SGE_LEN));
+        let tail =
+            (limits.max_inline as usize).max((limits.max_sge as usize).saturating_mul(SGE_LEN));
         let stride = SEND_WQE_LEN
             .checked_add(tail)
             .and_then(|len| len.checked_next_multiple_of(8))
             .ok_or(EINVAL)?;
-        let bytes = stride
-            .checked_mul(slots.checked_add(1).ok_or(EINVAL)?)
-            .ok_or(EINVAL)?;
+        let bytes = stride.checked_mul(slots).ok_or(EINVAL)?;
         let avs = if transport == Transport::Ud { slots } else { 0 };
         Ok(Self {
             queue,
@@ -117,51 +116,49 @@ impl Sq {
 
     /// Fetches one request into the requester; returns `false` if there is none or no slot is free.
     pub(crate) fn pull(&mut self, req: &mut Requester<KVec<Slot>>) -> bool {
-        if req.is_full() || self.queue.ring().is_empty(self.queue.producer(), self.fetch) {
+        let Some(slot) = req.next_slot() else {
+            return false;
+        };
+        if self.queue.ring().is_empty(self.queue.producer(), self.fetch) {
             return false;
         }
-        let scratch = self.read();
+        self.read(slot);
         self.fetch = self.queue.ring().next(self.fetch);
 
-        let Some(bytes) = self.copies.get(scratch..) else {
-            return false;
-        };
-        let (mut wr, payload, mut error) = match parse_send(bytes, self.transport, &self.limits) {
-            Ok((wr, payload)) => (wr, payload, None),
-            Err(e) => (
-                e.placeholder(),
-                Payload::Inline { len: 0 },
-                Some(e.status()),
-            ),
-        };
+        let (mut wr, payload, mut error) =
+            match parse_send(self.copy(slot), self.transport, &self.limits) {
+                Ok((wr, payload)) => (wr, payload, None),
+                Err(e) => (
+                    e.placeholder(),
+                    Payload::Inline { len: 0 },
+                    Some(e.status()),
+                ),
+            };
         wr.signalled |= self.signal_all;
-        let av = match self.transport {
-            Transport::Ud if error.is_none() => {
-                let av = self.find_av(scratch);
-                if av.is_none() {
-                    error = Some(Status::LocQpOp);
-                }
-                av
+        if self.transport == Transport::Ud && error.is_none() {
+            let av = self.find_av(slot);
+            if av.is_none() {
+                error = Some(Status::LocQpOp);
             }
-            _ => None,
-        };
-        let slot = match req.post(wr) {
-            Ok(slot) => slot,
-            Err(e) => {
-                // Something that the requester takes, so that the request fails in its turn.
-                error = Some(match e {
-                    PostError::TooLong => Status::LocLen,
-                    PostError::BadOpcode | PostError::Full => Status::LocQpOp,
-                });
-                wr.op = SendOp::Send;
-                wr.length = 0;
-                match req.post(wr) {
-                    Ok(slot) => slot,
-                    Err(_) => return false,
-                }
+            if let Some(kept) = self.avs.get_mut(usize::from(slot)) {
+                *kept = av;
             }
-        };
-        self.keep(slot, scratch, payload, av);
+        }
+        if let Some(kept) = self.payloads.get_mut(usize::from(slot)) {
+            *kept = payload;
+        }
+        if let Err(e) = req.post(wr) {
+            // Something that the requester takes, so that the request fails in its turn.
+            error = Some(match e {
+                PostError::TooLong => Status::LocLen,
+                PostError::BadOpcode | PostError::Full => Status::LocQpOp,
+            });
+            wr.op = SendOp::Send;
+            wr.length = 0;
+            if req.post(wr).is_err() {
+                return false;
+            }
+        }
         if let Some(status) = error {
             req.local_error(slot, status);
         }
@@ -242,64 +239,46 @@ impl Sq {
         )
     }
 
-    /// Copies the next request out of the ring, once, and returns where the copy is.
-    fn read(&mut self) -> usize {
-        let scratch = self.copies.len().saturating_sub(self.stride);
-        let Some(copy) = self.copies.get_mut(scratch..) else {
-            return scratch;
+    /// Copies the next request out of the ring, once, for a slot.
+    fn read(&mut self, slot: u16) {
+        let from = usize::from(slot).saturating_mul(self.stride);
+        let Some(copy) = self.copies.get_mut(from..from.saturating_add(self.stride)) else {
+            return;
         };
         let Some((head, tail)) = copy.split_at_mut_checked(SEND_WQE_LEN) else {
-            return scratch;
+            return;
         };
         // A failed read leaves what was there before, which was validated once and is again.
         self.queue.read(self.fetch, 0, head);
         let len = match SendWqe::ref_from_bytes(head) {
-            Ok(wqe) => wqe.tail_len(&self.limits).next_multiple_of(8),
+            Ok(wqe) => wqe.tail_len(&self.limits).saturating_add(7) & !7,
             Err(_) => 0,
         };
         if let Some(tail) = tail.get_mut(..len) {
             self.queue.read(self.fetch, SEND_WQE_LEN, tail);
         }
-        scratch
     }
 
-    /// Looks up the address handle of the copy at `scratch`.
-    fn find_av(&self, scratch: usize) -> Option<Av> {
-        let number = ah_num(self.copies.get(scratch..)?)?;
+    /// Returns the private copy of a slot.
+    #[inline]
+    fn copy(&self, slot: u16) -> &[u8] {
+        let from = usize::from(slot).saturating_mul(self.stride);
+        self.copies
+            .get(from..from.saturating_add(self.stride))
+            .unwrap_or(&[])
+    }
+
+    /// Looks up the address handle that the copy of a slot names.
+    fn find_av(&self, slot: u16) -> Option<Av> {
+        let number = ah_num(self.copy(slot))?;
         let av = globals::ahs().ok()?.get(number.get())?;
         (av.pd == self.pd).then_some(av)
-    }
-
-    /// Makes the copy at `scratch` the one of a slot.
-    fn keep(&mut self, slot: u16, scratch: usize, payload: Payload, av: Option<Av>) {
-        let index = usize::from(slot);
-        let used = match payload {
-            // CAST: Widening.
-            Payload::Inline { len } => len as usize,
-            Payload::Sges { count } => (count as usize).saturating_mul(SGE_LEN),
-        };
-        let used = SEND_WQE_LEN.saturating_add(used).min(self.stride);
-        let to = index.saturating_mul(self.stride);
-        if to.saturating_add(used) <= scratch && scratch.saturating_add(used) <= self.copies.len() {
-            self.copies
-                .copy_within(scratch..scratch.saturating_add(used), to);
-        }
-        if let Some(kept) = self.payloads.get_mut(index) {
-            *kept = payload;
-        }
-        if let Some(kept) = self.avs.get_mut(index) {
-            *kept = av;
-        }
     }
 
     /// Returns what a slot has as payload, and its copy.
     #[inline]
     fn slot(&self, slot: u16) -> Option<(Payload, &[u8])> {
-        let index = usize::from(slot);
-        let payload = *self.payloads.get(index)?;
-        let from = index.checked_mul(self.stride)?;
-        let wqe = self.copies.get(from..from.checked_add(self.stride)?)?;
-        Some((payload, wqe))
+        Some((*self.payloads.get(usize::from(slot))?, self.copy(slot)))
     }
 }
 

@@ -10,6 +10,7 @@
 //! [`check`].
 
 pub mod check;
+pub mod hostile;
 pub mod net;
 pub mod node;
 pub mod ops;

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Vectors that grow and shrink without a call to a panic.
+//!
+//! `KVec::push` and `KVec::retain` do arithmetic and indexing that cannot fail but that the compiler
+//! leaves checks for, in the crate that uses them. A gate looks for such calls in this module, and
+//! tells no harmless ones from others.
+
+use kernel::{
+    alloc::Flags,
+    prelude::*, //
+};
+
+/// Appends a value. Sleeps only if `flags` allow it.
+///
+/// # Errors
+///
+/// `ENOMEM`; the vector is unchanged then.
+pub fn push<T>(list: &mut KVec<T>, value: T, flags: Flags) -> Result {
+    const FIRST_CAPACITY: usize = 4;
+
+    let value = match list.push_within_capacity(value) {
+        Ok(()) => return Ok(()),
+        Err(e) => e.0,
+    };
+    let capacity = list.len().saturating_mul(2).max(FIRST_CAPACITY);
+    let mut larger = KVec::with_capacity(capacity, flags)?;
+    for item in core::mem::take(list) {
+        // There is room for twice as many.
+        let _ = larger.push_within_capacity(item);
+    }
+    let _ = larger.push_within_capacity(value);
+    *list = larger;
+    Ok(())
+}
+
+/// Removes what `wanted` does not want; the order is not kept. A list that becomes empty owns no
+/// memory.
+pub fn retain<T>(list: &mut KVec<T>, wanted: impl Fn(&T) -> bool) {
+    while let Some(at) = list.iter().position(|item| !wanted(item)) {
+        let last = list.pop();
+        if let (Some(last), Some(slot)) = (last, list.get_mut(at)) {
+            *slot = last;
+        }
+    }
+    if list.is_empty() {
+        // In a static nobody would free it.
+        *list = KVec::new();
+    }
+}

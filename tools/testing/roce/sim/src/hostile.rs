@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A peer, and a consumer, that do as they please.
+//!
+//! [`drive`] reads a string of bytes as a list of things to do to the two halves of a queue pair: by the property tests
+//! with random bytes, by the fuzz targets with evolved ones. Whatever happens, nothing may panic (the tests run with
+//! overflow checks, like the kernel), requests complete in order and once, and nothing is placed or read outside of
+//! what was given.
+
+use roce::{
+    ids::{
+        Pkey,
+        Qkey,
+        Qpn,
+        Rkey, //
+    },
+    opcode::{
+        Opcode,
+        Transport, //
+    },
+    psn::Psn,
+    requester::{
+        Requester,
+        SendParams,
+        Slot,
+        Transmit, //
+    },
+    responder::{
+        Access,
+        Place,
+        ReadRequest,
+        RecvParams,
+        RecvQueue,
+        Responder,
+        Verdict, //
+    },
+    time::Instant,
+    wire::{
+        pad_for,
+        Deth,
+        Packet,
+        Reth,
+        ICRC_LEN,
+        MAX_HEADER_LEN,
+        MAX_MESSAGE_LEN, //
+    },
+    wr::{
+        MemError,
+        SendOp,
+        SendWr,
+        Status, //
+    },
+};
+
+const MTU: u32 = 256;
+const SLOTS: usize = 5;
+const QKEY: Qkey = Qkey::new(0x1111);
+
+/// Does what `data` says to a queue pair.
+pub fn drive(transport: Transport, data: &[u8]) {
+    let mut input = Input(data);
+    let mut target = Target::new(transport);
+    while let Some(action) = input.byte() {
+        target.act(action, &mut input);
+        target.complete();
+        assert!(target.requester.outstanding() <= SLOTS);
+    }
+}
+
+/// Bytes that are read one after the other. An exhausted input reads as zero.
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let (&first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(first)
+    }
+
+    fn u8(&mut self) -> u8 {
+        self.byte().unwrap_or_default()
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_le_bytes([self.u8(), self.u8(), self.u8(), self.u8()])
+    }
+
+    /// Returns a number that is small, close to a limit, or anything.
+    fn length(&mut self) -> u32 {
+        match self.u8() {
+            0..=99 => u32::from(self.u8()),
+            100..=179 => MTU * u32::from(self.u8() % 8),
+            180..=219 => MAX_MESSAGE_LEN.wrapping_sub(u32::from(self.u8())),
+            _ => self.u32(),
+        }
+    }
+
+    fn flag(&mut self) -> bool {
+        self.u8() & 1 != 0
+    }
+}
+
+/// The receive queue: how many of what size.
+struct Recvs {
+    left: u8,
+    size: u32,
+    bad: bool,
+}
+
+impl RecvQueue for Recvs {
+    fn take(&mut self) -> Option<Result<u32, MemError>> {
+        self.left = self.left.checked_sub(1)?;
+        Some(if self.bad {
+            Err(MemError::Protection)
+        } else {
+            Ok(self.size)
+        })
+    }
+}
+
+struct Target {
+    transport: Transport,
+    requester: Requester<Vec<Slot>>,
+    responder: Responder,
+    recvs: Recvs,
+    now: u64,
+    posted: u64,
+    completed: u64,
+}
+
+impl Target {
+    fn new(transport: Transport) -> Target {
+        let mut requester = Requester::new(transport, vec![Slot::default(); SLOTS]);
+        requester.set_params(&SendParams {
+            mtu: MTU,
+            ack_timeout: Some(10),
+            retry_cnt: 3,
+            rnr_retry: 3,
+            max_rd_atomic: 2,
+            ..SendParams::default()
+        });
+        requester.set_psn(Psn::new(0x00ff_fff0));
+        let mut responder = Responder::new(transport);
+        responder.set_params(&RecvParams {
+            mtu: MTU,
+            qkey: QKEY,
+            access: Access {
+                remote_write: true,
+                remote_read: true,
+            },
+            max_dest_rd_atomic: 2,
+            ..RecvParams::default()
+        });
+        responder.set_epsn(Psn::new(0x00ff_fff0));
+        Target {
+            transport,
+            requester,
+            responder,
+            recvs: Recvs {
+                left: 0,
+                size: 0,
+                bad: false,
+            },
+            now: 0,
+            posted: 0,
+            completed: 0,
+        }
+    }
+
+    fn act(&mut self, action: u8, input: &mut Input<'_>) {
+        let now = Instant::from_ns(self.now);
+        match action % 16 {
+            0..=2 => self.post(input),
+            3..=5 => {
+                for _ in 0..input.u8() {
+                    if self.requester.poll_transmit(now).is_none() {
+                        break;
+                    }
+                    self.requester.transmitted(now);
+                }
+            }
+            6 | 7 => self.respond(input),
+            8..=10 => self.request(input),
+            11 => {
+                self.recvs = Recvs {
+                    left: input.u8() % 4,
+                    size: input.length(),
+                    bad: input.u8() < 10,
+                }
+            }
+            12 => {
+                self.now += u64::from(input.u8()) * 1_000;
+                self.requester.on_timeout(Instant::from_ns(self.now));
+            }
+            13 => self
+                .requester
+                .local_error(u16::from(input.u8() % 8), Status::LocProt),
+            14 => match input.u8() {
+                0..=119 => self.requester.drain(),
+                120..=239 => self.requester.resume(),
+                240..=247 => self.requester.flush(),
+                _ => {
+                    self.requester.reset();
+                    self.requester.set_psn(Psn::new(input.u32()));
+                    self.completed = self.posted;
+                }
+            },
+            _ => {
+                if let Ok(pkt) = Packet::parse(input.0) {
+                    self.deliver(&pkt, input.0.len());
+                }
+            }
+        }
+    }
+
+    fn post(&mut self, input: &mut Input<'_>) {
+        let ops = [
+            SendOp::Send,
+            SendOp::SendImm,
+            SendOp::Write,
+            SendOp::WriteImm,
+            SendOp::Read,
+        ];
+        let wr = SendWr {
+            wr_id: self.posted,
+            op: ops[usize::from(input.u8()) % ops.len()],
+            length: input.length(),
+            va: u64::from(input.u32()) << 32,
+            fence: input.flag(),
+            ..SendWr::default()
+        };
+        if self.requester.post(wr).is_ok() {
+            self.posted += 1;
+        }
+    }
+
+    /// Takes completions. They must be those of the oldest requests, each once.
+    fn complete(&mut self) {
+        while let Some(completion) = self.requester.poll_completion() {
+            assert_eq!(completion.wr_id, self.completed);
+            self.completed += 1;
+        }
+        let posted = (self.posted - self.completed) as usize;
+        assert_eq!(self.requester.outstanding(), posted);
+        self.requester.take_error();
+    }
+
+    /// Makes up a response with a PSN near those that are under way.
+    fn respond(&mut self, input: &mut Input<'_>) {
+        let opcodes = [
+            Opcode::RcAcknowledge,
+            Opcode::RcReadResponseFirst,
+            Opcode::RcReadResponseMiddle,
+            Opcode::RcReadResponseLast,
+            Opcode::RcReadResponseOnly,
+        ];
+        let opcode = opcodes[usize::from(input.u8()) % opcodes.len()];
+        let back = if input.flag() {
+            u32::from(input.u8() % 16)
+        } else {
+            input.u32()
+        };
+        let psn = self.requester.next_psn().sub(back);
+        let mut frame = frame(opcode, psn, input, MTU);
+        if opcode.has_aeth() {
+            // Mostly one of the usual syndromes.
+            frame[12] = match input.u8() {
+                0..=149 => 0x1f,
+                150..=199 => 0x60,
+                200..=219 => 0x21,
+                _ => input.u8(),
+            };
+        }
+        if let Ok(pkt) = Packet::parse(&frame) {
+            self.deliver(&pkt, frame.len());
+        }
+    }
+
+    /// Makes up a request with a PSN near the expected one.
+    fn request(&mut self, input: &mut Input<'_>) {
+        let opcode = Opcode::ALL[usize::from(input.u8()) % Opcode::ALL.len()];
+        let psn = match input.u8() {
+            0..=199 => self.responder.epsn(),
+            200..=239 => self.responder.epsn().sub(u32::from(input.u8() % 8)),
+            _ => self.responder.epsn().add(input.u32()),
+        };
+        let frame = frame(opcode, psn, input, MTU);
+        if let Ok(pkt) = Packet::parse(&frame) {
+            self.deliver(&pkt, frame.len());
+        }
+    }
+
+    fn deliver(&mut self, pkt: &Packet<'_>, total: usize) {
+        let end = pkt.payload_offset() + pkt.payload_len() as usize + usize::from(pkt.pad());
+        assert_eq!(end + ICRC_LEN, total);
+
+        let now = Instant::from_ns(self.now);
+        let response = self.requester.on_response(now, pkt);
+        if let Some(place) = response.place {
+            assert_eq!(place.len, pkt.payload_len());
+        }
+        let size = self.recvs.size;
+        let held = self.responder.holds_wqe();
+        match self.responder.on_request(now, pkt, &mut self.recvs) {
+            Verdict::Drop(_) | Verdict::Reply(_) => {}
+            Verdict::Fail(outcome) => {
+                assert!(outcome.error || self.transport == Transport::Ud);
+                assert!(outcome.consumed == outcome.completion.is_some());
+            }
+            Verdict::Place(place) => self.place(now, pkt, place, (!held).then_some(size)),
+            Verdict::Read(request) => self.read(request),
+        }
+        if self.responder.holds_wqe() && self.transport == Transport::Ud {
+            panic!("a datagram left a receive WQE behind");
+        }
+    }
+
+    fn place(&mut self, now: Instant, pkt: &Packet<'_>, place: Place, size: Option<u32>) {
+        let result = match place {
+            Place::Recv { offset, len } => {
+                assert_eq!(len, pkt.payload_len());
+                if let Some(size) = size {
+                    assert!(offset.checked_add(len).is_some_and(|end| end <= size));
+                }
+                Ok(())
+            }
+            Place::Remote {
+                rkey,
+                va,
+                len,
+                check_len,
+            } => {
+                assert_eq!(len, pkt.payload_len());
+                assert!(check_len >= len && check_len <= MAX_MESSAGE_LEN);
+                let fits = va.checked_add(u64::from(check_len)).is_some();
+                if rkey.get() % 8 != 7 && fits {
+                    Ok(())
+                } else {
+                    Err(MemError::Protection)
+                }
+            }
+        };
+        let outcome = self.responder.finish(now, result);
+        assert!(outcome.consumed == outcome.completion.is_some());
+    }
+
+    /// Answers some of a READ: it may ask for a lot.
+    fn read(&mut self, request: ReadRequest) {
+        let end = request.va.checked_add(u64::from(request.len));
+        let result = end.map(|_| ()).ok_or(MemError::Protection);
+        self.responder.start_read(result);
+        let mut next = request.va;
+        for _ in 0..64 {
+            let Some(segment) = self.responder.poll_response() else {
+                return;
+            };
+            assert_eq!(segment.va, next);
+            next += u64::from(segment.len);
+            assert!(end.is_some_and(|end| next <= end));
+            self.responder.response_sent();
+        }
+        self.responder.response_failed();
+    }
+}
+
+/// Makes a packet with valid lengths; everything else comes from the input.
+fn frame(opcode: Opcode, psn: Psn, input: &mut Input<'_>, mtu: u32) -> Vec<u8> {
+    let len = match input.u8() {
+        0..=127 => mtu,
+        _ => input.u32() % (mtu + 8),
+    };
+    let bare = matches!(opcode, Opcode::RcAcknowledge | Opcode::RcReadRequest);
+    let len = if bare { 0 } else { len };
+    let transmit = Transmit {
+        slot: 0,
+        opcode,
+        psn,
+        ack_req: input.flag(),
+        solicited: false,
+        offset: 0,
+        len,
+        reth: opcode.has_reth().then(|| Reth {
+            va: u64::from(input.u32()) << (input.u8() % 33),
+            rkey: Rkey::new(u32::from(input.u8())),
+            len: if input.flag() { len } else { input.length() },
+        }),
+        // Whatever has four bytes will do for the headers that a request never has.
+        imm: (opcode.has_immdt() || opcode.has_aeth() || opcode.has_ieth()).then_some([0; 4]),
+        deth: opcode.has_deth().then_some(Deth {
+            qkey: QKEY,
+            src_qpn: Qpn::new(2),
+        }),
+        dest_qpn: Qpn::new(3),
+        next_same: false,
+    };
+    let mut head = [0; MAX_HEADER_LEN];
+    let written = transmit.write_headers(Pkey::DEFAULT, &mut head);
+    let mut bytes = head[..written.unwrap_or_default()].to_vec();
+    let tail = len as usize + usize::from(pad_for(len)) + ICRC_LEN;
+    bytes.resize(bytes.len() + tail, 0);
+    bytes
+}

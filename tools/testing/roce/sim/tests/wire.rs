@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Properties of the packet format.
+
+use proptest::{
+    collection::vec,
+    prelude::*,
+    sample::select, //
+};
+use roce::{
+    ids::{
+        Pkey,
+        Qkey,
+        Qpn,
+        Rkey, //
+    },
+    opcode::Opcode,
+    psn::Psn,
+    requester::Transmit,
+    responder::{
+        ReadSegment,
+        Reply, //
+    },
+    wire::{
+        pad_for,
+        Aeth,
+        Deth,
+        Packet,
+        Reth,
+        Syndrome,
+        ICRC_LEN,
+        MAX_HEADER_LEN, //
+    },
+};
+
+/// Checks that all that a packet says about itself lies inside of it.
+fn check(pkt: &Packet<'_>, bytes: &[u8]) {
+    assert_eq!(pkt.header_len(), pkt.opcode().header_len());
+    assert_eq!(pkt.payload_offset(), pkt.header_len());
+    let end = pkt.payload_offset() + pkt.payload_len() as usize;
+    assert_eq!(end + usize::from(pkt.pad()) + ICRC_LEN, bytes.len());
+    assert_eq!(pkt.reth().is_some(), pkt.opcode().has_reth());
+    assert_eq!(pkt.aeth().is_some(), pkt.opcode().has_aeth());
+    assert_eq!(pkt.imm().is_some(), pkt.opcode().has_immdt());
+    assert_eq!(pkt.deth().is_some(), pkt.opcode().has_deth());
+}
+
+/// Appends payload, pad and ICRC.
+fn finish(head: &[u8], len: u32) -> Vec<u8> {
+    let tail = len as usize + usize::from(pad_for(len)) + ICRC_LEN;
+    let mut bytes = head.to_vec();
+    bytes.resize(head.len() + tail, 0xa5);
+    bytes
+}
+
+fn requests() -> Vec<Opcode> {
+    let all = Opcode::ALL.iter().copied();
+    all.filter(|opcode| opcode.is_request() && !opcode.has_ieth())
+        .collect()
+}
+
+prop_compose! {
+    fn transmit()(
+        opcode in select(requests()),
+        psn in any::<u32>(),
+        flags in any::<[bool; 2]>(),
+        len in 0u32..4096,
+        words in any::<[u32; 6]>(),
+        va in any::<u64>(),
+        imm in any::<[u8; 4]>(),
+    ) -> Transmit {
+        Transmit {
+            slot: 0,
+            opcode,
+            psn: Psn::new(psn),
+            ack_req: flags[0],
+            solicited: flags[1],
+            offset: 0,
+            len: if opcode == Opcode::RcReadRequest { 0 } else { len },
+            reth: opcode.has_reth().then_some(Reth {
+                va,
+                rkey: Rkey::new(words[0]),
+                len: words[1],
+            }),
+            imm: opcode.has_immdt().then_some(imm),
+            deth: opcode.has_deth().then_some(Deth {
+                qkey: Qkey::new(words[2]),
+                src_qpn: Qpn::new(words[3]),
+            }),
+            dest_qpn: Qpn::new(words[4]),
+            next_same: false,
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+    #[test]
+    fn any_bytes_parse_or_do_not(bytes in vec(any::<u8>(), 0..200)) {
+        if let Ok(pkt) = Packet::parse(&bytes) {
+            check(&pkt, &bytes);
+        }
+    }
+
+    /// Random bytes seldom are a packet; these mostly are.
+    #[test]
+    fn likely_bytes_parse(
+        opcode in select(Opcode::ALL),
+        pad in 0u8..4,
+        words in 0usize..40,
+        mut bytes in vec(any::<u8>(), 200),
+        head_len in 0usize..200,
+    ) {
+        bytes[0] = opcode.raw();
+        bytes[1] = (bytes[1] & 0xc0) | pad << 4;
+        bytes.truncate(12 + words * 4);
+        let whole = Packet::parse(&bytes);
+        if let Ok(pkt) = &whole {
+            check(pkt, &bytes);
+        }
+        // With less than the promised prefix, it is refused or still consistent.
+        let head = &bytes[..head_len.min(bytes.len())];
+        if let Ok(pkt) = Packet::parse_prefix(head, bytes.len()) {
+            check(&pkt, &bytes);
+            prop_assert!(whole.is_ok());
+        }
+    }
+
+    #[test]
+    fn requests_survive_the_wire(sent in transmit(), pkey in any::<u16>()) {
+        let mut head = [0; MAX_HEADER_LEN];
+        let written = sent.write_headers(Pkey::new(pkey), &mut head).unwrap();
+        let bytes = finish(&head[..written], sent.len);
+        let pkt = Packet::parse(&bytes).unwrap();
+        check(&pkt, &bytes);
+        prop_assert_eq!(pkt.opcode(), sent.opcode);
+        prop_assert_eq!(pkt.psn(), sent.psn);
+        prop_assert_eq!(pkt.pkey().get(), pkey);
+        prop_assert_eq!(pkt.dest_qpn(), sent.dest_qpn);
+        prop_assert_eq!(pkt.ack_req(), sent.ack_req);
+        prop_assert_eq!(pkt.solicited(), sent.solicited);
+        prop_assert_eq!(pkt.payload_len(), sent.len);
+        prop_assert_eq!(pkt.reth(), sent.reth);
+        prop_assert_eq!(pkt.imm(), sent.imm);
+        prop_assert_eq!(pkt.deth(), sent.deth);
+        // A buffer that is too short is not written beyond its end.
+        let short = head.get_mut(..written - 1).unwrap();
+        prop_assert_eq!(sent.write_headers(Pkey::new(pkey), short), None);
+    }
+
+    #[test]
+    fn replies_survive_the_wire(psn in any::<u32>(), raw in any::<u8>(), msn in 0u32..1 << 24) {
+        let reply = Reply {
+            psn: Psn::new(psn),
+            syndrome: Syndrome::parse(raw),
+            msn,
+            dest_qpn: Qpn::new(9),
+        };
+        let mut head = [0; MAX_HEADER_LEN];
+        let written = reply.write_headers(Pkey::DEFAULT, &mut head).unwrap();
+        let bytes = finish(&head[..written], 0);
+        let pkt = Packet::parse(&bytes).unwrap();
+        prop_assert_eq!(pkt.opcode(), Opcode::RcAcknowledge);
+        prop_assert_eq!(pkt.psn(), reply.psn);
+        prop_assert_eq!(pkt.aeth(), Some(Aeth { syndrome: reply.syndrome, msn }));
+    }
+
+    #[test]
+    fn read_responses_survive_the_wire(kind in 0x0du8..=0x10, psn in any::<u32>(), len in 0u32..4096) {
+        let opcode = Opcode::parse(kind).unwrap();
+        let segment = ReadSegment {
+            opcode,
+            psn: Psn::new(psn),
+            rkey: Rkey::new(1),
+            va: 0,
+            len,
+            aeth: opcode.has_aeth().then_some(Aeth { syndrome: Syndrome::ACK, msn: 5 }),
+            dest_qpn: Qpn::new(9),
+        };
+        let mut head = [0; MAX_HEADER_LEN];
+        let written = segment.write_headers(Pkey::DEFAULT, &mut head).unwrap();
+        let bytes = finish(&head[..written], len);
+        let pkt = Packet::parse(&bytes).unwrap();
+        prop_assert_eq!(pkt.opcode(), opcode);
+        prop_assert_eq!(pkt.aeth(), segment.aeth);
+        prop_assert_eq!(pkt.payload_len(), len);
+    }
+}

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Messages of every service: all lengths around multiples of the MTU, scatter and gather, inline and immediate data, fences,
+ * solicited and unsignalled completions, and what a completion queue does that overflows.
+ */
+#include "ferroce_util.h"
+
+#define LEN 65536
+
+static unsigned int mtu_bytes(enum ibv_mtu mtu)
+{
+	return 128 << mtu;
+}
+
+/* One message of each operation that the service has, with guard bytes around where it lands. */
+static void one_length(struct end *a, struct end *b, uint32_t len)
+{
+	static uint32_t seed;
+	struct ibv_wc wc;
+	/* Odd places, so that nothing is aligned that need not be. */
+	size_t from = 4096 + seed % 13, guard = 64;
+	size_t grh = a->type == IBV_QPT_UD ? GRH_LEN : 0;
+
+	fill(a->buf + from, len, ++seed);
+	memset(b->buf, 0xa5, b->len);
+	post_recv(b, seed, from - grh, len + grh);
+	post_send(a, b, IBV_WR_SEND, seed, from, len, IBV_SEND_SIGNALED);
+	expect(a, seed, IBV_WC_SUCCESS);
+	wc = expect(b, seed, IBV_WC_SUCCESS);
+	CHECK_EQ(wc.opcode, IBV_WC_RECV);
+	CHECK_EQ(wc.byte_len, len + grh);
+	CHECK_EQ(wc.wc_flags, grh ? IBV_WC_GRH : 0);
+	CHECK_EQ(wc.src_qp, grh ? a->qp->qp_num : 0);
+	CHECK(filled(b->buf + from, len, seed));
+	CHECK(all_bytes(b->buf + from - grh - guard, guard, 0xa5));
+	CHECK(all_bytes(b->buf + from + len, guard, 0xa5));
+	if (grh)
+		return;
+
+	fill(a->buf + from, len, ++seed);
+	memset(b->buf, 0xa5, b->len);
+	post_recv(b, seed, 0, 0);
+	post_send(a, b, IBV_WR_RDMA_WRITE_WITH_IMM, seed, from, len, IBV_SEND_SIGNALED);
+	wc = expect(a, seed, IBV_WC_SUCCESS);
+	CHECK_EQ(wc.opcode, IBV_WC_RDMA_WRITE);
+	wc = expect(b, seed, IBV_WC_SUCCESS);
+	CHECK_EQ(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
+	CHECK_EQ(wc.wc_flags, IBV_WC_WITH_IMM);
+	CHECK_EQ(ntohl(wc.imm_data), seed);
+	CHECK_EQ(wc.byte_len, len);
+	CHECK(filled(b->buf + from, len, seed));
+	CHECK(all_bytes(b->buf + from - guard, guard, 0xa5));
+	CHECK(all_bytes(b->buf + from + len, guard, 0xa5));
+	if (a->type != IBV_QPT_RC)
+		return;
+
+	fill(b->buf + from, len, ++seed);
+	memset(a->buf, 0xa5, a->len);
+	post_send(a, b, IBV_WR_RDMA_READ, seed, from, len, IBV_SEND_SIGNALED);
+	wc = expect(a, seed, IBV_WC_SUCCESS);
+	CHECK_EQ(wc.opcode, IBV_WC_RDMA_READ);
+	CHECK(filled(a->buf + from, len, seed));
+	CHECK(all_bytes(a->buf + from - guard, guard, 0xa5));
+	CHECK(all_bytes(a->buf + from + len, guard, 0xa5));
+	expect_none(b);
+}
+
+static void lengths(enum ibv_qp_type type, enum ibv_mtu mtu, bool v6)
+{
+	unsigned int bytes = mtu_bytes(mtu), packets = type == IBV_QPT_UD ? 1 : 3;
+	struct end a, b;
+
+	end_init(&a, &r1, type, LEN);
+	end_init(&b, &r2, type, LEN);
+	a.mtu = mtu;
+	b.mtu = mtu;
+	a.v6 = v6;
+	b.v6 = v6;
+	end_create(&a);
+	end_create(&b);
+	end_to(&a, &b, IBV_QPS_RTS);
+	end_to(&b, &a, IBV_QPS_RTS);
+	for (uint32_t len = 0; len < 6; len++)
+		one_length(&a, &b, len);
+	for (unsigned int n = 1; n <= packets; n++) {
+		for (int d = -3; d <= 3; d++)
+			if (type != IBV_QPT_UD || d <= 0)
+				one_length(&a, &b, n * bytes + d);
+	}
+	if (type != IBV_QPT_UD)
+		one_length(&a, &b, 16 * bytes < LEN / 2 ? 16 * bytes + 1 : LEN / 2);
+	pair_close(&a, &b);
+}
+
+static void test_rc_lengths(void)
+{
+	lengths(IBV_QPT_RC, IBV_MTU_256, false);
+	lengths(IBV_QPT_RC, IBV_MTU_1024, true);
+	lengths(IBV_QPT_RC, IBV_MTU_4096, false);
+}
+
+static void test_uc_lengths(void)
+{
+	lengths(IBV_QPT_UC, IBV_MTU_256, true);
+	lengths(IBV_QPT_UC, IBV_MTU_512, false);
+	lengths(IBV_QPT_UC, IBV_MTU_2048, false);
+}
+
+static void test_ud_lengths(void)
+{
+	lengths(IBV_QPT_UD, IBV_MTU_4096, false);
+	lengths(IBV_QPT_UD, IBV_MTU_4096, true);
+}
+
+/* A datagram longer than the MTU is an error of who sends it. */
+static void test_ud_too_long(void)
+{
+	struct end a, b;
+
+	pair_open(&a, &b, IBV_QPT_UD, LEN);
+	post_recv(&b, 1, 0, LEN);
+	post_send(&a, &b, IBV_WR_SEND, 2, 0, 4097, 0);
+	expect(&a, 2, IBV_WC_LOC_LEN_ERR);
+	end_await(&a, IBV_QPS_SQE);
+	expect_none(&b);
+	pair_close(&a, &b);
+}
+
+/* Both queue pairs on one device, by way of the namespace's lo. */
+static void test_loopback(void)
+{
+	struct end a, b;
+
+	for (int type = IBV_QPT_RC; type <= IBV_QPT_UD; type++) {
+		end_init(&a, &r1, type, LEN);
+		end_init(&b, &r1, type, LEN);
+		end_create(&a);
+		end_create(&b);
+		end_to(&a, &b, IBV_QPS_RTS);
+		end_to(&b, &a, IBV_QPS_RTS);
+		one_length(&a, &b, 4096);
+		one_length(&b, &a, 1);
+		/* To itself. */
+		end_modify(&a, IBV_QPS_RESET);
+		a.psn = 7;
+		end_to(&a, &a, IBV_QPS_RTS);
+		post_recv(&a, 1, 8192, 4096);
+		fill(a.buf, 1024, 99);
+		post_send(&a, &a, IBV_WR_SEND, 1, 0, 1024, 0);
+		expect(&a, 1, IBV_WC_SUCCESS);
+		CHECK(filled(a.buf + 8192 + (type == IBV_QPT_UD ? GRH_LEN : 0), 1024, 99));
+		pair_close(&a, &b);
+	}
+}
+
+/* 32 pieces of different lengths on both sides, none of them in step with the packets. */
+static void test_32_sges(void)
+{
+	struct ibv_sge from[32], to[32];
+	struct ibv_recv_wr recv = { .wr_id = 5, .sg_list = to, .num_sge = 32 }, *bad;
+	struct ibv_send_wr send;
+	uint32_t at = 0, room = 0;
+	struct end a, b;
+
+	end_init(&a, &r1, IBV_QPT_RC, LEN);
+	end_init(&b, &r2, IBV_QPT_RC, LEN);
+	a.cap.max_send_sge = 32;
+	b.cap.max_recv_sge = 32;
+	end_create(&a);
+	end_create(&b);
+	end_to(&a, &b, IBV_QPS_RTS);
+	end_to(&b, &a, IBV_QPS_RTS);
+	make_send(&send, from, &a, &b, IBV_WR_SEND, 4, 0, 0, IBV_SEND_SIGNALED);
+	memset(b.buf, 0xa5, b.len);
+	for (int i = 0; i < 32; i++) {
+		/* Pieces of no length are there, too. */
+		uint32_t n = i % 7 ? i * 29 + 1 : 0, m = i % 5 ? 700 - i * 3 : 0;
+
+		from[i] = (struct ibv_sge) { (uintptr_t)a.buf + i * 2000 + i, n, a.mr->lkey };
+		to[i] = (struct ibv_sge) { (uintptr_t)b.buf + i * 1500 + 3, m, b.mr->lkey };
+		for (uint32_t k = 0; k < n; k++)
+			a.buf[i * 2000 + i + k] = (at + k) * 7 >> 3;
+		at += n;
+		room += m;
+	}
+	CHECK(room > at);
+	send.num_sge = 32;
+	CHECK_EQ(ibv_post_recv(b.qp, &recv, &bad), 0);
+	post_wr(&a, &send);
+	expect(&a, 4, IBV_WC_SUCCESS);
+	CHECK_EQ(expect(&b, 5, IBV_WC_SUCCESS).byte_len, at);
+	for (uint32_t i = 0, pos = 0; i < 32; i++) {
+		for (uint32_t k = 0; k < to[i].length; k++, pos++)
+			CHECK_EQ(b.buf[i * 1500 + 3 + k], pos < at ? (unsigned char)(pos * 7 >> 3) : 0xa5);
+		CHECK_EQ(b.buf[i * 1500 + 3 + to[i].length], 0xa5);
+	}
+	send.num_sge = 33;
+	CHECK(ibv_post_send(a.qp, &send, &(struct ibv_send_wr *){ NULL }));
+	pair_close(&a, &b);
+}
+
+/* Inline data is the program's again as soon as the post returns, whatever its key. */
+static void test_inline(void)
+{
+	struct ibv_send_wr wr, *bad;
+	struct ibv_sge sge;
+	struct end a, b;
+
+	pair_open(&a, &b, IBV_QPT_RC, LEN);
+	for (uint32_t len = 0; len <= a.cap.max_inline_data; len += len < 6 ? 1 : 29) {
+		post_recv(&b, len, 0, 4096);
+		fill(a.buf, len, len);
+		make_send(&wr, &sge, &a, &b, len & 1 ? IBV_WR_SEND : IBV_WR_RDMA_WRITE_WITH_IMM, len, 0, len,
+			  IBV_SEND_SIGNALED | IBV_SEND_INLINE);
+		sge.lkey = 0xdead;
+		post_wr(&a, &wr);
+		memset(a.buf, 0, 4096);
+		expect(&a, len, IBV_WC_SUCCESS);
+		expect(&b, len, IBV_WC_SUCCESS);
+		CHECK(filled(b.buf, len, len));
+	}
+	make_send(&wr, &sge, &a, &b, IBV_WR_SEND, 1, 0, a.cap.max_inline_data + 1, IBV_SEND_INLINE);
+	CHECK(ibv_post_send(a.qp, &wr, &bad));
+	pair_close(&a, &b);
+}
+
+static void test_imm(void)
+{
+	struct end a, b;
+
+	for (int type = IBV_QPT_RC; type <= IBV_QPT_UD; type++) {
+		pair_open(&a, &b, type, LEN);
+		for (uint32_t id = 0xfffffff0; id != 4; id++) {
+			struct ibv_wc wc;
+
+			post_recv(&b, id, 0, 4096);
+			post_send(&a, &b, IBV_WR_SEND_WITH_IMM, id, 0, id & 255, IBV_SEND_SIGNALED);
+			expect(&a, id, IBV_WC_SUCCESS);
+			wc = expect(&b, id, IBV_WC_SUCCESS);
+			CHECK(wc.wc_flags & IBV_WC_WITH_IMM);
+			CHECK_EQ(ntohl(wc.imm_data), id);
+			CHECK_EQ(wc.opcode, IBV_WC_RECV);
+		}
+		pair_close(&a, &b);
+	}
+}
+
+/* A fenced SEND begins after the READ before it has brought its data, which is what it sends. */
+static void test_fence(void)
+{
+	struct end a, b;
+
+	pair_open(&a, &b, IBV_QPT_RC, 4 * LEN);
+	for (uint32_t i = 1; i <= 8; i++) {
+		fill(b.buf, LEN, i);
+		post_recv(&b, i, 2 * LEN, LEN);
+		post_send(&a, &b, IBV_WR_RDMA_READ, 100 + i, 0, LEN, 0);
+		post_send(&a, &b, IBV_WR_SEND, i, 0, LEN, IBV_SEND_FENCE | IBV_SEND_SIGNALED);
+		expect(&a, i, IBV_WC_SUCCESS);
+		expect(&b, i, IBV_WC_SUCCESS);
+		CHECK(filled(b.buf + 2 * LEN, LEN, i));
+	}
+	pair_close(&a, &b);
+}
+
+/* Only what asked for it completes visibly, in order; the room of the others comes back all the same. */
+static void test_unsignalled(void)
+{
+	struct end a, b;
+
+	for (int type = IBV_QPT_RC; type <= IBV_QPT_UD; type++) {
+		pair_open(&a, &b, type, LEN);
+		for (uint32_t id = 0; id < 400; id++) {
+			post_recv(&b, id, 0, 4096);
+			post_send(&a, &b, IBV_WR_SEND, id, 0, 8, id % 20 == 19 ? IBV_SEND_SIGNALED : 0);
+			expect(&b, id, IBV_WC_SUCCESS);
+			if (id % 20 == 19)
+				expect(&a, id, IBV_WC_SUCCESS);
+		}
+		expect_none(&a);
+		pair_close(&a, &b);
+	}
+}
+
+static bool told(struct end *e)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	if (ibv_get_cq_event(e->channel, &cq, &context))
+		return false;
+	CHECK(cq == e->cq);
+	ibv_ack_cq_events(cq, 1);
+	return true;
+}
+
+static void test_solicited(void)
+{
+	struct end a, b;
+
+	pair_open(&a, &b, IBV_QPT_RC, LEN);
+	CHECK_EQ(ibv_req_notify_cq(b.cq, 1), 0);
+	for (uint64_t id = 1; id <= 6; id++)
+		post_recv(&b, id, 0, 4096);
+	post_send(&a, &b, IBV_WR_SEND, 1, 0, 8, IBV_SEND_SIGNALED);
+	expect(&a, 1, IBV_WC_SUCCESS);
+	expect(&b, 1, IBV_WC_SUCCESS);
+	CHECK(!told(&b));
+	post_send(&a, &b, IBV_WR_SEND, 2, 0, 8, IBV_SEND_SIGNALED | IBV_SEND_SOLICITED);
+	expect(&b, 2, IBV_WC_SUCCESS);
+	wait_begin();
+	while (!told(&b))
+		wait_more("the event of a solicited completion");
+	/* Once only. */
+	post_send(&a, &b, IBV_WR_SEND, 3, 0, 8, IBV_SEND_SOLICITED);
+	expect(&b, 3, IBV_WC_SUCCESS);
+	CHECK(!told(&b));
+	/* Any completion, and arming for less does not disarm. */
+	CHECK_EQ(ibv_req_notify_cq(b.cq, 0), 0);
+	CHECK_EQ(ibv_req_notify_cq(b.cq, 1), 0);
+	post_send(&a, &b, IBV_WR_SEND, 4, 0, 8, 0);
+	expect(&b, 4, IBV_WC_SUCCESS);
+	wait_begin();
+	while (!told(&b))
+		wait_more("the event of a completion");
+	/* An error is solicited. */
+	CHECK_EQ(ibv_req_notify_cq(b.cq, 1), 0);
+	end_modify(&b, IBV_QPS_ERR);
+	wait_begin();
+	while (!told(&b))
+		wait_more("the event of an error");
+	expect(&b, 5, IBV_WC_WR_FLUSH_ERR);
+	pair_close(&a, &b);
+}
+
+/* Nobody polls: the queue holds what it said, says once that more was lost, and never holds wrong entries. */
+static void test_cq_overflow(void)
+{
+	struct end a, b;
+	uint32_t id;
+
+	end_init(&a, &r1, IBV_QPT_UD, LEN);
+	end_init(&b, &r2, IBV_QPT_UD, LEN);
+	b.cqe = 5;
+	end_create(&a);
+	end_create(&b);
+	end_to(&a, &b, IBV_QPS_RTS);
+	end_to(&b, &a, IBV_QPS_RTS);
+	for (id = 0; id < 50; id++) {
+		post_recv(&b, id, 0, 4096);
+		post_send(&a, &b, IBV_WR_SEND, id, 0, 8, IBV_SEND_SIGNALED);
+		expect(&a, id, IBV_WC_SUCCESS);
+	}
+	expect_event(&b, IBV_EVENT_CQ_ERR);
+	for (id = 0; id < (uint32_t)b.cq->cqe; id++)
+		expect(&b, id, IBV_WC_SUCCESS);
+	expect_none(&b);
+	CHECK(!have_event(&b));
+	pair_close(&a, &b);
+}
+
+static const struct test tests[] = {
+	{ "RC, lengths", test_rc_lengths },
+	{ "UC, lengths", test_uc_lengths },
+	{ "UD, lengths", test_ud_lengths },
+	{ "UD, too long", test_ud_too_long },
+	{ "one device", test_loopback },
+	{ "32 pieces", test_32_sges },
+	{ "inline data", test_inline },
+	{ "immediate data", test_imm },
+	{ "fence", test_fence },
+	{ "unsignalled requests", test_unsignalled },
+	{ "solicited events", test_solicited },
+	{ "completion queue overflow", test_cq_overflow },
+};
+
+int main(int argc, char **argv)
+{
+	run_tests(argc, argv, NULL, tests, ARRAY_LEN(tests));
+}

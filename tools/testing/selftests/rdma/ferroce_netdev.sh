@@ -1,0 +1,193 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Ports follow their net devices, and programs are told once of each change.
+
+. "$(dirname "$0")/lib.sh"
+need_module
+# shellcheck disable=SC2034
+after_each=clean
+
+# port_events: what the watcher of r1 has seen of the port so far.
+port_events() {
+	sed -n 's/.*IBV_EVENT_\(PORT_[A-Z]*\).*/\1/p' "$tmp/watch.log" | paste -sd ' '
+}
+
+# saw EVENTS
+saw() {
+	[ "$(port_events)" = "$1" ]
+}
+
+watch() {
+	start watch "" ibv_asyncwatch -d r1
+	wait_for grep -q FD "$tmp/watch.log"
+}
+
+# settle ADDRESS: until the event of a new address has come, and with it everything before it.
+settle() {
+	local count
+
+	count=$(grep -c GID_CHANGE "$tmp/watch.log") || true
+	ip -n n1 addr add "$1/24" dev "${2-v1}"
+	gid_index r1 "$1"
+	wait_for more_gid_changes "$count"
+}
+
+more_gid_changes() {
+	[ "$(grep -c GID_CHANGE "$tmp/watch.log")" -gt "$1" ]
+}
+
+up_and_down() {
+	local events='' i
+
+	make_net
+	add_links
+	watch
+	for i in 1 2 3; do
+		ip -n n1 link set v1 down
+		wait_state r1 DOWN
+		events+="${events:+ }PORT_ERR"
+		wait_for saw "$events"
+		ip -n n1 link set v1 up
+		wait_state r1 ACTIVE
+		events+=" PORT_ACTIVE"
+		wait_for saw "$events"
+	done
+	settle 10.77.0.9
+	equal "$events" "$(port_events)"
+	# IPv4 addresses stay when a device goes down.
+	has_gid r1 10.77.0.1
+}
+
+# The peer goes down: no carrier.
+carrier() {
+	make_net
+	add_links
+	watch
+	ip -n n2 link set v2 down
+	wait_state r1 DOWN
+	wait_for saw "PORT_ERR"
+	ip -n n2 link set v2 up
+	wait_state r1 ACTIVE
+	wait_for saw "PORT_ERR PORT_ACTIVE"
+	settle 10.77.0.9
+	equal "PORT_ERR PORT_ACTIVE" "$(port_events)"
+}
+
+born_down() {
+	make_net
+	ip -n n1 link set v1 down
+	add_link r1 n1 v1
+	wait_state r1 DOWN
+	ibv_devinfo -d r1 | grep 'state:.*PORT_DOWN (1)'
+	watch
+	ip -n n1 link set v1 up
+	wait_state r1 ACTIVE
+	wait_for saw PORT_ACTIVE
+	settle 10.77.0.9
+	equal PORT_ACTIVE "$(port_events)"
+}
+
+mtu() {
+	local mtu wanted
+
+	make_net
+	add_links
+	watch
+	while read -r mtu wanted; do
+		ip -n n1 link set v1 mtu "$mtu"
+		equal "$mtu: $wanted" "$mtu: $(active_mtu r1)"
+	done <<-END
+		9000 4096
+		4200 4096
+		4000 2048
+		2200 2048
+		2000 1024
+		1500 1024
+		1100 512
+		600 512
+		500 256
+		4200 4096
+	END
+	settle 10.77.0.9
+	equal "" "$(port_events)"
+	has_gid r1 10.77.0.1
+}
+
+# A net device with another name has the same RDMA device, which still works.
+rename() {
+	make_net
+	add_links
+	watch
+	# A net device that is up cannot always be renamed.
+	ip -n n1 link set v1 down
+	wait_for saw "PORT_ERR"
+	ip -n n1 link set v1 name w1
+	ip -n n1 link set w1 up
+	wait_for saw "PORT_ERR PORT_ACTIVE"
+	wait_state r1 ACTIVE
+	in_ns n1 rdma link show r1/1 | grep 'netdev w1 '
+	equal w1 "$(in_ns n1 cat "/sys/class/infiniband/r1/ports/1/gid_attrs/ndevs/$(gid_index r1 10.77.0.1)")"
+	both ibv_rc_pingpong -c -n 20
+	settle 10.77.0.9 w1
+	equal "PORT_ERR PORT_ACTIVE" "$(port_events)"
+	ip -n n1 link delete w1
+	wait_gone r1 r2
+}
+
+# Addresses that come and go while the device is there carry traffic, and are GIDs only as long as they are there.
+addresses() {
+	make_net
+	add_links
+	ip -n n1 addr add 10.80.0.1/24 dev v1
+	ip -n n2 addr add 10.80.0.2/24 dev v2
+	run_both 18515 "ibv_rc_pingpong -c -n 20 -d r1 -g $(gid_index r1 10.80.0.1)" \
+		"ibv_rc_pingpong -c -n 20 -d r2 -g $(gid_index r2 10.80.0.2) 10.80.0.1"
+	ip -n n1 addr delete 10.80.0.1/24 dev v1
+	wait_for fails has_gid r1 10.80.0.1
+	both ibv_rc_pingpong -c -n 20
+}
+
+# One carrier change of a tun device: a program opens it.
+tun_opened() {
+	make_ns n1
+	ip -n n1 tuntap add mode tun t1
+	ip -n n1 addr add 10.78.0.1/24 dev t1
+	ip -n n1 link set t1 up
+	add_link r1 n1 t1
+	wait_state r1 DOWN
+	watch
+	start opener n1 python3 -c "
+import fcntl, struct, time
+f = open('/dev/net/tun', 'r+b', buffering=0)
+fcntl.ioctl(f, 0x400454ca, struct.pack('16sH22x', b't1', 0x0001))
+time.sleep(1000)"
+	wait_state r1 ACTIVE
+	wait_for saw PORT_ACTIVE
+	kill -KILL "$pid"
+	wait_state r1 DOWN
+	wait_for saw "PORT_ACTIVE PORT_ERR"
+}
+
+# The program that has a device open hears that it is gone, and can end.
+removed_while_open() {
+	make_net
+	add_links
+	watch
+	ip -n n1 link delete v1
+	wait_gone r1
+	wait_for grep DEVICE_FATAL "$tmp/watch.log"
+	kill "$pid"
+	wait_for gone "$pid"
+}
+
+test_case "link up and down: one event each" up_and_down
+test_case "carrier lost and found: one event each" carrier
+test_case "device made on a net device that is down" born_down
+test_case "active MTU follows the net device's; no port event" mtu
+test_case "net device renamed" rename
+test_case "addresses come and go" addresses
+test_case "tun device opened and closed: one event each" tun_opened
+test_case "net device removed while a program has the device open" removed_while_open
+
+run_cases "$@"

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What the states of a queue pair do to what is posted: ERR flushes both queues, RESET discards, SQD drains, SQE flushes one. And
+ * that a query returns what was set.
+ */
+#include "ferroce_util.h"
+
+static void post_both(struct end *a, struct end *b, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		post_recv(a, 100 + i, 0, 64);
+		post_send(a, b, IBV_WR_SEND, 200 + i, 0, 64, i & 1 ? IBV_SEND_SIGNALED : 0);
+	}
+}
+
+/* Takes `n` completions of each queue, in order, all flushed. */
+static void expect_flushed(struct end *a, uint32_t recvs, uint32_t sends)
+{
+	uint32_t recv = 0, send = 0;
+	struct ibv_wc wc;
+
+	wait_begin();
+	while (recv < recvs || send < sends) {
+		int n = ibv_poll_cq(a->cq, 1, &wc);
+
+		CHECK(n >= 0);
+		if (!n) {
+			wait_more("a flushed request");
+			continue;
+		}
+		CHECK_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
+		CHECK_EQ(wc.qp_num, a->qp->qp_num);
+		CHECK_EQ(wc.wr_id, wc.wr_id < 200 ? 100 + recv++ : 200 + send++);
+	}
+	CHECK_EQ(recv, recvs);
+	CHECK_EQ(send, sends);
+	expect_none(a);
+}
+
+static void test_err_flushes(void)
+{
+	struct end a, b;
+
+	for (int type = IBV_QPT_RC; type <= IBV_QPT_UD; type++) {
+		pair_open(&a, &b, type, 4096);
+		end_modify(&a, IBV_QPS_ERR);
+		CHECK_EQ(end_state(&a), IBV_QPS_ERR);
+		/* Posting a send rings; both queues are flushed then, unsignalled requests too. */
+		post_both(&a, &b, 20);
+		expect_flushed(&a, 20, 20);
+		/* Receives alone ring no bell: the next one, or the next modify, flushes them. */
+		post_recv(&a, 100, 0, 64);
+		doorbell(&a);
+		expect_flushed(&a, 1, 0);
+		post_recv(&a, 100, 0, 64);
+		end_modify(&a, IBV_QPS_ERR);
+		expect_flushed(&a, 1, 0);
+		pair_close(&a, &b);
+	}
+}
+
+/* Requests that the peer did not answer yet are flushed in order, and nothing of them is delivered later. */
+static void test_err_in_flight(void)
+{
+	struct end a, b;
+
+	pair_open(&a, &b, IBV_QPT_RC, 4096);
+	/* The peer has no receive: everything is in flight. */
+	post_both(&a, &b, 20);
+	end_modify(&a, IBV_QPS_ERR);
+	expect_flushed(&a, 20, 20);
+	post_recv(&b, 1, 0, 4096);
+	end_modify(&b, IBV_QPS_ERR);
+	expect(&b, 1, IBV_WC_WR_FLUSH_ERR);
+	pair_close(&a, &b);
+}
+
+/* More than fit the slots, the budgets and the completion queue's patience. */
+static void test_err_many(void)
+{
+	struct end a, b;
+
+	end_init(&a, &r1, IBV_QPT_RC, 4096);
+	end_init(&b, &r2, IBV_QPT_RC, 4096);
+	a.cap.max_send_wr = 500;
+	a.cap.max_recv_wr = 500;
+	a.cqe = 1000;
+	end_create(&a);
+	end_create(&b);
+	end_to(&a, &b, IBV_QPS_RTS);
+	end_to(&b, &a, IBV_QPS_RTS);
+	for (uint32_t i = 0; i < 500; i++)
+		post_recv(&a, 1000 + i, 0, 64);
+	for (uint32_t i = 0; i < 500; i++)
+		post_send(&a, &b, IBV_WR_SEND, 2000 + i, 0, 64, 0);
+	end_modify(&a, IBV_QPS_ERR);
+	for (uint32_t recv = 0, send = 0; recv + send < 1000;) {
+		struct ibv_wc wc;
+
+		wait_begin();
+		while (!ibv_poll_cq(a.cq, 1, &wc))
+			wait_more("a flushed request");
+		CHECK_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
+		CHECK_EQ(wc.wr_id, wc.wr_id < 2000 ? 1000 + recv++ : 2000 + send++);
+	}
+	expect_none(&a);
+	pair_close(&a, &b);
+}
+
+/* As many as fit, one more is refused by the library, and the ring is usable afterwards. */
+static void test_full_queue(void)
+{
+	struct ibv_send_wr wr, *bad;
+	struct ibv_sge sge;
+	struct end a, b;
+	uint32_t n;
+
+	pair_open(&a, &b, IBV_QPT_RC, 4096);
+	make_send(&wr, &sge, &a, &b, IBV_WR_SEND, 0, 0, 8, 0);
+	for (n = 0; n < 1000; n++, wr.wr_id++)
+		if (ibv_post_send(a.qp, &wr, &bad))
+			break;
+	CHECK_EQ(n, a.cap.max_send_wr);
+	for (uint32_t i = 0; i < n; i++) {
+		if (i < b.cap.max_recv_wr)
+			post_recv(&b, i, 0, 64);
+	}
+	for (uint32_t i = 0; i < n && i < b.cap.max_recv_wr; i++)
+		expect(&b, i, IBV_WC_SUCCESS);
+	post_recv(&b, 7, 0, 64);
+	post_send(&a, &b, IBV_WR_SEND, 7, 0, 8, IBV_SEND_SIGNALED);
+	expect(&b, 7, IBV_WC_SUCCESS);
+	expect(&a, 7, IBV_WC_SUCCESS);
+	pair_close(&a, &b);
+}
+
+/* Nothing of what was posted completes, and the queue pair can be used again. */
+static void test_reset_discards(void)
+{
+	struct end a, b;
+
+	for (int type = IBV_QPT_RC; type <= IBV_QPT_UD; type++) {
+		pair_open(&a, &b, type, 4096);
+		for (int round = 0; round < 3; round++) {
+			for (uint32_t i = 0; i < 10; i++)
+				post_recv(&a, 100 + i, 0, 64);
+			if (type == IBV_QPT_RC)
+				for (uint32_t i = 0; i < 10; i++)
+					post_send(&a, &b, IBV_WR_SEND, 200 + i, 0, 64, IBV_SEND_SIGNALED);
+			end_modify(&a, IBV_QPS_RESET);
+			end_modify(&b, IBV_QPS_RESET);
+			CHECK_EQ(end_state(&a), IBV_QPS_RESET);
+			expect_none(&a);
+			expect_none(&b);
+
+			end_to(&a, &b, IBV_QPS_RTS);
+			end_to(&b, &a, IBV_QPS_RTS);
+			post_recv(&b, 1, 0, 4096);
+			post_send(&a, &b, IBV_WR_SEND, 2, 0, 64, IBV_SEND_SIGNALED);
+			expect(&a, 2, IBV_WC_SUCCESS);
+			expect(&b, 1, IBV_WC_SUCCESS);
+			expect_none(&a);
+		}
+		pair_close(&a, &b);
+	}
+}
+
+/* Sends before RTS are refused, and are not sent later either. */
+static void test_send_too_early(void)
+{
+	static const enum ibv_qp_state early[] = { IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR };
+	struct end a, b;
+
+	for (size_t i = 0; i < ARRAY_LEN(early); i++) {
+		struct ibv_send_wr wr, *bad;
+		struct ibv_sge sge;
+
+		pair_open(&a, &b, IBV_QPT_RC, 4096);
+		post_recv(&b, 1, 0, 64);
+		end_modify(&a, IBV_QPS_RESET);
+		end_to(&a, &b, early[i]);
+		make_send(&wr, &sge, &a, &b, IBV_WR_SEND, 1, 0, 8, IBV_SEND_SIGNALED);
+		CHECK(ibv_post_send(a.qp, &wr, &bad));
+		end_modify(&a, IBV_QPS_RESET);
+		end_to(&a, &b, IBV_QPS_RTS);
+		post_send(&a, &b, IBV_WR_SEND, 2, 0, 16, IBV_SEND_SIGNALED);
+		expect(&a, 2, IBV_WC_SUCCESS);
+		CHECK_EQ(expect(&b, 1, IBV_WC_SUCCESS).byte_len, 16);
+		pair_close(&a, &b);
+	}
+}
+
+static void test_sqd(void)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD };
+	struct ibv_qp_init_attr init;
+	struct end a, b;
+
+	for (int notify = 0; notify < 2; notify++) {
+		pair_open(&a, &b, IBV_QPT_RC, 4096);
+		/* The peer is not ready, so that it takes a while. */
+		post_send(&a, &b, IBV_WR_SEND, 1, 0, 4096, IBV_SEND_SIGNALED);
+		attr.en_sqd_async_notify = notify;
+		attr.qp_state = IBV_QPS_SQD;
+		CHECK_EQ(ibv_modify_qp(a.qp, &attr, IBV_QP_STATE | (notify ? IBV_QP_EN_SQD_ASYNC_NOTIFY : 0)), 0);
+		CHECK_EQ(ibv_query_qp(a.qp, &attr, IBV_QP_STATE, &init), 0);
+		CHECK_EQ(attr.qp_state, IBV_QPS_SQD);
+		CHECK_EQ(attr.sq_draining, 1);
+		CHECK(!have_event(&a));
+		/* A draining queue cannot go on yet. */
+		attr.qp_state = IBV_QPS_RTS;
+		CHECK_EQ(ibv_modify_qp(a.qp, &attr, IBV_QP_STATE), EINVAL);
+
+		/* What is posted now waits. */
+		post_send(&a, &b, IBV_WR_SEND, 2, 0, 64, IBV_SEND_SIGNALED);
+		post_recv(&b, 1, 0, 4096);
+		post_recv(&b, 2, 0, 4096);
+		expect(&b, 1, IBV_WC_SUCCESS);
+		expect(&a, 1, IBV_WC_SUCCESS);
+		if (notify)
+			expect_event(&a, IBV_EVENT_SQ_DRAINED);
+		wait_begin();
+		do {
+			wait_more("the send queue to drain");
+			CHECK_EQ(ibv_query_qp(a.qp, &attr, IBV_QP_STATE, &init), 0);
+		} while (attr.sq_draining);
+		CHECK_EQ(attr.qp_state, IBV_QPS_SQD);
+		expect_none(&a);
+		expect_none(&b);
+		/* Receiving goes on. */
+		post_recv(&a, 3, 0, 64);
+		post_send(&b, &a, IBV_WR_SEND, 4, 0, 64, IBV_SEND_SIGNALED);
+		expect(&b, 4, IBV_WC_SUCCESS);
+		expect(&a, 3, IBV_WC_SUCCESS);
+
+		end_modify(&a, IBV_QPS_RTS);
+		expect(&b, 2, IBV_WC_SUCCESS);
+		expect(&a, 2, IBV_WC_SUCCESS);
+		CHECK(!have_event(&a));
+		pair_close(&a, &b);
+	}
+}
+
+/* An error of the send queue of UC and UD: the rest is flushed, receives go on, and RTS is one modify away. */
+static void test_sqe(void)
+{
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
+	struct end a, b;
+
+	for (int type = IBV_QPT_UC; type <= IBV_QPT_UD; type++) {
+		pair_open(&a, &b, type, 4096);
+		make_send(&wr, &sge, &a, &b, IBV_WR_SEND, 1, 0, 64, 0);
+		sge.lkey ^= 1;
+		post_wr(&a, &wr);
+		post_send(&a, &b, IBV_WR_SEND, 2, 0, 64, 0);
+		expect(&a, 1, IBV_WC_LOC_PROT_ERR);
+		expect(&a, 2, IBV_WC_WR_FLUSH_ERR);
+		CHECK_EQ(end_state(&a), IBV_QPS_SQE);
+		post_recv(&a, 3, 0, 128);
+		post_send(&b, &a, IBV_WR_SEND, 4, 0, 64, IBV_SEND_SIGNALED);
+		expect(&b, 4, IBV_WC_SUCCESS);
+		expect(&a, 3, IBV_WC_SUCCESS);
+		end_modify(&a, IBV_QPS_RTS);
+		post_recv(&b, 5, 0, 128);
+		post_send(&a, &b, IBV_WR_SEND, 6, 0, 64, IBV_SEND_SIGNALED);
+		expect(&a, 6, IBV_WC_SUCCESS);
+		expect(&b, 5, IBV_WC_SUCCESS);
+		pair_close(&a, &b);
+	}
+}
+
+static void test_query(void)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct end a, b;
+
+	end_init(&a, &r1, IBV_QPT_RC, 4096);
+	end_init(&b, &r2, IBV_QPT_RC, 4096);
+	a.access = IBV_ACCESS_REMOTE_READ;
+	a.mtu = IBV_MTU_512;
+	a.psn = 0xabcdef;
+	b.psn = 0x123456;
+	a.timeout = 31;
+	a.retry_cnt = 3;
+	a.rnr_retry = 0;
+	a.min_rnr_timer = 29;
+	a.rd_atomic = 5;
+	a.v6 = true;
+	end_create(&a);
+	end_create(&b);
+	end_to(&a, &b, IBV_QPS_RTS);
+	CHECK_EQ(ibv_query_qp(a.qp, &attr, 0x1fffff, &init), 0);
+	CHECK_EQ(attr.qp_state, IBV_QPS_RTS);
+	CHECK_EQ(attr.cur_qp_state, IBV_QPS_RTS);
+	CHECK_EQ(attr.path_mtu, IBV_MTU_512);
+	CHECK_EQ(attr.path_mig_state, IBV_MIG_MIGRATED);
+	CHECK_EQ(attr.rq_psn, 0x123456);
+	CHECK_EQ(attr.sq_psn, 0xabcdef);
+	CHECK_EQ(attr.dest_qp_num, b.qp->qp_num);
+	CHECK_EQ(attr.qp_access_flags, IBV_ACCESS_REMOTE_READ);
+	CHECK_EQ(attr.pkey_index, 0);
+	CHECK_EQ(attr.port_num, 1);
+	CHECK_EQ(attr.timeout, 31);
+	CHECK_EQ(attr.retry_cnt, 3);
+	CHECK_EQ(attr.rnr_retry, 0);
+	CHECK_EQ(attr.min_rnr_timer, 29);
+	CHECK_EQ(attr.max_rd_atomic, 5);
+	CHECK_EQ(attr.max_dest_rd_atomic, 5);
+	CHECK_EQ(attr.ah_attr.is_global, 1);
+	CHECK_EQ(attr.ah_attr.grh.sgid_index, r1.gid6_index);
+	CHECK(!memcmp(&attr.ah_attr.grh.dgid, &r2.gid6, 16));
+	CHECK_EQ(attr.ah_attr.grh.hop_limit, 64);
+	end_modify(&a, IBV_QPS_RESET);
+	CHECK_EQ(ibv_query_qp(a.qp, &attr, 0x1fffff, &init), 0);
+	CHECK_EQ(attr.qp_state, IBV_QPS_RESET);
+	CHECK_EQ(attr.dest_qp_num, 0);
+	pair_close(&a, &b);
+}
+
+static const struct test tests[] = {
+	{ "ERR flushes both queues", test_err_flushes },
+	{ "ERR flushes what is in flight", test_err_in_flight },
+	{ "ERR flushes long queues", test_err_many },
+	{ "a full queue", test_full_queue },
+	{ "RESET discards", test_reset_discards },
+	{ "sends before RTS", test_send_too_early },
+	{ "SQD drains", test_sqd },
+	{ "SQE and back", test_sqe },
+	{ "a query returns what was set", test_query },
+};
+
+int main(int argc, char **argv)
+{
+	run_tests(argc, argv, NULL, tests, ARRAY_LEN(tests));
+}
