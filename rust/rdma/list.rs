@@ -37,7 +37,12 @@ pub fn push<T>(list: &mut KVec<T>, value: T, flags: Flags) -> Result {
 /// Removes what `wanted` does not want; the order is not kept. A list that becomes empty owns no
 /// memory.
 pub fn retain<T>(list: &mut KVec<T>, wanted: impl Fn(&T) -> bool) {
-    while let Some(at) = list.iter().position(|item| !wanted(item)) {
+    let mut at: usize = 0;
+    while let Some(item) = list.get(at) {
+        if wanted(item) {
+            at = at.wrapping_add(1);
+            continue;
+        }
         let last = list.pop();
         if let (Some(last), Some(slot)) = (last, list.get_mut(at)) {
             *slot = last;

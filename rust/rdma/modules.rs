@@ -23,7 +23,7 @@ pub trait ModuleHandler: 'static {
     /// # Errors
     ///
     /// An error refuses the module: it is what `insmod` reports.
-    fn coming(name: &CStr) -> Result;
+    fn coming(name: &[u8]) -> Result;
 }
 
 /// Asks `T` about each module that is loaded until it is dropped. Dropping may sleep.
@@ -79,7 +79,10 @@ impl<T: ModuleHandler> ModuleNotifier<T> {
         let module: *mut bindings::module = module.cast();
         // SAFETY: The module is alive by the requirement of this function, and its name is a C
         // string within it that does not change.
-        let name = unsafe { crate::c_str((&raw const (*module).name).cast()) };
+        let name = unsafe {
+            let name = (&raw const (*module).name).cast::<ffi::c_char>();
+            core::slice::from_raw_parts(name.cast(), bindings::strlen(name))
+        };
 
         notifier_from_result(T::coming(name))
     }

@@ -2,12 +2,14 @@
 
 //! Locks, reference counts and lookup tables that `kernel::sync` does not have.
 
+mod context;
 pub mod copy_table;
 pub mod global;
 pub mod owned;
 pub mod spinlock;
 pub mod table;
 
+pub use context::can_run;
 pub use copy_table::CopyTable;
 pub use global::Global;
 pub use owned::{

@@ -22,8 +22,8 @@
 //! - what the module holds, in the order in which it must go: [`Module`].
 //!
 //! The core takes a driver whose table of operations has every verb for one that serves the kernel's
-//! own consumers too. So the MAD layer asks this device for a completion queue, is refused, and says
-//! so in the log at each `rdma link add`.
+//! own consumers too. So the MAD layer wants a protection domain, which for the kernel comes with a
+//! region of all memory, is refused that, and says so in the log at each `rdma link add`.
 
 #![forbid(unsafe_code)]
 

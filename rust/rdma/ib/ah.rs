@@ -72,7 +72,7 @@ pub(super) unsafe extern "C" fn create_ah<D: Driver>(
     errno(create())
 }
 
-/// `ib_device_ops.modify_ah`: may sleep.
+/// `ib_device_ops.modify_ah`: must not sleep, and does not.
 ///
 /// # Safety
 ///

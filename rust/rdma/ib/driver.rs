@@ -120,7 +120,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Self::Ah>;
 
-    /// Changes the path of an address handle.
+    /// Changes the path of an address handle. Must not sleep.
     fn modify_ah(ah: &Self::Ah, path: Path) -> Result;
 
     /// Returns the path of an address handle.

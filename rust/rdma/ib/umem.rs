@@ -161,7 +161,7 @@ impl Umem {
     fn collect_pages(&mut self) -> Result {
         // SAFETY: `umem` is valid by the type invariant.
         let num = unsafe { bindings::ib_umem_num_pages(self.umem.as_ptr()) };
-        self.pages = KVVec::with_capacity(num, GFP_KERNEL)?;
+        self.pages = KVVec::with_capacity(num, GFP_KERNEL_ACCOUNT)?;
 
         let mut iter: bindings::sg_page_iter = pin_init::zeroed();
         // SAFETY: The table of `umem` is valid and not changed while `umem` lives; the iterator

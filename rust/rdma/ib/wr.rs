@@ -130,11 +130,16 @@ impl<D: Driver> SendWr<'_, D> {
     /// Returns the address handle, the destination and its Q_Key, if the queue pair is of a datagram
     /// type.
     pub fn datagram(&self) -> Option<(&Ah<D>, u32, u32)> {
-        if !self.datagram {
+        // A drain posts an RDMA WRITE to a queue pair of any type.
+        let is_send = matches!(
+            self.wr.opcode,
+            bindings::ib_wr_opcode_IB_WR_SEND | bindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM
+        );
+        if !self.datagram || !is_send {
             return None;
         }
-        // SAFETY: By the type invariant the request was posted to a datagram queue pair, so it is
-        // embedded in an `ib_ud_wr`, by the contract of `ib_post_send()`.
+        // SAFETY: By the type invariant the request was posted to a datagram queue pair, and it is a
+        // SEND, so it is embedded in an `ib_ud_wr`, by the contract of `ib_post_send()`.
         let ud = unsafe { &*container_of!(core::ptr::from_ref(self.wr), bindings::ib_ud_wr, wr) };
         let ah = NonNull::new(ud.ah)?;
         // SAFETY: The consumer keeps the handle until the request completes, and it is of the same

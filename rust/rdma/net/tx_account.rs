@@ -34,8 +34,8 @@ use kernel::{
     },
 };
 
-/// Packets of this module that the stack has not returned.
-static OUTSTANDING: Atomic<usize> = Atomic::new(0);
+/// Accounts that exist: those of senders that are gone are kept by packets on their way.
+static ACCOUNTS: Atomic<usize> = Atomic::new(0);
 
 struct Inner {
     in_flight: Atomic<u32>,
@@ -59,7 +59,7 @@ impl TxAccount {
     ///
     /// `ENOMEM`.
     pub fn new(limit: u32, wake: fn(u32), cookie: u32) -> Result<Self> {
-        Ok(Self(Arc::new(
+        let account = Arc::new(
             Inner {
                 in_flight: Atomic::new(0),
                 paused: Atomic::new(false),
@@ -67,8 +67,12 @@ impl TxAccount {
                 wake,
                 cookie,
             },
-            GFP_KERNEL,
-        )?))
+            GFP_KERNEL_ACCOUNT,
+        );
+        if account.is_ok() {
+            ACCOUNTS.add(1, Relaxed);
+        }
+        Ok(Self(account?))
     }
 
     /// Returns whether another packet may go. If not, `wake` is going to be called.
@@ -89,7 +93,6 @@ impl TxAccount {
         let skb = skb.as_raw();
 
         self.0.in_flight.add(1, Relaxed);
-        OUTSTANDING.add(1, Relaxed);
         // SAFETY: `skb` is alive and owned. A destructor that it has already is called, so that
         // none is lost. The argument survives until the destructor is called: nobody else uses it
         // in a packet without zero-copy pages, and it moves along when the data does.
@@ -136,21 +139,26 @@ unsafe extern "C" fn destructor_callback(skb: *mut bindings::sk_buff) {
 
     account.returned();
     drop(account);
-    OUTSTANDING.fetch_sub(1, Full);
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        ACCOUNTS.fetch_sub(1, Full);
+    }
 }
 
 /// Waits until the network stack has returned every packet, and runs no code of this module for one
 /// of them. Sleeps, for ever if a packet is stuck.
 ///
-/// Call it when no more packets can be charged, before the module goes. `report` is called with the
-/// number of packets every ten seconds.
+/// Call it when every sender is gone, before the module goes. `report` is called with the number of
+/// accounts that packets still keep, every ten seconds.
 pub fn wait_all_returned(mut report: impl FnMut(usize)) {
     const POLL_MS: i64 = 10;
     const POLLS_PER_REPORT: u32 = 1000;
 
     let mut polls: u32 = 0;
     loop {
-        let outstanding = OUTSTANDING.load(Relaxed);
+        let outstanding = ACCOUNTS.load(Relaxed);
         if outstanding == 0 {
             break;
         }
@@ -223,14 +231,14 @@ mod tests {
 
     #[test]
     fn packets_outlive_the_sender() -> Result {
+        let before = ACCOUNTS.load(Relaxed);
         let account = TxAccount::new(1, wake, 1)?;
-        let before = OUTSTANDING.load(Relaxed);
         let skb = charged(&account);
 
         drop(account);
-        assert_eq!(OUTSTANDING.load(Relaxed), before + 1);
+        assert_eq!(ACCOUNTS.load(Relaxed), before + 1);
         drop(skb);
-        assert_eq!(OUTSTANDING.load(Relaxed), before);
+        assert_eq!(ACCOUNTS.load(Relaxed), before);
         Ok(())
     }
 }

@@ -111,13 +111,13 @@ impl<T: Copy> CopyTable<T> {
         Ok(id)
     }
 
-    /// Replaces the value under a number from [`CopyTable::insert`]. May sleep.
+    /// Replaces the value under a number from [`CopyTable::insert`]. Callable in any context.
     ///
     /// # Errors
     ///
     /// `ENOMEM`; the old value stays then.
     pub fn replace(&self, id: u32, value: T) -> Result {
-        let entry = Self::new_entry(value, GFP_KERNEL)?;
+        let entry = Self::new_entry(value, GFP_ATOMIC)?;
         // SAFETY: The array is initialised. The number is in use, so nothing is allocated.
         // INVARIANT: `entry` is from `KBox::into_raw`.
         let old = unsafe {

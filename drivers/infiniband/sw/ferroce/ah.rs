@@ -36,9 +36,14 @@ impl Ah {
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Self> {
         check(&path)?;
+        let table = if udata.is_some() {
+            globals::user_ahs()?
+        } else {
+            globals::kernel_ahs()?
+        };
         // Built first, so that a failure below takes the number back.
         let ah = Self {
-            number: globals::ahs()?.insert(Av { pd, path }, flags)?,
+            number: table.insert(Av { pd, path }, flags)?,
             pd,
         };
         if let Some(udata) = udata {
@@ -61,17 +66,17 @@ impl Ah {
 
     pub(crate) fn modify(&self, path: Path) -> Result {
         check(&path)?;
-        globals::ahs()?.replace(self.number, Av { pd: self.pd, path })
+        globals::ahs(self.number)?.replace(self.number, Av { pd: self.pd, path })
     }
 
     pub(crate) fn query(&self) -> Option<Path> {
-        globals::ahs().ok()?.get(self.number).map(|av| av.path)
+        globals::ahs(self.number).ok()?.get(self.number).map(|av| av.path)
     }
 }
 
 impl Drop for Ah {
     fn drop(&mut self) {
-        if let Ok(ahs) = globals::ahs() {
+        if let Ok(ahs) = globals::ahs(self.number) {
             ahs.remove(self.number);
         }
     }

@@ -16,8 +16,6 @@ use kernel::{
     sync::atomic::{
         Acquire,
         Atomic,
-        Full,
-        Relaxed,
         Release, //
     }, //
 };
@@ -95,24 +93,16 @@ struct Inner {
     overrun_to_tell: bool,
 }
 
-/// The handler is not running.
-const IDLE: u32 = 0;
-/// The handler is running.
-const RUNNING: u32 = 1;
-/// The handler is running and must run again.
-const AGAIN: u32 = 2;
-
 /// A completion queue.
 ///
 /// `inner` is taken in any context, inside the lock of a half of a queue pair. The handler is called
-/// outside of all locks, one call at a time.
+/// outside of all locks; that of a kernel consumer by the work item, so one call at a time.
 #[pin_data]
 pub(crate) struct Cq {
     number: Number<ib::cq::Cq<Ferroce>>,
     #[pin]
     inner: SpinLockIrqSave<Inner>,
     is_user: bool,
-    handler: Atomic<u32>,
     /// The work item is to call the handler of a kernel consumer.
     wanted: Atomic<u32>,
     #[pin]
@@ -167,7 +157,6 @@ impl Cq {
                 "ferroce::Cq::inner"
             ),
             is_user,
-            handler: Atomic::new(IDLE),
             wanted: Atomic::new(0),
             work <- Work::new(run_work, cookie),
         }? Error))
@@ -290,25 +279,12 @@ impl Completion {
 /// Calls the handler, or has it called. The caller holds no lock.
 pub(crate) fn notify(cq: &CqRef) {
     if cq.is_user {
-        call_handler(cq);
+        // The one of the RDMA core, which has a lock of its own.
+        cq.notify();
     } else {
         // A completion that is made by a verb of a kernel consumer must not call back from it.
         cq.wanted.store(1, Release);
         globals::queue_work(&cq.work);
-    }
-}
-
-/// Calls the handler unless it is running, in which case it will run once more.
-fn call_handler(cq: &CqRef) {
-    if cq.handler.xchg(AGAIN, Full) != IDLE {
-        return;
-    }
-    loop {
-        cq.handler.store(RUNNING, Relaxed);
-        cq.notify();
-        if cq.handler.cmpxchg(RUNNING, IDLE, Full).is_ok() {
-            return;
-        }
     }
 }
 
@@ -322,6 +298,7 @@ fn run_work(number: u32) {
         cq.notify_error();
     }
     if cq.wanted.xchg(0, Acquire) != 0 {
-        call_handler(&cq);
+        // A work item does not run twice at a time, so neither does the handler.
+        cq.notify();
     }
 }

@@ -133,6 +133,7 @@ impl Ferroce {
 
         let guid = guid(netdev);
         let sockets = SocketRef::acquire(netdev)?;
+        let net = netdev.net_id();
         let this = Self {
             number: NEXT.fetch_add(1, Relaxed),
             guid,
@@ -147,8 +148,9 @@ impl Ferroce {
             comp_vectors: 1,
         };
         Device::register(&init, Ok(this))?;
-        // The net device may have gone meanwhile, and its notice came before there was a device.
-        if !netdev.is_registered() {
+        // The net device may have gone or moved meanwhile, and its notice came before there was a
+        // device.
+        if !netdev.is_registered() || netdev.net_id() != net {
             if let Some(device) = Device::<Self>::by_netdev(netdev) {
                 device.unregister_queued();
             }

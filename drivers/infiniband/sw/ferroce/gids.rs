@@ -5,7 +5,13 @@
 //! For datagrams: a packet for queue pair 1 names no device, and one for any other datagram queue
 //! pair is accepted only at an address of the device of that queue pair.
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    }, //
+};
 use rdma::{
     list,
     net::namespace::NetId,
@@ -59,8 +65,19 @@ pub(crate) fn add(device: u32, index: u32, net: NetId, gid: [u8; 16]) -> Result 
     list::push(&mut gids.entries.lock(), entry, GFP_ATOMIC)
 }
 
+/// Changes whenever an address goes.
+static GENERATION: Atomic<u32> = Atomic::new(1);
+
+/// Returns a number that changes whenever an address goes: whoever has looked something up for an
+/// address looks again then.
+#[inline]
+pub(crate) fn generation() -> u32 {
+    GENERATION.load(Relaxed)
+}
+
 /// Removes an address.
 pub(crate) fn remove(device: u32, index: u32) {
+    GENERATION.add(1, Relaxed);
     if let Some(gids) = GIDS.get() {
         list::retain(&mut gids.entries.lock(), |e| {
             e.device != device || e.index != index
@@ -72,7 +89,6 @@ pub(crate) fn remove(device: u32, index: u32) {
 pub(crate) fn forget(device: u32) {
     if let Some(gids) = GIDS.get() {
         list::retain(&mut gids.entries.lock(), |e| e.device != device);
-        list::retain(&mut gids.managers.lock(), |(d, _)| *d != device);
     }
 }
 
@@ -86,20 +102,32 @@ pub(crate) fn contains(device: u32, net: NetId, gid: &[u8; 16]) -> bool {
     })
 }
 
-/// Says which queue pair is the management one of a device.
-pub(crate) fn set_manager(device: u32, qp: u32) -> Result {
-    let gids = GIDS.get().ok_or(ENODEV)?;
-    let mut managers = gids.managers.lock();
-    if managers.iter().any(|(d, _)| *d == device) {
-        return Err(EBUSY);
-    }
-    list::push(&mut managers, (device, qp), GFP_ATOMIC)
+/// Says which queue pair is the management one of a device, for as long as this lives.
+pub(crate) struct Manager {
+    device: u32,
+    qp: u32,
 }
 
-/// Says that a device has no such management queue pair any more.
-pub(crate) fn clear_manager(device: u32, qp: u32) {
-    if let Some(gids) = GIDS.get() {
-        list::retain(&mut gids.managers.lock(), |m| *m != (device, qp));
+impl Manager {
+    /// # Errors
+    ///
+    /// `EBUSY` if the device has one.
+    pub(crate) fn new(device: u32, qp: u32) -> Result<Self> {
+        let gids = GIDS.get().ok_or(ENODEV)?;
+        let mut managers = gids.managers.lock();
+        if managers.iter().any(|(d, _)| *d == device) {
+            return Err(EBUSY);
+        }
+        list::push(&mut managers, (device, qp), GFP_ATOMIC)?;
+        Ok(Self { device, qp })
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        if let Some(gids) = GIDS.get() {
+            list::retain(&mut gids.managers.lock(), |m| *m != (self.device, self.qp));
+        }
     }
 }
 

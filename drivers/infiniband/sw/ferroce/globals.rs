@@ -9,6 +9,7 @@ use crate::{
     ah::Av,
     device::Ferroce,
     gids,
+    link,
     mr::Mr,
     sockets, //
 };
@@ -40,13 +41,18 @@ pub(crate) const MAX_OBJECTS: u32 = 1 << 20;
 /// Queue pair numbers below are special: 0 and 1 are management, and a few are kept free.
 const FIRST_QPN: u32 = 16;
 
-/// The most address handles.
-pub(crate) const MAX_AH: u32 = (1 << 15) - 1;
+/// The most address handles of processes.
+pub(crate) const MAX_AH: u32 = 1 << 20;
+
+/// The most address handles of kernel consumers. Numbers of their own, so that no process can take
+/// the last one of the connection manager.
+const MAX_KERNEL_AH: u32 = 1 << 20;
 
 static QPS: Global<Table<ib::qp::Qp<Ferroce>>> = Global::new();
 static CQS: Global<Table<ib::cq::Cq<Ferroce>>> = Global::new();
 static MRS: Global<Table<Mr>> = Global::new();
 static AHS: Global<CopyTable<Av>> = Global::new();
+static KERNEL_AHS: Global<CopyTable<Av>> = Global::new();
 static WORK: Global<Workqueue> = Global::new();
 
 /// Constructs the tables. Once, before anything else of the driver runs.
@@ -56,8 +62,12 @@ pub(crate) fn init() -> Result {
     CQS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS))?;
     MRS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS))?;
     AHS.init::<core::convert::Infallible>(CopyTable::new(1..=MAX_AH))?;
+    KERNEL_AHS.init::<core::convert::Infallible>(CopyTable::new(
+        MAX_AH.wrapping_add(1)..=MAX_AH.wrapping_add(MAX_KERNEL_AH),
+    ))?;
     gids::init()?;
-    sockets::init()
+    sockets::init()?;
+    link::init()
 }
 
 /// The queue pairs, by number.
@@ -75,9 +85,23 @@ pub(crate) fn mrs() -> Result<&'static Table<Mr>> {
     MRS.get().ok_or(ENODEV)
 }
 
-/// The address handles, by the number that user work requests have.
-pub(crate) fn ahs() -> Result<&'static CopyTable<Av>> {
+/// The address handles of processes, by the number that work requests have.
+pub(crate) fn user_ahs() -> Result<&'static CopyTable<Av>> {
     AHS.get().ok_or(ENODEV)
+}
+
+/// The address handles of kernel consumers.
+pub(crate) fn kernel_ahs() -> Result<&'static CopyTable<Av>> {
+    KERNEL_AHS.get().ok_or(ENODEV)
+}
+
+/// The table that has the address handle of a number.
+pub(crate) fn ahs(number: u32) -> Result<&'static CopyTable<Av>> {
+    if number <= MAX_AH {
+        user_ahs()
+    } else {
+        kernel_ahs()
+    }
 }
 
 /// Ends the work queue and waits for packets that the network stack has. Dropped when nothing uses
@@ -89,8 +113,8 @@ impl Drop for Cleanup {
         if let Some(queue) = WORK.get() {
             queue.shut_down();
         }
-        tx_account::wait_all_returned(|packets| {
-            pr_warn!("unloading waits for {packets} packets in network devices\n");
+        tx_account::wait_all_returned(|accounts| {
+            pr_warn!("unloading waits for packets of {accounts} queue pairs in network devices\n");
         });
     }
 }

@@ -18,8 +18,8 @@ const RIVAL: &CStr = c"rdma_rxe";
 pub(crate) struct Guard;
 
 impl ModuleHandler for Guard {
-    fn coming(name: &CStr) -> Result {
-        if name.to_bytes() != RIVAL.to_bytes() {
+    fn coming(name: &[u8]) -> Result {
+        if name != b"rdma_rxe" {
             return Ok(());
         }
         pr_err!("rdma_rxe cannot be loaded beside ferroce: run `rmmod ferroce` first\n");

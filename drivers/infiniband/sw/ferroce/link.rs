@@ -6,7 +6,11 @@ use crate::{
     device::Ferroce,
     guard, //
 };
-use kernel::prelude::*;
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::Mutex, //
+};
 use rdma::{
     ib::{
         device::unregister_all,
@@ -19,8 +23,17 @@ use rdma::{
             NetdevEvent,
             NetdevHandler, //
         }, //
-    }, //
+    },
+    sync::Global, //
 };
+
+/// Held while a device is added.
+static ADDING: Global<Mutex<()>> = Global::new();
+
+/// Prepares the lock. Once, before link types are registered.
+pub(crate) fn init() -> Result {
+    ADDING.init(new_mutex!((), "ferroce::link"))
+}
 
 /// The link type.
 pub(crate) struct Link;
@@ -30,6 +43,8 @@ impl LinkType for Link {
 
     fn newlink(name: &CStr, netdev: &NetDevice) -> Result {
         guard::check()?;
+        // Two of these may run at the same time, for the same net device.
+        let _one = ADDING.get().ok_or(ENODEV)?.lock();
         if netdev.is_vlan() {
             // The addresses of a VLAN device are in the GID table of the device below it.
             return Err(EPERM);

@@ -23,7 +23,10 @@ use crate::{
         MAX_SGE,
         MAX_WR, //
     },
-    gids,
+    gids::{
+        self,
+        Manager, //
+    },
     globals::{
         self,
         CqRef,
@@ -43,6 +46,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            Full,
             Relaxed,
             Release, //
         },
@@ -69,6 +73,7 @@ use rdma::{
     new_spinlock_bh,
     new_spinlock_irqsave,
     sync::{
+        can_run,
         Number,
         Owned,
         SpinLockBh,
@@ -79,7 +84,10 @@ use rdma::{
 };
 use recv::RecvHalf;
 use roce::{
-    ids::Qkey,
+    ids::{
+        Qkey,
+        Qpn, //
+    },
     qp::{
         state::State,
         ErrnoKind,
@@ -134,6 +142,29 @@ impl Event {
     }
 }
 
+/// How many requests a half in ERR may still flush.
+///
+/// A verb grants as many as the queue holds. Without a bound a process that goes on writing to its
+/// ring would keep the work item busy, which no one is charged for.
+pub(crate) struct Credit(Atomic<u32>);
+
+impl Credit {
+    const fn new() -> Self {
+        Self(Atomic::new(0))
+    }
+
+    fn grant(&self, requests: u32) {
+        self.0.store(requests, Relaxed);
+    }
+
+    /// Takes one. Only called under the lock of the half.
+    pub(crate) fn take(&self) -> bool {
+        let left = self.0.load(Relaxed);
+        self.0.store(left.saturating_sub(1), Relaxed);
+        left > 0
+    }
+}
+
 /// The rings as the producer of a kernel consumer needs them.
 #[pin_data]
 struct KernelQueues {
@@ -164,6 +195,8 @@ pub(crate) struct Qp {
     state: Atomic<u32>,
     /// Events owed, by [`Event::bit`].
     events: Atomic<u32>,
+    send_credit: Credit,
+    recv_credit: Credit,
     /// Serialises modify; outside of the locks of the halves.
     #[pin]
     attributes: Mutex<Attributes>,
@@ -175,6 +208,8 @@ pub(crate) struct Qp {
     kernel: Option<KernelQueuesRef>,
     /// The rings of a user process, until it maps them.
     _offers: Option<[Offer; 2]>,
+    /// For the management queue pair.
+    _manager: Option<Manager>,
     #[pin]
     timer: Timer,
     #[pin]
@@ -250,6 +285,10 @@ impl Qp {
         };
         let number = globals::qps()?.reserve()?;
         let qpn = number.get();
+        let manager = match ty {
+            QpType::Gsi => Some(Manager::new(device_number, qpn)?),
+            QpType::Rc | QpType::Uc | QpType::Ud => None,
+        };
         // CAST: Bounded by `MAX_IN_FLIGHT`.
         let slots = cap.max_send_wr.min(MAX_IN_FLIGHT) as usize;
         let send = SendHalf::new(
@@ -278,11 +317,14 @@ impl Qp {
             recv_cq,
             state: Atomic::new(State::Reset.as_ib()),
             events: Atomic::new(0),
+            send_credit: Credit::new(),
+            recv_credit: Credit::new(),
             attributes <- new_mutex!(Attributes::new(), "ferroce::Qp::attributes"),
             send <- new_spinlock_bh!(send, "ferroce::Qp::send"),
             recv <- new_spinlock_bh!(recv, "ferroce::Qp::recv"),
             kernel,
             _offers: offers,
+            _manager: manager,
             timer <- Timer::new(expired, *qpn),
             work <- Work::new(run_work, *qpn),
         }? Error))
@@ -313,9 +355,16 @@ impl Qp {
         globals::queue_work(&self.work);
     }
 
-    /// Moves the queue pair to ERR; the work item flushes both halves.
+    /// Moves the queue pair from a state in which it works to ERR; the work item flushes both halves.
+    ///
+    /// Called under the lock of the half that failed, so that a modify, which takes both locks, is
+    /// either before or after it.
     pub(crate) fn fail(&self) {
-        self.set_state(State::Err);
+        self.leave(
+            |state| state.is_receiving() || state.is_sending(),
+            State::Err,
+        );
+        self.allow_flush();
         self.defer();
     }
 
@@ -325,12 +374,26 @@ impl Qp {
         match self.ty {
             QpType::Rc => self.fail(),
             QpType::Uc | QpType::Ud | QpType::Gsi => {
-                let from = self.state();
-                if from == State::Rts || from == State::Sqd {
-                    self.set_state(State::Sqe);
-                }
+                self.leave(State::is_sending, State::Sqe);
             }
         }
+    }
+
+    /// Moves the queue pair to a state, if it is in one that `from` accepts.
+    fn leave(&self, from: impl Fn(State) -> bool, to: State) {
+        let mut now = self.state.load(Relaxed);
+        while State::try_from(now).is_ok_and(&from) {
+            match self.state.cmpxchg(now, to.as_ib(), Full) {
+                Ok(_) => return,
+                Err(other) => now = other,
+            }
+        }
+    }
+
+    /// Lets each half flush as much as its queue can hold.
+    fn allow_flush(&self) {
+        self.send_credit.grant(self.cap.max_send_wr);
+        self.recv_credit.grant(self.cap.max_recv_wr);
     }
 
     /// Returns whether a datagram came to an address of the device.
@@ -390,24 +453,18 @@ fn offer(
 pub(crate) fn publish(qp: &Owned<IbQp>) -> u32 {
     qp.number.publish(qp);
     if qp.ty == QpType::Gsi {
-        // A second one finds that there is one, and gets nothing.
-        let _ = gids::set_manager(qp.device_number, qp.qpn);
-        return roce::ids::Qpn::GSI.get();
+        return Qpn::GSI.get();
     }
     qp.qpn
 }
 
 /// Takes a queue pair away from the data path. Nothing completes afterwards.
 pub(crate) fn destroy(qp: &Owned<IbQp>) {
-    if qp.ty == QpType::Gsi {
-        gids::clear_manager(qp.device_number, qp.qpn);
-    }
     qp.number.hide();
     let mut send = qp.send.lock();
     let mut recv = qp.recv.lock();
     qp.set_state(State::Reset);
-    send.req.reset();
-    send.path = None;
+    send.reset();
     recv.reset();
 }
 
@@ -421,24 +478,35 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
         return Err(EINVAL);
     }
     if let Some(kernel) = &qp.kernel {
-        let mut sq = kernel.sq.lock();
-        while let Some(wr) = list.next_wr() {
-            sq.push(&kernel.send, &qp.limits, &wr)?;
+        let result = {
+            let mut sq = kernel.sq.lock();
+            let mut push = || {
+                while let Some(wr) = list.next_wr() {
+                    sq.push(&kernel.send, &qp.limits, &wr)?;
+                }
+                Ok(())
+            };
+            push()
+        };
+        // Those before one that was refused are posted.
+        qp.allow_flush();
+        if can_run() {
+            send::run(&qp.get());
+        } else {
+            qp.defer();
         }
-        drop(sq);
-        // The consumer may hold locks and have interrupts off.
-        qp.defer();
-        return Ok(());
+        return result;
     }
     if !list.is_empty() {
         // Users post through the ring.
         return Err(EINVAL);
     }
     let qp = qp.get();
-    send::run(&qp);
     if qp.state() == State::Err {
+        qp.allow_flush();
         recv::run(&qp);
     }
+    send::run(&qp);
     Ok(())
 }
 
@@ -448,15 +516,22 @@ pub(crate) fn post_recv(qp: &Owned<IbQp>, list: &mut RecvList<'_>) -> Result {
     if !qp.state().takes_receives() {
         return Err(EINVAL);
     }
-    let mut rq = kernel.rq.lock();
-    while let Some((wr_id, sges)) = list.next_wr() {
-        rq.push(&kernel.recv, qp.cap.max_recv_sge, wr_id, sges)?;
-    }
-    drop(rq);
+    let result = {
+        let mut rq = kernel.rq.lock();
+        let mut push = || {
+            while let Some((wr_id, sges)) = list.next_wr() {
+                rq.push(&kernel.recv, qp.cap.max_recv_sge, wr_id, sges)?;
+            }
+            Ok(())
+        };
+        push()
+    };
+    // Those before one that was refused are posted.
     if qp.state() == State::Err {
+        qp.allow_flush();
         qp.defer();
     }
-    Ok(())
+    result
 }
 
 /// The timer's callback.

@@ -155,19 +155,21 @@ fn receive(mut skb: SkBuff, dev: &NetDevice) -> Result<(), Counter> {
     }
     let origin = incoming.origin(dev.net_id()).ok_or(Counter::Malformed)?;
     let qp = find(packet.dest_qpn(), &origin).ok_or(Counter::NoQp)?;
-    if qp.ty.transport() != packet.opcode().transport() {
-        return Err(Counter::Refused);
-    }
-    if !incoming.is_intact() {
-        return Err(Counter::BadIcrc);
-    }
-    if packet.opcode().is_request() {
+    let result = if qp.ty.transport() != packet.opcode().transport() {
+        Err(Counter::Refused)
+    } else if !incoming.is_intact() {
+        Err(Counter::BadIcrc)
+    } else if packet.opcode().is_request() {
         recv::request(&qp, &origin, incoming)
     } else {
-        send::respond(&qp, &origin, &packet, incoming.payload(&packet))?;
+        let done = send::respond(&qp, &origin, &packet, incoming.payload(&packet));
         incoming.consume();
-        Ok(())
+        done
+    };
+    if let Err(counter) = result {
+        qp.device().count(counter);
     }
+    Ok(())
 }
 
 /// Finds the queue pair that a packet names.

@@ -423,7 +423,8 @@ void post_recv(struct end *e, uint64_t wr_id, size_t off, uint32_t len)
 
 void doorbell(struct end *e)
 {
-	struct ibv_send_wr wr = { .num_sge = e->cap.max_send_sge + 1 }, *bad;
+	struct ibv_sge none[256] = {};
+	struct ibv_send_wr wr = { .sg_list = none, .num_sge = e->cap.max_send_sge + 1 }, *bad;
 
 	/* The library refuses the request, and rings all the same. */
 	CHECK(ibv_post_send(e->qp, &wr, &bad));

@@ -13,7 +13,7 @@ static struct ibv_qp_cap try_qp(enum ibv_qp_type type, struct ibv_qp_cap cap, in
 {
 	struct ibv_qp_init_attr init = {
 		.send_cq = cq,
-		.recv_cq = cq,
+		.recv_cq = type == IBV_QPT_XRC_SEND ? NULL : cq,
 		.qp_type = type,
 		.cap = cap,
 	};

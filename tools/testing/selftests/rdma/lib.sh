@@ -105,12 +105,13 @@ wait_for() {
 
 # ---- Processes
 
-# in_ns NETNS COMMAND...; "" stands for the namespace that we are in.
+# in_ns NETNS COMMAND...; "" stands for the namespace that we are in. Only the network is another: /sys stays ours, as RDMA
+# devices are seen from everywhere, and a new mount of it for each command would be slow.
 in_ns() {
 	local ns=$1
 
 	shift
-	if [ -n "$ns" ]; then ip netns exec "$ns" "$@"; else "$@"; fi
+	if [ -n "$ns" ]; then nsenter --net="/run/netns/$ns" "$@"; else "$@"; fi
 }
 
 # start NAME NETNS COMMAND...: in the background, output in $tmp/NAME.log; $pid is its process. It ends with the case.
@@ -118,7 +119,7 @@ start() {
 	local name=$1 ns=$2
 
 	shift 2
-	if [ -n "$ns" ]; then set -- ip netns exec "$ns" "$@"; fi
+	if [ -n "$ns" ]; then set -- nsenter --net="/run/netns/$ns" "$@"; fi
 	"$@" >"$tmp/$name.log" 2>&1 </dev/null &
 	pid=$!
 	echo "$pid" >>"$tmp/pids"
@@ -275,22 +276,23 @@ make_ns() {
 
 	for ns; do
 		ip netns add "$ns" && ip -n "$ns" link set lo up || return
-		# Duplicate address detection would keep the IPv6 GIDs away for seconds.
-		in_ns "$ns" sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0
 	done
 }
 
-# make_net [MTU]: namespaces n1 and n2 with a veth pair v1, v2 between them, MTU 4200 (room for a 4096-byte path MTU),
-# and the addresses 10.77.0.1 and .2, fd77::1 and ::2.
+# make_net [MTU]: namespaces n1 and n2 with a veth pair v1, v2 between them, MTU 4200 (room for a 4096-byte path MTU), and
+# the addresses 10.77.0.1 and .2, fd77::1 and ::2.
 make_net() {
 	local i
 
 	make_ns n1 n2 || return
 	ip link add v1 netns n1 mtu "${1:-4200}" type veth peer name v2 netns n2 mtu "${1:-4200}" || return
 	for i in 1 2; do
-		ip -n "n$i" addr add "10.77.0.$i/24" dev "v$i"
-		ip -n "n$i" addr add "fd77::$i/64" dev "v$i" nodad
-		ip -n "n$i" link set "v$i" up
+		# Duplicate address detection would keep the IPv6 GID away for seconds.
+		ip -n "n$i" -batch - <<-END || return
+			addr add 10.77.0.$i/24 dev v$i
+			addr add fd77::$i/64 dev v$i nodad
+			link set v$i up
+		END
 	done
 }
 
@@ -304,7 +306,7 @@ add_links() {
 	local i
 
 	for i in 1 2; do
-		ip netns exec "n$i" rdma link add "r$i" type "${1:-ferroce}" netdev "v$i" || return
+		in_ns "n$i" rdma link add "r$i" type "${1:-ferroce}" netdev "v$i" || return
 		wait_state "r$i" ACTIVE && gid_index "r$i" "10.77.0.$i" && gid_index "r$i" "fd77::$i" || return
 	done >/dev/null
 }
@@ -328,9 +330,13 @@ clean() {
 
 # ---- Traffic
 
-# wait_port NETNS PORT: until a TCP socket listens there.
-wait_port() {
-	wait_for in_ns "$1" sh -c "ss -Hltn 'sport = :$2' | grep -q ."
+# listens PID PORT: a TCP socket listens in the network namespace of a process. Fails too when there is no such process.
+listens() {
+	local port sockets
+
+	printf -v port '%04X' "$2"
+	sockets=$(cat "/proc/$1/net/tcp" "/proc/$1/net/tcp6")
+	[[ $sockets =~ :$port\ [0-9A-F:]+\ 0A ]]
 }
 
 # run_both PORT 'SERVER' 'CLIENT': the server in n1 (or $server_ns), the client in n2 (or $client_ns) once the port listens.
@@ -341,7 +347,7 @@ run_both() {
 	# shellcheck disable=SC2086 # Words of a command.
 	start server "${server_ns-n1}" $2
 	server=$pid
-	wait_port "${server_ns-n1}" "$port" || rc=$?
+	wait_for -t 100 listens "$server" "$port" || rc=$?
 	if [ "$rc" = 0 ]; then
 		# shellcheck disable=SC2086
 		start client "${client_ns-n2}" $3

@@ -27,6 +27,7 @@ use rdma::{
     ib::{
         gid::{
             udp_sport,
+            GidAttr,
             Path, //
         },
         qp::{
@@ -89,43 +90,39 @@ pub(crate) fn modify(
     let mask = AttrMask::from_bits(mask);
     let mut attributes = qp.attributes.lock();
     let mtu = active_mtu(qp.device());
-    let limits = Limits {
-        mtu,
-        max_rd_atomic: MAX_RD_ATOMIC,
-        max_dest_rd_atomic: MAX_RD_ATOMIC,
-        draining: is_draining(qp),
+    let paths = match path {
+        Some((path, gid)) if mask.contains(AttrMask::AV) => {
+            let peer = if mask.contains(AttrMask::DEST_QPN) {
+                attr.dest_qp_num()
+            } else {
+                attributes.attrs.dest_qpn.get()
+            };
+            Some(Paths::new(qp, path, gid, peer)?)
+        }
+        None if mask.contains(AttrMask::AV) => return Err(EINVAL),
+        _ => None,
     };
-    let from = qp.state();
-    let (_, attrs) = modify::modify(
-        qp.ty,
-        from,
-        &attributes.attrs,
-        &request(attr),
-        mask,
-        &limits,
-    )
-    .map_err(|e| errno(e.errno_kind()))?;
-
-    // Everything that may fail comes before anything changes.
-    let mut paths = None;
-    if mask.contains(AttrMask::AV) {
-        let (path, gid) = path.ok_or(EINVAL)?;
-        ah::check(&path)?;
-        let sport = udp_sport(path.flow_label, qp.qpn, attrs.dest_qpn.get());
-        paths = Some((
-            path,
-            TxPath::new(path, gid.clone(), sport)?,
-            TxPath::new(path, gid, sport)?,
-        ));
-    }
 
     {
+        // The data path changes the state under one of these locks.
         let mut send = qp.send.lock();
         let mut recv = qp.recv.lock();
-        if let Some((path, for_send, for_recv)) = paths {
-            attributes.path = Some(path);
-            send.path = Some(for_send);
-            recv.path = Some(for_recv);
+        let from = qp.state();
+        let limits = Limits {
+            mtu,
+            max_rd_atomic: MAX_RD_ATOMIC,
+            max_dest_rd_atomic: MAX_RD_ATOMIC,
+            draining: from == State::Sqd && send.req.state() != SendState::Drained,
+        };
+        let stored = &attributes.attrs;
+        let (_, attrs) = modify::modify(qp.ty, from, stored, &request(attr), mask, &limits)
+            .map_err(|e| errno(e.errno_kind()))?;
+
+        // Nothing fails from here on.
+        if let Some(paths) = paths {
+            attributes.path = Some(paths.path);
+            send.path = Some(paths.send);
+            recv.path = Some(paths.recv);
         }
         // For datagrams the port's MTU is what counts, as it is now.
         let mtu = if qp.ty.is_connected() {
@@ -142,14 +139,29 @@ pub(crate) fn modify(
     }
     // Flushes, continues, or tells that the queue has drained.
     let qp = qp.get();
+    qp.allow_flush();
     send::run(&qp);
     recv::run(&qp);
     Ok(())
 }
 
-/// Returns whether the send queue still finishes what was begun (SQD).
-fn is_draining(qp: &Qp) -> bool {
-    qp.state() == State::Sqd && qp.send.lock().req.state() != SendState::Drained
+/// The way to the peer, for both halves.
+struct Paths {
+    path: Path,
+    send: TxPath,
+    recv: TxPath,
+}
+
+impl Paths {
+    fn new(qp: &Qp, path: Path, gid: GidAttr, peer: u32) -> Result<Self> {
+        ah::check(&path)?;
+        let sport = udp_sport(path.flow_label, qp.qpn, peer);
+        Ok(Self {
+            path,
+            send: TxPath::new(path, gid.clone(), sport)?,
+            recv: TxPath::new(path, gid, sport)?,
+        })
+    }
 }
 
 /// Hands the attributes to both halves.
@@ -195,10 +207,7 @@ fn enter(
     }
     match attrs.state {
         State::Reset => {
-            send.req.reset();
-            send.sq.discard();
-            send.path = None;
-            send.tell_drained = false;
+            send.reset();
             recv.reset();
         }
         State::Rtr => {
@@ -260,8 +269,13 @@ pub(crate) fn query(
     let attributes = qp.attributes.lock();
     let attrs = &attributes.attrs;
     let state = qp.state();
-    let draining = is_draining(qp);
-    let sq_psn = qp.send.lock().req.next_psn();
+    let (sq_psn, draining) = {
+        let send = qp.send.lock();
+        (
+            send.req.next_psn(),
+            state == State::Sqd && send.req.state() != SendState::Drained,
+        )
+    };
     let rq_psn = qp.recv.lock().resp.epsn();
     // Before the move that starts them the halves do not know their PSNs.
     let connected = qp.ty.transport() != Transport::Ud;

@@ -4,6 +4,7 @@
 
 use crate::{
     ah,
+    gids,
     receive::Origin, //
 };
 use kernel::prelude::*;
@@ -80,6 +81,8 @@ pub(crate) struct TxPath {
     addresses: Addresses,
     sport: u16,
     dst: Option<Dst>,
+    /// What [`gids::generation`] was when the route was looked up.
+    generation: u32,
     /// Identification of the next IPv4 packet. Never fragmented, so it only has to be there: it is
     /// covered by the ICRC.
     ip_id: u16,
@@ -107,8 +110,15 @@ impl TxPath {
             addresses,
             sport,
             dst: None,
+            generation: 0,
             ip_id: 0,
         })
+    }
+
+    /// Returns whether this leads along a path.
+    #[inline]
+    pub(crate) fn leads(&self, path: &Path) -> bool {
+        self.path == *path
     }
 
     /// Returns whether a packet comes from the peer, to the address that the peer knows.
@@ -178,10 +188,13 @@ impl TxPath {
     /// Looks the route up if the cached one is no longer valid.
     #[inline]
     fn check_route(&mut self) -> Result<(), SendError> {
-        if self.dst.as_ref().is_some_and(Dst::is_valid) {
+        let generation = gids::generation();
+        if self.generation == generation && self.dst.as_ref().is_some_and(Dst::is_valid) {
             return Ok(());
         }
+        // An address may have gone: then its entry has no net device any more.
         self.dst = None;
+        self.generation = generation;
         let addresses = self.addresses;
         let tos = self.path.traffic_class;
         let flow_label = self.path.flow_label;

@@ -98,7 +98,6 @@ pub(crate) struct RecvHalf {
 struct After {
     notify: bool,
     again: bool,
-    failed: bool,
 }
 
 /// Takes a request of the peer. Softirq or process context, no lock held.
@@ -143,9 +142,6 @@ pub(crate) fn run(qp: &QpRef) {
 
 /// Does what must not be done under the lock.
 fn finish(qp: &QpRef, after: &After) {
-    if after.failed {
-        qp.fail();
-    }
     if after.again {
         qp.defer();
     }
@@ -158,7 +154,7 @@ impl RecvHalf {
     // Not inlined, so that its frame is gone when the queue pair is put together.
     #[inline(never)]
     pub(crate) fn new(transport: Transport, rq: Rq, account: TxAccount, pd: PdId) -> Result<KBox<Self>> {
-        let backlog = KVec::with_capacity(BACKLOG, GFP_KERNEL)?;
+        let backlog = KVec::with_capacity(BACKLOG, GFP_KERNEL_ACCOUNT)?;
         KBox::init(
             init!(Self {
                 resp: Responder::new(transport),
@@ -168,7 +164,7 @@ impl RecvHalf {
                 pd,
                 backlog,
             }? Error),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 
@@ -293,13 +289,16 @@ impl RecvHalf {
 
     /// Does what follows from a request.
     fn execute(&mut self, qp: &IbQp, outcome: &Outcome, incoming: &Incoming, after: &mut After) {
-        if let Some(done) = &outcome.completion {
+        let completion = outcome.completion.as_ref().map(|done| {
             let v6 = matches!(incoming.ip(), Some(IpHeader::V6(_)));
-            let completion = completion(qp, self.rq.wr_id(), done, v6);
-            after.notify |= qp.recv_cq.push(&completion);
-        }
+            completion(qp, self.rq.wr_id(), done, v6)
+        });
+        // First the room in the queue: who sees the completion may post the next request at once.
         if outcome.consumed {
             self.rq.complete();
+        }
+        if let Some(completion) = &completion {
+            after.notify |= qp.recv_cq.push(completion);
         }
         // After the completion, so that who sees the reply may look for it.
         if let Some(reply) = &outcome.reply {
@@ -311,7 +310,9 @@ impl RecvHalf {
             Some(AsyncEvent::CommEst) => qp.raise(Event::CommEst),
             None => {}
         }
-        after.failed |= outcome.error;
+        if outcome.error {
+            qp.fail();
+        }
     }
 
     /// Sends an acknowledgement. One that is not sent is as one that is lost.
@@ -340,11 +341,8 @@ impl RecvHalf {
             }
             budget = budget.saturating_sub(1);
             match self.send_segment(&segment) {
-                Ok(()) | Err(SendError::Lost) => self.resp.response_sent(),
-                Err(SendError::NoMemory) => {
-                    after.again = true;
-                    return;
-                }
+                // The peer asks again for what it misses.
+                Ok(()) | Err(SendError::Lost | SendError::NoMemory) => self.resp.response_sent(),
                 Err(SendError::Memory(_)) => {
                     let outcome = self.resp.response_failed();
                     if let Some(reply) = &outcome.reply {
@@ -353,7 +351,9 @@ impl RecvHalf {
                     if outcome.event == Some(AsyncEvent::AccessError) {
                         qp.raise(Event::AccessError);
                     }
-                    after.failed |= outcome.error;
+                    if outcome.error {
+                        qp.fail();
+                    }
                     return;
                 }
             }
@@ -393,7 +393,10 @@ impl RecvHalf {
         let mut budget = BUDGET;
         self.resp.reset();
         self.backlog.clear();
-        while let Some(wr_id) = self.rq.flush_one() {
+        while qp.recv_credit.take() {
+            let Some(wr_id) = self.rq.flush_one() else {
+                return;
+            };
             let done = RecvCompletion {
                 status: Status::WrFlush,
                 byte_len: 0,

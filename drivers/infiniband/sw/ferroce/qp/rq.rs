@@ -52,7 +52,7 @@ impl Rq {
             pd,
             max_sge,
             consumer: 0,
-            copy: KVec::from_elem(0, len, GFP_KERNEL)?,
+            copy: KVec::from_elem(0, len, GFP_KERNEL_ACCOUNT)?,
             wr: EMPTY,
         })
     }

@@ -12,6 +12,7 @@ use super::{
     IbQp, //
 };
 use crate::{
+    ah::Av,
     counters::{
         self,
         Counter, //
@@ -47,6 +48,7 @@ use roce::{
         Slot,
         Transmit, //
     },
+    time::Instant,
     uapi::cqe::Cqe,
     wire::{
         Packet,
@@ -74,6 +76,10 @@ pub(crate) struct SendHalf {
     pub(crate) account: TxAccount,
     /// Whether the SQ drained event is owed.
     pub(crate) tell_drained: bool,
+    /// The way of the last datagram, for the next one to the same address.
+    datagram: Option<TxPath>,
+    /// When to try again after there was no memory for a packet.
+    retry_at: Option<Instant>,
 }
 
 /// What remains to be done once the lock is dropped.
@@ -81,7 +87,6 @@ pub(crate) struct SendHalf {
 struct After {
     notify: bool,
     again: bool,
-    failed: bool,
 }
 
 /// Sends what there is to send and completes what is complete. Softirq or process context, no lock
@@ -133,9 +138,6 @@ pub(crate) fn expired(qp: &QpRef) {
 
 /// Does what must not be done under the lock.
 fn finish(qp: &QpRef, after: &After) {
-    if after.failed {
-        qp.fail_send();
-    }
     if after.again {
         qp.defer();
     }
@@ -157,15 +159,27 @@ impl SendHalf {
             Self {
                 req: Requester::new(
                     transport,
-                    KVec::from_elem(Slot::default(), slots, GFP_KERNEL)?,
+                    KVec::from_elem(Slot::default(), slots, GFP_KERNEL_ACCOUNT)?,
                 ),
                 sq,
                 path: None,
                 account,
                 tell_drained: false,
+                datagram: None,
+                retry_at: None,
             },
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?)
+    }
+
+    /// Forgets everything (RESET).
+    pub(crate) fn reset(&mut self) {
+        self.req.reset();
+        self.sq.discard();
+        self.path = None;
+        self.datagram = None;
+        self.tell_drained = false;
+        self.retry_at = None;
     }
 
     /// Runs the requester within a budget.
@@ -179,14 +193,10 @@ impl SendHalf {
             _ => {}
         }
         loop {
-            let pulled = self.sq.pull(&mut self.req);
-            let mut worked = pulled;
-            // Packets go out as long as there are any, so that what was pulled first leaves first.
-            if !pulled || self.req.is_full() {
-                worked |= self.transmit(qp, &mut budget, &mut after);
-            }
-            worked |= self.complete(qp, &mut budget, &mut after);
-            budget = budget.saturating_sub(1);
+            let pulled = self.pull(qp);
+            let worked = pulled
+                | self.transmit(qp, &mut budget, &mut after)
+                | self.complete(qp, &mut budget, &mut after);
             if !worked {
                 break;
             }
@@ -196,16 +206,38 @@ impl SendHalf {
             }
         }
         if self.req.take_error() {
-            after.failed = true;
+            qp.fail_send();
         }
         if self.tell_drained && self.req.state() == SendState::Drained {
             self.tell_drained = false;
             qp.raise(Event::SqDrained);
         }
-        if let Some(at) = self.req.next_timeout() {
+        let due = self.req.next_timeout();
+        let due = match self.retry_at {
+            Some(retry) => Some(due.map_or(retry, |at| at.min(retry))),
+            None => due,
+        };
+        if let Some(at) = due {
             qp.timer.arm(at.as_ns().saturating_sub(now().as_ns()));
         }
         after
+    }
+
+    /// Fetches a few requests, so that the first packet does not wait for many copies.
+    fn pull(&mut self, qp: &IbQp) -> bool {
+        const AT_ONCE: u32 = 8;
+
+        let mut pulled = false;
+        for _ in 0..AT_ONCE {
+            if qp.state() == State::Err && !qp.send_credit.take() {
+                break;
+            }
+            if !self.sq.pull(&mut self.req) {
+                break;
+            }
+            pulled = true;
+        }
+        pulled
     }
 
     /// Sends packets; returns whether there were any.
@@ -226,10 +258,11 @@ impl SendHalf {
                     self.req.local_error(transmit.slot, local_status(e));
                 }
                 Err(SendError::NoMemory) => {
-                    qp.timer.arm(RETRY_ALLOC);
+                    self.retry_at = Some(now.after(RETRY_ALLOC));
                     return false;
                 }
             }
+            self.retry_at = None;
             sent = true;
             *budget = budget.saturating_sub(1);
         }
@@ -250,12 +283,11 @@ impl SendHalf {
 
         if qp.ty.transport() == Transport::Ud {
             let av = sq.av(transmit.slot).ok_or(SendError::Lost)?;
-            let gid =
-                GidAttr::lookup(qp.device(), av.path.sgid_index).map_err(|_| SendError::Lost)?;
-            let sport = udp_sport(av.path.flow_label, qp.qpn, transmit.dest_qpn.get());
-            TxPath::new(av.path, gid, sport)
-                .map_err(|_| SendError::Lost)?
-                .send(headers, transmit.len, gather, Some(&self.account))
+            if !self.datagram.as_ref().is_some_and(|way| way.leads(&av.path)) {
+                self.datagram = Some(datagram_path(qp, av)?);
+            }
+            let path = self.datagram.as_mut().ok_or(SendError::Lost)?;
+            path.send(headers, transmit.len, gather, Some(&self.account))
         } else {
             let path = self.path.as_mut().ok_or(SendError::Lost)?;
             path.send(headers, transmit.len, gather, Some(&self.account))
@@ -296,6 +328,17 @@ impl SendHalf {
             }
         }
     }
+}
+
+/// Returns the way of datagrams to an address.
+fn datagram_path(qp: &IbQp, av: &Av) -> Result<TxPath, SendError> {
+    let gid = GidAttr::lookup(qp.device(), av.path.sgid_index).map_err(|_| SendError::Lost)?;
+    if gid.gid() != av.path.sgid {
+        // Another address has the place in the table by now.
+        return Err(SendError::Lost);
+    }
+    let sport = udp_sport(av.path.flow_label, qp.qpn, 0);
+    TxPath::new(av.path, gid, sport).map_err(|_| SendError::Lost)
 }
 
 /// Returns the completion of a send request.

@@ -103,9 +103,9 @@ impl Sq {
             fetch: 0,
             consumer: 0,
             stride,
-            copies: KVVec::from_elem(0, bytes, GFP_KERNEL)?,
-            payloads: KVec::from_elem(Payload::Inline { len: 0 }, slots, GFP_KERNEL)?,
-            avs: KVec::from_elem(None, avs, GFP_KERNEL)?,
+            copies: KVVec::from_elem(0, bytes, GFP_KERNEL_ACCOUNT)?,
+            payloads: KVec::from_elem(Payload::Inline { len: 0 }, slots, GFP_KERNEL_ACCOUNT)?,
+            avs: KVec::from_elem(None, avs, GFP_KERNEL_ACCOUNT)?,
         })
     }
 
@@ -271,7 +271,7 @@ impl Sq {
     /// Looks up the address handle that the copy of a slot names.
     fn find_av(&self, slot: u16) -> Option<Av> {
         let number = ah_num(self.copy(slot))?;
-        let av = globals::ahs().ok()?.get(number.get())?;
+        let av = globals::ahs(number.get()).ok()?.get(number.get())?;
         (av.pd == self.pd).then_some(av)
     }
 

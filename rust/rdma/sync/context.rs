@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the caller of a function may do.
+
+use crate::bindings;
+
+/// Returns whether interrupts are on and no hard interrupt is being served: then locks that disable
+/// bottom halves may be taken.
+#[inline]
+pub fn can_run() -> bool {
+    // SAFETY: Both only read the state of the CPU and the task.
+    unsafe { !bindings::irqs_disabled() && !bindings::in_hardirq() }
+}

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What a peer may do to memory, and how a request ends that goes too far: RDMA WRITE and READ with bad keys, bounds and rights,
+ * messages that do not fit, receivers that are not ready and peers that are gone.
+ */
+#include <unistd.h>
+#include "ferroce_util.h"
+
+#define LEN 16384
+/* The region that is offered is in the middle of the buffer, so that there are bytes of ours on both sides. */
+#define AT 4096
+#define ROOM 8192
+
+enum fault {
+	WRONG_KEY,
+	OTHER_PD,
+	DEREGISTERED,
+	BEFORE,
+	BEYOND,
+	TOO_LONG,
+	WRAPS,
+	NO_RIGHT,
+	NO_LENGTH,
+	FAULTS
+};
+
+static const char * const fault_names[] = {
+	"wrong key", "other protection domain", "deregistered", "a byte before", "a byte beyond", "too long", "wraps around",
+	"no right", "no length, wrong key",
+};
+
+static void one_fault(enum ibv_wr_opcode op, enum fault fault, bool is_rc)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(r2.ctx);
+	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
+	struct ibv_mr *mr;
+	struct end a, b;
+
+	printf("# opcode %d: %s\n", op, fault_names[fault]);
+	pair_open(&a, &b, is_rc ? IBV_QPT_RC : IBV_QPT_UC, LEN);
+	memset(a.buf, 0x11, LEN);
+	memset(b.buf, 0x22, LEN);
+	if (fault == NO_RIGHT)
+		access &= ~(op == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE);
+	mr = ibv_reg_mr(fault == OTHER_PD ? pd : r2.pd, b.buf + AT, ROOM, access);
+	CHECK(mr);
+	make_send(&wr, &sge, &a, &b, op, 1, AT, 3000, IBV_SEND_SIGNALED);
+	wr.wr.rdma.rkey = mr->rkey;
+	switch (fault) {
+	case WRONG_KEY:
+		wr.wr.rdma.rkey ^= 1;
+		break;
+	case DEREGISTERED:
+		CHECK_EQ(ibv_dereg_mr(mr), 0);
+		mr = NULL;
+		break;
+	case BEFORE:
+		wr.wr.rdma.remote_addr -= 1;
+		break;
+	case BEYOND:
+		wr.wr.rdma.remote_addr += ROOM - 2999;
+		break;
+	case TOO_LONG:
+		sge.length = ROOM + 1;
+		break;
+	case WRAPS:
+		wr.wr.rdma.remote_addr = UINT64_MAX - 1000;
+		break;
+	case NO_LENGTH:
+		wr.num_sge = 0;
+		wr.wr.rdma.rkey = 0x12345;
+		break;
+	default:
+		break;
+	}
+	if (op == IBV_WR_RDMA_WRITE_WITH_IMM)
+		post_recv(&b, 9, 0, 1);
+	post_wr(&a, &wr);
+	if (is_rc) {
+		expect(&a, 1, IBV_WC_REM_ACCESS_ERR);
+		end_await(&a, IBV_QPS_ERR);
+		end_await(&b, IBV_QPS_ERR);
+		if (op == IBV_WR_RDMA_WRITE_WITH_IMM)
+			CHECK_EQ(expect(&b, 9, IBV_WC_WR_FLUSH_ERR).status, IBV_WC_WR_FLUSH_ERR);
+		/* The consumer of the target hears of it. */
+		expect_event(&b, IBV_EVENT_QP_ACCESS_ERR);
+	} else {
+		expect(&a, 1, IBV_WC_SUCCESS);
+		/* Nobody is told, and the next message arrives. */
+		post_recv(&b, 10, LEN - 64, 64);
+		post_send(&a, &b, IBV_WR_SEND, 2, 0, 64, IBV_SEND_SIGNALED);
+		expect(&a, 2, IBV_WC_SUCCESS);
+		expect(&b, op == IBV_WR_RDMA_WRITE_WITH_IMM ? 9 : 10, IBV_WC_SUCCESS);
+		CHECK(all_bytes(b.buf + LEN - 64, 64, 0x11));
+		memset(b.buf + LEN - 64, 0x22, 64);
+	}
+	CHECK(all_bytes(b.buf, LEN, 0x22));
+	CHECK(all_bytes(a.buf, LEN, 0x11));
+	if (mr)
+		CHECK_EQ(ibv_dereg_mr(mr), 0);
+	pair_close(&a, &b);
+	CHECK_EQ(ibv_dealloc_pd(pd), 0);
+}
+
+static void test_rc_write(void)
+{
+	for (int fault = 0; fault < FAULTS; fault++)
+		one_fault(IBV_WR_RDMA_WRITE, fault, true);
+}
+
+static void test_rc_read(void)
+{
+	for (int fault = 0; fault < FAULTS; fault++)
+		one_fault(IBV_WR_RDMA_READ, fault, true);
+}
+
+static void test_uc_write(void)
+{
+	for (int fault = 0; fault < FAULTS; fault++)
+		one_fault(IBV_WR_RDMA_WRITE, fault, false);
+}
+
+/* The queue pair of the target does not allow what the region allows. */
+static void test_qp_rights(void)
+{
+	static const enum ibv_wr_opcode ops[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };
+	struct end a, b;
+
+	for (size_t i = 0; i < ARRAY_LEN(ops); i++) {
+		end_init(&a, &r1, IBV_QPT_RC, LEN);
+		end_init(&b, &r2, IBV_QPT_RC, LEN);
+		b.access = i ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
+		end_create(&a);
+		end_create(&b);
+		end_to(&a, &b, IBV_QPS_RTS);
+		end_to(&b, &a, IBV_QPS_RTS);
+		memset(a.buf, 0x11, LEN);
+		memset(b.buf, 0x22, LEN);
+		post_send(&a, &b, ops[i], 1, AT, 64, IBV_SEND_SIGNALED);
+		/* C9-87 has an invalid request here; an access error is what others answer. */
+		expect(&a, 1, IBV_WC_REM_INV_REQ_ERR);
+		end_await(&a, IBV_QPS_ERR);
+		end_await(&b, IBV_QPS_ERR);
+		CHECK(all_bytes(b.buf, LEN, 0x22));
+		CHECK(all_bytes(a.buf, LEN, 0x11));
+		expect_event(&b, IBV_EVENT_QP_REQ_ERR);
+		pair_close(&a, &b);
+	}
+}
+
+/* More than the READs that the target said it remembers are not outstanding, none at all is an error. */
+static void test_no_reads(void)
+{
+	struct end a, b;
+
+	end_init(&a, &r1, IBV_QPT_RC, LEN);
+	end_init(&b, &r2, IBV_QPT_RC, LEN);
+	a.rd_atomic = 0;
+	b.rd_atomic = 0;
+	end_create(&a);
+	end_create(&b);
+	end_to(&a, &b, IBV_QPS_RTS);
+	end_to(&b, &a, IBV_QPS_RTS);
+	memset(a.buf, 0x11, LEN);
+	post_send(&a, &b, IBV_WR_RDMA_READ, 1, 0, 64, IBV_SEND_SIGNALED);
+	expect(&a, 1, IBV_WC_LOC_QP_OP_ERR);
+	CHECK(all_bytes(a.buf, LEN, 0x11));
+	pair_close(&a, &b);
+}
+
+/* Many READs and WRITEs at once, more than either side keeps in flight. */
+static void test_many_reads(void)
+{
+	struct end a, b;
+
+	pair_open(&a, &b, IBV_QPT_RC, LEN);
+	fill(b.buf, LEN / 2, 5);
+	for (uint64_t i = 0; i < 60; i++)
+		post_send(&a, &b, i & 1 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, i, i & 1 ? 128 * i : LEN - 64, i & 1 ? 64 : 8,
+			  IBV_SEND_SIGNALED);
+	for (uint64_t i = 0; i < 60; i++)
+		expect(&a, i, IBV_WC_SUCCESS);
+	for (uint64_t i = 1; i < 60; i += 2)
+		CHECK(!memcmp(a.buf + 128 * i, b.buf + 128 * i, 64));
+	pair_close(&a, &b);
+}
+
+/* A SEND longer than the buffers that wait for it. */
+static void test_send_too_long(void)
+{
+	static const uint32_t lens[] = { 65, 1024, 1025, 5000 };
+	struct end a, b;
+
+	for (size_t i = 0; i < ARRAY_LEN(lens); i++) {
+		for (int type = IBV_QPT_RC; type <= IBV_QPT_UD; type++) {
+			uint32_t grh = type == IBV_QPT_UD ? GRH_LEN : 0;
+
+			if (grh && lens[i] > 4096)
+				continue;
+			pair_open(&a, &b, type, LEN);
+			memset(a.buf, 0x11, LEN);
+			memset(b.buf, 0x22, LEN);
+			post_recv(&b, 3, AT, lens[i] - 1 + grh);
+			post_send(&a, &b, IBV_WR_SEND, 1, 0, lens[i], IBV_SEND_SIGNALED);
+			expect(&b, 3, IBV_WC_LOC_LEN_ERR);
+			expect(&a, 1, type == IBV_QPT_RC ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_SUCCESS);
+			if (grh)
+				CHECK_EQ(end_state(&b), IBV_QPS_RTS);
+			else
+				end_await(&b, IBV_QPS_ERR);
+			CHECK(all_bytes(b.buf, AT, 0x22));
+			CHECK(all_bytes(b.buf + AT + lens[i] - 1 + grh, LEN - AT - lens[i] + 1 - grh, 0x22));
+			pair_close(&a, &b);
+		}
+	}
+}
+
+/* Nothing is posted: after so many retries the sender gives up, and after more it would not have. */
+static void test_rnr(void)
+{
+	struct end a, b;
+
+	for (int retries = 0; retries < 3; retries++) {
+		end_init(&a, &r1, IBV_QPT_RC, LEN);
+		end_init(&b, &r2, IBV_QPT_RC, LEN);
+		a.rnr_retry = retries;
+		end_create(&a);
+		end_create(&b);
+		end_to(&a, &b, IBV_QPS_RTS);
+		end_to(&b, &a, IBV_QPS_RTS);
+		post_send(&a, &b, IBV_WR_SEND, 1, 0, 64, 0);
+		post_send(&a, &b, IBV_WR_SEND, 2, 0, 64, IBV_SEND_SIGNALED);
+		expect(&a, 1, IBV_WC_RNR_RETRY_EXC_ERR);
+		expect(&a, 2, IBV_WC_WR_FLUSH_ERR);
+		end_await(&a, IBV_QPS_ERR);
+		CHECK_EQ(end_state(&b), IBV_QPS_RTS);
+		pair_close(&a, &b);
+	}
+	/* Seven is for ever: longer than fewer retries last. */
+	pair_open(&a, &b, IBV_QPT_RC, LEN);
+	post_send(&a, &b, IBV_WR_SEND, 1, 0, 64, IBV_SEND_SIGNALED);
+	for (int i = 0; i < 2000; i++)
+		CHECK_EQ(end_state(&a), IBV_QPS_RTS);
+	expect_none(&a);
+	post_recv(&b, 2, 0, 64);
+	expect(&a, 1, IBV_WC_SUCCESS);
+	expect(&b, 2, IBV_WC_SUCCESS);
+	pair_close(&a, &b);
+}
+
+/* The peer's queue pair is destroyed, reset, or does not know us. */
+static void test_peer_gone(void)
+{
+	struct end a, b;
+
+	for (int kind = 0; kind < 3; kind++) {
+		end_init(&a, &r1, IBV_QPT_RC, LEN);
+		end_init(&b, &r2, IBV_QPT_RC, LEN);
+		a.timeout = 10;
+		a.retry_cnt = 2;
+		end_create(&a);
+		end_create(&b);
+		end_to(&a, &b, IBV_QPS_RTS);
+		end_to(&b, kind == 2 ? &b : &a, IBV_QPS_RTS);
+		post_recv(&b, 1, 0, 64);
+		if (kind == 0)
+			end_close(&b);
+		else if (kind == 1)
+			end_modify(&b, IBV_QPS_RESET);
+		post_send(&a, NULL, IBV_WR_SEND, 1, 0, 64, IBV_SEND_SIGNALED);
+		post_send(&a, NULL, IBV_WR_SEND, 2, 0, 64, IBV_SEND_SIGNALED);
+		expect(&a, 1, IBV_WC_RETRY_EXC_ERR);
+		expect(&a, 2, IBV_WC_WR_FLUSH_ERR);
+		end_await(&a, IBV_QPS_ERR);
+		end_close(&a);
+		if (kind) {
+			expect_none(&b);
+			end_close(&b);
+		}
+	}
+}
+
+static const struct test tests[] = {
+	{ "RC, bad WRITEs", test_rc_write },
+	{ "RC, bad READs", test_rc_read },
+	{ "UC, bad WRITEs", test_uc_write },
+	{ "rights of the queue pair", test_qp_rights },
+	{ "no READs", test_no_reads },
+	{ "many READs", test_many_reads },
+	{ "SENDs longer than the buffer", test_send_too_long },
+	{ "receiver not ready", test_rnr },
+	{ "peer gone", test_peer_gone },
+};
+
+int main(int argc, char **argv)
+{
+	run_tests(argc, argv, NULL, tests, ARRAY_LEN(tests));
+}

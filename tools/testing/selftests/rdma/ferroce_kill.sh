@@ -1,0 +1,140 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# In the middle of traffic: processes are killed, links and net devices deleted, the module removed. Afterwards nothing is left
+# of what was there, and new traffic works.
+
+# shellcheck disable=SC2317 # The cases are called by name.
+# shellcheck source=tools/testing/selftests/rdma/lib.sh
+. "$(dirname "$0")/lib.sh"
+need_module
+# shellcheck disable=SC2034
+after_each=clean
+
+# packets: how many have gone out of v1 and come in.
+packets() {
+	ip -n n1 -s link show dev v1 | awk '/RX:|TX:/ { getline; n += $2 } END { print n }'
+}
+
+more_packets() {
+	[ "$(packets)" -gt "$1" ]
+}
+
+# flow PROGRAM [OPTIONS]: starts traffic that does not end by itself; returns when it flows. $server and $client are its
+# processes.
+flow() {
+	local option=-g
+
+	[[ $1 = ibv_* ]] || option=-x
+	start server n1 $* -d r1 $option "$gid1"
+	server=$pid
+	wait_for -t 100 listens "$server" 18515
+	start client n2 $* -d r2 $option "$gid2" 10.77.0.1
+	client=$pid
+	# What is sent to set up the TCP connection is less.
+	wait_for -t 100 more_packets $(($(packets) + 200))
+}
+
+network() {
+	make_net
+	add_links
+	gid1=$(gid_index r1 10.77.0.1)
+	gid2=$(gid_index r2 10.77.0.2)
+}
+
+# end PID: kill -9 and wait.
+end() {
+	kill -KILL "$1"
+	wait_for -t 100 gone "$1"
+}
+
+# dies WHO PROGRAM [OPTIONS]: first WHO is killed, then the other. Nothing of theirs is left.
+dies() {
+	local who=$1
+
+	shift
+	network
+	flow "$@"
+	cat "$tmp/server.log" "$tmp/client.log"
+	[ "$(objects r1)" -gt 0 ]
+	[ "$(objects r2)" -gt 0 ]
+	if [ "$who" = client ]; then
+		end "$client"
+		wait_for no_objects r2
+		end "$server"
+	else
+		end "$server"
+		wait_for no_objects r1
+		end "$client"
+	fi
+	wait_for no_objects r1
+	wait_for no_objects r2
+	equal 2 "$(rdma resource show qp | grep -c 'type GSI')"
+	both ibv_rc_pingpong -c -n 10
+}
+
+link_deleted() {
+	network
+	flow "$@"
+	rdma link delete r1
+	fails device r1
+	end "$client"
+	end "$server"
+	wait_for no_objects r2
+	add_link r1 n1 v1
+	wait_state r1 ACTIVE
+	both ibv_rc_pingpong -c -n 10
+}
+
+netdev_deleted() {
+	network
+	flow "$@"
+	ip -n n1 link delete v1
+	wait_gone r1 r2
+	end "$client"
+	end "$server"
+	clean
+	network
+	both ibv_rc_pingpong -c -n 10
+}
+
+netns_deleted() {
+	network
+	flow "$@"
+	# The namespace lives as long as a process is in it.
+	ip netns delete n2
+	end "$client"
+	wait_gone r2
+	end "$server"
+	wait_gone r1
+}
+
+# Traffic holds no reference to the module.
+module_removed() {
+	network
+	flow "$@"
+	rmmod ferroce
+	fails loaded ferroce
+	fails device r1
+	end "$client"
+	end "$server"
+	load_module
+	add_links
+	both ibv_rc_pingpong -c -n 10
+}
+
+for who in client server; do
+	test_case "$who of ib_write_bw killed" dies "$who" ib_write_bw -F -D 1000
+	test_case "$who of ib_read_bw killed" dies "$who" ib_read_bw -F -D 1000 -q 4
+	test_case "$who of ib_send_bw killed" dies "$who" ib_send_bw -F -D 1000 -b
+	test_case "$who of ibv_rc_pingpong -e killed" dies "$who" ibv_rc_pingpong -e -n 10000000
+	test_case "$who of ibv_ud_pingpong killed" dies "$who" ibv_ud_pingpong -n 10000000
+done
+test_case "link deleted under ib_write_bw" link_deleted ib_write_bw -F -D 1000
+test_case "link deleted under ibv_ud_pingpong" link_deleted ibv_ud_pingpong -n 10000000
+test_case "net device deleted under ib_write_bw" netdev_deleted ib_write_bw -F -D 1000 -b
+test_case "network namespace deleted under ib_send_bw" netns_deleted ib_send_bw -F -D 1000
+test_case "module removed under ib_read_bw" module_removed ib_read_bw -F -D 1000
+test_case "module removed under ibv_uc_pingpong" module_removed ibv_uc_pingpong -n 10000000
+
+run_cases "$@"

@@ -1,0 +1,38 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Reliable connections over a network that delays, drops, duplicates and reorders.
+
+# shellcheck disable=SC2317 # The cases are called by name.
+# shellcheck source=tools/testing/selftests/rdma/lib.sh
+. "$(dirname "$0")/lib.sh"
+need_module
+make_net && add_links || skip_all "no devices"
+for i in 1 2; do
+	ip netns exec "n$i" tc qdisc replace dev "v$i" root netem delay 1ms loss 2% duplicate 1% reorder 5% ||
+		skip_all "no netem"
+done
+
+# Without losses the cases before would have shown nothing.
+losses() {
+	local i
+
+	for i in 1 2; do
+		in_ns "n$i" tc -s qdisc show dev "v$i"
+		in_ns "n$i" tc -s qdisc show dev "v$i" | grep 'dropped [1-9][0-9]'
+	done
+}
+
+for size in 1 4096 65536; do
+	test_case "ibv_rc_pingpong size $size under loss" both ibv_rc_pingpong -c -n 100 -s "$size"
+done
+test_case "ibv_rc_pingpong size 20000 MTU 256 under loss" both ibv_rc_pingpong -c -n 30 -m 256 -s 20000
+test_case "ibv_rc_pingpong with events under loss" both ibv_rc_pingpong -c -n 50 -e
+test_case "ib_write_bw under loss" both ib_write_bw -F -n 30
+test_case "ib_read_bw under loss" both ib_read_bw -F -n 30
+test_case "ib_send_bw under loss" both ib_send_bw -F -n 30
+test_case "ib_write_bw 4 queue pairs both ways under loss" both ib_write_bw -F -n 10 -s 8192 -q 4 -b
+test_case "ib_send_lat under loss" both ib_send_lat -F -n 50
+test_case "packets were lost" losses
+
+run_cases "$@"

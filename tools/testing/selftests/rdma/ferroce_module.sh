@@ -1,0 +1,130 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The module: loaded, removed with devices and open contexts, never beside C rxe; and RDMA network namespaces of one's own.
+
+# shellcheck disable=SC2317 # The cases are called by name.
+# shellcheck source=tools/testing/selftests/rdma/lib.sh
+. "$(dirname "$0")/lib.sh"
+need_module
+
+# What a case leaves, also when it fails: the module loaded, C rxe not, no devices, one RDMA namespace.
+tidy() {
+	clean
+	if loaded rdma_rxe; then rmmod rdma_rxe || return; fi
+	wait_for rdma system set netns shared
+	loaded ferroce || load_module
+}
+# shellcheck disable=SC2034
+after_each=tidy
+
+removed_with_devices() {
+	make_net
+	add_links
+	rmmod ferroce
+	fails loaded ferroce
+	fails device r1
+	fails device r2
+	fails socket n1
+	fails socket n2
+	load_module
+	add_links
+	both ibv_rc_pingpong -c -n 10
+}
+
+removed_while_open() {
+	make_net
+	add_links
+	start watch "" ibv_asyncwatch -d r1
+	wait_for grep -q FD "$tmp/watch.log"
+	rmmod ferroce
+	wait_for grep DEVICE_FATAL "$tmp/watch.log"
+	load_module
+	add_links
+	both ibv_rc_pingpong -c -n 10
+	# The old context ends after the module that it came from.
+	kill "$pid"
+	wait_for gone "$pid"
+}
+
+again_and_again() {
+	local i
+
+	for i in 1 2 3 4 5; do
+		rmmod ferroce
+		load_module
+	done
+}
+
+needs_nothing_else() {
+	rmmod ferroce
+	refused "" rdma link add r1 type ferroce netdev lo
+	load_module
+	rdma link add r1 type ferroce netdev lo
+	rdma link delete r1
+}
+
+rxe_refused() {
+	modinfo rdma_rxe
+	fails modprobe rdma_rxe
+	fails loaded rdma_rxe
+	make_net
+	add_links
+	fails modprobe rdma_rxe
+	fails loaded rdma_rxe
+	both ibv_rc_pingpong -c -n 10
+}
+
+refused_beside_rxe() {
+	rmmod ferroce
+	modprobe rdma_rxe
+	fails load_module
+	fails loaded ferroce
+	make_net
+	add_links rxe
+	delete_links
+	rmmod rdma_rxe
+	load_module
+	add_links
+}
+
+# In exclusive mode a device is seen in the namespace of its net device and nowhere else.
+exclusive() {
+	local i gid
+
+	# Refused while there are other namespaces; those of the case before are still going.
+	wait_for rdma system set netns exclusive
+	rdma system show | grep 'netns exclusive'
+	make_net
+	for i in 1 2; do
+		ip netns exec "n$i" rdma link add "r$i" type ferroce netdev "v$i"
+		equal "r$i" "$(ip netns exec "n$i" ls /sys/class/infiniband)"
+		ip netns exec "n$i" rdma dev | grep "r$i:"
+	done
+	equal "" "$(rdma dev)"
+	fails device r1
+	fails ibv_devinfo -d r1
+	fails ip netns exec n2 ibv_devinfo -d r1
+	for i in 1 2; do
+		ip netns exec "n$i" bash -c ". ${BASH_SOURCE[0]%/*}/lib.sh
+			wait_state r$i ACTIVE; gid_index r$i 10.77.0.$i; rm -r \$tmp" >"$tmp/index$i"
+	done
+	run_both 18515 "ip netns exec n1 ibv_rc_pingpong -c -n 10 -d r1 -g $(<"$tmp/index1")" \
+		"ip netns exec n2 ibv_rc_pingpong -c -n 10 -d r2 -g $(<"$tmp/index2") 10.77.0.1"
+	ip netns exec n1 rdma link delete r1
+	equal "" "$(ip netns exec n1 rdma dev)"
+	# The other one goes with its namespace.
+	ip netns delete n2
+	ip netns delete n1
+	wait_gone r2
+}
+
+test_case "removed with devices, and loaded again" removed_with_devices
+test_case "removed while a program has a device open" removed_while_open
+test_case "loaded and removed five times" again_and_again
+test_case "links can be made as long as it is loaded" needs_nothing_else
+test_case "rdma_rxe does not load beside it" rxe_refused
+test_case "does not load beside rdma_rxe" refused_beside_rxe
+test_case "exclusive RDMA namespaces" exclusive
+
+run_cases "$@"

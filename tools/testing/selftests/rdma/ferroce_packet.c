@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Packets from somebody who means no good, or who has bugs: to the UDP port of the device from a raw socket on the other end of the
+ * link, with right and wrong checksums. Whatever comes, memory that was not offered stays as it is, a queue pair that the packet is
+ * not rightly for goes on, and so does everybody else.
+ *
+ * The program stays on one processor, so that a message that is sent after a packet also arrives after it.
+ */
+#include <netinet/ip.h>
+#include <netinet/udp.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "ferroce_util.h"
+
+#define LEN 16384
+#define HEADERS (sizeof(struct iphdr) + sizeof(struct udphdr))
+
+enum {
+	RC_SEND_FIRST = 0x00, RC_SEND_MIDDLE = 0x01, RC_SEND_LAST = 0x02, RC_SEND_ONLY = 0x04,
+	RC_WRITE_FIRST = 0x06, RC_WRITE_MIDDLE = 0x07, RC_WRITE_LAST = 0x08, RC_WRITE_ONLY = 0x0a, RC_READ_REQUEST = 0x0c,
+	RC_READ_FIRST = 0x0d, RC_READ_MIDDLE = 0x0e, RC_READ_LAST = 0x0f, RC_READ_ONLY = 0x10, RC_ACK = 0x11, RC_ATOMIC_ACK = 0x12,
+	RC_CMP_SWAP = 0x13, RC_SEND_LAST_INV = 0x16, RC_SEND_ONLY_INV = 0x17,
+	UC = 0x20,
+	UD_SEND_ONLY = 0x64,
+};
+
+/* A packet to be: what follows the UDP header, and how to spoil it. */
+struct packet {
+	unsigned char bytes[4200];
+	size_t len;
+	bool bad_icrc;
+	const char *source;
+};
+
+static int sock = -1;
+/* The queue pairs that packets name, and two that they do not. On r1 are rc[0], uc[0], ud[0] and live[0]. */
+static struct end rc[2], uc[2], ud[2], live[2];
+
+static uint32_t crc(uint32_t state, const void *data, size_t len)
+{
+	const unsigned char *p = data;
+
+	while (len--) {
+		state ^= *p++;
+		for (int bit = 0; bit < 8; bit++)
+			state = state >> 1 ^ (state & 1 ? 0xedb88320 : 0);
+	}
+	return state;
+}
+
+/* Sends the first `len` bytes with a checksum behind them. */
+static void send_packet(struct packet *p)
+{
+	static uint16_t id = 1;
+	static const uint64_t ones = ~0ull;
+	unsigned char out[HEADERS + sizeof(p->bytes) + 4], masked[HEADERS + sizeof(p->bytes)];
+	size_t len = HEADERS + p->len + 4;
+	struct sockaddr_in to = { .sin_family = AF_INET };
+	struct iphdr *ip = (void *)out, *masked_ip = (void *)masked;
+	struct udphdr *udp = (void *)(ip + 1), *masked_udp = (void *)(masked_ip + 1);
+	uint32_t icrc;
+
+	inet_pton(AF_INET, "10.77.0.1", &to.sin_addr);
+	memset(out, 0, HEADERS);
+	ip->version = 4;
+	ip->ihl = 5;
+	ip->tot_len = htons(len);
+	ip->id = htons(id++ ?: id++);
+	ip->frag_off = htons(0x4000);
+	ip->ttl = 64;
+	ip->protocol = IPPROTO_UDP;
+	inet_pton(AF_INET, p->source ?: "10.77.0.2", &ip->saddr);
+	ip->daddr = to.sin_addr.s_addr;
+	udp->source = htons(0xc123);
+	udp->dest = htons(ROCE_PORT);
+	udp->len = htons(len - sizeof(*ip));
+	memcpy(out + HEADERS, p->bytes, p->len);
+
+	memcpy(masked, out, HEADERS + p->len);
+	masked_ip->tos = 0xff;
+	masked_ip->ttl = 0xff;
+	masked_ip->check = 0xffff;
+	masked_udp->check = 0xffff;
+	if (p->len > 4)
+		masked[HEADERS + 4] = 0xff;
+	icrc = ~crc(crc(~0u, &ones, sizeof(ones)), masked, HEADERS + p->len);
+	if (p->bad_icrc)
+		icrc ^= 1 << (id & 31);
+	memcpy(out + HEADERS + p->len, &icrc, 4);
+	CHECK_EQ(sendto(sock, out, len, 0, (struct sockaddr *)&to, sizeof(to)), len);
+}
+
+/* A transport header; the rest is appended. */
+static struct packet make(unsigned int opcode, uint32_t qpn, uint32_t psn)
+{
+	struct packet p = { .len = 12 };
+	uint32_t words[2] = { htonl(qpn & 0xffffff), htonl((psn & 0xffffff) | 1u << 31) };
+
+	p.bytes[0] = opcode;
+	p.bytes[2] = 0xff;
+	p.bytes[3] = 0xff;
+	memcpy(p.bytes + 4, words, 8);
+	return p;
+}
+
+static void add(struct packet *p, const void *data, size_t len)
+{
+	memcpy(p->bytes + p->len, data, len);
+	p->len += len;
+}
+
+static void add_reth(struct packet *p, const void *va, uint32_t rkey, uint32_t len)
+{
+	uint32_t reth[4] = { htonl((uintptr_t)va >> 32), htonl((uintptr_t)va), htonl(rkey), htonl(len) };
+
+	add(p, reth, sizeof(reth));
+}
+
+static void add_deth(struct packet *p, uint32_t qkey)
+{
+	uint32_t deth[2] = { htonl(qkey), htonl(0x77) };
+
+	add(p, deth, sizeof(deth));
+}
+
+/* Payload that nothing of ours consists of. */
+static void add_payload(struct packet *p, size_t len)
+{
+	memset(p->bytes + p->len, 0xbd, len);
+	p->len += len;
+}
+
+static uint32_t next_psn(struct end *e)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	CHECK_EQ(ibv_query_qp(e->qp, &attr, IBV_QP_RQ_PSN, &init), 0);
+	return attr.rq_psn;
+}
+
+static void exchange(struct end *to, struct end *from, uint32_t seed)
+{
+	uint32_t grh = to->type == IBV_QPT_UD ? GRH_LEN : 0;
+
+	fill(from->buf, 3000, seed);
+	post_recv(to, seed, 8192 - grh, 4096);
+	post_send(from, to, IBV_WR_SEND, seed, 0, 3000, IBV_SEND_SIGNALED);
+	expect(from, seed, IBV_WC_SUCCESS);
+	CHECK_EQ(expect(to, seed, IBV_WC_SUCCESS).byte_len, 3000 + grh);
+	CHECK(filled(to->buf + 8192, 3000, seed));
+	memset(to->buf + 8192 - grh, 0x33, 4096 + grh);
+	memset(from->buf, 0x33, 3000);
+}
+
+/* Waits until all packets so far have been handled, and checks that who was not meant does not notice. */
+static void settle(void)
+{
+	static uint32_t seed;
+
+	exchange(&live[0], &live[1], ++seed);
+	CHECK(all_bytes(live[0].buf, LEN, 0x33));
+}
+
+/* No packet so far was for these: no completion, nothing written, and they work. */
+static void unharmed(struct end pair[2], uint32_t seed)
+{
+	settle();
+	CHECK_EQ(end_state(&pair[0]), IBV_QPS_RTS);
+	CHECK_EQ(end_state(&pair[1]), IBV_QPS_RTS);
+	expect_none(&pair[0]);
+	expect_none(&pair[1]);
+	CHECK(all_bytes(pair[0].buf, LEN, 0x33));
+	exchange(&pair[0], &pair[1], seed);
+	exchange(&pair[1], &pair[0], seed);
+}
+
+static void open_pair(struct end pair[2], enum ibv_qp_type type)
+{
+	pair_open(&pair[0], &pair[1], type, LEN);
+	memset(pair[0].buf, 0x33, LEN);
+	memset(pair[1].buf, 0x33, LEN);
+}
+
+static void all_unharmed(uint32_t seed)
+{
+	unharmed(rc, seed);
+	unharmed(uc, seed);
+	unharmed(ud, seed);
+}
+
+/* What is made here arrives if nothing is wrong with it; with any one thing wrong it does not. */
+static void test_control(void)
+{
+	for (int fault = 0; fault < 11; fault++) {
+		struct packet p = make(UD_SEND_ONLY, ud[0].qp->qp_num ^ (fault == 1 ? 0x100 : 0), fault);
+
+		add_deth(&p, QKEY ^ (fault == 2));
+		add_payload(&p, 64);
+		p.bad_icrc = fault == 3;
+		if (fault == 4)
+			p.bytes[2] ^= 0x40; /* P_Key */
+		if (fault == 5)
+			p.bytes[1] |= 1; /* transport version */
+		if (fault == 6)
+			p.source = "10.77.0.99"; /* of a datagram anybody may be the source */
+		if (fault == 7)
+			p.len = 12 + 8 + 2, p.bytes[1] |= 3 << 4; /* more padding than payload */
+		if (fault == 8)
+			p.len = 12 + 7;
+		if (fault == 9)
+			p.len += 4096; /* over the MTU of the port */
+		post_recv(&ud[0], 100 + fault, 8192 - GRH_LEN, 4096);
+		if (fault == 9)
+			CHECK(p.len <= sizeof(p.bytes));
+		if (p.len + HEADERS + 4 <= 4200)
+			send_packet(&p);
+		settle();
+		if (fault == 0 || fault == 10 || fault == 6) {
+			struct ibv_wc wc = expect(&ud[0], 100 + fault, IBV_WC_SUCCESS);
+
+			CHECK_EQ(wc.byte_len, 64 + GRH_LEN);
+			CHECK_EQ(wc.src_qp, 0x77);
+			CHECK(all_bytes(ud[0].buf + 8192, 64, 0xbd));
+			CHECK(all_bytes(ud[0].buf + 8192 + 64, 4096 - 64, 0x33));
+			memset(ud[0].buf + 8192 - GRH_LEN, 0x33, 4096 + GRH_LEN);
+		} else {
+			expect_none(&ud[0]);
+			CHECK(all_bytes(ud[0].buf, LEN, 0x33));
+			end_modify(&ud[0], IBV_QPS_RESET);
+			end_to(&ud[0], &ud[1], IBV_QPS_RTS);
+		}
+	}
+	all_unharmed(1);
+}
+
+/* Every length from nothing on, for each service, with a checksum that is right for it, or not. */
+static void test_truncated(void)
+{
+	static const unsigned int opcodes[] = { RC_SEND_ONLY, RC_WRITE_ONLY, RC_READ_REQUEST, RC_ACK, RC_READ_ONLY, RC_CMP_SWAP };
+
+	for (size_t len = 0; len <= 64; len++) {
+		for (size_t i = 0; i < ARRAY_LEN(opcodes) + 2; i++) {
+			/* A PSN that is not its turn, or RC would rightly take some of them. */
+			struct packet p = make(i < 6 ? opcodes[i] : UC | RC_WRITE_ONLY, rc[0].qp->qp_num, next_psn(&rc[0]) + 5000);
+
+			if (i == 6)
+				p = make(UC | RC_SEND_ONLY, uc[0].qp->qp_num, len);
+			if (i == 7)
+				p = make(UD_SEND_ONLY, ud[0].qp->qp_num, len);
+			add_payload(&p, 64);
+			p.len = len;
+			send_packet(&p);
+			p.bad_icrc = true;
+			send_packet(&p);
+		}
+		settle();
+	}
+	all_unharmed(2);
+}
+
+static void test_opcodes(void)
+{
+	struct end *targets[] = { &rc[0], &uc[0], &ud[0] };
+
+	for (int opcode = 0; opcode < 256; opcode++) {
+		for (size_t i = 0; i < ARRAY_LEN(targets); i++) {
+			struct packet p = make(opcode, targets[i]->qp->qp_num, next_psn(&rc[0]) + 5000);
+
+			add_payload(&p, 80);
+			send_packet(&p);
+			p.bad_icrc = true;
+			send_packet(&p);
+			/* At its turn, but the checksum is wrong, or it is from somebody else. */
+			p = make(opcode, targets[i]->qp->qp_num, next_psn(targets[i]));
+			add_reth(&p, targets[i]->buf, targets[i]->mr->rkey, 64);
+			add_payload(&p, 64);
+			p.bad_icrc = true;
+			send_packet(&p);
+			p.bad_icrc = false;
+			p.source = "10.77.0.3";
+			if (targets[i]->type != IBV_QPT_UD)
+				send_packet(&p);
+		}
+		if (opcode % 16 == 15)
+			settle();
+	}
+	all_unharmed(3);
+}
+
+static void test_numbers(void)
+{
+	static const uint32_t qpns[] = { 0, 1, 2, 0x10, 0xffffff, 0xfffffe, 0x800000 };
+	uint64_t seed = 1;
+
+	for (int i = 0; i < 500; i++) {
+		uint32_t qpn = i < 7 ? qpns[i] : rnd(&seed) & 0xffffff;
+		struct packet p = make(i & 1 ? UD_SEND_ONLY : rnd(&seed) & 0xff, qpn, rnd(&seed));
+
+		if (qpn == rc[0].qp->qp_num || qpn == uc[0].qp->qp_num || qpn == ud[0].qp->qp_num)
+			continue;
+		add_deth(&p, QKEY);
+		add_payload(&p, rnd(&seed) & 1023);
+		send_packet(&p);
+		if (i % 100 == 99)
+			settle();
+	}
+	all_unharmed(4);
+}
+
+/* Answers that nobody asked for, with PSNs around those in use. */
+static void test_responses(void)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	CHECK_EQ(ibv_query_qp(rc[0].qp, &attr, IBV_QP_SQ_PSN, &init), 0);
+	for (int d = -3; d <= 3; d++) {
+		for (int syndrome = 0; syndrome < 256; syndrome += syndrome % 32 == 7 ? 25 : 1) {
+			for (unsigned int opcode = RC_READ_FIRST; opcode <= RC_ATOMIC_ACK; opcode++) {
+				struct packet p = make(opcode, rc[0].qp->qp_num, attr.sq_psn + d);
+				uint32_t aeth = htonl((uint32_t)syndrome << 24 | 5);
+
+				if (opcode != RC_READ_MIDDLE)
+					add(&p, &aeth, 4);
+				else if (syndrome)
+					continue;
+				if (opcode != RC_ACK)
+					add_payload(&p, 1024);
+				send_packet(&p);
+			}
+		}
+		settle();
+	}
+	unharmed(rc, 5);
+}
+
+/* At its turn and with everything right below: the peer itself went mad. RC gives such a peer up, UC forgets the message. */
+struct mad {
+	const char *name;
+	unsigned int opcode;
+	/* Length in the RETH, and a kind of key: 0 none, 1 good, 2 bad. */
+	uint32_t reth_len;
+	int key;
+	size_t payload;
+	unsigned int pad;
+};
+
+static const struct mad mad[] = {
+	{ "middle without first", RC_SEND_MIDDLE, 0, 0, 1024, 0 },
+	{ "last without first", RC_SEND_LAST, 0, 0, 64, 0 },
+	{ "WRITE middle without first", RC_WRITE_MIDDLE, 0, 0, 1024, 0 },
+	{ "WRITE last without first", RC_WRITE_LAST, 0, 0, 64, 0 },
+	{ "short first", RC_SEND_FIRST, 0, 0, 1020, 0 },
+	{ "long first", RC_SEND_FIRST, 0, 0, 1028, 0 },
+	{ "first without payload", RC_SEND_FIRST, 0, 0, 0, 0 },
+	{ "only above the MTU", RC_SEND_ONLY, 0, 0, 1028, 0 },
+	{ "WRITE, less than it says", RC_WRITE_ONLY, 128, 1, 64, 0 },
+	{ "WRITE, more than it says", RC_WRITE_ONLY, 60, 1, 64, 0 },
+	{ "WRITE of nothing with payload", RC_WRITE_ONLY, 0, 1, 64, 0 },
+	{ "WRITE, padding that lies", RC_WRITE_ONLY, 64, 1, 64, 3 },
+	{ "WRITE first of 2^31", RC_WRITE_FIRST, 1u << 31, 1, 1024, 0 },
+	{ "WRITE first of 2^31 + 1", RC_WRITE_FIRST, (1u << 31) + 1, 1, 1024, 0 },
+	{ "WRITE first of 2^32 - 1", RC_WRITE_FIRST, 0xffffffff, 1, 1024, 0 },
+	{ "WRITE first that ends at once", RC_WRITE_FIRST, 1024, 1, 1024, 0 },
+	{ "WRITE with a bad key", RC_WRITE_ONLY, 64, 2, 64, 0 },
+	{ "WRITE of nothing with a bad key", RC_WRITE_ONLY, 0, 2, 0, 0 },
+	{ "READ of 2^31", RC_READ_REQUEST, 1u << 31, 1, 0, 0 },
+	{ "READ of 2^32 - 1", RC_READ_REQUEST, 0xffffffff, 1, 0, 0 },
+	{ "READ with a bad key", RC_READ_REQUEST, 64, 2, 0, 0 },
+	{ "READ of nothing with a bad key", RC_READ_REQUEST, 0, 2, 0, 0 },
+	{ "SEND with invalidate", RC_SEND_ONLY_INV, 0, 0, 64, 0 },
+	{ "atomic operation", RC_CMP_SWAP, 0, 1, 12, 0 },
+};
+
+static void test_mad_peer(void)
+{
+	for (int type = IBV_QPT_RC; type <= IBV_QPT_UC; type++) {
+		for (size_t i = 0; i < ARRAY_LEN(mad); i++) {
+			const struct mad *m = &mad[i];
+			struct end pair[2];
+			struct packet p;
+
+			if (type == IBV_QPT_UC && m->opcode > RC_WRITE_ONLY + 1)
+				continue;
+			open_pair(pair, type);
+			post_recv(&pair[0], 1, 0, 4096);
+			p = make(m->opcode | (type == IBV_QPT_UC ? UC : 0), pair[0].qp->qp_num, next_psn(&pair[0]));
+			if (m->key)
+				add_reth(&p, pair[0].buf + 4096, pair[0].mr->rkey ^ (m->key == 2), m->reth_len);
+			add_payload(&p, m->payload);
+			p.bytes[1] |= m->pad << 4;
+			printf("# type %d: %s\n", type, m->name);
+			send_packet(&p);
+			settle();
+			CHECK(all_bytes(pair[0].buf + 4096, LEN - 4096, 0x33));
+			if (type == IBV_QPT_RC) {
+				end_await(&pair[0], IBV_QPS_ERR);
+			} else {
+				CHECK_EQ(end_state(&pair[0]), IBV_QPS_RTS);
+				expect_none(&pair[0]);
+				post_send(&pair[1], &pair[0], IBV_WR_SEND, 9, 0, 64, IBV_SEND_SIGNALED);
+				expect(&pair[1], 9, IBV_WC_SUCCESS);
+				CHECK_EQ(expect(&pair[0], 1, IBV_WC_SUCCESS).byte_len, 64);
+			}
+			pair_close(&pair[0], &pair[1]);
+		}
+	}
+	all_unharmed(6);
+}
+
+/* Anything at all from an ordinary socket. */
+static void test_noise(void)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(ROCE_PORT) };
+	unsigned char bytes[4096];
+	uint64_t seed = 2;
+	int before, fd;
+
+	inet_pton(AF_INET, "10.77.0.1", &to.sin_addr);
+	for (int ns = 1; ns <= 2; ns++) {
+		before = enter_ns(ns == 1 ? "n1" : "n2");
+		fd = socket(AF_INET, SOCK_DGRAM, 0);
+		CHECK(fd >= 0);
+		for (int i = 0; i < 1000; i++) {
+			size_t len = i < 128 ? i : rnd(&seed) % sizeof(bytes);
+
+			for (size_t k = 0; k < len; k++)
+				bytes[k] = rnd(&seed);
+			CHECK_EQ(sendto(fd, bytes, len, 0, (struct sockaddr *)&to, sizeof(to)), len);
+			if (i % 100 == 99)
+				settle();
+		}
+		close(fd);
+		leave_ns(before);
+	}
+	all_unharmed(7);
+}
+
+static void set_up(void)
+{
+	cpu_set_t one;
+	int before;
+
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
+	CHECK_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+	before = enter_ns("n2");
+	sock = socket(AF_INET, SOCK_RAW, IPPROTO_RAW);
+	CHECK(sock >= 0);
+	leave_ns(before);
+	open_pair(rc, IBV_QPT_RC);
+	open_pair(uc, IBV_QPT_UC);
+	open_pair(ud, IBV_QPT_UD);
+	open_pair(live, IBV_QPT_RC);
+	settle();
+}
+
+static const struct test tests[] = {
+	{ "what arrives and what does not", test_control },
+	{ "truncated packets", test_truncated },
+	{ "opcodes", test_opcodes },
+	{ "queue pair numbers", test_numbers },
+	{ "responses", test_responses },
+	{ "a mad peer", test_mad_peer },
+	{ "noise", test_noise },
+};
+
+int main(int argc, char **argv)
+{
+	run_tests(argc, argv, set_up, tests, ARRAY_LEN(tests));
+}
