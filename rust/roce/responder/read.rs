@@ -92,6 +92,8 @@ pub(super) struct Stream {
     remaining: u32,
     /// Whether nothing was sent yet.
     first: bool,
+    /// Whether it was answered before.
+    again: bool,
 }
 
 /// A READ that was executed.
@@ -210,7 +212,9 @@ impl Responder {
             }
         };
         if let Err(error) = result {
-            return Some(self.read_refused(read.psn, error));
+            // A late copy of a READ that was answered, and whose memory the consumer has taken back since. The peer has
+            // its data; if it has not, it will give up by itself.
+            return (!read.again).then(|| self.read_refused(read.psn, error));
         }
         let ReadRequest { rkey, va, len } = read.request;
         if !read.again {
@@ -230,6 +234,7 @@ impl Responder {
             va,
             remaining: len,
             first: true,
+            again: read.again,
         });
         self.established().map(|event| Outcome {
             event: Some(event),
@@ -284,6 +289,7 @@ impl Responder {
             va: stream.va.wrapping_add(u64::from(len)),
             remaining,
             first: false,
+            again: stream.again,
         });
     }
 
@@ -291,8 +297,9 @@ impl Responder {
     #[cold]
     pub fn response_failed(&mut self) -> Outcome {
         match self.stream.take() {
-            Some(stream) => self.read_refused(stream.psn, MemError::Protection),
-            None => Outcome::default(),
+            Some(stream) if !stream.again => self.read_refused(stream.psn, MemError::Protection),
+            // As in `start_read`.
+            Some(_) | None => Outcome::default(),
         }
     }
 

@@ -70,7 +70,10 @@ impl Ah {
     }
 
     pub(crate) fn query(&self) -> Option<Path> {
-        globals::ahs(self.number).ok()?.get(self.number).map(|av| av.path)
+        globals::ahs(self.number)
+            .ok()?
+            .get(self.number)
+            .map(|av| av.path)
     }
 }
 

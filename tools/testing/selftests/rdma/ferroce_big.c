@@ -11,8 +11,8 @@
 #include <unistd.h>
 #include "ferroce_util.h"
 
-#define GIB2 (1ul << 31)
-#define MIB (1ul << 20)
+#define GIB2 0x80000000ul
+#define MIB 0x100000ul
 
 #define SOURCE_LEN (4 * MIB)
 #define TARGET_LEN (4 * MIB + 8192)

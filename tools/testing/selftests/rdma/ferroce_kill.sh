@@ -8,6 +8,7 @@
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
 . "$(dirname "$0")/lib.sh"
 need_module
+need_programs ibv_rc_pingpong ib_write_bw
 # shellcheck disable=SC2034
 after_each=clean
 
@@ -26,10 +27,10 @@ flow() {
 	local option=-g
 
 	[[ $1 = ibv_* ]] || option=-x
-	start server n1 $* -d r1 $option "$gid1"
+	start server n1 "$@" -d r1 $option "$gid1"
 	server=$pid
 	wait_for -t 100 listens "$server" 18515
-	start client n2 $* -d r2 $option "$gid2" 10.77.0.1
+	start client n2 "$@" -d r2 $option "$gid2" 10.77.0.1
 	client=$pid
 	# What is sent to set up the TCP connection is less.
 	wait_for -t 100 more_packets $(($(packets) + 200))
@@ -42,9 +43,9 @@ network() {
 	gid2=$(gid_index r2 10.77.0.2)
 }
 
-# end PID: kill -9 and wait.
+# end PID: kill -9 and wait. A program may have ended when the other one did.
 end() {
-	kill -KILL "$1"
+	kill -KILL "$1" || true
 	wait_for -t 100 gone "$1"
 }
 
@@ -58,6 +59,9 @@ dies() {
 	cat "$tmp/server.log" "$tmp/client.log"
 	[ "$(objects r1)" -gt 0 ]
 	[ "$(objects r2)" -gt 0 ]
+	# Nobody has ended before time.
+	fails gone "$client"
+	fails gone "$server"
 	if [ "$who" = client ]; then
 		end "$client"
 		wait_for no_objects r2

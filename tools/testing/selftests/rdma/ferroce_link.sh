@@ -7,6 +7,7 @@
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
 . "$(dirname "$0")/lib.sh"
 need_module
+need_programs ibv_rc_pingpong ibv_asyncwatch python3
 # shellcheck disable=SC2034
 after_each=clean
 

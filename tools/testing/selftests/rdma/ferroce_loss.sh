@@ -7,10 +7,11 @@
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
 . "$(dirname "$0")/lib.sh"
 need_module
-make_net && add_links || skip_all "no devices"
+need_programs ibv_rc_pingpong ib_write_bw tc
+set_up make_net
+set_up add_links
 for i in 1 2; do
-	ip netns exec "n$i" tc qdisc replace dev "v$i" root netem delay 1ms loss 2% duplicate 1% reorder 5% ||
-		skip_all "no netem"
+	set_up in_ns "n$i" tc qdisc replace dev "v$i" root netem delay 1ms loss 2% duplicate 1% reorder 5%
 done
 
 # Without losses the cases before would have shown nothing.

@@ -310,7 +310,7 @@ static void test_solicited(void)
 	expect(&b, 2, IBV_WC_SUCCESS);
 	wait_begin();
 	while (!told(&b))
-		wait_more("the event of a solicited completion");
+		wait_more_verb("the event of a solicited completion");
 	/* Once only. */
 	post_send(&a, &b, IBV_WR_SEND, 3, 0, 8, IBV_SEND_SOLICITED);
 	expect(&b, 3, IBV_WC_SUCCESS);
@@ -322,13 +322,13 @@ static void test_solicited(void)
 	expect(&b, 4, IBV_WC_SUCCESS);
 	wait_begin();
 	while (!told(&b))
-		wait_more("the event of a completion");
+		wait_more_verb("the event of a completion");
 	/* An error is solicited. */
 	CHECK_EQ(ibv_req_notify_cq(b.cq, 1), 0);
 	end_modify(&b, IBV_QPS_ERR);
 	wait_begin();
 	while (!told(&b))
-		wait_more("the event of an error");
+		wait_more_verb("the event of an error");
 	expect(&b, 5, IBV_WC_WR_FLUSH_ERR);
 	pair_close(&a, &b);
 }

@@ -345,33 +345,35 @@ struct mad {
 	int key;
 	size_t payload;
 	unsigned int pad;
+	/* The service does not have it: RC drops it, too. */
+	bool unknown;
 };
 
 static const struct mad mad[] = {
-	{ "middle without first", RC_SEND_MIDDLE, 0, 0, 1024, 0 },
-	{ "last without first", RC_SEND_LAST, 0, 0, 64, 0 },
-	{ "WRITE middle without first", RC_WRITE_MIDDLE, 0, 0, 1024, 0 },
-	{ "WRITE last without first", RC_WRITE_LAST, 0, 0, 64, 0 },
-	{ "short first", RC_SEND_FIRST, 0, 0, 1020, 0 },
-	{ "long first", RC_SEND_FIRST, 0, 0, 1028, 0 },
-	{ "first without payload", RC_SEND_FIRST, 0, 0, 0, 0 },
-	{ "only above the MTU", RC_SEND_ONLY, 0, 0, 1028, 0 },
-	{ "WRITE, less than it says", RC_WRITE_ONLY, 128, 1, 64, 0 },
-	{ "WRITE, more than it says", RC_WRITE_ONLY, 60, 1, 64, 0 },
-	{ "WRITE of nothing with payload", RC_WRITE_ONLY, 0, 1, 64, 0 },
-	{ "WRITE, padding that lies", RC_WRITE_ONLY, 64, 1, 64, 3 },
-	{ "WRITE first of 2^31", RC_WRITE_FIRST, 1u << 31, 1, 1024, 0 },
-	{ "WRITE first of 2^31 + 1", RC_WRITE_FIRST, (1u << 31) + 1, 1, 1024, 0 },
-	{ "WRITE first of 2^32 - 1", RC_WRITE_FIRST, 0xffffffff, 1, 1024, 0 },
-	{ "WRITE first that ends at once", RC_WRITE_FIRST, 1024, 1, 1024, 0 },
-	{ "WRITE with a bad key", RC_WRITE_ONLY, 64, 2, 64, 0 },
-	{ "WRITE of nothing with a bad key", RC_WRITE_ONLY, 0, 2, 0, 0 },
-	{ "READ of 2^31", RC_READ_REQUEST, 1u << 31, 1, 0, 0 },
-	{ "READ of 2^32 - 1", RC_READ_REQUEST, 0xffffffff, 1, 0, 0 },
-	{ "READ with a bad key", RC_READ_REQUEST, 64, 2, 0, 0 },
-	{ "READ of nothing with a bad key", RC_READ_REQUEST, 0, 2, 0, 0 },
-	{ "SEND with invalidate", RC_SEND_ONLY_INV, 0, 0, 64, 0 },
-	{ "atomic operation", RC_CMP_SWAP, 0, 1, 12, 0 },
+	{ "middle without first", RC_SEND_MIDDLE, 0, 0, 1024, 0, false },
+	{ "last without first", RC_SEND_LAST, 0, 0, 64, 0, false },
+	{ "WRITE middle without first", RC_WRITE_MIDDLE, 0, 0, 1024, 0, false },
+	{ "WRITE last without first", RC_WRITE_LAST, 0, 0, 64, 0, false },
+	{ "short first", RC_SEND_FIRST, 0, 0, 1020, 0, false },
+	{ "long first", RC_SEND_FIRST, 0, 0, 1028, 0, false },
+	{ "first without payload", RC_SEND_FIRST, 0, 0, 0, 0, false },
+	{ "only above the MTU", RC_SEND_ONLY, 0, 0, 1028, 0, false },
+	{ "WRITE, less than it says", RC_WRITE_ONLY, 128, 1, 64, 0, false },
+	{ "WRITE, more than it says", RC_WRITE_ONLY, 60, 1, 64, 0, false },
+	{ "WRITE of nothing with payload", RC_WRITE_ONLY, 0, 1, 64, 0, false },
+	{ "WRITE, padding that lies", RC_WRITE_ONLY, 64, 1, 64, 3, false },
+	{ "WRITE first of 2^31", RC_WRITE_FIRST, 1u << 31, 1, 1024, 0, false },
+	{ "WRITE first of 2^31 + 1", RC_WRITE_FIRST, (1u << 31) + 1, 1, 1024, 0, false },
+	{ "WRITE first of 2^32 - 1", RC_WRITE_FIRST, 0xffffffff, 1, 1024, 0, false },
+	{ "WRITE first that ends at once", RC_WRITE_FIRST, 1024, 1, 1024, 0, false },
+	{ "WRITE with a bad key", RC_WRITE_ONLY, 64, 2, 64, 0, false },
+	{ "WRITE of nothing with a bad key", RC_WRITE_ONLY, 0, 2, 0, 0, false },
+	{ "READ of 2^31", RC_READ_REQUEST, 1u << 31, 1, 0, 0, false },
+	{ "READ of 2^32 - 1", RC_READ_REQUEST, 0xffffffff, 1, 0, 0, false },
+	{ "READ with a bad key", RC_READ_REQUEST, 64, 2, 0, 0, false },
+	{ "READ of nothing with a bad key", RC_READ_REQUEST, 0, 2, 0, 0, false },
+	{ "SEND with invalidate", RC_SEND_ONLY_INV, 0, 0, 64, 0, false },
+	{ "atomic operation", RC_CMP_SWAP, 0, 1, 12, 0, true },
 };
 
 static void test_mad_peer(void)
@@ -395,7 +397,7 @@ static void test_mad_peer(void)
 			send_packet(&p);
 			settle();
 			CHECK(all_bytes(pair[0].buf + 4096, LEN - 4096, 0x33));
-			if (type == IBV_QPT_RC) {
+			if (type == IBV_QPT_RC && !m->unknown) {
 				end_await(&pair[0], IBV_QPS_ERR);
 			} else {
 				CHECK_EQ(end_state(&pair[0]), IBV_QPS_RTS);

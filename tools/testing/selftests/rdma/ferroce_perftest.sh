@@ -6,8 +6,9 @@
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
 . "$(dirname "$0")/lib.sh"
 need_module
-command -v ib_write_bw >/dev/null || skip_all "perftest is not installed"
-make_net && add_links || skip_all "no devices"
+need_programs ib_write_bw
+set_up make_net
+set_up add_links
 
 for operation in send write read; do
 	test_case "ib_${operation}_bw RC" both "ib_${operation}_bw" -F -n 50

@@ -7,6 +7,7 @@
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
 . "$(dirname "$0")/lib.sh"
 need_module
+need_programs ibv_rc_pingpong
 
 # over IP-VERSION COMMAND...
 over() {
@@ -33,7 +34,8 @@ netdev_mtu() {
 	"$@"
 }
 
-make_net && add_links || skip_all "no devices"
+set_up make_net
+set_up add_links
 
 for mtu in 256 512 1024 2048 4096; do
 	for size in 1 4096 65536; do

@@ -221,7 +221,7 @@ static void test_sqd(void)
 			expect_event(&a, IBV_EVENT_SQ_DRAINED);
 		wait_begin();
 		do {
-			wait_more("the send queue to drain");
+			wait_more_verb("the send queue to drain");
 			CHECK_EQ(ibv_query_qp(a.qp, &attr, IBV_QP_STATE, &init), 0);
 		} while (attr.sq_draining);
 		CHECK_EQ(attr.qp_state, IBV_QPS_SQD);

@@ -19,6 +19,8 @@ static unsigned long waited;
 
 /* How often something is looked for before it counts as lost: tens of seconds on a fast machine. */
 #define MAX_WAIT 8000000ul
+/* A verb takes so much longer than a look at a ring. */
+#define VERB_WEIGHT 40ul
 
 static void give_up(void)
 {
@@ -67,13 +69,24 @@ void wait_begin(void)
 	waited = 0;
 }
 
-void wait_more(const char *what)
+static void wait_weighted(const char *what, unsigned long weight)
 {
-	if (++waited > MAX_WAIT) {
+	waited += weight;
+	if (waited > MAX_WAIT) {
 		printf("# waited in vain for %s\n", what);
 		give_up();
 	}
 	sched_yield();
+}
+
+void wait_more(const char *what)
+{
+	wait_weighted(what, 1);
+}
+
+void wait_more_verb(const char *what)
+{
+	wait_weighted(what, VERB_WEIGHT);
 }
 
 int enter_ns(const char *name)
@@ -110,9 +123,14 @@ static void net_up(void)
 	shell("for i in 1 2; do ip netns add n$i; done");
 	atexit(net_down);
 	shell("ip link add v1 netns n1 mtu 4200 type veth peer name v2 netns n2 mtu 4200");
-	shell("for i in 1 2; do ip -n n$i link set lo up && ip netns exec n$i sysctl -qw net.ipv6.conf.v$i.accept_dad=0 && "
-	      "ip -n n$i addr add 10.77.0.$i/24 dev v$i && ip -n n$i addr add fd77::$i/64 dev v$i nodad && "
-	      "ip -n n$i link set v$i up && ip netns exec n$i rdma link add r$i type ferroce netdev v$i || exit 1; done");
+	for (int i = 1; i <= 2; i++) {
+		shell("ip -n n%d link set lo up", i);
+		shell("ip netns exec n%d sysctl -qw net.ipv6.conf.v%d.accept_dad=0", i, i);
+		shell("ip -n n%d addr add 10.77.0.%d/24 dev v%d", i, i, i);
+		shell("ip -n n%d addr add fd77::%d/64 dev v%d nodad", i, i, i);
+		shell("ip -n n%d link set v%d up", i, i);
+		shell("ip netns exec n%d rdma link add r%d type ferroce netdev v%d", i, i, i);
+	}
 }
 
 static int find_gid(struct ibv_context *ctx, const union ibv_gid *gid)
@@ -158,8 +176,14 @@ static void dev_open(struct dev *dev, const char *name, int number)
 		CHECK_EQ(ibv_query_port(dev->ctx, 1, &port), 0);
 		if (dev->gid_index >= 0 && dev->gid6_index >= 0 && port.state == IBV_PORT_ACTIVE)
 			return;
-		wait_more("the port and its GIDs");
+		wait_more_verb("the port and its GIDs");
 	}
+}
+
+void devs_open(void)
+{
+	dev_open(&r1, "r1", 1);
+	dev_open(&r2, "r2", 2);
 }
 
 void run_tests(int argc, char **argv, void (*set_up)(void), const struct test *tests, size_t n)
@@ -173,8 +197,7 @@ void run_tests(int argc, char **argv, void (*set_up)(void), const struct test *t
 	if (system("grep -q '^ferroce ' /proc/modules"))
 		ksft_exit_skip("the module ferroce is not loaded\n");
 	net_up();
-	dev_open(&r1, "r1", 1);
-	dev_open(&r2, "r2", 2);
+	devs_open();
 	if (set_up)
 		set_up();
 
@@ -347,7 +370,7 @@ void end_await(struct end *e, enum ibv_qp_state state)
 {
 	wait_begin();
 	while (end_state(e) != state)
-		wait_more("a state of a queue pair");
+		wait_more_verb("a state of a queue pair");
 }
 
 void pair_open(struct end *a, struct end *b, enum ibv_qp_type type, size_t len)
@@ -478,7 +501,7 @@ void expect_event(struct end *e, enum ibv_event_type type)
 			printf("# event: %s\n", ibv_event_type_str(event.event_type));
 			CHECK_EQ(event.event_type, IBV_EVENT_COMM_EST);
 		}
-		wait_more(ibv_event_type_str(type));
+		wait_more_verb(ibv_event_type_str(type));
 	}
 	if (type == IBV_EVENT_CQ_ERR)
 		CHECK(event.element.cq == e->cq);

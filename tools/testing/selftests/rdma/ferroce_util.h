@@ -71,6 +71,9 @@ struct test {
 /* Makes the namespaces and the devices, calls set_up() if there is one, runs the tests whose name has argv[1] in it, prints TAP and exits. */
 void run_tests(int argc, char **argv, void (*set_up)(void), const struct test *tests, size_t n);
 
+/* Opens r1 and r2 and waits until they can be used; run_tests() does it. */
+void devs_open(void);
+
 #define CHECK(cond) check(!!(cond), #cond, __func__, __LINE__)
 #define CHECK_EQ(got, wanted) \
 	check_eq((long long)(got), (long long)(wanted), #got " == " #wanted, __func__, __LINE__)
@@ -79,11 +82,13 @@ void check(bool ok, const char *what, const char *func, int line);
 void check_eq(long long got, long long wanted, const char *what, const char *func, int line);
 
 /* Runs a shell command; the test fails if it does. */
-void shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void shell(const char *format, ...);
 
 /* Gives way to whatever is being waited for; fails once it was called too often since wait_begin(). */
 void wait_begin(void);
 void wait_more(const char *what);
+/* The same around a system call. */
+void wait_more_verb(const char *what);
 
 /* Enters a network namespace; returns a descriptor of the one before, for leave_ns(). */
 int enter_ns(const char *name);

@@ -3,6 +3,7 @@
  * Objects: made, queried and destroyed; their limits at the bound and one above; what does not exist is refused; keys, bounds and
  * protection domains of memory that the own side names.
  */
+#include <fcntl.h>
 #include <sys/mman.h>
 #include "ferroce_util.h"
 
@@ -13,7 +14,7 @@ static struct ibv_qp_cap try_qp(enum ibv_qp_type type, struct ibv_qp_cap cap, in
 {
 	struct ibv_qp_init_attr init = {
 		.send_cq = cq,
-		.recv_cq = type == IBV_QPT_XRC_SEND ? NULL : cq,
+		.recv_cq = cq,
 		.qp_type = type,
 		.cap = cap,
 	};
@@ -160,13 +161,17 @@ static void test_absent_types(void)
 {
 	static const struct ibv_qp_cap cap = { 4, 4, 1, 1, 0 };
 	struct ibv_srq_init_attr srq = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	struct ibv_xrcd_init_attr xrcd = { .comp_mask = 3, .fd = -1, .oflags = O_CREAT };
+	struct ibv_qp_init_attr xrc = { .send_cq = cq, .qp_type = IBV_QPT_XRC_SEND, .cap = { .max_send_wr = 4, .max_send_sge = 1 } };
 	static const int unknown[] = { 1, 5, 6, 7, 11, 0x77 };
 
 	try_qp(IBV_QPT_RAW_PACKET, cap, EOPNOTSUPP);
-	try_qp(IBV_QPT_XRC_SEND, cap, EOPNOTSUPP);
 	try_qp(IBV_QPT_DRIVER, cap, EOPNOTSUPP);
 	for (size_t i = 0; i < ARRAY_LEN(unknown); i++)
 		try_qp((enum ibv_qp_type)unknown[i], cap, EINVAL);
+	/* The library and the core have their own reasons to refuse this one. */
+	CHECK(!ibv_create_qp(r1.pd, &xrc));
+	CHECK(!ibv_open_xrcd(r1.ctx, &xrcd));
 	errno = 0;
 	CHECK(!ibv_create_srq(r1.pd, &srq));
 	CHECK_EQ(errno, EOPNOTSUPP);

@@ -157,14 +157,30 @@ loaded() {
 	grep -q "^$1 " /proc/modules
 }
 
+# need_programs PROGRAM...
+need_programs() {
+	local name
+
+	for name; do
+		command -v "$name" >/dev/null || skip_all "there is no program $name"
+	done
+}
+
+# set_up COMMAND...: a step before the first case. Without it there is no use in going on.
+set_up() {
+	trap finish EXIT
+	"$@" >"$tmp/set_up.log" 2>&1 && return
+	sed 's/^/# /' "$tmp/set_up.log"
+	echo "Bail out! $*"
+	exit 1
+}
+
 # need_module: with what it needs and what the network devices of the tests are made of. Some may be built in.
 need_module() {
 	local name
 
 	[ "$(id -u)" = 0 ] || skip_all "must be root"
-	for name in rdma ibv_devinfo ip; do
-		command -v "$name" >/dev/null || skip_all "there is no program $name"
-	done
+	need_programs rdma ibv_devinfo ip ss nsenter
 	for name in ib_uverbs ib_umad rdma_ucm veth dummy tun 8021q sch_netem udp_tunnel ip6_udp_tunnel; do
 		modprobe -q "$name"
 	done

@@ -20,6 +20,7 @@ use crate::{
         self,
         Completion, //
     },
+    gids,
     globals::QpRef,
     mr,
     receive::{
@@ -34,6 +35,7 @@ use rdma::{
         Access, //
     },
     net::{
+        namespace::NetId,
         skbuff::{
             IpHeader,
             SkBuff, //
@@ -89,6 +91,9 @@ pub(crate) struct RecvHalf {
     /// Counts what is queued below.
     pub(crate) account: TxAccount,
     pd: PdId,
+    /// The address that datagrams came to last, which is one of the device as long as
+    /// [`gids::generation`] is this.
+    address: Option<(u32, NetId, [u8; 16])>,
     /// Packets that wait, oldest first. Never longer than [`BACKLOG`], which it has room for.
     backlog: KVec<SkBuff>,
 }
@@ -153,7 +158,12 @@ fn finish(qp: &QpRef, after: &After) {
 impl RecvHalf {
     // Not inlined, so that its frame is gone when the queue pair is put together.
     #[inline(never)]
-    pub(crate) fn new(transport: Transport, rq: Rq, account: TxAccount, pd: PdId) -> Result<KBox<Self>> {
+    pub(crate) fn new(
+        transport: Transport,
+        rq: Rq,
+        account: TxAccount,
+        pd: PdId,
+    ) -> Result<KBox<Self>> {
         let backlog = KVec::with_capacity(BACKLOG, GFP_KERNEL_ACCOUNT)?;
         KBox::init(
             init!(Self {
@@ -162,6 +172,7 @@ impl RecvHalf {
                 path: None,
                 account,
                 pd,
+                address: None,
                 backlog,
             }? Error),
             GFP_KERNEL_ACCOUNT,
@@ -178,14 +189,19 @@ impl RecvHalf {
 
     /// Returns whether a packet from there is for this queue pair, in the state that it is in.
     #[inline]
-    fn admits(&self, qp: &IbQp, origin: &Origin) -> bool {
+    fn admits(&mut self, qp: &IbQp, origin: &Origin) -> bool {
         if !qp.state().is_receiving() {
             return false;
         }
         if qp.ty.is_connected() {
             self.path.as_ref().is_some_and(|path| path.is_from(origin))
         } else {
-            qp.owns(origin)
+            // The table of all addresses has a lock: once for each address that datagrams come to.
+            let here = Some((gids::generation(), origin.net, origin.daddr));
+            if self.address != here && qp.owns(origin) {
+                self.address = here;
+            }
+            self.address == here
         }
     }
 

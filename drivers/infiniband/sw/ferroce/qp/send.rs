@@ -283,7 +283,11 @@ impl SendHalf {
 
         if qp.ty.transport() == Transport::Ud {
             let av = sq.av(transmit.slot).ok_or(SendError::Lost)?;
-            if !self.datagram.as_ref().is_some_and(|way| way.leads(&av.path)) {
+            if !self
+                .datagram
+                .as_ref()
+                .is_some_and(|way| way.leads(&av.path))
+            {
                 self.datagram = Some(datagram_path(qp, av)?);
             }
             let path = self.datagram.as_mut().ok_or(SendError::Lost)?;

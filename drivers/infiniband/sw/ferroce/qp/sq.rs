@@ -119,7 +119,11 @@ impl Sq {
         let Some(slot) = req.next_slot() else {
             return false;
         };
-        if self.queue.ring().is_empty(self.queue.producer(), self.fetch) {
+        if self
+            .queue
+            .ring()
+            .is_empty(self.queue.producer(), self.fetch)
+        {
             return false;
         }
         self.read(slot);

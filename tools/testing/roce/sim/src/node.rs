@@ -149,6 +149,8 @@ pub struct Node {
     reliable: bool,
     max_rd_atomic: usize,
     completed: usize,
+    /// How often the sabotaged part of each operation was handled.
+    attempts: Vec<u32>,
     /// Whether each operation is a READ that was asked for.
     asked: Vec<bool>,
     written: u64,
@@ -188,6 +190,7 @@ impl Node {
             reliable: scenario.transport == Transport::Rc,
             max_rd_atomic: usize::from(scenario.send_params(index).max_rd_atomic),
             completed: 0,
+            attempts: vec![0; ops.len()],
             asked: vec![false; ops.len()],
             written: 0,
             counters: Counters::default(),
@@ -351,12 +354,19 @@ impl Node {
             .ok_or(MemError::Protection)
     }
 
-    /// Returns whether local data of the operation fails between the offsets.
-    fn is_sabotaged(&self, op: usize, offset: u32, len: u32) -> bool {
-        match self.ops[op].sabotage {
-            Sabotage::Local(at) => at >= offset && at < offset + len,
-            _ => false,
+    /// Returns whether the local memory of an operation is gone when it comes to these bytes.
+    fn is_gone(&mut self, op: usize, offset: u32, len: u32) -> bool {
+        let Sabotage::Local {
+            offset: at,
+            attempt,
+        } = self.ops[op].sabotage
+        else {
+            return false;
+        };
+        if at >= offset && at < offset + len {
+            self.attempts[op] += 1;
         }
+        len > 0 && self.attempts[op] >= attempt
     }
 }
 

@@ -39,10 +39,27 @@ pub enum Sabotage {
     BadKey,
     /// It names an address outside of the region.
     BadAddress,
-    /// Its local data cannot be read, or written, from this offset on.
-    Local(u32),
+    /// Its local memory goes away when the packet at an offset is about to be sent, or has come, for the `attempt`th
+    /// time. Beyond the first time it only happens if something gets lost.
+    Local {
+        /// The offset.
+        offset: u32,
+        /// The attempt, from 1.
+        attempt: u32,
+    },
     /// The receive buffers of the peer are too short for it.
     TooLong,
+}
+
+impl Sabotage {
+    /// Returns whether it makes the operation fail in any case.
+    pub fn is_certain(self) -> bool {
+        match self {
+            Sabotage::None => false,
+            Sabotage::Local { attempt, .. } => attempt == 1,
+            Sabotage::BadKey | Sabotage::BadAddress | Sabotage::TooLong => true,
+        }
+    }
 }
 
 /// An operation, and what belongs to it at both ends.
@@ -189,7 +206,13 @@ fn length(rng: &mut Rng, scenario: &Scenario) -> u32 {
 }
 
 fn sabotage(rng: &mut Rng, scenario: &Scenario, op: &Op) -> Sabotage {
-    let local = Sabotage::Local(rng.range(0..=u64::from(op.wr.length)) as u32);
+    let local = Sabotage::Local {
+        offset: rng.range(0..=u64::from(op.wr.length)) as u32,
+        attempt: match op.wr.op {
+            SendOp::Read => 1,
+            _ => rng.pick(&[1, 1, 2, 3]),
+        },
+    };
     let choice = match op.wr.op {
         SendOp::Write | SendOp::WriteImm | SendOp::Read => {
             rng.pick(&[Sabotage::BadKey, Sabotage::BadAddress, local])
@@ -202,7 +225,7 @@ fn sabotage(rng: &mut Rng, scenario: &Scenario, op: &Op) -> Sabotage {
         Sabotage::TooLong if op.wr.length == 0 || scenario.transport != Transport::Rc => {
             Sabotage::None
         }
-        Sabotage::Local(offset) if offset >= op.wr.length => Sabotage::None,
+        Sabotage::Local { offset, .. } if offset >= op.wr.length => Sabotage::None,
         choice => choice,
     }
 }

@@ -66,7 +66,7 @@ impl Node {
             let start = pkt.payload_offset();
             let payload = bytes.get(start..start + place.len as usize);
             landed.extend_from_slice(payload.ok_or("placement is longer than the packet")?);
-            if self.is_sabotaged(op, place.offset, place.len) {
+            if self.is_gone(op, place.offset, place.len) {
                 self.requester.local_error(place.slot, LOCAL_STATUS);
             }
         }
@@ -112,7 +112,7 @@ impl Node {
     fn send(&mut self, transmit: &Transmit) -> Result<bool, Violation> {
         let op = self.slots[usize::from(transmit.slot)];
         self.check_order(op, transmit)?;
-        if self.is_sabotaged(op, transmit.offset, transmit.len) {
+        if self.is_gone(op, transmit.offset, transmit.len) {
             self.requester.local_error(transmit.slot, LOCAL_STATUS);
             return Ok(false);
         }
