@@ -47,7 +47,7 @@ check-debug: ## KUnit and the selftests on the debug kernel (KASAN, lockdep, ...
 lab: ## set up the build environment and the stock kernel (under ten minutes, once)
 	@scripts/lab/setup
 
-lab-debug: ## build the debug kernel (about fifteen minutes, once)
+lab-debug: ## build the debug kernel (about twenty minutes, once)
 	@scripts/lab/setup-debug
 
 ##@ Source

@@ -55,13 +55,20 @@ use crate::{
 };
 
 /// How many PSNs of SENDs and WRITEs may be unacknowledged (RC). Responses to READs do not count.
+///
+/// Each loss halves what is allowed, down to 16, and each acknowledged PSN allows one more again: what is sent behind
+/// a lost packet is sent in vain.
 pub const PSN_WINDOW: u32 = 256;
+
+/// What [`PSN_WINDOW`] shrinks to.
+const MIN_WINDOW: u32 = 16;
 
 /// After how many packets without an acknowledgement request one is made (RC).
 pub const ACK_EVERY: u32 = 16;
 
 /// The most PSNs that one READ request asks for. A longer READ is asked for in several parts, one after the other:
 /// this bounds what is sent in vain after a loss, and keeps the outstanding PSNs far below half of the number space.
+/// A READ that begins while the window is not open asks for smaller parts.
 pub const READ_WINDOW: u32 = 1024;
 
 /// The most PSNs between the oldest unacknowledged one and the next. A READ waits until its responses fit.
@@ -177,6 +184,8 @@ pub struct Requester<S> {
     max_psn: Psn,
     /// PSN behind the last packet that asked for a response.
     ack_base: Psn,
+    /// How many PSNs may be unacknowledged, from [`MIN_WINDOW`] to [`PSN_WINDOW`].
+    window: u32,
     /// Where the window starts, if not at `una`: behind the last READ.
     window_base: Psn,
 
@@ -212,6 +221,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             send_psn: Psn::default(),
             max_psn: Psn::default(),
             ack_base: Psn::default(),
+            window: PSN_WINDOW,
             window_base: Psn::default(),
             reads: 0,
             retries_left: 0,
@@ -416,6 +426,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.send_psn = psn;
         self.max_psn = psn;
         self.ack_base = psn;
+        self.window = PSN_WINDOW;
         self.window_base = psn;
         self.reset_retries();
     }

@@ -5,7 +5,6 @@
 use core::ops::DerefMut;
 
 use super::{
-    transmit::read_part,
     Requester,
     Slot, //
 };
@@ -155,7 +154,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let index = slot.first_psn.forward(self.una);
         let offset = index.checked_shl(self.mtu_shift).unwrap_or(0);
         let len = slot.wr.length.saturating_sub(offset).min(self.mtu());
-        let ends_part = read_part(index, packets) == 1;
+        let ends_part = slot.read_part(index) == 1;
         let ends_read = index.wrapping_add(1) == packets;
         let positive = match pkt.aeth() {
             Some(aeth) => matches!(aeth.syndrome, Syndrome::Ack { .. }),
@@ -166,7 +165,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             return self.bad_response();
         }
 
-        self.una = self.una.next();
+        let before = self.una;
+        self.una = before.next();
         if ends_part {
             // After going back, the responses may still come before they are asked for again. Then none are
             // counted, for requests go out in order.
@@ -176,7 +176,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             self.succeed();
         }
         self.catch_up();
-        self.progressed(now);
+        self.progressed(now, before);
         self.fail_if_due();
         Response {
             place: Some(Placement {
@@ -211,7 +211,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
         if self.una != before {
             self.catch_up();
-            self.progressed(now);
+            self.progressed(now, before);
             self.fail_if_due();
         }
         self.una == end
@@ -534,5 +534,25 @@ mod tests {
         assert_eq!(status(&mut rc), Some(Status::Success));
         assert_eq!(status(&mut rc), Some(Status::LocProt));
         assert_eq!(status(&mut rc), Some(Status::WrFlush));
+    }
+
+    #[test]
+    fn a_request_that_failed_locally_is_not_sent_after_all() {
+        let mut slots = slots::<3>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let send = wr(SendOp::Send, 0);
+        post(&mut rc, &[send, send, send]);
+        for _ in 0..2 {
+            rc.transmitted(NOW);
+        }
+        rc.local_error(2, Status::LocProt);
+        assert_eq!(acknowledge(&mut rc, 0, Syndrome::ACK), ResponseKind::Ack);
+        assert_eq!(status(&mut rc), Some(Status::Success));
+        assert_eq!(status(&mut rc), None);
+        assert_eq!(rc.poll_transmit(NOW).map(|sent| sent.slot), Some(1));
+        assert_eq!(send_all(&mut rc), 1);
+        assert_eq!(acknowledge(&mut rc, 1, Syndrome::ACK), ResponseKind::Ack);
+        assert_eq!(status(&mut rc), Some(Status::Success));
+        assert_eq!(status(&mut rc), Some(Status::LocProt));
     }
 }

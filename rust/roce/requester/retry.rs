@@ -7,9 +7,12 @@ use core::ops::DerefMut;
 use super::{
     Requester,
     Slot,
+    MIN_WINDOW,
+    PSN_WINDOW,
     RNR_RETRY_FOREVER, //
 };
 use crate::{
+    psn::Psn,
     time::{
         rnr_timer_ns,
         Instant, //
@@ -43,6 +46,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         match self.retries_left.checked_sub(1) {
             Some(left) => {
                 self.retries_left = left;
+                self.window = (self.window >> 1).max(MIN_WINDOW);
                 self.go_back();
             }
             None => self.fail(Status::RetryExceeded),
@@ -91,9 +95,12 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Notes that the peer made progress: all retries are free again, and so is the timer.
+    /// Notes that the peer made progress since `before`: all retries are free again, the timer starts anew, and the
+    /// window opens.
     #[inline]
-    pub(super) fn progressed(&mut self, now: Instant) {
+    pub(super) fn progressed(&mut self, now: Instant, before: Psn) {
+        let acknowledged = before.forward(self.una);
+        self.window = self.window.saturating_add(acknowledged).min(PSN_WINDOW);
         self.reset_retries();
         self.gone_back = None;
         self.rnr_until = None;
@@ -145,6 +152,7 @@ mod tests {
             slots,
             wr,
             Frame,
+            MTU,
             NOW,
             TIMEOUT_NS, //
         },
@@ -252,5 +260,34 @@ mod tests {
             );
         }
         assert!(!rc.take_error());
+    }
+
+    #[test]
+    fn a_loss_halves_the_window_and_progress_opens_it() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        assert!(rc.post(wr(SendOp::Send, 1000 * MTU)).is_ok());
+        let mut sent = 0;
+        while send(&mut rc, NOW) {
+            sent += 1;
+        }
+        assert_eq!(sent, PSN_WINDOW);
+        let now = NOW.after(TIMEOUT_NS);
+        rc.on_timeout(now);
+        let mut again = 0;
+        while send(&mut rc, now) {
+            again += 1;
+        }
+        assert_eq!(again, PSN_WINDOW / 2);
+        let ack = Frame::ack(again - 1, Syndrome::ACK);
+        assert_eq!(
+            rc.on_response(now, &ack.packet()).outcome,
+            ResponseKind::Ack
+        );
+        let mut more = 0;
+        while send(&mut rc, now) {
+            more += 1;
+        }
+        assert_eq!(more, PSN_WINDOW);
     }
 }

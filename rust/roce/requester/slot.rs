@@ -21,6 +21,8 @@ pub struct Slot {
     pub(super) first_psn: Psn,
     /// PSN of the last packet, or of the last response, once the request was begun.
     pub(super) last_psn: Psn,
+    /// For how many PSNs a READ asks at once, a power of two, once the request was begun.
+    pub(super) part: u32,
     /// How the request ended, once it did.
     pub(super) status: Status,
 }
@@ -37,6 +39,22 @@ impl Slot {
     pub(super) fn packets(&self) -> u32 {
         self.first_psn.forward(self.last_psn).wrapping_add(1)
     }
+
+    /// Returns for how many PSNs a READ asks at once, from packet `index` on. It must have been begun.
+    #[inline]
+    pub(super) fn read_part(&self, index: u32) -> u32 {
+        read_part(index, self.packets(), self.part)
+    }
+}
+
+/// Returns for how many PSNs a READ of `packets` asks at once, from packet `index` on, if its parts are of `part` PSNs.
+///
+/// Parts end at fixed places of the message, so that a part which is asked for again ends where it did: the responder
+/// only repeats what it was asked for before.
+#[inline]
+pub(super) fn read_part(index: u32, packets: u32, part: u32) -> u32 {
+    let used = index & part.wrapping_sub(1);
+    part.wrapping_sub(used).min(packets.saturating_sub(index))
 }
 
 /// A ring of slots, oldest first.

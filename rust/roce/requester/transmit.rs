@@ -5,6 +5,7 @@
 use core::ops::DerefMut;
 
 use super::{
+    slot::read_part,
     Requester,
     SendState,
     Slot,
@@ -217,7 +218,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if step.place < self.begun {
             return;
         }
+        let part = self.read_window();
         if let Some(slot) = self.ring.get_mut(step.place) {
+            slot.part = part;
             slot.first_psn = step.psn;
             slot.last_psn = step.psn.add(step.packets).prev();
             self.begun = step.place.wrapping_add(1);
@@ -289,10 +292,14 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 return None;
             }
             if slot.is_read() {
-                step.count = read_part(index, packets);
+                step.count = if begun {
+                    slot.read_part(index)
+                } else {
+                    read_part(index, packets, self.read_window())
+                };
                 return self.may_read(&step).then_some(step);
             }
-            if self.window_used(psn) >= PSN_WINDOW {
+            if self.window_used(psn) >= self.window {
                 return None;
             }
         }
@@ -346,6 +353,16 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.window_base.forward(psn)
     }
 
+    /// Returns for how many PSNs a READ asks at once that begins now, a power of two.
+    #[inline]
+    fn read_window(&self) -> u32 {
+        if self.window >= PSN_WINDOW {
+            READ_WINDOW
+        } else {
+            1 << (self.window.checked_ilog2().unwrap_or(0) & 31)
+        }
+    }
+
     /// Returns whether the packet asks for an acknowledgement.
     #[inline]
     fn wants_ack(&self, step: &Step) -> bool {
@@ -374,16 +391,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let rest = length & self.mtu().wrapping_sub(1);
         full.saturating_add(u32::from(rest != 0)).max(1)
     }
-}
-
-/// Returns for how many PSNs a READ asks at once, from packet `index` on.
-///
-/// Parts end at fixed places of the message, so that a part which is asked for again ends where it did: the responder
-/// only repeats what it was asked for before.
-#[inline]
-pub(super) fn read_part(index: u32, packets: u32) -> u32 {
-    let part = READ_WINDOW.wrapping_sub(index & (READ_WINDOW - 1));
-    part.min(packets.saturating_sub(index))
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]

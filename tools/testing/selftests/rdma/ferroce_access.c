@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a peer may do to memory, and how a request ends that goes too far: RDMA WRITE and READ with bad keys, bounds and rights,
- * messages that do not fit, receivers that are not ready and peers that are gone.
+ * What a peer may do to memory, and how a request ends that goes too far: RDMA WRITE and READ with
+ * bad keys, bounds and rights, messages that do not fit, receivers that are not ready and peers
+ * that are gone.
  */
 #include <unistd.h>
 #include "ferroce_util.h"
 
 #define LEN 16384
-/* The region that is offered is in the middle of the buffer, so that there are bytes of ours on both sides. */
+/*
+ * The region that is offered is in the middle of the buffer, so that there are bytes of ours on
+ * both sides.
+ */
 #define AT 4096
 #define ROOM 8192
 
@@ -24,9 +28,16 @@ enum fault {
 	FAULTS
 };
 
-static const char * const fault_names[] = {
-	"wrong key", "other protection domain", "deregistered", "a byte before", "a byte beyond", "too long", "wraps around",
-	"no right", "no length, wrong key",
+static const char *const fault_names[] = {
+	"wrong key",
+	"other protection domain",
+	"deregistered",
+	"a byte before",
+	"a byte beyond",
+	"too long",
+	"wraps around",
+	"no right",
+	"no length, wrong key",
 };
 
 static void one_fault(enum ibv_wr_opcode op, enum fault fault, bool is_rc)
@@ -43,7 +54,8 @@ static void one_fault(enum ibv_wr_opcode op, enum fault fault, bool is_rc)
 	memset(a.buf, 0x11, LEN);
 	memset(b.buf, 0x22, LEN);
 	if (fault == NO_RIGHT)
-		access &= ~(op == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE);
+		access &= ~(op == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ :
+						     IBV_ACCESS_REMOTE_WRITE);
 	mr = ibv_reg_mr(fault == OTHER_PD ? pd : r2.pd, b.buf + AT, ROOM, access);
 	CHECK(mr);
 	make_send(&wr, &sge, &a, &b, op, 1, AT, 3000, IBV_SEND_SIGNALED);
@@ -150,7 +162,10 @@ static void test_qp_rights(void)
 	}
 }
 
-/* More than the READs that the target said it remembers are not outstanding, none at all is an error. */
+/*
+ * More than the READs that the target said it remembers are not outstanding, none at all is an
+ * error.
+ */
 static void test_no_reads(void)
 {
 	struct end a, b;
@@ -178,8 +193,8 @@ static void test_many_reads(void)
 	pair_open(&a, &b, IBV_QPT_RC, LEN);
 	fill(b.buf, LEN / 2, 5);
 	for (uint64_t i = 0; i < 60; i++)
-		post_send(&a, &b, i & 1 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, i, i & 1 ? 128 * i : LEN - 64, i & 1 ? 64 : 8,
-			  IBV_SEND_SIGNALED);
+		post_send(&a, &b, i & 1 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, i,
+			  i & 1 ? 128 * i : LEN - 64, i & 1 ? 64 : 8, IBV_SEND_SIGNALED);
 	for (uint64_t i = 0; i < 60; i++)
 		expect(&a, i, IBV_WC_SUCCESS);
 	for (uint64_t i = 1; i < 60; i += 2)
@@ -211,13 +226,16 @@ static void test_send_too_long(void)
 			else
 				end_await(&b, IBV_QPS_ERR);
 			CHECK(all_bytes(b.buf, AT, 0x22));
-			CHECK(all_bytes(b.buf + AT + lens[i] - 1 + grh, LEN - AT - lens[i] + 1 - grh, 0x22));
+			CHECK(all_bytes(b.buf + AT + lens[i] - 1 + grh,
+					LEN - AT - lens[i] + 1 - grh, 0x22));
 			pair_close(&a, &b);
 		}
 	}
 }
 
-/* Nothing is posted: after so many retries the sender gives up, and after more it would not have. */
+/*
+ * Nothing is posted: after so many retries the sender gives up, and after more it would not have.
+ */
 static void test_rnr(void)
 {
 	struct end a, b;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The longest messages, 2^31 bytes, over little memory: the pages of a small file appear again and again in the address space.
+ * The longest messages, 2^31 bytes, over little memory: the pages of a small file appear again and
+ * again in the address space.
  *
- * The files of the two sides are of different length, so that what is in the target at the end tells which part of the message
- * was written there.
+ * The files of the two sides are of different length, so that what is in the target at the end
+ * tells which part of the message was written there.
  */
 #include <poll.h>
 #include <sys/mman.h>
@@ -25,7 +26,8 @@ static struct ibv_mr *source_mr[2], *target_mr[2];
 /* Maps a file of `period` bytes as often as it takes to fill `total`. */
 static unsigned char *map_many(size_t period, size_t total)
 {
-	unsigned char *at = mmap(NULL, total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	unsigned char *at =
+		mmap(NULL, total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	int fd = memfd_create("ferroce", MFD_CLOEXEC);
 
 	CHECK(at != MAP_FAILED && fd >= 0);
@@ -33,7 +35,8 @@ static unsigned char *map_many(size_t period, size_t total)
 	for (size_t i = 0; i < total; i += period) {
 		size_t n = total - i < period ? total - i : period;
 
-		CHECK(mmap(at + i, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED);
+		CHECK(mmap(at + i, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) !=
+		      MAP_FAILED);
 	}
 	close(fd);
 	return at;
@@ -75,7 +78,8 @@ static struct ibv_wc expect_long(struct end *e, uint64_t wr_id, enum ibv_wc_stat
 }
 
 /* What the target holds after `len` bytes: each of its bytes is the last that was written there. */
-static void check_target(const unsigned char *from, size_t from_len, const unsigned char *to, size_t to_len, size_t len)
+static void check_target(const unsigned char *from, size_t from_len, const unsigned char *to,
+			 size_t to_len, size_t len)
 {
 	for (size_t page = 0; page < to_len; page += 4096) {
 		size_t last = (len - 1 - page) / to_len * to_len + page;
@@ -89,7 +93,11 @@ static void transfer(enum ibv_wr_opcode op, size_t len)
 {
 	bool is_read = op == IBV_WR_RDMA_READ, is_send = op == IBV_WR_SEND;
 	struct ibv_sge sge = { (uintptr_t)source, len, source_mr[0]->lkey };
-	struct ibv_send_wr wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = op, .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_send_wr wr = { .wr_id = 1,
+				  .sg_list = &sge,
+				  .num_sge = 1,
+				  .opcode = op,
+				  .send_flags = IBV_SEND_SIGNALED };
 
 	memset(target, 0, TARGET_LEN);
 	wr.wr.rdma.remote_addr = (uintptr_t)target;
@@ -141,17 +149,23 @@ static void test_send(void)
 	transfer(IBV_WR_SEND, longest() / 16);
 }
 
-/* One byte more than there may be, in two pieces, since one could not name it with a region of 2^31 bytes. */
+/*
+ * One byte more than there may be, in two pieces, since one could not name it with a region of 2^31
+ * bytes.
+ */
 static void test_too_long(void)
 {
-	static const enum ibv_wr_opcode ops[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND };
+	static const enum ibv_wr_opcode ops[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+						  IBV_WR_SEND };
 
 	for (size_t i = 0; i < ARRAY_LEN(ops); i++) {
 		struct ibv_sge sge[2] = {
 			{ (uintptr_t)target, GIB2, target_mr[0]->lkey },
 			{ (uintptr_t)target, 1, target_mr[0]->lkey },
 		};
-		struct ibv_send_wr wr = { .wr_id = 1, .sg_list = sge, .num_sge = 2, .opcode = ops[i] };
+		struct ibv_send_wr wr = {
+			.wr_id = 1, .sg_list = sge, .num_sge = 2, .opcode = ops[i]
+		};
 		struct end c, d;
 
 		pair_open(&c, &d, IBV_QPT_RC, 4096);

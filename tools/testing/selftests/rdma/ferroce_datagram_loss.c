@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * UC and UD over a link that loses and reorders packets. What arrives is whole and is one message, at most once; what does not
- * arrive is counted, and there is some.
+ * UC and UD over a link that loses and reorders packets. What arrives is whole and is one message,
+ * at most once; what does not arrive is counted, and there is some.
  */
 #include "ferroce_util.h"
 
-#define MESSAGES 600
+#define MESSAGES 300
 #define DEPTH 32
 #define SLOT 8192
 #define UC_LEN 5000
@@ -93,7 +93,8 @@ static void run(enum ibv_qp_type type, const char *netem, bool some_lost, bool i
 		post_recv(&b, i, i * SLOT, SLOT);
 	for (uint32_t i = 0; i < MESSAGES; i++) {
 		make_message(a.buf, i, most);
-		post_send(&a, &b, IBV_WR_SEND_WITH_IMM, i, 0, length_of(i, most), IBV_SEND_SIGNALED);
+		post_send(&a, &b, IBV_WR_SEND_WITH_IMM, i, 0, length_of(i, most),
+			  IBV_SEND_SIGNALED);
 		/* The buffer is free once the request has completed. */
 		expect(&a, i, IBV_WC_SUCCESS);
 		sent++;
@@ -110,7 +111,8 @@ static void run(enum ibv_qp_type type, const char *netem, bool some_lost, bool i
 	/* What the link still holds is lost. A message after it arrives. */
 	shell("tc -n n1 qdisc delete dev v1 root");
 	make_message(a.buf, MESSAGES, most);
-	post_send(&a, &b, IBV_WR_SEND_WITH_IMM, MESSAGES, 0, length_of(MESSAGES, most), IBV_SEND_SIGNALED);
+	post_send(&a, &b, IBV_WR_SEND_WITH_IMM, MESSAGES, 0, length_of(MESSAGES, most),
+		  IBV_SEND_SIGNALED);
 	expect(&a, MESSAGES, IBV_WC_SUCCESS);
 	wait_begin();
 	while (!seen[MESSAGES]) {
@@ -118,7 +120,8 @@ static void run(enum ibv_qp_type type, const char *netem, bool some_lost, bool i
 		wait_more("a message without loss");
 	}
 	delivered--;
-	printf("# %s: %u sent, %u delivered, %u lost, %u out of order\n", netem, sent, delivered, sent - delivered, reordered);
+	printf("# %s: %u sent, %u delivered, %u lost, %u out of order\n", netem, sent, delivered,
+	       sent - delivered, reordered);
 	CHECK(delivered > sent / 10);
 	CHECK(delivered <= sent);
 	if (some_lost)
@@ -143,8 +146,8 @@ static void test_uc_loss(void)
 }
 
 /*
- * A message of one packet that the network doubles is delivered twice, as the specification has it; one of several is not. And one
- * packet may overtake others as a whole message.
+ * A message of one packet that the network doubles is delivered twice, as the specification has it;
+ * one of several is not. And one packet may overtake others as a whole message.
  */
 static void test_uc_all(void)
 {

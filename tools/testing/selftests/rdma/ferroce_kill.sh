@@ -27,10 +27,10 @@ flow() {
 	local option=-g
 
 	[[ $1 = ibv_* ]] || option=-x
-	start server n1 "$@" -d r1 $option "$gid1"
+	start server n1 "$@" -d r1 "$option" "$gid1"
 	server=$pid
 	wait_for -t 100 listens "$server" 18515
-	start client n2 "$@" -d r2 $option "$gid2" 10.77.0.1
+	start client n2 "$@" -d r2 "$option" "$gid2" 10.77.0.1
 	client=$pid
 	# What is sent to set up the TCP connection is less.
 	wait_for -t 100 more_packets $(($(packets) + 200))

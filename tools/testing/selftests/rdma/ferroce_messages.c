@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Messages of every service: all lengths around multiples of the MTU, scatter and gather, inline and immediate data, fences,
- * solicited and unsignalled completions, and what a completion queue does that overflows.
+ * Messages of every service: all lengths around multiples of the MTU, scatter and gather, inline
+ * and immediate data, fences, solicited and unsignalled completions, and what a completion queue
+ * does that overflows.
  */
 #include "ferroce_util.h"
 
@@ -176,8 +177,8 @@ static void test_32_sges(void)
 		/* Pieces of no length are there, too. */
 		uint32_t n = i % 7 ? i * 29 + 1 : 0, m = i % 5 ? 700 - i * 3 : 0;
 
-		from[i] = (struct ibv_sge) { (uintptr_t)a.buf + i * 2000 + i, n, a.mr->lkey };
-		to[i] = (struct ibv_sge) { (uintptr_t)b.buf + i * 1500 + 3, m, b.mr->lkey };
+		from[i] = (struct ibv_sge){ (uintptr_t)a.buf + i * 2000 + i, n, a.mr->lkey };
+		to[i] = (struct ibv_sge){ (uintptr_t)b.buf + i * 1500 + 3, m, b.mr->lkey };
 		for (uint32_t k = 0; k < n; k++)
 			a.buf[i * 2000 + i + k] = (at + k) * 7 >> 3;
 		at += n;
@@ -191,7 +192,8 @@ static void test_32_sges(void)
 	CHECK_EQ(expect(&b, 5, IBV_WC_SUCCESS).byte_len, at);
 	for (uint32_t i = 0, pos = 0; i < 32; i++) {
 		for (uint32_t k = 0; k < to[i].length; k++, pos++)
-			CHECK_EQ(b.buf[i * 1500 + 3 + k], pos < at ? (unsigned char)(pos * 7 >> 3) : 0xa5);
+			CHECK_EQ(b.buf[i * 1500 + 3 + k],
+				 pos < at ? (unsigned char)(pos * 7 >> 3) : 0xa5);
 		CHECK_EQ(b.buf[i * 1500 + 3 + to[i].length], 0xa5);
 	}
 	send.num_sge = 33;
@@ -210,8 +212,8 @@ static void test_inline(void)
 	for (uint32_t len = 0; len <= a.cap.max_inline_data; len += len < 6 ? 1 : 29) {
 		post_recv(&b, len, 0, 4096);
 		fill(a.buf, len, len);
-		make_send(&wr, &sge, &a, &b, len & 1 ? IBV_WR_SEND : IBV_WR_RDMA_WRITE_WITH_IMM, len, 0, len,
-			  IBV_SEND_SIGNALED | IBV_SEND_INLINE);
+		make_send(&wr, &sge, &a, &b, len & 1 ? IBV_WR_SEND : IBV_WR_RDMA_WRITE_WITH_IMM,
+			  len, 0, len, IBV_SEND_SIGNALED | IBV_SEND_INLINE);
 		sge.lkey = 0xdead;
 		post_wr(&a, &wr);
 		memset(a.buf, 0, 4096);
@@ -263,7 +265,10 @@ static void test_fence(void)
 	pair_close(&a, &b);
 }
 
-/* Only what asked for it completes visibly, in order; the room of the others comes back all the same. */
+/*
+ * Only what asked for it completes visibly, in order; the room of the others comes back all the
+ * same.
+ */
 static void test_unsignalled(void)
 {
 	struct end a, b;
@@ -272,7 +277,8 @@ static void test_unsignalled(void)
 		pair_open(&a, &b, type, LEN);
 		for (uint32_t id = 0; id < 400; id++) {
 			post_recv(&b, id, 0, 4096);
-			post_send(&a, &b, IBV_WR_SEND, id, 0, 8, id % 20 == 19 ? IBV_SEND_SIGNALED : 0);
+			post_send(&a, &b, IBV_WR_SEND, id, 0, 8,
+				  id % 20 == 19 ? IBV_SEND_SIGNALED : 0);
 			expect(&b, id, IBV_WC_SUCCESS);
 			if (id % 20 == 19)
 				expect(&a, id, IBV_WC_SUCCESS);
@@ -333,7 +339,10 @@ static void test_solicited(void)
 	pair_close(&a, &b);
 }
 
-/* Nobody polls: the queue holds what it said, says once that more was lost, and never holds wrong entries. */
+/*
+ * Nobody polls: the queue holds what it said, says once that more was lost, and never holds wrong
+ * entries.
+ */
 static void test_cq_overflow(void)
 {
 	struct end a, b;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Modify QP with bad attributes: for every type, state and next state each attribute that is required left out, each that is not
- * allowed added, and each value out of its range. All of these are refused, and nothing changes.
+ * Modify QP with bad attributes: for every type, state and next state each attribute that is
+ * required left out, each that is not allowed added, and each value out of its range. All of these
+ * are refused, and nothing changes.
  *
- * The rules below are those of the tables of Modify QP in chapter 11 of the IBTA specification, as Linux reads it. They are written
- * down here once more on purpose: the driver's own table is what is tested.
+ * The rules below are those of the tables of Modify QP in chapter 11 of the IBTA specification, as
+ * Linux reads it. They are written down here once more on purpose: the driver's own table is what
+ * is tested.
  */
 #include "ferroce_util.h"
 
@@ -19,38 +21,50 @@ static const struct rule {
 	enum ibv_qp_state from, to;
 	int required, optional;
 } rules[] = {
-	{ RC | UC, IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0 },
+	{ RC | UC, IBV_QPS_RESET, IBV_QPS_INIT,
+	  IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0 },
 	{ UD, IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, 0 },
-	{ RC | UC, IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS },
+	{ RC | UC, IBV_QPS_INIT, IBV_QPS_INIT, 0,
+	  IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS },
 	{ UD, IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY },
 	{ RC, IBV_QPS_INIT, IBV_QPS_RTR,
-	  IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+	  IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+		  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
 	  IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX },
-	{ UC, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
+	{ UC, IBV_QPS_INIT, IBV_QPS_RTR,
+	  IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
 	  IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX },
 	{ UD, IBV_QPS_INIT, IBV_QPS_RTR, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY },
 	{ RC, IBV_QPS_RTR, IBV_QPS_RTS,
-	  IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
-	  IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE },
+	  IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+		  IBV_QP_MAX_QP_RD_ATOMIC,
+	  IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER |
+		  IBV_QP_PATH_MIG_STATE },
 	{ UC, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN,
 	  IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MIG_STATE },
 	{ UD, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | IBV_QP_QKEY },
 	{ RC, IBV_QPS_RTS, IBV_QPS_RTS, 0,
-	  IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE | IBV_QP_MIN_RNR_TIMER },
+	  IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE |
+		  IBV_QP_MIN_RNR_TIMER },
 	{ UC, IBV_QPS_RTS, IBV_QPS_RTS, 0,
 	  IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE },
 	{ UD, IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY },
 	{ ALL, IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY },
 	{ RC, IBV_QPS_SQD, IBV_QPS_RTS, 0,
-	  IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE },
+	  IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER |
+		  IBV_QP_PATH_MIG_STATE },
 	{ UC, IBV_QPS_SQD, IBV_QPS_RTS, 0,
 	  IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MIG_STATE },
 	{ UD, IBV_QPS_SQD, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY },
 	{ RC, IBV_QPS_SQD, IBV_QPS_SQD, 0,
-	  IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC |
-	  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_MIN_RNR_TIMER |
-	  IBV_QP_PATH_MIG_STATE },
-	/* The core adds the port to an address vector here, and then refuses it: UC cannot change its path. */
+	  IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+		  IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_ALT_PATH |
+		  IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_MIN_RNR_TIMER |
+		  IBV_QP_PATH_MIG_STATE },
+	/*
+	 * The core adds the port to an address vector here, and then refuses it: UC cannot change
+	 * its path.
+	 */
 	{ UC, IBV_QPS_SQD, IBV_QPS_SQD, 0,
 	  IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_PATH_MIG_STATE },
 	{ UD, IBV_QPS_SQD, IBV_QPS_SQD, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY },
@@ -75,7 +89,8 @@ static const struct rule *find_rule(enum ibv_qp_type type, int from, int to)
 	if (to == IBV_QPS_RESET || (to == IBV_QPS_ERR && from != IBV_QPS_RESET))
 		return &anywhere;
 	for (size_t i = 0; i < ARRAY_LEN(rules); i++)
-		if ((rules[i].types & type_bit(type)) && (int)rules[i].from == from && (int)rules[i].to == to)
+		if ((rules[i].types & type_bit(type)) && (int)rules[i].from == from &&
+		    (int)rules[i].to == to)
 			return &rules[i];
 	return NULL;
 }
@@ -83,7 +98,7 @@ static const struct rule *find_rule(enum ibv_qp_type type, int from, int to)
 /* Values that are all valid, and not those that end_to() sets. */
 static struct ibv_qp_attr good(struct end *e, int from, int to)
 {
-	return (struct ibv_qp_attr) {
+	return (struct ibv_qp_attr){
 		.qp_state = to,
 		.cur_qp_state = from,
 		.path_mtu = IBV_MTU_512,
@@ -163,7 +178,8 @@ static void allow(struct end *e, struct ibv_qp_attr attr, int mask)
 	int from = end_state(e), ret = ibv_modify_qp(e->qp, &attr, mask);
 
 	if (ret)
-		printf("# type %d, state %d to %d, mask %#x: refused with %d\n", e->type, from, attr.qp_state, mask, ret);
+		printf("# type %d, state %d to %d, mask %#x: refused with %d\n", e->type, from,
+		       attr.qp_state, mask, ret);
 	CHECK_EQ(ret, 0);
 	CHECK_EQ(end_state(e), attr.qp_state);
 }
@@ -187,7 +203,8 @@ static void masks(enum ibv_qp_type type)
 			attr = good(&e, from, to);
 			if (!rule) {
 				refuse(&e, attr, IBV_QP_STATE, "no such transition");
-				refuse(&e, attr, 0x1fffff & ~(IBV_QP_CAP | IBV_QP_ALT_PATH), "no such transition, all attributes");
+				refuse(&e, attr, 0x1fffff & ~(IBV_QP_CAP | IBV_QP_ALT_PATH),
+				       "no such transition, all attributes");
 			}
 			for (int bit = 1; bit <= LAST_ATTR; bit++) {
 				int attribute = 1 << bit;
@@ -236,12 +253,8 @@ static void test_ud_masks(void)
 	masks(IBV_QPT_UD);
 }
 
-#define BAD(mask, field, bad) { \
-	.attribute = IBV_QP_##mask, \
-	.offset = offsetof(struct ibv_qp_attr, field), \
-	.size = sizeof(((struct ibv_qp_attr *)0)->field), \
-	.value = (bad), \
-}
+#define BAD(mask, type, field, bad) \
+	{ IBV_QP_##mask, offsetof(struct ibv_qp_attr, field), sizeof(type), bad }
 
 /* Where a value is, how long it is, and what it must not be. */
 static const struct bad_value {
@@ -250,29 +263,29 @@ static const struct bad_value {
 	size_t size;
 	uint32_t value;
 } bad_values[] = {
-	BAD(PKEY_INDEX, pkey_index, 1),
-	BAD(PKEY_INDEX, pkey_index, 0xffff),
-	BAD(PORT, port_num, 0),
-	BAD(PORT, port_num, 2),
-	BAD(PATH_MTU, path_mtu, 0),
-	BAD(PATH_MTU, path_mtu, 6),
-	BAD(TIMEOUT, timeout, 32),
-	BAD(TIMEOUT, timeout, 255),
-	BAD(RETRY_CNT, retry_cnt, 8),
-	BAD(RNR_RETRY, rnr_retry, 8),
-	BAD(MIN_RNR_TIMER, min_rnr_timer, 32),
-	BAD(DEST_QPN, dest_qp_num, 1 << 24),
-	BAD(MAX_QP_RD_ATOMIC, max_rd_atomic, 129),
-	BAD(MAX_DEST_RD_ATOMIC, max_dest_rd_atomic, 129),
-	BAD(ACCESS_FLAGS, qp_access_flags, IBV_ACCESS_MW_BIND),
-	BAD(ACCESS_FLAGS, qp_access_flags, 1u << 31),
-	BAD(PATH_MIG_STATE, path_mig_state, IBV_MIG_REARM),
-	BAD(PATH_MIG_STATE, path_mig_state, IBV_MIG_ARMED),
-	BAD(CUR_STATE, cur_qp_state, IBV_QPS_SQE),
-	BAD(AV, ah_attr.port_num, 2),
-	BAD(AV, ah_attr.is_global, 0),
-	BAD(AV, ah_attr.grh.sgid_index, 255),
-	BAD(STATE, qp_state, 7),
+	BAD(PKEY_INDEX, uint16_t, pkey_index, 1),
+	BAD(PKEY_INDEX, uint16_t, pkey_index, 0xffff),
+	BAD(PORT, uint8_t, port_num, 0),
+	BAD(PORT, uint8_t, port_num, 2),
+	BAD(PATH_MTU, uint32_t, path_mtu, 0),
+	BAD(PATH_MTU, uint32_t, path_mtu, 6),
+	BAD(TIMEOUT, uint8_t, timeout, 32),
+	BAD(TIMEOUT, uint8_t, timeout, 255),
+	BAD(RETRY_CNT, uint8_t, retry_cnt, 8),
+	BAD(RNR_RETRY, uint8_t, rnr_retry, 8),
+	BAD(MIN_RNR_TIMER, uint8_t, min_rnr_timer, 32),
+	BAD(DEST_QPN, uint32_t, dest_qp_num, 1 << 24),
+	BAD(MAX_QP_RD_ATOMIC, uint8_t, max_rd_atomic, 129),
+	BAD(MAX_DEST_RD_ATOMIC, uint8_t, max_dest_rd_atomic, 129),
+	BAD(ACCESS_FLAGS, uint32_t, qp_access_flags, IBV_ACCESS_MW_BIND),
+	BAD(ACCESS_FLAGS, uint32_t, qp_access_flags, 1u << 31),
+	BAD(PATH_MIG_STATE, uint32_t, path_mig_state, IBV_MIG_REARM),
+	BAD(PATH_MIG_STATE, uint32_t, path_mig_state, IBV_MIG_ARMED),
+	BAD(CUR_STATE, uint32_t, cur_qp_state, IBV_QPS_SQE),
+	BAD(AV, uint8_t, ah_attr.port_num, 2),
+	BAD(AV, uint8_t, ah_attr.is_global, 0),
+	BAD(AV, uint8_t, ah_attr.grh.sgid_index, 255),
+	BAD(STATE, uint32_t, qp_state, 7),
 };
 
 /* Makes one value invalid; returns the attribute that it belongs to, 0 after the last. */
@@ -280,7 +293,8 @@ static int spoil(struct ibv_qp_attr *attr, size_t kind)
 {
 	if (kind < ARRAY_LEN(bad_values)) {
 		/* Little-endian, as the only machines that this driver is for. */
-		memcpy((char *)attr + bad_values[kind].offset, &bad_values[kind].value, bad_values[kind].size);
+		memcpy((char *)attr + bad_values[kind].offset, &bad_values[kind].value,
+		       bad_values[kind].size);
 		return bad_values[kind].attribute;
 	}
 	switch (kind - ARRAY_LEN(bad_values)) {
@@ -295,7 +309,10 @@ static int spoil(struct ibv_qp_attr *attr, size_t kind)
 	}
 }
 
-/* A bad value alone, and as one of everything that may be set, in each transition that takes the attribute. */
+/*
+ * A bad value alone, and as one of everything that may be set, in each transition that takes the
+ * attribute.
+ */
 static void test_values(void)
 {
 	int refused = 0;
@@ -316,7 +333,8 @@ static void test_values(void)
 				bit = spoil(&attr, kind);
 				if (!bit)
 					break;
-				if (!(most & bit) || (bit == IBV_QP_CUR_STATE && rule->from == IBV_QPS_SQE))
+				if (!(most & bit) ||
+				    (bit == IBV_QP_CUR_STATE && rule->from == IBV_QPS_SQE))
 					continue;
 				refuse(&e, attr, full | bit, "bad value");
 				refuse(&e, attr, most, "bad value among others");

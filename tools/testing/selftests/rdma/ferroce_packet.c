@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Packets from somebody who means no good, or who has bugs: to the UDP port of the device from a raw socket on the other end of the
- * link, with right and wrong checksums. Whatever comes, memory that was not offered stays as it is, a queue pair that the packet is
- * not rightly for goes on, and so does everybody else.
+ * Packets from somebody who means no good, or who has bugs: to the UDP port of the device from a
+ * raw socket on the other end of the link, with right and wrong checksums. Whatever comes, memory
+ * that was not offered stays as it is, a queue pair that the packet is not rightly for goes on, and
+ * so does everybody else.
  *
- * The program stays on one processor, so that a message that is sent after a packet also arrives after it.
+ * The program stays on one processor, so that a message that is sent after a packet also arrives
+ * after it.
  */
 #include <netinet/ip.h>
 #include <netinet/udp.h>
@@ -17,10 +19,24 @@
 #define HEADERS (sizeof(struct iphdr) + sizeof(struct udphdr))
 
 enum {
-	RC_SEND_FIRST = 0x00, RC_SEND_MIDDLE = 0x01, RC_SEND_LAST = 0x02, RC_SEND_ONLY = 0x04,
-	RC_WRITE_FIRST = 0x06, RC_WRITE_MIDDLE = 0x07, RC_WRITE_LAST = 0x08, RC_WRITE_ONLY = 0x0a, RC_READ_REQUEST = 0x0c,
-	RC_READ_FIRST = 0x0d, RC_READ_MIDDLE = 0x0e, RC_READ_LAST = 0x0f, RC_READ_ONLY = 0x10, RC_ACK = 0x11, RC_ATOMIC_ACK = 0x12,
-	RC_CMP_SWAP = 0x13, RC_SEND_LAST_INV = 0x16, RC_SEND_ONLY_INV = 0x17,
+	RC_SEND_FIRST = 0x00,
+	RC_SEND_MIDDLE = 0x01,
+	RC_SEND_LAST = 0x02,
+	RC_SEND_ONLY = 0x04,
+	RC_WRITE_FIRST = 0x06,
+	RC_WRITE_MIDDLE = 0x07,
+	RC_WRITE_LAST = 0x08,
+	RC_WRITE_ONLY = 0x0a,
+	RC_READ_REQUEST = 0x0c,
+	RC_READ_FIRST = 0x0d,
+	RC_READ_MIDDLE = 0x0e,
+	RC_READ_LAST = 0x0f,
+	RC_READ_ONLY = 0x10,
+	RC_ACK = 0x11,
+	RC_ATOMIC_ACK = 0x12,
+	RC_CMP_SWAP = 0x13,
+	RC_SEND_LAST_INV = 0x16,
+	RC_SEND_ONLY_INV = 0x17,
 	UC = 0x20,
 	UD_SEND_ONLY = 0x64,
 };
@@ -34,7 +50,10 @@ struct packet {
 };
 
 static int sock = -1;
-/* The queue pairs that packets name, and two that they do not. On r1 are rc[0], uc[0], ud[0] and live[0]. */
+/*
+ * The queue pairs that packets name, and two that they do not. On r1 are rc[0], uc[0], ud[0] and
+ * live[0].
+ */
 static struct end rc[2], uc[2], ud[2], live[2];
 
 static uint32_t crc(uint32_t state, const void *data, size_t len)
@@ -112,7 +131,8 @@ static void add(struct packet *p, const void *data, size_t len)
 
 static void add_reth(struct packet *p, const void *va, uint32_t rkey, uint32_t len)
 {
-	uint32_t reth[4] = { htonl((uintptr_t)va >> 32), htonl((uintptr_t)va), htonl(rkey), htonl(len) };
+	uint32_t reth[4] = { htonl((uintptr_t)va >> 32), htonl((uintptr_t)va), htonl(rkey),
+			     htonl(len) };
 
 	add(p, reth, sizeof(reth));
 }
@@ -154,7 +174,10 @@ static void exchange(struct end *to, struct end *from, uint32_t seed)
 	memset(from->buf, 0x33, 3000);
 }
 
-/* Waits until all packets so far have been handled, and checks that who was not meant does not notice. */
+/*
+ * Waits until all packets so far have been handled, and checks that who was not meant does not
+ * notice.
+ */
 static void settle(void)
 {
 	static uint32_t seed;
@@ -194,7 +217,8 @@ static void all_unharmed(uint32_t seed)
 static void test_control(void)
 {
 	for (int fault = 0; fault < 11; fault++) {
-		struct packet p = make(UD_SEND_ONLY, ud[0].qp->qp_num ^ (fault == 1 ? 0x100 : 0), fault);
+		struct packet p =
+			make(UD_SEND_ONLY, ud[0].qp->qp_num ^ (fault == 1 ? 0x100 : 0), fault);
 
 		add_deth(&p, QKEY ^ (fault == 2));
 		add_payload(&p, 64);
@@ -238,12 +262,14 @@ static void test_control(void)
 /* Every length from nothing on, for each service, with a checksum that is right for it, or not. */
 static void test_truncated(void)
 {
-	static const unsigned int opcodes[] = { RC_SEND_ONLY, RC_WRITE_ONLY, RC_READ_REQUEST, RC_ACK, RC_READ_ONLY, RC_CMP_SWAP };
+	static const unsigned int opcodes[] = { RC_SEND_ONLY, RC_WRITE_ONLY, RC_READ_REQUEST,
+						RC_ACK,	      RC_READ_ONLY,  RC_CMP_SWAP };
 
 	for (size_t len = 0; len <= 64; len++) {
 		for (size_t i = 0; i < ARRAY_LEN(opcodes) + 2; i++) {
 			/* A PSN that is not its turn, or RC would rightly take some of them. */
-			struct packet p = make(i < 6 ? opcodes[i] : UC | RC_WRITE_ONLY, rc[0].qp->qp_num, next_psn(&rc[0]) + 5000);
+			struct packet p = make(i < 6 ? opcodes[i] : UC | RC_WRITE_ONLY,
+					       rc[0].qp->qp_num, next_psn(&rc[0]) + 5000);
 
 			if (i == 6)
 				p = make(UC | RC_SEND_ONLY, uc[0].qp->qp_num, len);
@@ -266,7 +292,8 @@ static void test_opcodes(void)
 
 	for (int opcode = 0; opcode < 256; opcode++) {
 		for (size_t i = 0; i < ARRAY_LEN(targets); i++) {
-			struct packet p = make(opcode, targets[i]->qp->qp_num, next_psn(&rc[0]) + 5000);
+			struct packet p =
+				make(opcode, targets[i]->qp->qp_num, next_psn(&rc[0]) + 5000);
 
 			add_payload(&p, 80);
 			send_packet(&p);
@@ -318,7 +345,8 @@ static void test_responses(void)
 	CHECK_EQ(ibv_query_qp(rc[0].qp, &attr, IBV_QP_SQ_PSN, &init), 0);
 	for (int d = -3; d <= 3; d++) {
 		for (int syndrome = 0; syndrome < 256; syndrome += syndrome % 32 == 7 ? 25 : 1) {
-			for (unsigned int opcode = RC_READ_FIRST; opcode <= RC_ATOMIC_ACK; opcode++) {
+			for (unsigned int opcode = RC_READ_FIRST; opcode <= RC_ATOMIC_ACK;
+			     opcode++) {
 				struct packet p = make(opcode, rc[0].qp->qp_num, attr.sq_psn + d);
 				uint32_t aeth = htonl((uint32_t)syndrome << 24 | 5);
 
@@ -336,7 +364,10 @@ static void test_responses(void)
 	unharmed(rc, 5);
 }
 
-/* At its turn and with everything right below: the peer itself went mad. RC gives such a peer up, UC forgets the message. */
+/*
+ * At its turn and with everything right below: the peer itself went mad. RC gives such a peer up,
+ * UC forgets the message.
+ */
 struct mad {
 	const char *name;
 	unsigned int opcode;
@@ -388,9 +419,11 @@ static void test_mad_peer(void)
 				continue;
 			open_pair(pair, type);
 			post_recv(&pair[0], 1, 0, 4096);
-			p = make(m->opcode | (type == IBV_QPT_UC ? UC : 0), pair[0].qp->qp_num, next_psn(&pair[0]));
+			p = make(m->opcode | (type == IBV_QPT_UC ? UC : 0), pair[0].qp->qp_num,
+				 next_psn(&pair[0]));
 			if (m->key)
-				add_reth(&p, pair[0].buf + 4096, pair[0].mr->rkey ^ (m->key == 2), m->reth_len);
+				add_reth(&p, pair[0].buf + 4096, pair[0].mr->rkey ^ (m->key == 2),
+					 m->reth_len);
 			add_payload(&p, m->payload);
 			p.bytes[1] |= m->pad << 4;
 			printf("# type %d: %s\n", type, m->name);
@@ -402,7 +435,8 @@ static void test_mad_peer(void)
 			} else {
 				CHECK_EQ(end_state(&pair[0]), IBV_QPS_RTS);
 				expect_none(&pair[0]);
-				post_send(&pair[1], &pair[0], IBV_WR_SEND, 9, 0, 64, IBV_SEND_SIGNALED);
+				post_send(&pair[1], &pair[0], IBV_WR_SEND, 9, 0, 64,
+					  IBV_SEND_SIGNALED);
 				expect(&pair[1], 9, IBV_WC_SUCCESS);
 				CHECK_EQ(expect(&pair[0], 1, IBV_WC_SUCCESS).byte_len, 64);
 			}
@@ -430,7 +464,8 @@ static void test_noise(void)
 
 			for (size_t k = 0; k < len; k++)
 				bytes[k] = rnd(&seed);
-			CHECK_EQ(sendto(fd, bytes, len, 0, (struct sockaddr *)&to, sizeof(to)), len);
+			CHECK_EQ(sendto(fd, bytes, len, 0, (struct sockaddr *)&to, sizeof(to)),
+				 len);
 			if (i % 100 == 99)
 				settle();
 		}

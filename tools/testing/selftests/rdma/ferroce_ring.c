@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A hostile process: it writes garbage to the rings that it shares with the kernel, maps what it should not, and sends commands that
- * make no sense. A queue pair of another process goes on meanwhile, and nobody's memory changes beyond what was registered.
+ * A hostile process: it writes garbage to the rings that it shares with the kernel, maps what it
+ * should not, and sends commands that make no sense. A queue pair of another process goes on
+ * meanwhile, and nobody's memory changes beyond what was registered.
  *
  * The hostile process is this program, started again as "ferroce_ring hostile KIND KEY ADDRESS".
  */
@@ -17,7 +18,7 @@
 
 #define LEN 65536
 #define MAX_RINGS 64
-#define ROUNDS 150
+#define ROUNDS 300
 
 struct ring {
 	struct rxe_queue_buf *buf;
@@ -47,7 +48,7 @@ static void find_rings(void)
 		if (!strstr(line, "uverbs") || sscanf(line, "%lx-%lx", &from, &to) != 2)
 			continue;
 		CHECK(nr_rings < MAX_RINGS);
-		rings[nr_rings] = (struct ring) { .buf = (void *)from, .size = to - from };
+		rings[nr_rings] = (struct ring){ .buf = (void *)from, .size = to - from };
 		rings[nr_rings].shift = rings[nr_rings].buf->log2_elem_size;
 		rings[nr_rings].mask = rings[nr_rings].buf->index_mask;
 		CHECK(rings[nr_rings].shift >= 6 && rings[nr_rings].shift <= 16);
@@ -70,7 +71,8 @@ static void garbage_wqe(struct rxe_send_wqe *wqe, size_t room, uint64_t *seed)
 	uint32_t lens[] = { 0, 1, 64, 1024, 4096, 65536, 0x7fffffff, 0x80000000, 0xffffffff };
 	uint32_t counts[] = { 0, 1, 2, 4, 5, 255, 0x10000000, 0xffffffff };
 	uint32_t keys[] = { e->mr->lkey, e->mr->lkey, e->mr->lkey, foreign_key, 0, 0xffffffff };
-	uint64_t addresses[] = { (uintptr_t)e->buf, (uintptr_t)e->buf + 1000, foreign_address, UINT64_MAX - 64, 0 };
+	uint64_t addresses[] = { (uintptr_t)e->buf, (uintptr_t)e->buf + 1000, foreign_address,
+				 UINT64_MAX - 64, 0 };
 
 	wqe->wr.wr_id = rnd(seed);
 	wqe->wr.opcode = rnd(seed) % 4 ? rnd(seed) % 5 : rnd(seed) % 256;
@@ -126,10 +128,14 @@ static void scribble(struct ring *ring, uint64_t *seed)
 			struct rxe_recv_wqe *wqe = (void *)slot;
 
 			wqe->dma.num_sge = rnd(seed) % 8;
-			for (size_t i = 0; sizeof(*wqe) + (i + 1) * sizeof(wqe->dma.sge[0]) <= room; i++) {
-				wqe->dma.sge[i].addr = rnd(seed) & 1 ? (uintptr_t)ends[0].buf : foreign_address;
-				wqe->dma.sge[i].length = rnd(seed) & 1 ? rnd(seed) % 9000 : rnd(seed);
-				wqe->dma.sge[i].lkey = rnd(seed) & 1 ? ends[rnd(seed) % 6].mr->lkey : foreign_key;
+			for (size_t i = 0; sizeof(*wqe) + (i + 1) * sizeof(wqe->dma.sge[0]) <= room;
+			     i++) {
+				wqe->dma.sge[i].addr = rnd(seed) & 1 ? (uintptr_t)ends[0].buf :
+								       foreign_address;
+				wqe->dma.sge[i].length = rnd(seed) & 1 ? rnd(seed) % 9000 :
+									 rnd(seed);
+				wqe->dma.sge[i].lkey =
+					rnd(seed) & 1 ? ends[rnd(seed) % 6].mr->lkey : foreign_key;
 			}
 		}
 	}
@@ -145,7 +151,8 @@ static void *scribbler(void *unused)
 }
 
 /* One command by write(), which the kernel takes from programs older than ioctl(). */
-static int command(struct ibv_context *ctx, uint32_t number, const void *body, size_t len, size_t out_len)
+static int command(struct ibv_context *ctx, uint32_t number, const void *body, size_t len,
+		   size_t out_len)
 {
 	struct {
 		struct ib_uverbs_cmd_hdr hdr;
@@ -174,6 +181,7 @@ static void hostile_rings(void)
 {
 	uint64_t seed = 3;
 	pthread_t thread;
+	int raised = 0;
 
 	for (int i = 0; i < 6; i += 2)
 		pair_open(&ends[i], &ends[i + 1], IBV_QPT_RC + i / 2, LEN);
@@ -181,7 +189,8 @@ static void hostile_rings(void)
 		/* Only the middle is registered. */
 		CHECK_EQ(ibv_dereg_mr(ends[i].mr), 0);
 		memset(ends[i].buf, 0x77, LEN);
-		ends[i].mr = ibv_reg_mr(ends[i].dev->pd, ends[i].buf + 1000, LEN - 2000, FULL_ACCESS);
+		ends[i].mr =
+			ibv_reg_mr(ends[i].dev->pd, ends[i].buf + 1000, LEN - 2000, FULL_ACCESS);
 		CHECK(ends[i].mr);
 	}
 	find_rings();
@@ -192,7 +201,9 @@ static void hostile_rings(void)
 
 			if (state == IBV_QPS_ERR || state == IBV_QPS_SQE || rnd(&seed) % 16 == 0) {
 				end_modify(&ends[i], IBV_QPS_RESET);
-				end_to(&ends[i], &ends[i ^ 1], IBV_QPS_RTS);
+				CHECK_EQ(end_state(&ends[i]), IBV_QPS_RESET);
+				/* What the peer sends may fail it again before it gets there. */
+				raised += end_try(&ends[i], &ends[i ^ 1], IBV_QPS_RTS);
 			}
 			for (int k = 0; k < 40; k++)
 				scribble(&rings[rnd(&seed) % nr_rings], &seed);
@@ -200,6 +211,9 @@ static void hostile_rings(void)
 			CHECK_EQ(ibv_req_notify_cq(ends[i].cq, 0), 0);
 		}
 	}
+	/* Most of it was done by queue pairs that run. */
+	printf("# %d times from RESET to RTS\n", raised);
+	CHECK(raised > ROUNDS / 4);
 	stop = true;
 	pthread_join(thread, NULL);
 	for (int i = 0; i < 6; i++) {
@@ -213,46 +227,61 @@ static void hostile_rings(void)
 
 static void hostile_mmap(void)
 {
-	struct { struct ib_uverbs_create_cq_resp resp; struct rxe_create_cq_resp driver; } resp = {};
-	struct ib_uverbs_create_cq cmd = { .response = (uintptr_t)&resp, .cqe = 100, .comp_channel = -1 };
+	struct {
+		struct ib_uverbs_create_cq_resp resp;
+		struct rxe_create_cq_resp driver;
+	} resp = {};
+	struct ib_uverbs_create_cq cmd = { .response = (uintptr_t)&resp,
+					   .cqe = 100,
+					   .comp_channel = -1 };
 	uint64_t seed = 5;
 	void *at;
 
 	/* What the library has mapped cannot be mapped again, and there is nothing elsewhere. */
 	pair_open(&ends[0], &ends[1], IBV_QPT_RC, LEN);
 	for (unsigned long offset = 0; offset < 256; offset++)
-		CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, r1.ctx->cmd_fd, offset << 12) == MAP_FAILED);
+		CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, r1.ctx->cmd_fd, offset << 12) ==
+		      MAP_FAILED);
 	for (int i = 0; i < 200; i++)
 		CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, r1.ctx->cmd_fd,
-			   ((uint64_t)rnd(&seed) << 32 | rnd(&seed)) & 0x7ffffffffffff000) == MAP_FAILED);
+			   ((uint64_t)rnd(&seed) << 32 | rnd(&seed)) & 0x7ffffffffffff000) ==
+		      MAP_FAILED);
 
 	for (int kind = 0; kind < 6; kind++) {
 		size_t size;
 		off_t offset;
 
-		CHECK_EQ(command(r1.ctx, IB_USER_VERBS_CMD_CREATE_CQ, &cmd, sizeof(cmd), sizeof(resp)), 0);
+		CHECK_EQ(command(r1.ctx, IB_USER_VERBS_CMD_CREATE_CQ, &cmd, sizeof(cmd),
+				 sizeof(resp)),
+			 0);
 		size = resp.driver.mi.size;
 		offset = resp.driver.mi.offset;
 		CHECK(size >= 101 * 64 && offset);
 		switch (kind) {
 		case 0: /* more than there is */
-			CHECK(mmap(NULL, size + 4096, PROT_READ, MAP_SHARED, r1.ctx->cmd_fd, offset) == MAP_FAILED);
+			CHECK(mmap(NULL, size + 4096, PROT_READ, MAP_SHARED, r1.ctx->cmd_fd,
+				   offset) == MAP_FAILED);
 			break;
 		case 1: /* in the middle */
-			CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, r1.ctx->cmd_fd, offset + 4096) == MAP_FAILED);
+			CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, r1.ctx->cmd_fd,
+				   offset + 4096) == MAP_FAILED);
 			break;
 		case 2: /* another context */
-			CHECK(mmap(NULL, size, PROT_READ, MAP_SHARED, r2.ctx->cmd_fd, offset) == MAP_FAILED);
+			CHECK(mmap(NULL, size, PROT_READ, MAP_SHARED, r2.ctx->cmd_fd, offset) ==
+			      MAP_FAILED);
 			break;
 		case 3: /* a part is allowed, once, and it does not grow */
-			at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, r1.ctx->cmd_fd, offset);
+			at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, r1.ctx->cmd_fd,
+				  offset);
 			CHECK(at != MAP_FAILED);
-			CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, r1.ctx->cmd_fd, offset) == MAP_FAILED);
+			CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, r1.ctx->cmd_fd, offset) ==
+			      MAP_FAILED);
 			CHECK(mremap(at, 4096, size, MREMAP_MAYMOVE) == MAP_FAILED);
 			CHECK(mprotect(at, 4096, PROT_READ) == 0);
 			break;
 		case 4: /* pages that stay mapped are nobody else's later */
-			at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, r1.ctx->cmd_fd, offset);
+			at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, r1.ctx->cmd_fd,
+				  offset);
 			CHECK(at != MAP_FAILED);
 			break;
 		case 5: /* never mapped */
@@ -260,9 +289,12 @@ static void hostile_mmap(void)
 		}
 		if (kind != 5) {
 			struct ib_uverbs_destroy_cq_resp out;
-			struct ib_uverbs_destroy_cq destroy = { .response = (uintptr_t)&out, .cq_handle = resp.resp.cq_handle };
+			struct ib_uverbs_destroy_cq destroy = { .response = (uintptr_t)&out,
+								.cq_handle = resp.resp.cq_handle };
 
-			CHECK_EQ(command(r1.ctx, IB_USER_VERBS_CMD_DESTROY_CQ, &destroy, sizeof(destroy), sizeof(out)), 0);
+			CHECK_EQ(command(r1.ctx, IB_USER_VERBS_CMD_DESTROY_CQ, &destroy,
+					 sizeof(destroy), sizeof(out)),
+				 0);
 		}
 		if (kind == 4)
 			memset(at, 0xff, size);
@@ -272,10 +304,19 @@ static void hostile_mmap(void)
 
 static void hostile_commands(void)
 {
-	struct { struct ib_uverbs_create_qp cmd; uint64_t extra[2]; } qp = {};
-	struct { struct ib_uverbs_post_send cmd; struct ib_uverbs_send_wr wr; struct ib_uverbs_sge sge; } post = {};
+	struct {
+		struct ib_uverbs_create_qp cmd;
+		uint64_t extra[2];
+	} qp = {};
+	struct {
+		struct ib_uverbs_post_send cmd;
+		struct ib_uverbs_send_wr wr;
+		struct ib_uverbs_sge sge;
+	} post = {};
 	unsigned char resp[256];
-	struct ib_uverbs_create_cq cq = { .response = (uintptr_t)resp, .cqe = 100, .comp_channel = -1 };
+	struct ib_uverbs_create_cq cq = { .response = (uintptr_t)resp,
+					  .cqe = 100,
+					  .comp_channel = -1 };
 
 	pair_open(&ends[0], &ends[1], IBV_QPT_RC, LEN);
 	/* A request in the command, where only a bell is due. */
@@ -283,7 +324,9 @@ static void hostile_commands(void)
 	post.cmd.qp_handle = ends[0].qp->handle;
 	post.cmd.wqe_size = sizeof(post.wr);
 	post.cmd.wr_count = 1;
-	CHECK_EQ(command(r1.ctx, IB_USER_VERBS_CMD_POST_SEND, &post, sizeof(post.cmd) + sizeof(post.wr), 8), EINVAL);
+	CHECK_EQ(command(r1.ctx, IB_USER_VERBS_CMD_POST_SEND, &post,
+			 sizeof(post.cmd) + sizeof(post.wr), 8),
+		 EINVAL);
 	post.cmd.sge_count = 1;
 	post.wr.num_sge = 1;
 	post.wr.opcode = 2;
@@ -297,8 +340,9 @@ static void hostile_commands(void)
 
 	/* No room for what the driver answers. */
 	for (size_t room = 0; room < sizeof(struct rxe_create_cq_resp); room += 4)
-		CHECK(command(r1.ctx, IB_USER_VERBS_CMD_CREATE_CQ, &cq, sizeof(cq), sizeof(struct ib_uverbs_create_cq_resp) + room));
-	qp.cmd = (struct ib_uverbs_create_qp) {
+		CHECK(command(r1.ctx, IB_USER_VERBS_CMD_CREATE_CQ, &cq, sizeof(cq),
+			      sizeof(struct ib_uverbs_create_cq_resp) + room));
+	qp.cmd = (struct ib_uverbs_create_qp){
 		.response = (uintptr_t)resp,
 		.pd_handle = r1.pd->handle,
 		.send_cq_handle = ends[0].cq->handle,
@@ -308,7 +352,8 @@ static void hostile_commands(void)
 		.qp_type = IBV_QPT_RC,
 	};
 	for (size_t room = 0; room < sizeof(struct rxe_create_qp_resp); room += 4)
-		CHECK(command(r1.ctx, IB_USER_VERBS_CMD_CREATE_QP, &qp, sizeof(qp.cmd), sizeof(struct ib_uverbs_create_qp_resp) + room));
+		CHECK(command(r1.ctx, IB_USER_VERBS_CMD_CREATE_QP, &qp, sizeof(qp.cmd),
+			      sizeof(struct ib_uverbs_create_qp_resp) + room));
 	/* Input that there is none of. */
 	CHECK(command(r1.ctx, IB_USER_VERBS_CMD_CREATE_QP, &qp, sizeof(qp),
 		      sizeof(struct ib_uverbs_create_qp_resp) + sizeof(struct rxe_create_qp_resp)));
@@ -332,7 +377,7 @@ static void hostile_commands(void)
 	pair_close(&ends[0], &ends[1]);
 }
 
-static void (* const kinds[])(void) = { hostile_rings, hostile_mmap, hostile_commands };
+static void (*const kinds[])(void) = { hostile_rings, hostile_mmap, hostile_commands };
 
 static void run_hostile(int kind)
 {

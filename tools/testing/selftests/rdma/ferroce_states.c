@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the states of a queue pair do to what is posted: ERR flushes both queues, RESET discards, SQD drains, SQE flushes one. And
- * that a query returns what was set.
+ * What the states of a queue pair do to what is posted: ERR flushes both queues, RESET discards,
+ * SQD drains, SQE flushes one. And that a query returns what was set.
  */
 #include "ferroce_util.h"
 
@@ -59,7 +59,10 @@ static void test_err_flushes(void)
 	}
 }
 
-/* Requests that the peer did not answer yet are flushed in order, and nothing of them is delivered later. */
+/*
+ * Requests that the peer did not answer yet are flushed in order, and nothing of them is delivered
+ * later.
+ */
 static void test_err_in_flight(void)
 {
 	struct end a, b;
@@ -146,7 +149,8 @@ static void test_reset_discards(void)
 				post_recv(&a, 100 + i, 0, 64);
 			if (type == IBV_QPT_RC)
 				for (uint32_t i = 0; i < 10; i++)
-					post_send(&a, &b, IBV_WR_SEND, 200 + i, 0, 64, IBV_SEND_SIGNALED);
+					post_send(&a, &b, IBV_WR_SEND, 200 + i, 0, 64,
+						  IBV_SEND_SIGNALED);
 			end_modify(&a, IBV_QPS_RESET);
 			end_modify(&b, IBV_QPS_RESET);
 			CHECK_EQ(end_state(&a), IBV_QPS_RESET);
@@ -202,7 +206,9 @@ static void test_sqd(void)
 		post_send(&a, &b, IBV_WR_SEND, 1, 0, 4096, IBV_SEND_SIGNALED);
 		attr.en_sqd_async_notify = notify;
 		attr.qp_state = IBV_QPS_SQD;
-		CHECK_EQ(ibv_modify_qp(a.qp, &attr, IBV_QP_STATE | (notify ? IBV_QP_EN_SQD_ASYNC_NOTIFY : 0)), 0);
+		CHECK_EQ(ibv_modify_qp(a.qp, &attr,
+				       IBV_QP_STATE | (notify ? IBV_QP_EN_SQD_ASYNC_NOTIFY : 0)),
+			 0);
 		CHECK_EQ(ibv_query_qp(a.qp, &attr, IBV_QP_STATE, &init), 0);
 		CHECK_EQ(attr.qp_state, IBV_QPS_SQD);
 		CHECK_EQ(attr.sq_draining, 1);
@@ -241,7 +247,10 @@ static void test_sqd(void)
 	}
 }
 
-/* An error of the send queue of UC and UD: the rest is flushed, receives go on, and RTS is one modify away. */
+/*
+ * An error of the send queue of UC and UD: the rest is flushed, receives go on, and RTS is one
+ * modify away.
+ */
 static void test_sqe(void)
 {
 	struct ibv_send_wr wr;

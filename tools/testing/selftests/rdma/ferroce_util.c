@@ -45,7 +45,8 @@ void check_eq(long long got, long long wanted, const char *what, const char *fun
 
 	if (got == wanted)
 		return;
-	printf("# %s:%d: failed: %s: %lld, not %lld (errno %d)\n", func, line, what, got, wanted, err);
+	printf("# %s:%d: failed: %s: %lld, not %lld (errno %d)\n", func, line, what, got, wanted,
+	       err);
 	give_up();
 }
 
@@ -112,8 +113,9 @@ void leave_ns(int before)
 
 static void net_down(void)
 {
-	int ret = system("rdma link delete r1; rdma link delete r2; ip netns delete n1; ip netns delete n2");
+	int ret = system("rdma link delete r1; rdma link delete r2");
 
+	ret |= system("ip netns delete n1; ip netns delete n2");
 	if (ret)
 		printf("# the devices and namespaces did not go away\n");
 }
@@ -141,7 +143,8 @@ static int find_gid(struct ibv_context *ctx, const union ibv_gid *gid)
 	n = ibv_query_gid_table(ctx, entries, ARRAY_LEN(entries), 0);
 	CHECK(n >= 0);
 	for (ssize_t i = 0; i < n; i++)
-		if (entries[i].gid_type == IBV_GID_TYPE_ROCE_V2 && !memcmp(&entries[i].gid, gid, sizeof(*gid)))
+		if (entries[i].gid_type == IBV_GID_TYPE_ROCE_V2 &&
+		    !memcmp(&entries[i].gid, gid, sizeof(*gid)))
 			return entries[i].gid_index;
 	return -1;
 }
@@ -249,7 +252,8 @@ void end_create(struct end *e)
 	struct ibv_qp_init_attr init = {};
 
 	if (e->len) {
-		e->buf = mmap(NULL, e->len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		e->buf = mmap(NULL, e->len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			      0);
 		CHECK(e->buf != MAP_FAILED);
 		e->mr = ibv_reg_mr(e->dev->pd, e->buf, e->len, FULL_ACCESS);
 		CHECK(e->mr);
@@ -294,7 +298,7 @@ struct ibv_ah_attr end_path(struct end *from, struct end *to)
 	};
 }
 
-void end_to(struct end *e, struct end *peer, enum ibv_qp_state state)
+bool end_try(struct end *e, struct end *peer, enum ibv_qp_state state)
 {
 	bool rc = e->type == IBV_QPT_RC, ud = e->type == IBV_QPT_UD;
 	struct ibv_qp_attr attr = {
@@ -303,13 +307,15 @@ void end_to(struct end *e, struct end *peer, enum ibv_qp_state state)
 		.qkey = QKEY,
 		.qp_access_flags = e->access,
 	};
-	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | (ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
+	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+		   (ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
 
 	if (state == IBV_QPS_RESET)
-		return;
-	CHECK_EQ(ibv_modify_qp(e->qp, &attr, mask), 0);
+		return true;
+	if (ibv_modify_qp(e->qp, &attr, mask))
+		return false;
 	if (state == IBV_QPS_INIT)
-		return;
+		return true;
 
 	attr.qp_state = IBV_QPS_RTR;
 	mask = IBV_QP_STATE;
@@ -325,9 +331,10 @@ void end_to(struct end *e, struct end *peer, enum ibv_qp_state state)
 		attr.min_rnr_timer = e->min_rnr_timer;
 		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	}
-	CHECK_EQ(ibv_modify_qp(e->qp, &attr, mask), 0);
+	if (ibv_modify_qp(e->qp, &attr, mask))
+		return false;
 	if (state == IBV_QPS_RTR)
-		return;
+		return true;
 
 	attr.qp_state = IBV_QPS_RTS;
 	attr.sq_psn = e->psn;
@@ -337,9 +344,11 @@ void end_to(struct end *e, struct end *peer, enum ibv_qp_state state)
 		attr.retry_cnt = e->retry_cnt;
 		attr.rnr_retry = e->rnr_retry;
 		attr.max_rd_atomic = e->rd_atomic;
-		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			IBV_QP_MAX_QP_RD_ATOMIC;
 	}
-	CHECK_EQ(ibv_modify_qp(e->qp, &attr, mask), 0);
+	if (ibv_modify_qp(e->qp, &attr, mask))
+		return false;
 	if (ud && !e->ah) {
 		struct ibv_ah_attr path = end_path(e, peer);
 
@@ -348,6 +357,12 @@ void end_to(struct end *e, struct end *peer, enum ibv_qp_state state)
 	}
 	if (state != IBV_QPS_RTS)
 		end_modify(e, state);
+	return true;
+}
+
+void end_to(struct end *e, struct end *peer, enum ibv_qp_state state)
+{
+	CHECK(end_try(e, peer, state));
 }
 
 void end_modify(struct end *e, enum ibv_qp_state state)
@@ -389,15 +404,15 @@ void pair_close(struct end *a, struct end *b)
 	end_close(b);
 }
 
-void make_send(struct ibv_send_wr *wr, struct ibv_sge *sge, struct end *e, struct end *to, enum ibv_wr_opcode op,
-	       uint64_t wr_id, size_t off, uint32_t len, unsigned int flags)
+void make_send(struct ibv_send_wr *wr, struct ibv_sge *sge, struct end *e, struct end *to,
+	       enum ibv_wr_opcode op, uint64_t wr_id, size_t off, uint32_t len, unsigned int flags)
 {
-	*sge = (struct ibv_sge) {
+	*sge = (struct ibv_sge){
 		.addr = (uintptr_t)e->buf + off,
 		.length = len,
 		.lkey = e->mr ? e->mr->lkey : 0,
 	};
-	*wr = (struct ibv_send_wr) {
+	*wr = (struct ibv_send_wr){
 		.wr_id = wr_id,
 		.sg_list = sge,
 		.num_sge = 1,
@@ -422,8 +437,8 @@ void post_wr(struct end *e, struct ibv_send_wr *wr)
 	CHECK_EQ(ibv_post_send(e->qp, wr, &bad), 0);
 }
 
-void post_send(struct end *e, struct end *to, enum ibv_wr_opcode op, uint64_t wr_id, size_t off, uint32_t len,
-	       unsigned int flags)
+void post_send(struct end *e, struct end *to, enum ibv_wr_opcode op, uint64_t wr_id, size_t off,
+	       uint32_t len, unsigned int flags)
 {
 	struct ibv_send_wr wr;
 	struct ibv_sge sge;
@@ -467,7 +482,8 @@ struct ibv_wc expect(struct end *e, uint64_t wr_id, enum ibv_wc_status status)
 	}
 	CHECK_EQ(n, 1);
 	if (wc.wr_id != wr_id || wc.status != status)
-		printf("# completion of %#llx: %s\n", (unsigned long long)wc.wr_id, ibv_wc_status_str(wc.status));
+		printf("# completion of %#llx: %s\n", (unsigned long long)wc.wr_id,
+		       ibv_wc_status_str(wc.status));
 	CHECK_EQ(wc.status, status);
 	CHECK_EQ(wc.wr_id, wr_id);
 	CHECK_EQ(wc.qp_num, e->qp->qp_num);

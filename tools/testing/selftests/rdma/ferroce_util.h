@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the ferroce test programs share: two devices in two network namespaces, queue pairs with all that they need, and checks.
+ * What the ferroce test programs share: two devices in two network namespaces, queue pairs with all
+ * that they need, and checks.
  *
- * A check that fails ends the test case, not the program. Waiting is bounded by the number of polls and never by time, since nobody
- * knows how long anything takes under emulation.
+ * A check that fails ends the test case, not the program. Waiting is bounded by the number of polls
+ * and never by time, since nobody knows how long anything takes under emulation.
  */
 #ifndef FERROCE_UTIL_H
 #define FERROCE_UTIL_H
@@ -26,7 +27,10 @@
 
 #define FULL_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
-/* A device, opened: r1 in namespace n1 with 10.77.0.1 and fd77::1, r2 in n2 with 10.77.0.2 and fd77::2. */
+/*
+ * A device, opened: r1 in namespace n1 with 10.77.0.1 and fd77::1, r2 in n2 with 10.77.0.2 and
+ * fd77::2.
+ */
 struct dev {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
@@ -38,7 +42,10 @@ struct dev {
 
 extern struct dev r1, r2;
 
-/* A queue pair, its completion queue and one memory region. The attributes are those that end_to() sets. */
+/*
+ * A queue pair, its completion queue and one memory region. The attributes are those that end_to()
+ * sets.
+ */
 struct end {
 	struct dev *dev;
 	enum ibv_qp_type type;
@@ -68,7 +75,10 @@ struct test {
 	void (*run)(void);
 };
 
-/* Makes the namespaces and the devices, calls set_up() if there is one, runs the tests whose name has argv[1] in it, prints TAP and exits. */
+/*
+ * Makes the namespaces and the devices, calls set_up() if there is one, runs the tests whose name
+ * has argv[1] in it, prints TAP and exits.
+ */
 void run_tests(int argc, char **argv, void (*set_up)(void), const struct test *tests, size_t n);
 
 /* Opens r1 and r2 and waits until they can be used; run_tests() does it. */
@@ -84,7 +94,9 @@ void check_eq(long long got, long long wanted, const char *what, const char *fun
 /* Runs a shell command; the test fails if it does. */
 void shell(const char *format, ...);
 
-/* Gives way to whatever is being waited for; fails once it was called too often since wait_begin(). */
+/*
+ * Gives way to whatever is being waited for; fails once it was called too often since wait_begin().
+ */
 void wait_begin(void);
 void wait_more(const char *what);
 /* The same around a system call. */
@@ -101,6 +113,8 @@ void end_create(struct end *e);
 void end_close(struct end *e);
 /* Takes the queue pair from RESET up to a state, with `peer` on the other side. */
 void end_to(struct end *e, struct end *peer, enum ibv_qp_state state);
+/* The same where it may fail half-way. */
+bool end_try(struct end *e, struct end *peer, enum ibv_qp_state state);
 void end_modify(struct end *e, enum ibv_qp_state state);
 enum ibv_qp_state end_state(struct end *e);
 /* Waits until the queue pair is in a state. */
@@ -112,11 +126,14 @@ struct ibv_ah_attr end_path(struct end *from, struct end *to);
 void pair_open(struct end *a, struct end *b, enum ibv_qp_type type, size_t len);
 void pair_close(struct end *a, struct end *b);
 
-/* Fills in a request with one SGE, from `off` of the own buffer to `off` of the peer's. Immediate data is the wr_id. */
-void make_send(struct ibv_send_wr *wr, struct ibv_sge *sge, struct end *e, struct end *to, enum ibv_wr_opcode op,
-	       uint64_t wr_id, size_t off, uint32_t len, unsigned int flags);
-void post_send(struct end *e, struct end *to, enum ibv_wr_opcode op, uint64_t wr_id, size_t off, uint32_t len,
-	       unsigned int flags);
+/*
+ * Fills in a request with one SGE, from `off` of the own buffer to `off` of the peer's. Immediate
+ * data is the wr_id.
+ */
+void make_send(struct ibv_send_wr *wr, struct ibv_sge *sge, struct end *e, struct end *to,
+	       enum ibv_wr_opcode op, uint64_t wr_id, size_t off, uint32_t len, unsigned int flags);
+void post_send(struct end *e, struct end *to, enum ibv_wr_opcode op, uint64_t wr_id, size_t off,
+	       uint32_t len, unsigned int flags);
 void post_wr(struct end *e, struct ibv_send_wr *wr);
 void post_recv(struct end *e, uint64_t wr_id, size_t off, uint32_t len);
 /* Posts nothing, which lets the kernel look at the queues. */
@@ -130,7 +147,9 @@ void expect_none(struct end *e);
 void expect_event(struct end *e, enum ibv_event_type type);
 bool have_event(struct end *e);
 
-/* Bytes that follow from a seed and a position, the latter counted from the start of the pattern. */
+/*
+ * Bytes that follow from a seed and a position, the latter counted from the start of the pattern.
+ */
 void fill(void *buf, size_t len, uint32_t seed);
 bool filled(const void *buf, size_t len, uint32_t seed);
 bool all_bytes(const void *buf, size_t len, unsigned char byte);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Objects: made, queried and destroyed; their limits at the bound and one above; what does not exist is refused; keys, bounds and
- * protection domains of memory that the own side names.
+ * Objects: made, queried and destroyed; their limits at the bound and one above; what does not
+ * exist is refused; keys, bounds and protection domains of memory that the own side names.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -46,7 +46,9 @@ static void test_device(void)
 	CHECK_EQ(attr.max_pkeys, 1);
 	CHECK(attr.max_qp_wr > 0 && attr.max_sge == 32 && attr.max_cqe > 0);
 	CHECK(attr.max_qp_rd_atom > 0 && attr.max_qp_init_rd_atom > 0);
-	CHECK_EQ(attr.device_cap_flags & (IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_XRC | IBV_DEVICE_SRQ_RESIZE), 0);
+	CHECK_EQ(attr.device_cap_flags &
+			 (IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_XRC | IBV_DEVICE_SRQ_RESIZE),
+		 0);
 
 	CHECK_EQ(ibv_query_port(r1.ctx, 1, &port), 0);
 	CHECK_EQ(port.link_layer, IBV_LINK_LAYER_ETHERNET);
@@ -63,7 +65,8 @@ static void test_qp_limits(void)
 	struct ibv_qp_cap full, over, got;
 
 	CHECK_EQ(ibv_query_device(r1.ctx, &attr), 0);
-	full = (struct ibv_qp_cap) { attr.max_qp_wr, attr.max_qp_wr, attr.max_sge, attr.max_sge, 512 };
+	full = (struct ibv_qp_cap){ attr.max_qp_wr, attr.max_qp_wr, attr.max_sge, attr.max_sge,
+				    512 };
 	got = try_qp(IBV_QPT_RC, full, 0);
 	CHECK(got.max_send_wr >= full.max_send_wr && got.max_recv_wr >= full.max_recv_wr);
 	CHECK(got.max_send_sge >= full.max_send_sge && got.max_recv_sge >= full.max_recv_sge);
@@ -71,7 +74,7 @@ static void test_qp_limits(void)
 
 	/* The device does not report how much inline data it takes. */
 	for (int i = 0; i < 5; i++) {
-		over = (struct ibv_qp_cap) { 16, 16, 1, 1, 0 };
+		over = (struct ibv_qp_cap){ 16, 16, 1, 1, 0 };
 		if (i == 0)
 			over.max_send_wr = attr.max_qp_wr + 1;
 		if (i == 1)
@@ -106,8 +109,10 @@ static void test_qp_caps(void)
 
 		qp = ibv_create_qp(r1.pd, &init);
 		CHECK(qp);
-		CHECK(init.cap.max_send_wr >= ask.max_send_wr && init.cap.max_recv_wr >= ask.max_recv_wr);
-		CHECK(init.cap.max_send_sge >= ask.max_send_sge && init.cap.max_recv_sge >= ask.max_recv_sge);
+		CHECK(init.cap.max_send_wr >= ask.max_send_wr &&
+		      init.cap.max_recv_wr >= ask.max_recv_wr);
+		CHECK(init.cap.max_send_sge >= ask.max_send_sge &&
+		      init.cap.max_recv_sge >= ask.max_recv_sge);
 		CHECK(init.cap.max_inline_data >= ask.max_inline_data);
 		CHECK_EQ(ibv_query_qp(qp, &attr, IBV_QP_STATE | IBV_QP_CAP, &queried), 0);
 		CHECK_EQ(attr.qp_state, IBV_QPS_RESET);
@@ -162,7 +167,9 @@ static void test_absent_types(void)
 	static const struct ibv_qp_cap cap = { 4, 4, 1, 1, 0 };
 	struct ibv_srq_init_attr srq = { .attr = { .max_wr = 4, .max_sge = 1 } };
 	struct ibv_xrcd_init_attr xrcd = { .comp_mask = 3, .fd = -1, .oflags = O_CREAT };
-	struct ibv_qp_init_attr xrc = { .send_cq = cq, .qp_type = IBV_QPT_XRC_SEND, .cap = { .max_send_wr = 4, .max_send_sge = 1 } };
+	struct ibv_qp_init_attr xrc = { .send_cq = cq,
+					.qp_type = IBV_QPT_XRC_SEND,
+					.cap = { .max_send_wr = 4, .max_send_sge = 1 } };
 	static const int unknown[] = { 1, 5, 6, 7, 11, 0x77 };
 
 	try_qp(IBV_QPT_RAW_PACKET, cap, EOPNOTSUPP);
@@ -207,7 +214,8 @@ static void test_mr(void)
 	CHECK(mr);
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
 	/* Code cannot be written to. */
-	CHECK(!ibv_reg_mr(r1.pd, (void *)((uintptr_t)test_mr & ~4095ul), 16, IBV_ACCESS_LOCAL_WRITE));
+	CHECK(!ibv_reg_mr(r1.pd, (void *)((uintptr_t)test_mr & ~4095ul), 16,
+			  IBV_ACCESS_LOCAL_WRITE));
 }
 
 static void test_ah(void)
@@ -332,7 +340,7 @@ static void test_recv_memory(void)
 		memset(b.buf, 0x5a, b.len);
 		readonly = ibv_reg_mr(r2.pd, b.buf, b.len, IBV_ACCESS_REMOTE_READ);
 		CHECK(readonly);
-		sge = (struct ibv_sge) { (uintptr_t)b.buf, 64, b.mr->lkey };
+		sge = (struct ibv_sge){ (uintptr_t)b.buf, 64, b.mr->lkey };
 		if (kind == 0)
 			sge.lkey = readonly->lkey;
 		else if (kind == 1)

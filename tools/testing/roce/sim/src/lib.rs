@@ -6,6 +6,9 @@
 //! of operations to post. Everything that happens is drawn from one seed: the parameters of the queue pairs, the
 //! operations, the faults of the network and of the nodes. The same seed gives the same run.
 //!
+//! `cargo test --release` runs thousands of seeds on all processors. `SIM_SEEDS=n` sets how many; a failure prints its
+//! seed, and `SIM_SEED=n` runs that one again.
+//!
 //! A run ends when every posted operation of both nodes has completed. What must hold is checked on the way; see
 //! [`check`].
 
