@@ -68,6 +68,10 @@ impl Timer {
     }
 
     /// The C callback.
+    ///
+    /// # Safety
+    ///
+    /// Only for the timer core, with the `raw` of a [`Timer`].
     unsafe extern "C" fn expired(raw: *mut bindings::timer_list) {
         let this = container_of!(Opaque::cast_from(raw), Self, raw);
         // SAFETY: `raw` is embedded in a `Timer`, which `Drop` keeps alive until this returns.

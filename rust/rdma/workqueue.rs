@@ -47,8 +47,8 @@ impl Workqueue {
         Ok(Self(AtomicPtr::new(wq)))
     }
 
-    /// Queues an item; returns `false` if it was queued already, or the queue is shut down. Callable
-    /// in any context.
+    /// Queues an item; returns `false` if it was queued already, or the queue is shut down.
+    /// Callable in any context.
     pub fn queue(&self, work: &Work) -> bool {
         let _rcu = rcu::read_lock();
         let wq = self.0.load(Ordering::Acquire);
@@ -108,6 +108,10 @@ impl Work {
     }
 
     /// The C callback.
+    ///
+    /// # Safety
+    ///
+    /// Only for the work queue core, with the `raw` of a [`Work`].
     unsafe extern "C" fn run(raw: *mut bindings::work_struct) {
         let this = container_of!(Opaque::cast_from(raw), Self, raw);
         // SAFETY: `raw` is embedded in a `Work`, which `Drop` keeps alive until this returns.

@@ -9,7 +9,7 @@ macro_rules! number {
         pub struct $name($raw);
 
         impl $name {
-            #[doc = concat!("Makes the number from `raw & ", stringify!($mask), "`, in host byte order.")]
+            #[doc = concat!("Makes the number from `raw & ", stringify!($mask), "`.")]
             #[inline]
             pub const fn new(raw: $raw) -> $name {
                 $name(raw & $mask)

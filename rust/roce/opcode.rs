@@ -114,17 +114,22 @@ struct Info {
 }
 
 macro_rules! opcodes {
-    ($($raw:literal $name:ident $transport:ident $operation:ident $position:ident $headers:ident;)*) => {
+    (
+        $($raw:literal $name:ident $transport:ident $operation:ident $position:ident
+          $headers:ident;)*
+    ) => {
         /// The opcode of a packet that this release knows.
         ///
-        /// SEND with invalidate is known, so that it can be refused properly, but not supported. Atomics, FLUSH and
-        /// ATOMIC WRITE are not known.
+        /// SEND with invalidate is known, so that it can be refused properly, but not supported.
+        /// Atomics, FLUSH and ATOMIC WRITE are not known.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Opcode {
             $(
-                #[doc = concat!(stringify!($transport), ", ", stringify!($operation), ", ", stringify!($position),
-                    "; headers: ", stringify!($headers), ".")]
+                #[doc = concat!(
+                    stringify!($transport), ", ", stringify!($operation), ", ",
+                    stringify!($position), "; headers: ", stringify!($headers), "."
+                )]
                 $name = $raw,
             )*
         }
@@ -322,8 +327,8 @@ impl Opcode {
         len
     }
 
-    /// Returns the opcode of one packet of a SEND, or `None` if there is none: datagrams are always `Only`, and
-    /// immediate data travels in the packet that ends a message.
+    /// Returns the opcode of one packet of a SEND, or `None` if there is none: datagrams are always
+    /// `Only`, and immediate data travels in the packet that ends a message.
     #[inline]
     pub const fn send(transport: Transport, position: Position, imm: bool) -> Option<Opcode> {
         let opcode = match (transport, position, imm) {
@@ -346,8 +351,8 @@ impl Opcode {
         Some(opcode)
     }
 
-    /// Returns the opcode of one packet of an RDMA WRITE, or `None` if there is none: datagrams have no WRITE, and
-    /// immediate data travels in the packet that ends a message.
+    /// Returns the opcode of one packet of an RDMA WRITE, or `None` if there is none: datagrams
+    /// have no WRITE, and immediate data travels in the packet that ends a message.
     #[inline]
     pub const fn write(transport: Transport, position: Position, imm: bool) -> Option<Opcode> {
         let opcode = match (transport, position, imm) {

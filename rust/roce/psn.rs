@@ -10,8 +10,8 @@ const UNUSED_BITS: u32 = 8;
 
 /// A packet sequence number.
 ///
-/// There is deliberately no `Ord`: which of two numbers is the later one only makes sense as long as they are less than
-/// half the number space apart, which is what [`Psn::distance`] assumes.
+/// There is deliberately no `Ord`: which of two numbers is the later one only makes sense as long
+/// as they are less than half the number space apart, which is what [`Psn::distance`] assumes.
 ///
 /// # Invariants
 ///
@@ -61,7 +61,8 @@ impl Psn {
     #[inline]
     pub const fn distance(from: Psn, to: Psn) -> i32 {
         let difference = to.0.wrapping_sub(from.0) << UNUSED_BITS;
-        // CAST: the sign bit of the 24-bit difference is now the sign bit of the word; shifting back extends it.
+        // CAST: the sign bit of the 24-bit difference is now the sign bit of the word; shifting
+        // back extends it.
         (difference as i32) >> UNUSED_BITS
     }
 

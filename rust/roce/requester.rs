@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The send half of a queue pair: work requests in, request packets out, responses in, completions out.
+//! The send half of a queue pair: work requests in, request packets out, responses in, completions
+//! out.
 //!
 //! # How the shell drives it
 //!
 //! ```text
-//! post ─────────► slots ──► poll_transmit ──► (build and send a packet) ──► transmitted
-//! on_response ──► (place READ data, or local_error)
-//! on_timeout  ◄── next_timeout
+//! post ---------> slots --> poll_transmit --> (build and send a packet) --> transmitted
+//! on_response --> (place READ data, or local_error)
+//! on_timeout  <-- next_timeout
 //! after each of these: poll_completion until None, take_error, poll_transmit again
 //! ```
 //!
 //! # Progress
 //!
-//! Three places cut the ring of slots, oldest first: everything before `done` is over and waits to be retired by
-//! [`Requester::poll_completion`]; everything before `begun` has PSNs; `send` is the slot of the next packet, which is
-//! behind `begun` only while packets are sent again.
+//! Three places cut the ring of slots, oldest first: everything before `done` is over and waits to
+//! be retired by [`Requester::poll_completion`]; everything before `begun` has PSNs; `send` is the
+//! slot of the next packet, which is behind `begun` only while packets are sent again.
 //!
 //! ```text
 //!        done            send             begun         len
@@ -56,22 +57,24 @@ use crate::{
 
 /// How many PSNs of SENDs and WRITEs may be unacknowledged (RC). Responses to READs do not count.
 ///
-/// Each loss halves what is allowed, down to 16, and each acknowledged PSN allows one more again: what is sent behind
-/// a lost packet is sent in vain.
+/// Each loss halves what is allowed, down to 16, and each acknowledged PSN allows one more again:
+/// what is sent behind a lost packet is sent in vain.
 pub const PSN_WINDOW: u32 = 256;
 
 /// What [`PSN_WINDOW`] shrinks to.
 const MIN_WINDOW: u32 = 16;
 
-/// After how many packets without an acknowledgement request one is made (RC).
+/// After how many packets without an acknowledgment request one is made (RC).
 pub const ACK_EVERY: u32 = 16;
 
-/// The most PSNs that one READ request asks for. A longer READ is asked for in several parts, one after the other:
-/// this bounds what is sent in vain after a loss, and keeps the outstanding PSNs far below half of the number space.
-/// A READ that begins while the window is not open asks for smaller parts.
+/// The most PSNs that one READ request asks for. A longer READ is asked for in several parts, one
+/// after the other: this bounds what is sent in vain after a loss, and keeps the outstanding PSNs
+/// far below half of the number space. A READ that begins while the window is not open asks for
+/// smaller parts.
 pub const READ_WINDOW: u32 = 1024;
 
-/// The most PSNs between the oldest unacknowledged one and the next. A READ waits until its responses fit.
+/// The most PSNs between the oldest unacknowledged one and the next. A READ waits until its
+/// responses fit.
 const MAX_OUTSTANDING: u32 = 1 << 22;
 
 /// The value of [`SendParams::rnr_retry`] that means without end.
@@ -80,17 +83,19 @@ const RNR_RETRY_FOREVER: u8 = 7;
 /// Attributes of the queue pair that the send half obeys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendParams {
-    /// The largest payload of a packet in bytes: path MTU, for UD the MTU of the port. A power of two.
+    /// The largest payload of a packet in bytes: path MTU, for UD the MTU of the port. A power of
+    /// two.
     pub mtu: u32,
     /// The queue pair of the peer. RC and UC only.
     pub dest_qpn: Qpn,
     /// The queue pair itself, as datagrams name it. UD only.
     pub src_qpn: Qpn,
-    /// Nanoseconds until an acknowledgement is overdue, `None` for never. RC only.
+    /// Nanoseconds until an acknowledgment is overdue, `None` for never. RC only.
     pub ack_timeout: Option<u64>,
     /// How often the same packet is sent again before the peer is given up, 0 to 7. RC only.
     pub retry_cnt: u8,
-    /// How often the same packet is sent again to a receiver that is not ready, 0 to 7, 7 for ever. RC only.
+    /// How often the same packet is sent again to a receiver that is not ready, 0 to 7, 7 for ever.
+    /// RC only.
     pub rnr_retry: u8,
     /// How many READs may be outstanding, 0 for none at all. RC only.
     pub max_rd_atomic: u8,
@@ -157,8 +162,8 @@ pub struct SendCompletion {
 
 /// The send half of a queue pair.
 ///
-/// Needs no lock of its own; the shell calls it under the lock of the send half. `S` is the storage of the slots: its
-/// length is the number of work requests that may be outstanding, up to 2^16.
+/// Needs no lock of its own; the shell calls it under the lock of the send half. `S` is the storage
+/// of the slots: its length is the number of work requests that may be outstanding, up to 2^16.
 pub struct Requester<S> {
     ring: Ring<S>,
     transport: Transport,
@@ -193,7 +198,8 @@ pub struct Requester<S> {
     reads: u8,
     retries_left: u8,
     rnr_left: u8,
-    /// The value of `una` at which a NAK or a gap made us go back; a second one for the same loss is ignored.
+    /// The value of `una` at which a NAK or a gap made us go back; a second one for the same loss
+    /// is ignored.
     gone_back: Option<Psn>,
     /// When the response is overdue.
     deadline: Option<Instant>,
@@ -248,15 +254,16 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.restart_psn(Psn::default());
     }
 
-    /// Changes the attributes that the send half obeys. The MTU may change only while no work is outstanding.
+    /// Changes the attributes that the send half obeys. The MTU may change only while no work is
+    /// outstanding.
     pub fn set_params(&mut self, params: &SendParams) {
         self.params = *params;
         self.mtu_shift = params.mtu.checked_ilog2().unwrap_or(0);
         self.reset_retries();
     }
 
-    /// Sets the PSN of the first packet (SQ_PSN of the move to RTS), and starts to send if stopped. Must not be called
-    /// while work is outstanding.
+    /// Sets the PSN of the first packet (SQ_PSN of the move to RTS), and starts to send if stopped.
+    /// Must not be called while work is outstanding.
     pub fn set_psn(&mut self, psn: Psn) {
         self.restart_psn(psn);
         if self.state == SendState::Stopped {
@@ -297,8 +304,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.ring.capacity()
     }
 
-    /// Returns the slot that the next work request gets, so that the shell can put what belongs to it in place before.
-    /// `None` if every slot is in use.
+    /// Returns the slot that the next work request gets, so that the shell can put what belongs to
+    /// it in place before. `None` if every slot is in use.
     #[inline]
     pub fn next_slot(&self) -> Option<u16> {
         self.ring.next_number()
@@ -361,11 +368,12 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         Some(completion)
     }
 
-    /// Says that local data of a work request could not be read, or that READ data could not be placed.
+    /// Says that local data of a work request could not be read, or that READ data could not be
+    /// placed.
     ///
-    /// RC and UC: the request completes with `status` once everything before it has completed; nothing behind it is
-    /// sent, and all of that is flushed. For a READ whose last data could not be placed, this must be called before
-    /// [`Requester::poll_completion`].
+    /// RC and UC: the request completes with `status` once everything before it has completed;
+    /// nothing behind it is sent, and all of that is flushed. For a READ whose last data could not
+    /// be placed, this must be called before [`Requester::poll_completion`].
     pub fn local_error(&mut self, slot: u16, status: Status) {
         let Some(place) = self.ring.place(slot) else {
             return;
@@ -395,7 +403,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Sends again (the queue pair moved from SQD or SQE to RTS). After an error, everything must have been retired.
+    /// Sends again (the queue pair moved from SQD or SQE to RTS). After an error, everything must
+    /// have been retired.
     pub fn resume(&mut self) {
         if matches!(self.state, SendState::Draining | SendState::SendError) {
             self.state = SendState::Running;
@@ -408,7 +417,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.state() == SendState::Drained
     }
 
-    /// Returns true once after an error that must move the queue pair: to ERR (RC), or to SQE (UC, UD).
+    /// Returns true once after an error that must move the queue pair: to ERR (RC), or to SQE (UC,
+    /// UD).
     #[inline]
     pub fn take_error(&mut self) -> bool {
         core::mem::take(&mut self.error_pending)
@@ -431,7 +441,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.reset_retries();
     }
 
-    /// Ends the oldest slot that is not over. Success goes on; everything else is for [`Requester::fail`].
+    /// Ends the oldest slot that is not over. Success goes on; everything else is for
+    /// [`Requester::fail`].
     #[inline]
     fn succeed(&mut self) {
         if let Some(slot) = self.ring.get_mut(self.done) {
@@ -469,8 +480,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         };
         slot.status = status;
         if begun && self.send >= place {
-            // Take back what was sent of the slot, so that the packet before it is seen to be the last one and asks
-            // for an acknowledgement if it did not.
+            // Take back what was sent of the slot, so that the packet before it is seen to be the
+            // last one and asks for an acknowledgment if it did not.
             let first_psn = slot.first_psn;
             self.send = place;
             self.send_psn = first_psn;

@@ -5,20 +5,21 @@
 //! # How the shell drives it
 //!
 //! ```text
-//! on_request ─► Verdict::Drop                                    count it
+//! on_request -> Verdict::Drop                                    count it
 //!               Verdict::Reply                                   send it
 //!               Verdict::Fail                                    execute the outcome
-//!               Verdict::Place ─► copy the payload ─► finish ──► execute the outcome
-//!               Verdict::Read ──► check the key ──► start_read, then poll_response and response_sent until None
+//!               Verdict::Place -> copy the payload -> finish --> execute the outcome
+//!               Verdict::Read --> check the key --> start_read, poll_response, response_sent
 //! ```
 //!
-//! To *execute an outcome* is to complete the receive work request, to send the reply, to raise the event and to move
-//! the queue pair to ERR, as far as it says so.
+//! To *execute an outcome* is to complete the receive work request, to send the reply, to raise the
+//! event and to move the queue pair to ERR, as far as it says so.
 //!
 //! # Receive work requests
 //!
-//! The responder takes one from the [`RecvQueue`] when a message needs it, and the shell keeps it as the *held* one
-//! until an [`Outcome::consumed`] ends it. A UC message that gets cut leaves it held for the next message.
+//! The responder takes one from the [`RecvQueue`] when a message needs it, and the shell keeps it
+//! as the *held* one until an [`Outcome::consumed`] ends it. A UC message that gets cut leaves it
+//! held for the next message.
 
 mod datagram;
 mod message;
@@ -76,8 +77,8 @@ const MSN_MASK: u32 = 0x00ff_ffff;
 
 /// Where posted receive work requests come from.
 pub trait RecvQueue {
-    /// Takes the next one and returns the total bytes of its buffers, or why it cannot be used. `None` if there is
-    /// none.
+    /// Takes the next one and returns the total bytes of its buffers, or why it cannot be used.
+    /// `None` if there is none.
     fn take(&mut self) -> Option<Result<u32, MemError>>;
 }
 
@@ -93,7 +94,8 @@ pub struct Access {
 /// Attributes of the queue pair that the receive half obeys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecvParams {
-    /// The largest payload of a packet in bytes: path MTU, for UD the MTU of the port. A power of two.
+    /// The largest payload of a packet in bytes: path MTU, for UD the MTU of the port. A power of
+    /// two.
     pub mtu: u32,
     /// The queue pair of the peer, which gets the replies. RC only.
     pub dest_qpn: Qpn,
@@ -103,7 +105,8 @@ pub struct RecvParams {
     pub qkey: Qkey,
     /// What the peer may do to local memory. RC and UC only.
     pub access: Access,
-    /// How many READs are remembered in order to answer them again, up to [`MAX_RD_ATOMIC`]. RC only.
+    /// How many READs are remembered in order to answer them again, up to [`MAX_RD_ATOMIC`]. RC
+    /// only.
     pub max_dest_rd_atomic: u8,
 }
 
@@ -163,7 +166,8 @@ pub struct Responder {
     ack_psn: Psn,
     /// How many messages were completed.
     msn: u32,
-    /// Whether the peer was told to send the expected packet again: until it comes, everything behind it is ignored.
+    /// Whether the peer was told to send the expected packet again: until it comes, everything
+    /// behind it is ignored.
     told: bool,
     /// Whether the queue pair must go, or has gone, to ERR.
     failed: bool,
@@ -199,7 +203,8 @@ impl Responder {
         }
     }
 
-    /// Forgets everything that was received (RESET), the held receive work request too. The parameters stay.
+    /// Forgets everything that was received (RESET), the held receive work request too. The
+    /// parameters stay.
     pub fn reset(&mut self) {
         let params = self.params;
         *self = Responder::new(self.transport);
@@ -217,7 +222,8 @@ impl Responder {
         self.ack_psn = psn.prev();
     }
 
-    /// Says whether the queue pair is in RTR, where its first packet is reported as [`AsyncEvent::CommEst`].
+    /// Says whether the queue pair is in RTR, where its first packet is reported as
+    /// [`AsyncEvent::CommEst`].
     pub fn set_rtr(&mut self, rtr: bool) {
         self.comm_est = rtr && self.transport != Transport::Ud;
     }
@@ -236,8 +242,9 @@ impl Responder {
 
     /// Decides what becomes of a packet. P_Key, source address and ICRC have been checked.
     ///
-    /// Must not be called between [`Verdict::Place`] and [`Responder::finish`], between [`Verdict::Read`] and
-    /// [`Responder::start_read`], or while [`Responder::read_in_progress`]; the packet would be dropped.
+    /// Must not be called between [`Verdict::Place`] and [`Responder::finish`], between
+    /// [`Verdict::Read`] and [`Responder::start_read`], or while [`Responder::read_in_progress`];
+    /// the packet would be dropped.
     #[inline]
     pub fn on_request(
         &mut self,

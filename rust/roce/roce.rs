@@ -2,18 +2,22 @@
 
 //! The RoCE v2 protocol, without any input or output.
 //!
-//! This crate decides and never acts. It is told what was posted, what arrived and what time it is; it answers what to
-//! send, where to put received bytes and what to complete. Sockets, clocks, locks, memory keys and payload belong to
-//! the caller, called the *shell*: the driver in the kernel, the simulator in `tools/testing/roce`.
+//! This crate decides and never acts. It is told what was posted, what arrived and what time it is;
+//! it answers what to send, where to put received bytes and what to complete. Sockets, clocks,
+//! locks, memory keys and payload belong to the caller, called the *shell*: the driver in the
+//! kernel, the simulator in `tools/testing/roce`.
 //!
-//! - [`requester::Requester`] is the send half of a queue pair: work requests go in, request packets come out,
-//!   responses go in, completions come out. One type serves RC, UC and UD.
-//! - [`responder::Responder`] is the receive half: request packets go in; placements, replies and completions come out.
-//! - [`wire`] is the packet format, [`opcode`] the table of operations, [`psn`] the arithmetic of sequence numbers.
+//! - [`requester::Requester`] is the send half of a queue pair: work requests go in, request
+//!   packets come out, responses go in, completions come out. One type serves RC, UC and UD.
+//! - [`responder::Responder`] is the receive half: request packets go in; placements, replies and
+//!   completions come out.
+//! - [`wire`] is the packet format, [`opcode`] the table of operations, [`psn`] the arithmetic of
+//!   sequence numbers.
 //!
-//! Nothing here allocates, and nothing here may panic: in the kernel a panic would be a crash that a remote peer can
-//! cause. Arithmetic is wrapping, checked or saturating, and slices are read with `get`. The work of a call is bounded
-//! by the number of slots of the queue; loops over packets belong to the shell.
+//! Nothing here allocates, and nothing here may panic: in the kernel a panic would be a crash that
+//! a remote peer can cause. Arithmetic is wrapping, checked or saturating, and slices are read with
+//! `get`. The work of a call is bounded by the number of slots of the queue; loops over packets
+//! belong to the shell.
 //!
 //! # Abbreviations
 //!
@@ -31,7 +35,7 @@
 //! | ImmDt | immediate data: four bytes that the receiver finds in its completion |
 //! | MSN | message sequence number: how many messages the responder has completed |
 //! | MTU | path MTU: the largest payload of one packet |
-//! | NAK | negative acknowledgement |
+//! | NAK | negative acknowledgment |
 //! | P_Key | partition key |
 //! | PSN | packet sequence number, 24 bits |
 //! | Q_Key | queue key, which a datagram must present |

@@ -70,7 +70,7 @@ impl Frame {
         Frame::new(|pkey, buf| transmit.write_headers(pkey, buf), transmit.len)
     }
 
-    /// Makes an acknowledgement.
+    /// Makes an acknowledgment.
     pub(crate) fn ack(psn: u32, syndrome: Syndrome) -> Frame {
         let reply = Reply {
             psn: crate::psn::Psn::new(psn),

@@ -2,9 +2,10 @@
 
 //! The packet format, from the BTH to the ICRC.
 //!
-//! [`Packet`] is the checked view of a received UDP payload. What is sent is written by `write_headers` of
-//! [`Transmit`](crate::requester::Transmit), [`Reply`](crate::responder::Reply) and
-//! [`ReadSegment`](crate::responder::ReadSegment); payload, pad and ICRC are added by the shell.
+//! [`Packet`] is the checked view of a received UDP payload. What is sent is written by
+//! `write_headers` of [`Transmit`](crate::requester::Transmit), [`Reply`](crate::responder::Reply)
+//! and [`ReadSegment`](crate::responder::ReadSegment); payload, pad and ICRC are added by the
+//! shell.
 //!
 //! ```text
 //! BTH | DETH | RETH or AETH or IETH | ImmDt | payload | pad (0..3) | ICRC
@@ -178,7 +179,8 @@ impl<'a> Packet<'a> {
             return Err(ParseError::BadLength);
         }
 
-        // INVARIANT: `head` was compared with the length of the headers, and `payload_len` is what remains.
+        // INVARIANT: `head` was compared with the length of the headers, and `payload_len` is what
+        // remains.
         Ok(Packet {
             bth,
             extension,
@@ -211,7 +213,7 @@ impl<'a> Packet<'a> {
         self.bth.pkey()
     }
 
-    /// Returns whether the requester asks for an acknowledgement.
+    /// Returns whether the requester asks for an acknowledgment.
     #[inline]
     pub fn ack_req(&self) -> bool {
         self.bth.ack_req()
@@ -247,7 +249,7 @@ impl<'a> Packet<'a> {
         self.header::<RawReth>(0).map(Reth::from)
     }
 
-    /// Returns the acknowledgement, if the packet has one.
+    /// Returns the acknowledgment, if the packet has one.
     #[inline]
     pub fn aeth(&self) -> Option<Aeth> {
         if !self.opcode.has_aeth() {

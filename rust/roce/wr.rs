@@ -18,7 +18,8 @@ pub enum SendOp {
     SendImm,
     /// Write to memory of the peer.
     Write,
-    /// Write to memory of the peer, then use up one of its receive work requests for the immediate data.
+    /// Write to memory of the peer, then use up one of its receive work requests for the immediate
+    /// data.
     WriteImm,
     /// Read memory of the peer.
     Read,
@@ -48,8 +49,8 @@ pub struct SendWr {
     pub rkey: Rkey,
     /// The queue pair that the datagram is for. UD only.
     pub dest_qpn: Qpn,
-    /// The queue key to present. UD only. The rule that a key with the top bit set stands for the key of the queue
-    /// pair itself has been applied.
+    /// The queue key to present. UD only. The rule that a key with the top bit set stands for the
+    /// key of the queue pair itself has been applied.
     pub qkey: Qkey,
     /// Immediate data. [`SendOp::has_imm`] only.
     pub imm: [u8; 4],

@@ -21,9 +21,10 @@
 //! - how devices come and go: [`Link`];
 //! - what the module holds, in the order in which it must go: [`Module`].
 //!
-//! The core takes a driver whose table of operations has every verb for one that serves the kernel's
-//! own consumers too. So the MAD layer wants a protection domain, which for the kernel comes with a
-//! region of all memory, is refused that, and says so in the log at each `rdma link add`.
+//! The core takes a driver whose table of operations has every verb for one that serves the
+//! kernel's own consumers too. So the MAD layer wants a protection domain, which for the kernel
+//! comes with a region of all memory, is refused that, and says so in the log at each `rdma link
+//! add`.
 
 #![forbid(unsafe_code)]
 
@@ -120,8 +121,8 @@ struct Minimal;
 
 /// What is kept for a protection domain.
 ///
-/// The core allocates it, calls [`Driver::alloc_pd`] to construct it in place, and drops it when the
-/// consumer is done with it. So both ends of its life are ordinary Rust.
+/// The core allocates it, calls [`Driver::alloc_pd`] to construct it in place, and drops it when
+/// the consumer is done with it. So both ends of its life are ordinary Rust.
 struct CountedPd;
 
 impl CountedPd {
@@ -206,8 +207,8 @@ impl Driver for Minimal {
         CountedPd::new()
     }
 
-    // From here on: what there is not. Where no object can exist, its verbs cannot be called, and the
-    // compiler knows it.
+    // From here on: what there is not. Where no object can exist, its verbs cannot be called, and
+    // the compiler knows it.
 
     fn create_ah(
         _dev: &Device<Self>,
@@ -359,8 +360,8 @@ impl Drop for Devices {
     }
 }
 
-/// What the module holds. Fields are dropped in declaration order: first nothing creates devices any
-/// more, then the devices go, then what they use.
+/// What the module holds. Fields are dropped in declaration order: first nothing creates devices
+/// any more, then the devices go, then what they use.
 #[pin_data]
 struct Module {
     #[pin]

@@ -7,7 +7,7 @@
 LOG_COMPLAINTS='\bWARNING: |\bBUG\b|\bOops\b|\bKASAN\b|\bUBSAN\b|\bKCSAN\b|Kernel panic|general protection|unable to handle
 possible circular locking|possible recursive locking|inconsistent lock state|inconsistent \{|suspicious RCU usage
 lock held when returning|bad unlock balance|invalid wait context|DEBUG_LOCKS_WARN|lock order
-sleeping function called|scheduling while atomic|soft lockup|hard LOCKUP|hung_task|blocked for more than
+sleeping function called|scheduling while atomic|soft lockup|hard LOCKUP|blocked for more than
 rcu:? .*(stall|self-detected)|refcount_t: |ODEBUG: |list_(add|del) corruption|double free|use-after-free
 kmemleak: [0-9]+ new|unreferenced object|unregister_netdevice: waiting|leaked|rust_kernel: panicked|panicked at'
 

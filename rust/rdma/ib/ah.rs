@@ -59,8 +59,8 @@ pub(super) unsafe extern "C" fn create_ah<D: Driver>(
         // SAFETY: `init` is valid, and the core references the GID entry for the call.
         let (path, _gid) = unsafe { Path::from_raw(&*(*init).ah_attr) }.ok_or(EINVAL)?;
         // SAFETY: `init` is valid.
-        let sleepable =
-            unsafe { (*init).flags } & bindings::rdma_create_ah_flags_RDMA_CREATE_AH_SLEEPABLE != 0;
+        let asked = unsafe { (*init).flags };
+        let sleepable = asked & bindings::rdma_create_ah_flags_RDMA_CREATE_AH_SLEEPABLE != 0;
         let flags = if sleepable { GFP_KERNEL } else { GFP_ATOMIC };
         // SAFETY: The argument of the core's callback.
         let mut udata = unsafe { Udata::from_raw(udata) };

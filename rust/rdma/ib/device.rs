@@ -93,7 +93,7 @@ impl<D: Driver> Device<D> {
             dev.num_comp_vectors = id.comp_vectors as ffi::c_int;
             dev.node_guid = u64::from_ne_bytes(id.node_guid);
             for (to, from) in dev.node_desc.iter_mut().zip(id.node_desc.to_bytes()) {
-                *to = *from as _;
+                *to = *from;
             }
             for cmd in D::UVERBS_CMDS {
                 dev.uverbs_cmd_mask |= 1u64.wrapping_shl(*cmd);

@@ -55,8 +55,8 @@ use kernel::{
 
 /// An RDMA device driver. The implementing type is what the driver keeps for each device.
 ///
-/// Unless it says otherwise a method is called in process context and may sleep, and methods for the
-/// same object may run at the same time.
+/// Unless it says otherwise a method is called in process context and may sleep, and methods for
+/// the same object may run at the same time.
 #[vtable]
 pub trait Driver: Sized + Send + Sync + 'static {
     /// `enum rdma_driver_id`, by which provider libraries find their devices.
@@ -171,8 +171,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Takes a queue pair away from the data path.
     fn destroy_qp(qp: &Owned<Qp<Self>>);
 
-    /// Changes attributes of a queue pair; `path` is there if the mask has an address vector that is
-    /// RoCE's.
+    /// Changes attributes of a queue pair; `path` is there if the mask has an address vector that
+    /// is RoCE's.
     fn modify_qp(
         qp: &Owned<Qp<Self>>,
         attr: &QpAttr<'_>,

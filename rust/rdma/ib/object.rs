@@ -11,8 +11,8 @@
 //!   +------------------+--------------------------------------------+
 //! ```
 //!
-//! The core frees its allocation with a plain `kfree()` right after the destroy callback, so what is
-//! looked up under RCU does not live there.
+//! The core frees its allocation with a plain `kfree()` right after the destroy callback, so what
+//! is looked up under RCU does not live there.
 
 use super::{
     udata::Udata,

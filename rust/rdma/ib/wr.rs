@@ -17,8 +17,8 @@ use kernel::container_of;
 ///
 /// # Invariants
 ///
-/// `current` and `next` are null or valid for `'a`, and `datagram` says whether they were posted to a
-/// datagram queue pair.
+/// `current` and `next` are null or valid for `'a`, and `datagram` says whether they were posted to
+/// a datagram queue pair.
 pub struct SendList<'a, D: Driver> {
     current: *const bindings::ib_send_wr,
     next: *const bindings::ib_send_wr,
@@ -31,8 +31,8 @@ impl<'a, D: Driver> SendList<'a, D> {
     ///
     /// # Safety
     ///
-    /// The chain must be valid for `'a` and posted to a queue pair of a device of `D`, which is of a
-    /// datagram type if and only if `datagram` is set.
+    /// The chain must be valid for `'a` and posted to a queue pair of a device of `D`, which is of
+    /// a datagram type if and only if `datagram` is set.
     pub(super) unsafe fn new(wr: *const bindings::ib_send_wr, datagram: bool) -> Self {
         Self {
             current: wr,
@@ -127,8 +127,8 @@ impl<D: Driver> SendWr<'_, D> {
         }
     }
 
-    /// Returns the address handle, the destination and its Q_Key, if the queue pair is of a datagram
-    /// type.
+    /// Returns the address handle, the destination and its Q_Key, if the queue pair is of a
+    /// datagram type.
     pub fn datagram(&self) -> Option<(&Ah<D>, u32, u32)> {
         // A drain posts an RDMA WRITE to a queue pair of any type.
         let is_send = matches!(
@@ -138,8 +138,8 @@ impl<D: Driver> SendWr<'_, D> {
         if !self.datagram || !is_send {
             return None;
         }
-        // SAFETY: By the type invariant the request was posted to a datagram queue pair, and it is a
-        // SEND, so it is embedded in an `ib_ud_wr`, by the contract of `ib_post_send()`.
+        // SAFETY: By the type invariant the request was posted to a datagram queue pair, and it is
+        // a SEND, so it is embedded in an `ib_ud_wr`, by the contract of `ib_post_send()`.
         let ud = unsafe { &*container_of!(core::ptr::from_ref(self.wr), bindings::ib_ud_wr, wr) };
         let ah = NonNull::new(ud.ah)?;
         // SAFETY: The consumer keeps the handle until the request completes, and it is of the same

@@ -149,8 +149,8 @@ impl<T> Drop for Owned<T> {
         // SAFETY: The count is zero, so by the invariant of `Inner` nobody else accesses `value`
         // any more, nor will.
         unsafe { core::ptr::drop_in_place(&raw mut (*inner).value) };
-        // SAFETY: `inner` was allocated by a `KBox`, that is by kmalloc; `rcu` lies within it and is
-        // used by nobody else. A concurrent `try_get` runs under RCU.
+        // SAFETY: `inner` was allocated by a `KBox`, that is by kmalloc; `rcu` lies within it and
+        // is used by nobody else. A concurrent `try_get` runs under RCU.
         unsafe { bindings::kvfree_call_rcu((*inner).rcu.get().cast(), inner.cast()) };
     }
 }

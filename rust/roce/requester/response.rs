@@ -34,7 +34,7 @@ pub struct Placement {
 /// What a response was, for the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseKind {
-    /// A positive acknowledgement.
+    /// A positive acknowledgment.
     Ack,
     /// The next READ response.
     ReadResponse,
@@ -74,7 +74,7 @@ impl From<ResponseKind> for Response {
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Takes a response of the peer: acknowledgement or READ response.
+    /// Takes a response of the peer: acknowledgment or READ response.
     #[inline]
     pub fn on_response(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
         // A UC or UD queue pair has no unacknowledged PSN, but also no business with responses.
@@ -114,7 +114,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         match aeth.syndrome {
             Syndrome::Nak(NakCode::PsnSequence) if complete => self.gap(ResponseKind::NakSequence),
             Syndrome::Nak(NakCode::PsnSequence) => self.gap(ResponseKind::Gap),
-            // The peer executes nothing any more, so a READ before the refused request stays incomplete too.
+            // The peer executes nothing any more, so a READ before the refused request stays
+            // incomplete too.
             Syndrome::Nak(code) => self.refused(code),
             _ if !complete => self.gap(ResponseKind::Gap),
             Syndrome::Rnr { timer } if self.wait_rnr(now, timer) => ResponseKind::Rnr,
@@ -131,7 +132,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let Some((place, first_psn)) = self.read_of(psn) else {
             return self.bad_response();
         };
-        // A response acknowledges the requests before it, but not READs whose responses are missing.
+        // A response acknowledges the requests before it, but not READs whose responses are
+        // missing.
         if place != self.done && !self.acknowledge(now, first_psn) {
             return self.gap(ResponseKind::Gap).into();
         }
@@ -160,7 +162,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             Some(aeth) => matches!(aeth.syndrome, Syndrome::Ack { .. }),
             None => true,
         };
-        // Where a repeated part starts is no matter: the peer may say FIRST or, as C rxe does, MIDDLE.
+        // Where a repeated part starts is no matter: the peer may say FIRST or, as C rxe does,
+        // MIDDLE.
         if pkt.opcode().ends_message() != ends_part || pkt.payload_len() != len || !positive {
             return self.bad_response();
         }
@@ -168,8 +171,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let before = self.una;
         self.una = before.next();
         if ends_part {
-            // After going back, the responses may still come before they are asked for again. Then none are
-            // counted, for requests go out in order.
+            // After going back, the responses may still come before they are asked for again. Then
+            // none are counted, for requests go out in order.
             self.reads = self.reads.saturating_sub(1);
         }
         if ends_read {
@@ -188,7 +191,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Moves `una` up to `end`, and ends the requests before it. Stops at a READ, whose data only its responses bring.
+    /// Moves `una` up to `end`, and ends the requests before it. Stops at a READ, whose data only
+    /// its responses bring.
     ///
     /// Returns whether it got there.
     #[inline]
@@ -245,13 +249,15 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         ResponseKind::BadResponse.into()
     }
 
-    /// Returns whether a packet with the PSN, or a READ that covers it, was sent and not acknowledged.
+    /// Returns whether a packet with the PSN, or a READ that covers it, was sent and not
+    /// acknowledged.
     #[inline]
     fn is_unacknowledged(&self, psn: Psn) -> bool {
         self.una.forward(psn) < self.una.forward(self.max_psn)
     }
 
-    /// Returns place and first PSN of the READ that the PSN, which must be unacknowledged, belongs to.
+    /// Returns place and first PSN of the READ that the PSN, which must be unacknowledged, belongs
+    /// to.
     fn read_of(&self, psn: Psn) -> Option<(usize, Psn)> {
         let distance = self.una.forward(psn);
         for place in self.done..self.begun {
@@ -263,7 +269,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         None
     }
 
-    /// Keeps everything that follows `una` from falling behind it: what is acknowledged is not sent again.
+    /// Keeps everything that follows `una` from falling behind it: what is acknowledged is not sent
+    /// again.
     #[inline]
     fn catch_up(&mut self) {
         if self.send_psn.is_before(self.una) {
@@ -352,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn one_acknowledgement_ends_all_messages_before_it() {
+    fn one_acknowledgment_ends_all_messages_before_it() {
         let mut slots = slots::<3>();
         let mut rc = requester(Transport::Rc, &mut slots);
         post(
@@ -375,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn old_and_impossible_acknowledgements_are_ignored() {
+    fn old_and_impossible_acknowledgments_are_ignored() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         post(&mut rc, &[wr(SendOp::Send, MTU)]);

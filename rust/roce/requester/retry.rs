@@ -41,7 +41,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Goes back because the response is overdue or says that something is missing, unless that was too often.
+    /// Goes back because the response is overdue or says that something is missing, unless that was
+    /// too often.
     pub(super) fn retry(&mut self) {
         match self.retries_left.checked_sub(1) {
             Some(left) => {
@@ -53,7 +54,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Goes back because the packet at `una` got lost, once per loss. Returns whether it did anything.
+    /// Goes back because the packet at `una` got lost, once per loss. Returns whether it did
+    /// anything.
     pub(super) fn retry_once(&mut self) -> bool {
         let waiting = self.rnr_until.is_some();
         // What was not sent since we went back cannot be what the peer speaks of.
@@ -66,8 +68,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         true
     }
 
-    /// Waits because the receiver is not ready for the packet at `una`, unless that was too often. Returns whether it
-    /// did anything.
+    /// Waits because the receiver is not ready for the packet at `una`, unless that was too often.
+    /// Returns whether it did anything.
     pub(super) fn wait_rnr(&mut self, now: Instant, timer: u8) -> bool {
         let waiting = self.rnr_until.is_some();
         if waiting || self.send_psn == self.una {
@@ -95,8 +97,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Notes that the peer made progress since `before`: all retries are free again, the timer starts anew, and the
-    /// window opens.
+    /// Notes that the peer made progress since `before`: all retries are free again, the timer
+    /// starts anew, and the window opens.
     #[inline]
     pub(super) fn progressed(&mut self, now: Instant, before: Psn) {
         let acknowledged = before.forward(self.una);

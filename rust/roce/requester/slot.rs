@@ -40,17 +40,19 @@ impl Slot {
         self.first_psn.forward(self.last_psn).wrapping_add(1)
     }
 
-    /// Returns for how many PSNs a READ asks at once, from packet `index` on. It must have been begun.
+    /// Returns for how many PSNs a READ asks at once, from packet `index` on. It must have been
+    /// begun.
     #[inline]
     pub(super) fn read_part(&self, index: u32) -> u32 {
         read_part(index, self.packets(), self.part)
     }
 }
 
-/// Returns for how many PSNs a READ of `packets` asks at once, from packet `index` on, if its parts are of `part` PSNs.
+/// Returns for how many PSNs a READ of `packets` asks at once, from packet `index` on, if its parts
+/// are of `part` PSNs.
 ///
-/// Parts end at fixed places of the message, so that a part which is asked for again ends where it did: the responder
-/// only repeats what it was asked for before.
+/// Parts end at fixed places of the message, so that a part which is asked for again ends where it
+/// did: the responder only repeats what it was asked for before.
 #[inline]
 pub(super) fn read_part(index: u32, packets: u32, part: u32) -> u32 {
     let used = index & part.wrapping_sub(1);
@@ -59,8 +61,8 @@ pub(super) fn read_part(index: u32, packets: u32, part: u32) -> u32 {
 
 /// A ring of slots, oldest first.
 ///
-/// A *place* counts from the oldest slot; a slot *number* is the index into the storage, which does not change while
-/// the slot is in use.
+/// A *place* counts from the oldest slot; a slot *number* is the index into the storage, which does
+/// not change while the slot is in use.
 ///
 /// # Invariants
 ///

@@ -45,7 +45,7 @@ pub struct Transmit {
     pub opcode: Opcode,
     /// The PSN.
     pub psn: Psn,
-    /// Whether an acknowledgement is asked for.
+    /// Whether an acknowledgment is asked for.
     pub ack_req: bool,
     /// Whether the completion of the peer is a solicited event.
     pub solicited: bool,
@@ -66,7 +66,8 @@ pub struct Transmit {
 }
 
 impl Transmit {
-    /// Writes all headers to the front of `buf` and returns how many bytes they are, or `None` if they do not fit.
+    /// Writes all headers to the front of `buf` and returns how many bytes they are, or `None` if
+    /// they do not fit.
     ///
     /// Payload, [`pad_for`] the payload and ICRC follow.
     #[inline]
@@ -127,7 +128,8 @@ impl Step {
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Returns the packet to send now, if there is one. Asking changes nothing; see [`Requester::transmitted`].
+    /// Returns the packet to send now, if there is one. Asking changes nothing; see
+    /// [`Requester::transmitted`].
     #[inline]
     pub fn poll_transmit(&self, _now: Instant) -> Option<Transmit> {
         let step = self.next_step()?;
@@ -190,7 +192,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Says that the packet which [`Requester::poll_transmit`] returned last was sent.
     ///
-    /// RC: the response is awaited. UC and UD: with its last packet a message is over, successfully.
+    /// RC: the response is awaited. UC and UD: with its last packet a message is over,
+    /// successfully.
     #[inline]
     pub fn transmitted(&mut self, now: Instant) {
         let Some(step) = self.next_step() else {
@@ -306,10 +309,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         Some(step)
     }
 
-    /// Returns the last packet again if nothing else can be sent and it did not ask for an acknowledgement.
+    /// Returns the last packet again if nothing else can be sent and it did not ask for an
+    /// acknowledgment.
     ///
-    /// Usually [`Requester::wants_ack`] foresees that. It cannot foresee that the next request fails locally, or that
-    /// the queue gets drained in between.
+    /// Usually [`Requester::wants_ack`] foresees that. It cannot foresee that the next request
+    /// fails locally, or that the queue gets drained in between.
     #[inline]
     fn probe(&self) -> Option<Step> {
         if self.transport != Transport::Rc || !self.ack_base.is_before(self.send_psn) {
@@ -335,8 +339,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Returns whether a READ request may go out.
     ///
-    /// Only the first part of a READ can overlap with anything before it. Later parts, and parts that are asked for
-    /// again, wait until all before them has arrived.
+    /// Only the first part of a READ can overlap with anything before it. Later parts, and parts
+    /// that are asked for again, wait until all before them has arrived.
     #[inline]
     fn may_read(&self, step: &Step) -> bool {
         self.reads < self.params.max_rd_atomic
@@ -346,8 +350,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Returns how many PSNs of the window are in use before `psn`.
     ///
-    /// PSNs of READ responses do not count. To keep the books short, neither does what was sent before the last READ;
-    /// the number of READs is limited, so all of it is.
+    /// PSNs of READ responses do not count. To keep the books short, neither does what was sent
+    /// before the last READ; the number of READs is limited, so all of it is.
     #[inline]
     fn window_used(&self, psn: Psn) -> u32 {
         self.window_base.forward(psn)
@@ -363,7 +367,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Returns whether the packet asks for an acknowledgement.
+    /// Returns whether the packet asks for an acknowledgment.
     #[inline]
     fn wants_ack(&self, step: &Step) -> bool {
         let is_read = self.ring.get(step.place).is_some_and(Slot::is_read);
@@ -480,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_of_several_messages_asks_for_an_acknowledgement() {
+    fn only_the_last_of_several_messages_asks_for_an_acknowledgment() {
         let mut slots = slots::<3>();
         let mut rc = requester(Transport::Rc, &mut slots);
         for _ in 0..3 {

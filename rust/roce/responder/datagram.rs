@@ -65,7 +65,8 @@ impl Responder {
 
     /// Ends the held receive work request because it cannot take the datagram.
     ///
-    /// A datagram that is too long fails only the work request, not the queue pair: anybody can send one.
+    /// A datagram that is too long fails only the work request, not the queue pair: anybody can
+    /// send one.
     #[cold]
     pub(super) fn datagram_refused(&mut self, error: MemError) -> Outcome {
         let outcome = self.fail_held(recv_status(error));

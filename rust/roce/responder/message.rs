@@ -153,7 +153,8 @@ impl Responder {
         } else {
             Message::Write {
                 rkey,
-                // An address may wrap only if the shell let the whole range pass, which it does not.
+                // An address may wrap only if the shell let the whole range pass, which it does
+                // not.
                 va: va.wrapping_add(u64::from(len)),
                 remaining: rest,
                 total,

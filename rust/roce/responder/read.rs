@@ -57,14 +57,15 @@ pub struct ReadSegment {
     pub va: u64,
     /// Bytes of payload.
     pub len: u32,
-    /// The acknowledgement, if the packet carries one.
+    /// The acknowledgment, if the packet carries one.
     pub aeth: Option<Aeth>,
     /// The queue pair of the peer.
     pub dest_qpn: Qpn,
 }
 
 impl ReadSegment {
-    /// Writes all headers to the front of `buf` and returns how many bytes they are, or `None` if they do not fit.
+    /// Writes all headers to the front of `buf` and returns how many bytes they are, or `None` if
+    /// they do not fit.
     ///
     /// Payload, [`pad_for`] the payload and ICRC follow.
     #[inline]
@@ -167,7 +168,8 @@ impl Responder {
         Verdict::Read(request)
     }
 
-    /// Handles a READ request that was executed before: it may ask for all of it again, or for a part.
+    /// Handles a READ request that was executed before: it may ask for all of it again, or for a
+    /// part.
     ///
     /// What does not match what was asked for then is not executed, whatever the key would allow.
     pub(super) fn on_read_again(&mut self, pkt: &Packet<'_>) -> Verdict {
@@ -201,8 +203,8 @@ impl Responder {
         Verdict::Read(request)
     }
 
-    /// Says whether the memory that [`Verdict::Read`] asks for may be read. If so, [`Responder::poll_response`] returns
-    /// what to send.
+    /// Says whether the memory that [`Verdict::Read`] asks for may be read. If so,
+    /// [`Responder::poll_response`] returns what to send.
     pub fn start_read(&mut self, result: Result<(), MemError>) -> Option<Outcome> {
         let read = match core::mem::replace(&mut self.pending, Pending::None) {
             Pending::Read(read) => read,
@@ -212,8 +214,8 @@ impl Responder {
             }
         };
         if let Err(error) = result {
-            // A late copy of a READ that was answered, and whose memory the consumer has taken back since. The peer has
-            // its data; if it has not, it will give up by itself.
+            // A late copy of a READ that was answered, and whose memory the consumer has taken back
+            // since. The peer has its data; if it has not, it will give up by itself.
             return (!read.again).then(|| self.read_refused(read.psn, error));
         }
         let ReadRequest { rkey, va, len } = read.request;

@@ -89,8 +89,8 @@ impl Responder {
         if pkt.opcode().operation() == Operation::ReadRequest {
             return self.on_read_again(pkt);
         }
-        // The peer waits for an acknowledgement only if it asked for one; to acknowledge every packet of a window that
-        // is sent again would be a storm.
+        // The peer waits for an acknowledgment only if it asked for one; to acknowledge every
+        // packet of a window that is sent again would be a storm.
         if !pkt.ack_req() {
             return Verdict::Drop(DropReason::Duplicate);
         }
@@ -141,7 +141,8 @@ impl Responder {
 
     /// Refuses a packet, and fails the queue pair.
     ///
-    /// The held receive work request tells the consumer why; only without one it takes an event (IBTA C9-222.1).
+    /// The held receive work request tells the consumer why; only without one it takes an event
+    /// (IBTA C9-222.1).
     #[cold]
     pub(super) fn refuse(
         &mut self,

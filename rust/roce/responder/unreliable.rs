@@ -30,7 +30,8 @@ impl Responder {
         let psn = pkt.psn();
         let gap = psn != self.epsn;
         if gap || pkt.opcode().starts_message() {
-            // What is missing never comes. A packet that starts a message needs nothing of what is missing.
+            // What is missing never comes. A packet that starts a message needs nothing of what is
+            // missing.
             self.message = Message::None;
         }
         if self.message == Message::None && !pkt.opcode().starts_message() {
@@ -68,7 +69,8 @@ impl Responder {
         Verdict::Place(plan.place)
     }
 
-    /// Gives the message up that the packet belongs to. A held receive work request waits for the next one.
+    /// Gives the message up that the packet belongs to. A held receive work request waits for the
+    /// next one.
     pub(super) fn cut(&mut self, psn: Psn) {
         self.message = Message::None;
         self.epsn = psn.next();

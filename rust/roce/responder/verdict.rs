@@ -50,7 +50,8 @@ pub enum DropReason {
     NoRecvWqe,
     /// The datagram does not present the key of the queue pair.
     BadQkey,
-    /// It is not a request, not of this service type, or its opcode does not continue the message (UC).
+    /// It is not a request, not of this service type, or its opcode does not continue the message
+    /// (UC).
     BadOpcode,
     /// The length does not fit the MTU, the place in the message, or the message (UC, UD).
     BadLength,
@@ -67,7 +68,8 @@ pub enum DropReason {
 pub enum Place {
     /// Into the buffers of the held receive work request.
     Recv {
-        /// Where it starts, in bytes from the start of the buffers. UD: behind the GRH area, which the shell fills.
+        /// Where it starts, in bytes from the start of the buffers. UD: behind the GRH area, which
+        /// the shell fills.
         offset: u32,
         /// Bytes of payload; they fit.
         len: u32,
@@ -80,7 +82,8 @@ pub enum Place {
         va: u64,
         /// Bytes of payload. May be 0, and the key is to be checked all the same.
         len: u32,
-        /// Bytes from `va` on that the key must allow: the whole message on its first packet, `len` on the others.
+        /// Bytes from `va` on that the key must allow: the whole message on its first packet, `len`
+        /// on the others.
         check_len: u32,
     },
 }
@@ -99,7 +102,7 @@ pub struct ReadRequest {
 /// What follows from a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The acknowledgement to send.
+    /// The acknowledgment to send.
     pub reply: Option<Reply>,
     /// The completion of the held receive work request.
     pub completion: Option<RecvCompletion>,
@@ -167,7 +170,7 @@ pub enum AsyncEvent {
     CommEst,
 }
 
-/// An acknowledgement to send.
+/// An acknowledgment to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// The PSN that it is about.
@@ -181,7 +184,8 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Writes all headers to the front of `buf` and returns how many bytes they are, or `None` if they do not fit.
+    /// Writes all headers to the front of `buf` and returns how many bytes they are, or `None` if
+    /// they do not fit.
     ///
     /// There is no payload; the ICRC follows.
     #[inline]

@@ -11,7 +11,8 @@ use zerocopy_derive::{
     Unaligned, //
 };
 
-/// The two bits of a syndrome that say what the other five are. The top bit is reserved and must be zero.
+/// The two bits of a syndrome that say what the other five are. The top bit is reserved and must be
+/// zero.
 const KIND_MASK: u8 = 0xe0;
 const KIND_ACK: u8 = 0x00;
 const KIND_RNR: u8 = 0x20;
@@ -60,10 +61,12 @@ impl NakCode {
 pub enum Syndrome {
     /// Everything up to the PSN was executed.
     Ack {
-        /// Encoded end-to-end flow control credits, 0 to 31; 31 means that there is no such flow control.
+        /// Encoded end-to-end flow control credits, 0 to 31; 31 means that there is no such flow
+        /// control.
         credits: u8,
     },
-    /// Everything before the PSN was executed; there is no receive work request for the packet itself.
+    /// Everything before the PSN was executed; there is no receive work request for the packet
+    /// itself.
     Rnr {
         /// Code of the time to wait, 0 to 31; see [`rnr_timer_ns`](crate::time::rnr_timer_ns).
         timer: u8,
@@ -75,7 +78,7 @@ pub enum Syndrome {
 }
 
 impl Syndrome {
-    /// An acknowledgement without end-to-end flow control, the only kind that is sent here.
+    /// An acknowledgment without end-to-end flow control, the only kind that is sent here.
     pub const ACK: Syndrome = Syndrome::Ack {
         credits: VALUE_MASK,
     };
@@ -99,7 +102,8 @@ impl Syndrome {
         }
     }
 
-    /// Returns the syndrome byte. A reserved one is never sent; it comes out as a code that every peer rejects.
+    /// Returns the syndrome byte. A reserved one is never sent; it comes out as a code that every
+    /// peer rejects.
     #[inline]
     pub const fn raw(self) -> u8 {
         match self {

@@ -2,8 +2,8 @@
 
 //! Counters of what goes wrong on the wire: `rdma statistic show link`.
 //!
-//! Packets that do what they should are not counted: that would be an atomic on a line shared by all
-//! queue pairs, for each of them.
+//! Packets that do what they should are not counted: that would be an atomic on a line shared by
+//! all queue pairs, for each of them.
 
 use kernel::sync::atomic::{
     Atomic,

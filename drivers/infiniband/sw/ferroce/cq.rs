@@ -95,8 +95,8 @@ struct Inner {
 
 /// A completion queue.
 ///
-/// `inner` is taken in any context, inside the lock of a half of a queue pair. The handler is called
-/// outside of all locks; that of a kernel consumer by the work item, so one call at a time.
+/// `inner` is taken in any context, inside the lock of a half of a queue pair. The handler is
+/// called outside of all locks; that of a kernel consumer by the work item, so one call at a time.
 #[pin_data]
 pub(crate) struct Cq {
     number: Number<ib::cq::Cq<Ferroce>>,

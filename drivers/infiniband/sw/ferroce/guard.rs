@@ -2,8 +2,8 @@
 
 //! Never beside C rxe.
 //!
-//! Both would claim the driver id that the user-space provider looks for, and C rxe takes every device
-//! with that id for its own: it would read our device as if it were one of its.
+//! Both would claim the driver id that the user-space provider looks for, and C rxe takes every
+//! device with that id for its own: it would read our device as if it were one of its.
 
 use kernel::prelude::*;
 use rdma::modules::{

@@ -355,7 +355,8 @@ impl Qp {
         globals::queue_work(&self.work);
     }
 
-    /// Moves the queue pair from a state in which it works to ERR; the work item flushes both halves.
+    /// Moves the queue pair from a state in which it works to ERR; the work item flushes both
+    /// halves.
     ///
     /// Called under the lock of the half that failed, so that a modify, which takes both locks, is
     /// either before or after it.

@@ -93,8 +93,8 @@ impl Queue {
                 .read(self.ring.offset(index).saturating_add(offset), out)
     }
 
-    /// Copies bytes to `offset` of the element at `index`. `offset` and the length must be multiples
-    /// of eight, and within the element.
+    /// Copies bytes to `offset` of the element at `index`. `offset` and the length must be
+    /// multiples of eight, and within the element.
     #[inline]
     pub(crate) fn write_at(&self, index: u32, offset: usize, bytes: &[u8]) -> bool {
         self.fits(offset, bytes.len())

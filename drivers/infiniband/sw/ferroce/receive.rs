@@ -143,7 +143,8 @@ pub(crate) struct Origin {
     pub(crate) daddr: [u8; 16],
 }
 
-/// Checks a packet and hands it to the half that it is for, or says how to count that it is dropped.
+/// Checks a packet and hands it to the half that it is for, or says how to count that it is
+/// dropped.
 fn receive(mut skb: SkBuff, dev: &NetDevice) -> Result<(), Counter> {
     if !skb.is_linear() {
         skb.linearize().map_err(|_| Counter::Malformed)?;

@@ -72,6 +72,9 @@ static struct ibv_wc expect_long(struct end *e, uint64_t wr_id, enum ibv_wc_stat
 		before = now;
 		CHECK(idle < 1000);
 	}
+	if (wc.status != status)
+		printf("# %s: at PSNs %#x and %#x\n",
+		       ibv_wc_status_str(wc.status), psn(&a), psn(&b));
 	CHECK_EQ(wc.status, status);
 	CHECK_EQ(wc.wr_id, wr_id);
 	return wc;

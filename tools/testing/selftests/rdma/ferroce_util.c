@@ -239,7 +239,7 @@ void end_init(struct end *e, struct dev *dev, enum ibv_qp_type type, size_t len)
 		.mtu = IBV_MTU_1024,
 		.access = FULL_ACCESS,
 		.psn = 0xfffff0,
-		.timeout = 14,
+		.timeout = 18,
 		.retry_cnt = 7,
 		.rnr_retry = 7,
 		.min_rnr_timer = 1,

@@ -45,8 +45,8 @@ use roce::{
 /// The UDP port of RoCE v2.
 pub(crate) const ROCE_PORT: u16 = 4791;
 
-/// Room for headers in front of the BTH: Ethernet with a VLAN tag and what drivers add (`LL_MAX_HEADER`
-/// is 128 on common kernels), IPv6 and UDP.
+/// Room for headers in front of the BTH: Ethernet with a VLAN tag and what drivers add
+/// (`LL_MAX_HEADER` is 128 on common kernels), IPv6 and UDP.
 const HEADROOM: usize = 128 + IPV6_LEN + UDP_LEN;
 
 const IPPROTO_UDP: u8 = 17;

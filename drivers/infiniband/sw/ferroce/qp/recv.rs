@@ -130,7 +130,8 @@ pub(crate) fn request(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result
     Ok(())
 }
 
-/// Continues to answer a READ, takes what waited, flushes. Process or softirq context, no lock held.
+/// Continues to answer a READ, takes what waited, flushes. Process or softirq context, no lock
+/// held.
 pub(crate) fn run(qp: &QpRef) {
     let after = {
         let mut half = qp.recv.lock();
@@ -331,7 +332,7 @@ impl RecvHalf {
         }
     }
 
-    /// Sends an acknowledgement. One that is not sent is as one that is lost.
+    /// Sends an acknowledgment. One that is not sent is as one that is lost.
     #[inline]
     fn reply(&mut self, reply: &Reply) {
         let mut headers = [0; MAX_HEADER_LEN];
@@ -431,8 +432,8 @@ impl RecvHalf {
     }
 }
 
-/// Returns what the first 40 bytes of a datagram's buffer get: the IP header, at the end if it is an
-/// IPv4 one (C11-30).
+/// Returns what the first 40 bytes of a datagram's buffer get: the IP header, at the end if it is
+/// an IPv4 one (C11-30).
 fn grh_area(incoming: &Incoming) -> [u8; GRH_LEN as usize] {
     let mut area = [0; GRH_LEN as usize];
     match incoming.ip() {

@@ -286,8 +286,8 @@ impl Sq {
     }
 }
 
-/// Calls `f` with the address, the length and the key of each piece that `len` bytes at `offset` of a
-/// scatter or gather list consist of.
+/// Calls `f` with the address, the length and the key of each piece that `len` bytes at `offset` of
+/// a scatter or gather list consist of.
 #[inline]
 pub(super) fn each_piece(
     count: u32,

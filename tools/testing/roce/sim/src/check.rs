@@ -3,9 +3,9 @@
 //! What must hold.
 //!
 //! - Every posted operation completes exactly once, in the order of posting.
-//! - RC: success means that the peer has the data, and the receive completion if there is one; messages arrive once, in
-//!   order and unchanged. After the first error everything is flushed. Without faults nothing fails but what was
-//!   sabotaged, and that with the right status.
+//! - RC: success means that the peer has the data, and the receive completion if there is one;
+//!   messages arrive once, in order and unchanged. After the first error everything is flushed.
+//!   Without faults nothing fails but what was sabotaged, and that with the right status.
 //! - UC, UD: what arrives is unchanged. Only sabotage fails.
 //! - A receive work request completes at most once, in the order in which they were taken.
 //! - Nothing is written outside of what an operation names.

@@ -2,10 +2,10 @@
 
 //! A peer, and a consumer, that do as they please.
 //!
-//! [`drive`] reads a string of bytes as a list of things to do to the two halves of a queue pair: by the property tests
-//! with random bytes, by the fuzz targets with evolved ones. Whatever happens, nothing may panic (the tests run with
-//! overflow checks, like the kernel), requests complete in order and once, and nothing is placed or read outside of
-//! what was given.
+//! [`drive`] reads a string of bytes as a list of things to do to the two halves of a queue pair:
+//! by the property tests with random bytes, by the fuzz targets with evolved ones. Whatever
+//! happens, nothing may panic (the tests run with overflow checks, like the kernel), requests
+//! complete in order and once, and nothing is placed or read outside of what was given.
 
 use roce::{
     ids::{

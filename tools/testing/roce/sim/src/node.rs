@@ -161,7 +161,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// Makes a node that will post `ops`, owns `memory`, and will post receive work requests of `recv_sizes`.
+    /// Makes a node that will post `ops`, owns `memory`, and will post receive work requests of
+    /// `recv_sizes`.
     pub fn new(
         index: u64,
         scenario: &Scenario,

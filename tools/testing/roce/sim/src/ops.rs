@@ -39,8 +39,8 @@ pub enum Sabotage {
     BadKey,
     /// It names an address outside of the region.
     BadAddress,
-    /// Its local memory goes away when the packet at an offset is about to be sent, or has come, for the `attempt`th
-    /// time. Beyond the first time it only happens if something gets lost.
+    /// Its local memory goes away when the packet at an offset is about to be sent, or has come,
+    /// for the `attempt`th time. Beyond the first time it only happens if something gets lost.
     Local {
         /// The offset.
         offset: u32,
@@ -160,7 +160,8 @@ fn draw_one(rng: &mut Rng, scenario: &Scenario, id: u64) -> Op {
         Transport::Ud => &[SendOp::Send, SendOp::SendImm],
     });
     let length = length(rng, scenario);
-    // What may get lost must be recognised when it arrives: by its immediate data, or by enough payload.
+    // What may get lost must be recognised when it arrives: by its immediate data, or by enough
+    // payload.
     let op = match op {
         SendOp::Send if scenario.transport != Transport::Rc && length < 8 => SendOp::SendImm,
         op => op,
@@ -219,7 +220,8 @@ fn sabotage(rng: &mut Rng, scenario: &Scenario, op: &Op) -> Sabotage {
         }
         SendOp::Send | SendOp::SendImm => rng.pick(&[Sabotage::TooLong, local]),
     };
-    // An empty message needs no memory, and which WQE a message gets that others before may miss is not known.
+    // An empty message needs no memory, and which WQE a message gets that others before may miss is
+    // not known.
     match choice {
         Sabotage::BadAddress if op.wr.length < 16 => Sabotage::BadKey,
         Sabotage::TooLong if op.wr.length == 0 || scenario.transport != Transport::Rc => {

@@ -36,7 +36,8 @@ pub fn run_seed(transport: Transport, seed: u64) -> Result<Summary, String> {
         .map_err(|violation| format!("SIM_SEED={seed} {transport:?}: {violation}\n{description}"))
 }
 
-/// Runs seeds 0 to `seeds` - 1, panics at the first violation, and returns what happened in all of them.
+/// Runs seeds 0 to `seeds` - 1, panics at the first violation, and returns what happened in all of
+/// them.
 ///
 /// The environment overrides: `SIM_SEED` runs one seed only, `SIM_SEEDS` sets the number of seeds.
 pub fn run_seeds(transport: Transport, seeds: u64) -> Summary {

@@ -47,7 +47,8 @@ pub struct Scenario {
     pub budget: u64,
     /// Packets that a node keeps while it cannot handle them.
     pub backlog: usize,
-    /// Receive work requests that a node posts at once, and the nanoseconds between two times. 0: all at the start.
+    /// Receive work requests that a node posts at once, and the nanoseconds between two times. 0:
+    /// all at the start.
     pub recv_batch: u64,
     /// See `recv_batch`.
     pub recv_interval_ns: u64,
@@ -131,7 +132,8 @@ impl Scenario {
         Psn::new(self.first_psn[node as usize])
     }
 
-    /// Returns whether nothing but sabotage can make this run fail: retries are plenty, or not needed.
+    /// Returns whether nothing but sabotage can make this run fail: retries are plenty, or not
+    /// needed.
     pub fn must_succeed(&self) -> bool {
         let f = &self.faults;
         let clean = f.loss + f.duplicate + f.reorder + f.corrupt == 0 && self.backlog >= 128;

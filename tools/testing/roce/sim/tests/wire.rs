@@ -167,7 +167,9 @@ proptest! {
     }
 
     #[test]
-    fn read_responses_survive_the_wire(kind in 0x0du8..=0x10, psn in any::<u32>(), len in 0u32..4096) {
+    fn read_responses_survive_the_wire(
+        kind in 0x0du8..=0x10, psn in any::<u32>(), len in 0u32..4096
+    ) {
         let opcode = Opcode::parse(kind).unwrap();
         let segment = ReadSegment {
             opcode,

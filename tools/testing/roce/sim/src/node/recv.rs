@@ -77,7 +77,8 @@ impl Node {
         }
     }
 
-    /// Copies payload to where it belongs. Receive buffers always work; the memory region may refuse.
+    /// Copies payload to where it belongs. Receive buffers always work; the memory region may
+    /// refuse.
     fn place(&mut self, place: Place, payload: &[u8]) -> Result<Result<(), MemError>, Violation> {
         match place {
             Place::Recv { offset, len } => {
