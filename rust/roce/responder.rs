@@ -240,6 +240,15 @@ impl Responder {
         self.held.is_some()
     }
 
+    /// Returns the last acknowledgment once more, if there was one.
+    ///
+    /// For a queue pair that is about to go: a peer that missed it would ask again, of nobody, and
+    /// take for lost what was received.
+    pub fn last_ack(&self) -> Option<Reply> {
+        (self.transport == Transport::Rc && !self.failed && self.msn > 0)
+            .then(|| self.ack(self.ack_psn))
+    }
+
     /// Decides what becomes of a packet. P_Key, source address and ICRC have been checked.
     ///
     /// Must not be called between [`Verdict::Place`] and [`Responder::finish`], between

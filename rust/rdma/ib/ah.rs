@@ -102,6 +102,7 @@ pub(super) unsafe extern "C" fn query_ah<D: Driver>(
     let (ah, attr) = unsafe { (Ah::<D>::from_raw(raw), &mut *attr) };
     match D::query_ah(&ah.data) {
         Some(path) => {
+            *attr = pin_init::zeroed();
             path.to_raw(attr);
             0
         }

@@ -96,10 +96,10 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Returns the value of a counter.
     fn read_counter(dev: &Device<Self>, index: usize) -> u64;
 
-    /// Counts a GID that comes. RTNL and the lock of the GID table are held.
+    /// Counts a GID that comes. The mutex of the GID table is held.
     fn add_gid(dev: &Device<Self>, gid: &GidChange<'_>) -> Result;
 
-    /// Counts a GID that goes. RTNL and the lock of the GID table are held.
+    /// Counts a GID that goes. The mutex of the GID table is held.
     fn del_gid(dev: &Device<Self>, gid: &GidChange<'_>);
 
     /// Creates the driver's part of a user context.

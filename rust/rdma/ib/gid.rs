@@ -102,7 +102,7 @@ impl Drop for GidAttr {
 
 /// A GID that is being added to or removed from the table of a device.
 ///
-/// The core holds RTNL and the lock of the table.
+/// The core holds the mutex of the table, and RTNL too while it adds those of a new device.
 pub struct GidChange<'a>(&'a bindings::ib_gid_attr);
 
 impl GidChange<'_> {
@@ -133,7 +133,7 @@ impl GidChange<'_> {
     }
 }
 
-/// `ib_device_ops.add_gid`: under RTNL and the lock of the table; may sleep.
+/// `ib_device_ops.add_gid`: under the mutex of the table; may sleep.
 ///
 /// # Safety
 ///
@@ -147,7 +147,7 @@ pub(super) unsafe extern "C" fn add_gid<D: Driver>(
     super::object::errno(D::add_gid(dev, &change))
 }
 
-/// `ib_device_ops.del_gid`: under RTNL and the lock of the table; may sleep.
+/// `ib_device_ops.del_gid`: under the mutex of the table; may sleep.
 ///
 /// # Safety
 ///

@@ -83,8 +83,6 @@ impl QpHandle {
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum QpEvent {
-    /// The queue pair failed.
-    Fatal = bindings::ib_event_type_IB_EVENT_QP_FATAL,
     /// A peer sent a request that is not valid.
     RequestError = bindings::ib_event_type_IB_EVENT_QP_REQ_ERR,
     /// A peer asked for memory it may not touch.
@@ -324,6 +322,9 @@ pub(super) unsafe extern "C" fn query_qp<D: Driver>(
 ) -> ffi::c_int {
     // SAFETY: The queue pair was constructed, and both are valid for write.
     let (qp, attr, init) = unsafe { (Qp::<D>::owned(raw), &mut *attr, &mut *init) };
+    // The core's memory is not initialised, and goes to the process as it is.
+    *attr = pin_init::zeroed();
+    *init = pin_init::zeroed();
     let mut cap = QpCap::default();
     let mut signal_all = false;
     let path = D::query_qp(qp, &mut QpAttrOut(attr), &mut cap, &mut signal_all);

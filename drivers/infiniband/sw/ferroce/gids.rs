@@ -26,7 +26,7 @@ static GIDS: Global<Gids> = Global::new();
 
 /// All addresses of all devices.
 ///
-/// Written under RTNL and the lock of a GID table; read by softirqs.
+/// Written under the mutex of a GID table; read by softirqs.
 #[pin_data]
 struct Gids {
     #[pin]

@@ -125,16 +125,14 @@ pub(crate) enum Event {
     RequestError,
     CommEst,
     SqDrained,
-    Fatal,
 }
 
 impl Event {
-    const ALL: [(Event, QpEvent); 5] = [
+    const ALL: [(Event, QpEvent); 4] = [
         (Event::AccessError, QpEvent::AccessError),
         (Event::RequestError, QpEvent::RequestError),
         (Event::CommEst, QpEvent::CommEst),
         (Event::SqDrained, QpEvent::SqDrained),
-        (Event::Fatal, QpEvent::Fatal),
     ];
 
     const fn bit(self) -> u32 {
@@ -464,6 +462,7 @@ pub(crate) fn destroy(qp: &Owned<IbQp>) {
     qp.number.hide();
     let mut send = qp.send.lock();
     let mut recv = qp.recv.lock();
+    recv.say_goodbye(qp);
     qp.set_state(State::Reset);
     send.reset();
     recv.reset();

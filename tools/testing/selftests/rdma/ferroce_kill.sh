@@ -127,13 +127,13 @@ module_removed() {
 	both ibv_rc_pingpong -c -n 10
 }
 
-for who in client server; do
-	test_case "$who of ib_write_bw killed" dies "$who" ib_write_bw -F -D 1000
-	test_case "$who of ib_read_bw killed" dies "$who" ib_read_bw -F -D 1000 -q 4
-	test_case "$who of ib_send_bw killed" dies "$who" ib_send_bw -F -D 1000 -b
-	test_case "$who of ibv_rc_pingpong -e killed" dies "$who" ibv_rc_pingpong -e -n 10000000
-	test_case "$who of ibv_ud_pingpong killed" dies "$who" ibv_ud_pingpong -n 10000000
-done
+test_case "client of ib_write_bw killed" dies client ib_write_bw -F -D 1000
+test_case "client of ib_read_bw killed" dies client ib_read_bw -F -D 1000 -q 4
+test_case "client of ibv_ud_pingpong killed" dies client ibv_ud_pingpong -n 10000000
+test_case "client of ibv_rc_pingpong -e killed" dies client ibv_rc_pingpong -e -n 10000000
+test_case "server of ib_send_bw killed" dies server ib_send_bw -F -D 1000 -b
+test_case "server of ib_write_bw killed" dies server ib_write_bw -F -D 1000
+test_case "server of ibv_uc_pingpong killed" dies server ibv_uc_pingpong -n 10000000
 test_case "link deleted under ib_write_bw" link_deleted ib_write_bw -F -D 1000
 test_case "link deleted under ibv_ud_pingpong" link_deleted ibv_ud_pingpong -n 10000000
 test_case "net device deleted under ib_write_bw" netdev_deleted ib_write_bw -F -D 1000 -b

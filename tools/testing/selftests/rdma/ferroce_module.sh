@@ -91,7 +91,7 @@ refused_beside_rxe() {
 
 # In exclusive mode a device is seen in the namespace of its net device and nowhere else.
 exclusive() {
-	local i gid
+	local i
 
 	# Refused while there are other namespaces; those of the case before are still going.
 	wait_for rdma system set netns exclusive

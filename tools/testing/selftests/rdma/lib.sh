@@ -216,17 +216,17 @@ socket() {
 	in_ns "$1" ss -Huln ${2:+"$2"} 'sport = :4791' | grep -q .
 }
 
-# objects DEVICE: what user programs have of it; the core has one protection domain, CQ and QP itself. "0" when it is nothing.
+# objects DEVICE: how many user programs have of it. The core has one protection domain, completion queue and queue pair itself.
 objects() {
-	local count=0 kind n
+	local count=-3 line
 
-	for kind in cm_id mr ctx srq; do
-		n=$(rdma resource show "$1" | sed -n "s/.* $kind \([0-9]*\).*/\1/p")
-		count=$((count + ${n:-0}))
-	done
-	for kind in qp cq pd; do
-		n=$(rdma resource show "$1" | sed -n "s/.* $kind \([0-9]*\).*/\1/p")
-		count=$((count + ${n:-0} - 1))
+	line=$(rdma resource show "$1") || return
+	# "0: r1: pd 1 cq 1 qp 1 cm_id 0 ..."
+	# shellcheck disable=SC2086 # Words.
+	set -- ${line#*: *: }
+	while [ $# -ge 2 ]; do
+		count=$((count + $2))
+		shift 2
 	done
 	echo "$count"
 }
@@ -355,6 +355,10 @@ listens() {
 	[[ $sockets =~ :$port\ [0-9A-F:]+\ 0A ]]
 }
 
+listens_or_gone() {
+	listens "$@" || gone "$1"
+}
+
 # run_both PORT 'SERVER' 'CLIENT': the server in n1 (or $server_ns), the client in n2 (or $client_ns) once the port listens.
 # Fails with whichever fails, or reports wrong data.
 run_both() {
@@ -363,7 +367,7 @@ run_both() {
 	# shellcheck disable=SC2086 # Words of a command.
 	start server "${server_ns-n1}" $2
 	server=$pid
-	wait_for -t 100 listens "$server" "$port" || rc=$?
+	wait_for -t 100 listens_or_gone "$server" "$port" && listens "$server" "$port" || rc=$?
 	if [ "$rc" = 0 ]; then
 		# shellcheck disable=SC2086
 		start client "${client_ns-n2}" $3

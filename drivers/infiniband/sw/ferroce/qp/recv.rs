@@ -206,6 +206,24 @@ impl RecvHalf {
         }
     }
 
+    /// Repeats the last acknowledgment of a queue pair that goes.
+    ///
+    /// Programs destroy theirs as soon as they have all they wait for. If the acknowledgment of the
+    /// last message is lost then, no retry of the peer finds anybody, and it reports as failed what
+    /// had succeeded. Duplicates are ignored by whoever has it.
+    pub(crate) fn say_goodbye(&mut self, qp: &IbQp) {
+        const COPIES: u32 = 3;
+
+        if !qp.state().is_receiving() {
+            return;
+        }
+        if let Some(ack) = self.resp.last_ack() {
+            for _ in 0..COPIES {
+                self.reply(&ack);
+            }
+        }
+    }
+
     /// Lets a packet wait, or drops it.
     fn postpone(&mut self, incoming: Incoming) -> Result<(), Counter> {
         // A drop is as a loss on the wire: the peer sends it again.
