@@ -139,7 +139,7 @@ pub enum PostError {
     Full,
     /// The service type has no such operation, or the queue pair allows no READ.
     BadOpcode,
-    /// The message is longer than 2^31 bytes, or a datagram longer than the MTU.
+    /// The message is longer than 2^31 bytes.
     TooLong,
 }
 
@@ -326,11 +326,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if !allowed {
             return Err(PostError::BadOpcode);
         }
-        let limit = match self.transport {
-            Transport::Rc | Transport::Uc => MAX_MESSAGE_LEN,
-            Transport::Ud => self.params.mtu,
-        };
-        if wr.length > limit {
+        if wr.length > MAX_MESSAGE_LEN {
             return Err(PostError::TooLong);
         }
         let slot = Slot {

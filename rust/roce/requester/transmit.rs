@@ -61,6 +61,9 @@ pub struct Transmit {
     pub deth: Option<Deth>,
     /// The queue pair that the packet is for.
     pub dest_qpn: Qpn,
+    /// Whether this is a datagram longer than the MTU. The shell sends nothing, and says that it
+    /// was sent: the consumer is not told (C10-93.1.1).
+    pub oversize: bool,
     /// Whether the packet after this one is of the same opcode and size, and may follow at once.
     pub next_same: bool,
 }
@@ -183,6 +186,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 Transport::Rc | Transport::Uc => self.params.dest_qpn,
                 Transport::Ud => wr.dest_qpn,
             },
+            oversize: self.transport == Transport::Ud && len > self.params.mtu,
             next_same: position == Position::Middle
                 && !step.probe
                 && step.index.saturating_add(2) < step.packets
@@ -448,7 +452,6 @@ mod tests {
     fn what_does_not_fit_the_transport_is_refused() {
         let mut slots = slots::<1>();
         let mut ud = requester(Transport::Ud, &mut slots);
-        assert_eq!(ud.post(wr(SendOp::Send, MTU + 1)), Err(PostError::TooLong));
         assert_eq!(ud.post(wr(SendOp::Write, 1)), Err(PostError::BadOpcode));
         assert_eq!(ud.post(wr(SendOp::Send, 1)), Ok(0));
         assert_eq!(ud.post(wr(SendOp::Send, 1)), Err(PostError::Full));
@@ -456,6 +459,18 @@ mod tests {
         assert_eq!(uc.post(wr(SendOp::Read, 1)), Err(PostError::BadOpcode));
         let long = wr(SendOp::Send, (1 << 31) + 1);
         assert_eq!(uc.post(long), Err(PostError::TooLong));
+    }
+
+    #[test]
+    fn a_datagram_above_the_mtu_completes_and_is_not_sent() {
+        let mut slots = slots::<2>();
+        let mut ud = requester(Transport::Ud, &mut slots);
+        for (length, oversize) in [(MTU + 1, true), (MTU, false)] {
+            assert!(ud.post(wr(SendOp::Send, length)).is_ok());
+            assert_eq!(send(&mut ud).map(|sent| sent.oversize), Some(oversize));
+            let completion = ud.poll_completion();
+            assert_eq!(completion.map(|end| end.status), Some(Status::Success));
+        }
     }
 
     #[test]

@@ -141,9 +141,9 @@ gone() {
 	[ ! -e "/proc/$1/stat" ] || grep -q '^State:[[:space:]]*[ZX]' "/proc/$1/status"
 }
 
-# ends PID: waits for a process of this shell; its exit code.
+# ends PID: waits for a process of this shell; its exit code. Only one that hangs reaches the limit.
 ends() {
-	wait_for -t 100 gone "$1" && wait "$1"
+	wait_for -t 600 gone "$1" && wait "$1"
 }
 
 # ---- The module

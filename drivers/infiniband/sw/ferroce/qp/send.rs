@@ -283,6 +283,9 @@ impl SendHalf {
 
         if qp.ty.transport() == Transport::Ud {
             let av = sq.av(transmit.slot).ok_or(SendError::Lost)?;
+            if transmit.oversize {
+                return Ok(());
+            }
             if !self
                 .datagram
                 .as_ref()

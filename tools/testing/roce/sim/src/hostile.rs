@@ -391,6 +391,7 @@ fn frame(opcode: Opcode, psn: Psn, input: &mut Input<'_>, mtu: u32) -> Vec<u8> {
             src_qpn: Qpn::new(2),
         }),
         dest_qpn: Qpn::new(3),
+        oversize: false,
         next_same: false,
     };
     let mut head = [0; MAX_HEADER_LEN];

@@ -88,6 +88,7 @@ prop_compose! {
                 src_qpn: Qpn::new(words[3]),
             }),
             dest_qpn: Qpn::new(words[4]),
+            oversize: false,
             next_same: false,
         }
     }
