@@ -83,6 +83,8 @@ impl QpHandle {
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum QpEvent {
+    /// The queue pair is in ERR, for a reason that no completion tells.
+    Fatal = bindings::ib_event_type_IB_EVENT_QP_FATAL,
     /// A peer sent a request that is not valid.
     RequestError = bindings::ib_event_type_IB_EVENT_QP_REQ_ERR,
     /// A peer asked for memory it may not touch.

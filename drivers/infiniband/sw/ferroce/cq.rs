@@ -8,6 +8,7 @@ use crate::{
         self,
         CqRef, //
     },
+    qp::errno,
     queue::Queue,
     ucontext::Offer, //
 };
@@ -39,6 +40,7 @@ use rdma::{
     workqueue::Work, //
 };
 use roce::{
+    qp::caps::completion_ring,
     uapi::{
         cqe::{
             Cqe,
@@ -59,6 +61,17 @@ pub(crate) struct Completion {
     pub(crate) qp: QpHandle,
     pub(crate) solicited: bool,
     pub(crate) v6: bool,
+}
+
+/// What became of a completion.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    /// It is there.
+    Quiet,
+    /// It is there, and the consumer must be told: call [`notify`] after dropping every lock.
+    Notify,
+    /// There was no room for it.
+    Lost,
 }
 
 /// Which completion calls the handler.
@@ -119,8 +132,8 @@ impl Cq {
         }
         let store = match (udata, init.ucontext) {
             (Some(udata), Some(ucontext)) => {
-                // CAST: The length of a C struct.
-                let queue = Queue::new(init.cqe, CQE_LEN as u32)?;
+                let ring = completion_ring(init.cqe, MAX_CQE);
+                let queue = Queue::new(ring.map_err(|e| errno(e.errno_kind()))?)?;
                 let mut resp = CreateCqResp::default();
                 if udata.out_len() < resp.as_bytes().len() {
                     return Err(EINVAL);
@@ -172,10 +185,10 @@ impl Cq {
         self.number.hide();
     }
 
-    /// Adds a completion. Returns `true` if the consumer must be told: call [`notify`] after
-    /// dropping every lock.
+    /// Adds a completion. If it is lost, the consumer is told of the queue's error; the queue
+    /// pair is the caller's to end.
     #[must_use]
-    pub(crate) fn push(&self, completion: &Completion) -> bool {
+    pub(crate) fn push(&self, completion: &Completion) -> Pushed {
         let mut inner = self.inner.lock();
         let pushed = match &mut inner.store {
             Store::User {
@@ -210,7 +223,7 @@ impl Cq {
                 inner.overrun_to_tell = true;
                 globals::queue_work(&self.work);
             }
-            return false;
+            return Pushed::Lost;
         }
         // A completion with an error counts as solicited.
         let solicited = completion.solicited || completion.cqe.status != Status::Success;
@@ -221,8 +234,10 @@ impl Cq {
         };
         if notify {
             inner.armed = Armed::No;
+            Pushed::Notify
+        } else {
+            Pushed::Quiet
         }
-        notify
     }
 
     pub(crate) fn poll(&self, out: &mut WcArray<'_>) {

@@ -17,6 +17,10 @@ pub(crate) mod send;
 mod sq;
 
 use crate::{
+    cq::{
+        Completion,
+        Pushed, //
+    },
     device::{
         Ferroce,
         MAX_INLINE,
@@ -89,18 +93,18 @@ use roce::{
         Qpn, //
     },
     qp::{
+        caps::{
+            self,
+            Caps,
+            Queues, //
+        },
         state::State,
         ErrnoKind,
         QpType, //
     },
     uapi::{
         resp::CreateQpResp,
-        wqe::{
-            SendLimits,
-            RECV_WQE_LEN,
-            SEND_WQE_LEN,
-            SGE_LEN, //
-        }, //
+        wqe::SendLimits, //
     }, //
 };
 use rq::{
@@ -125,14 +129,16 @@ pub(crate) enum Event {
     RequestError,
     CommEst,
     SqDrained,
+    Fatal,
 }
 
 impl Event {
-    const ALL: [(Event, QpEvent); 4] = [
+    const ALL: [(Event, QpEvent); 5] = [
         (Event::AccessError, QpEvent::AccessError),
         (Event::RequestError, QpEvent::RequestError),
         (Event::CommEst, QpEvent::CommEst),
         (Event::SqDrained, QpEvent::SqDrained),
+        (Event::Fatal, QpEvent::Fatal),
     ];
 
     const fn bit(self) -> u32 {
@@ -232,24 +238,9 @@ impl Qp {
         if ty == QpType::Gsi && (udata.is_some() || init.port_num != 1) {
             return Err(EINVAL);
         }
-        let cap = check(&init.cap)?;
-        // CAST: Lengths of C structs, and counts below the limits.
-        let send_tail = (cap.max_send_sge.saturating_mul(SGE_LEN as u32)).max(cap.max_inline_data);
-        let send_queue = Queue::new(
-            cap.max_send_wr,
-            (SEND_WQE_LEN as u32).saturating_add(send_tail),
-        )?;
-        let recv_queue = Queue::new(
-            cap.max_recv_wr,
-            (RECV_WQE_LEN as u32).saturating_add(cap.max_recv_sge.saturating_mul(SGE_LEN as u32)),
-        )?;
-        // What the rings can hold is what the consumer gets.
-        init.cap = QpCap {
-            max_send_wr: send_queue.ring().capacity(),
-            max_recv_wr: recv_queue.ring().capacity(),
-            max_inline_data: send_tail,
-            ..cap
-        };
+        let queues = lay_out(&mut init.cap)?;
+        let send_queue = Queue::new(queues.send)?;
+        let recv_queue = Queue::new(queues.recv.ok_or(EINVAL)?)?;
         let cap = init.cap;
         let limits = SendLimits {
             max_sge: cap.max_send_sge,
@@ -357,36 +348,53 @@ impl Qp {
     /// halves.
     ///
     /// Called under the lock of the half that failed, so that a modify, which takes both locks, is
-    /// either before or after it.
-    pub(crate) fn fail(&self) {
-        self.leave(
+    /// either before or after it. Returns whether it was this call that did it.
+    pub(crate) fn fail(&self) -> bool {
+        let failed = self.leave(
             |state| state.is_receiving() || state.is_sending(),
             State::Err,
         );
         self.allow_flush();
         self.defer();
+        failed
     }
 
     /// Moves the queue pair to where an error of the send queue leads: SQE for datagrams and UC
     /// (C10-38), ERR for RC.
     pub(crate) fn fail_send(&self) {
         match self.ty {
-            QpType::Rc => self.fail(),
+            QpType::Rc => {
+                self.fail();
+            }
             QpType::Uc | QpType::Ud | QpType::Gsi => {
                 self.leave(State::is_sending, State::Sqe);
             }
         }
     }
 
-    /// Moves the queue pair to a state, if it is in one that `from` accepts.
-    fn leave(&self, from: impl Fn(State) -> bool, to: State) {
+    /// Adds a completion; returns whether to tell the consumer once every lock is dropped.
+    ///
+    /// Called under the lock of the half that completes. A queue pair whose completion is lost can
+    /// not go on: the consumer would wait for it for ever.
+    pub(crate) fn complete(&self, cq: &CqRef, completion: &Completion) -> Pushed {
+        let pushed = cq.push(completion);
+        if pushed == Pushed::Lost && self.fail() {
+            self.raise(Event::Fatal);
+        }
+        pushed
+    }
+
+    /// Moves the queue pair to a state, if it is in one that `from` accepts; returns whether it
+    /// did.
+    fn leave(&self, from: impl Fn(State) -> bool, to: State) -> bool {
         let mut now = self.state.load(Relaxed);
         while State::try_from(now).is_ok_and(&from) {
             match self.state.cmpxchg(now, to.as_ib(), Full) {
-                Ok(_) => return,
+                Ok(_) => return true,
                 Err(other) => now = other,
             }
         }
+        false
     }
 
     /// Lets each half flush as much as its queue can hold.
@@ -409,21 +417,32 @@ pub(crate) fn errno(kind: ErrnoKind) -> Error {
     }
 }
 
-/// Checks the capacities asked for. Nothing at all is one of each.
-fn check(cap: &QpCap) -> Result<QpCap> {
-    if cap.max_send_wr > MAX_WR
-        || cap.max_recv_wr > MAX_WR
-        || cap.max_send_sge > MAX_SGE
-        || cap.max_recv_sge > MAX_SGE
-        || cap.max_inline_data > MAX_INLINE
-    {
-        return Err(EINVAL);
-    }
-    Ok(QpCap {
-        max_send_wr: cap.max_send_wr.max(1),
-        max_recv_wr: cap.max_recv_wr.max(1),
-        ..*cap
-    })
+/// Lays out the queues that a consumer asks for; in `cap`, writes what they offer.
+fn lay_out(cap: &mut QpCap) -> Result<Queues> {
+    const LIMITS: Caps = Caps {
+        max_send_wr: MAX_WR,
+        max_recv_wr: MAX_WR,
+        max_send_sge: MAX_SGE,
+        max_recv_sge: MAX_SGE,
+        max_inline_data: MAX_INLINE,
+    };
+
+    let asked = Caps {
+        max_send_wr: cap.max_send_wr,
+        max_recv_wr: cap.max_recv_wr,
+        max_send_sge: cap.max_send_sge,
+        max_recv_sge: cap.max_recv_sge,
+        max_inline_data: cap.max_inline_data,
+    };
+    let queues = caps::queues(&asked, &LIMITS, false).map_err(|e| errno(e.errno_kind()))?;
+    *cap = QpCap {
+        max_send_wr: queues.caps.max_send_wr,
+        max_recv_wr: queues.caps.max_recv_wr,
+        max_send_sge: queues.caps.max_send_sge,
+        max_recv_sge: queues.caps.max_recv_sge,
+        max_inline_data: queues.caps.max_inline_data,
+    };
+    Ok(queues)
 }
 
 /// Offers the rings to the process.

@@ -26,9 +26,8 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Allocates an empty ring of at least `entries` elements of at least `elem_size` bytes.
-    pub(crate) fn new(entries: u32, elem_size: u32) -> Result<Self> {
-        let ring = Ring::new(entries, elem_size).ok_or(EINVAL)?;
+    /// Allocates an empty ring. May sleep.
+    pub(crate) fn new(ring: Ring) -> Result<Self> {
         let mem = SharedMemory::new(ring.len())?;
         let header = ring.header();
         if header.as_bytes().len() != DATA_OFFSET || !mem.write(0, header.as_bytes()) {

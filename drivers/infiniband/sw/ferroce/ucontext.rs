@@ -79,15 +79,17 @@ impl Ucontext {
     /// Maps what was offered at `pgoff` pages.
     pub(crate) fn mmap(&self, vma: &VmaNew, pgoff: u64) -> Result {
         let offset = pgoff.checked_mul(PAGE_SIZE as u64).ok_or(EINVAL)?;
-        self.pending.take(offset).ok_or(EINVAL)?.map(vma)
+        let len = vma.end().checked_sub(vma.start()).ok_or(EINVAL)?;
+        self.pending.take(offset, len).ok_or(EINVAL)?.map(vma)
     }
 }
 
 impl Pending {
-    /// Takes an offer out of the list.
-    fn take(&self, offset: u64) -> Option<Arc<SharedMemory>> {
+    /// Takes an offer of at least `len` bytes out of the list. One that is too short stays.
+    fn take(&self, offset: u64, len: usize) -> Option<Arc<SharedMemory>> {
         let mut list = self.list.lock();
-        let at = list.offers.iter().position(|(o, _)| *o == offset)?;
+        let mut offers = list.offers.iter();
+        let at = offers.position(|(o, mem)| *o == offset && len <= mem.size())?;
         list.offers.remove(at).ok().map(|(_, mem)| mem)
     }
 }
@@ -106,6 +108,6 @@ impl Offer {
 impl Drop for Offer {
     fn drop(&mut self) {
         // Most are taken already.
-        drop(self.pending.take(self.offset));
+        drop(self.pending.take(self.offset, 0));
     }
 }

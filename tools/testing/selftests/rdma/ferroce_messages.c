@@ -346,10 +346,11 @@ static void test_solicited(void)
 
 /*
  * Nobody polls: the queue holds what it said, says once that more was lost, and never holds wrong
- * entries.
+ * entries. The queue pair whose completion is lost ends, since nobody would hear of it otherwise.
  */
 static void test_cq_overflow(void)
 {
+	static const enum ibv_event_type both[] = { IBV_EVENT_CQ_ERR, IBV_EVENT_QP_FATAL };
 	struct end a, b;
 	uint32_t id;
 
@@ -365,11 +366,61 @@ static void test_cq_overflow(void)
 		post_send(&a, &b, IBV_WR_SEND, id, 0, 8, IBV_SEND_SIGNALED);
 		expect(&a, id, IBV_WC_SUCCESS);
 	}
-	expect_event(&b, IBV_EVENT_CQ_ERR);
+	expect_events(&b, both, 2);
+	CHECK_EQ(end_state(&b), IBV_QPS_ERR);
+	CHECK_EQ(end_state(&a), IBV_QPS_RTS);
 	for (id = 0; id < (uint32_t)b.cq->cqe; id++)
 		expect(&b, id, IBV_WC_SUCCESS);
 	expect_none(&b);
 	CHECK(!have_event(&b));
+	pair_close(&a, &b);
+}
+
+/* The same on RC: the peer gets no acknowledgment of the message whose completion was lost. */
+static void test_cq_overflow_rc(void)
+{
+	static const enum ibv_event_type both[] = { IBV_EVENT_CQ_ERR, IBV_EVENT_QP_FATAL };
+	struct end a, b;
+	uint32_t id;
+
+	end_init(&a, &r1, IBV_QPT_RC, LEN);
+	end_init(&b, &r2, IBV_QPT_RC, LEN);
+	b.cqe = 3;
+	a.timeout = 8;
+	a.retry_cnt = 1;
+	end_create(&a);
+	end_create(&b);
+	end_to(&a, &b, IBV_QPS_RTS);
+	end_to(&b, &a, IBV_QPS_RTS);
+	for (id = 0; id < 4; id++)
+		post_recv(&b, id, 0, 4096);
+	for (id = 0; id < 3; id++) {
+		post_send(&a, &b, IBV_WR_SEND, id, 0, 8, IBV_SEND_SIGNALED);
+		expect(&a, id, IBV_WC_SUCCESS);
+	}
+	post_send(&a, &b, IBV_WR_SEND, 3, 0, 8, IBV_SEND_SIGNALED);
+	expect(&a, 3, IBV_WC_RETRY_EXC_ERR);
+	expect_events(&b, both, 2);
+	end_await(&b, IBV_QPS_ERR);
+	for (id = 0; id < 3; id++)
+		expect(&b, id, IBV_WC_SUCCESS);
+	expect_none(&b);
+
+	/* The sender's own queue. */
+	pair_close(&a, &b);
+	end_init(&a, &r1, IBV_QPT_RC, LEN);
+	end_init(&b, &r2, IBV_QPT_RC, LEN);
+	a.cqe = 1;
+	end_create(&a);
+	end_create(&b);
+	end_to(&a, &b, IBV_QPS_RTS);
+	end_to(&b, &a, IBV_QPS_RTS);
+	for (id = 0; id < 2; id++)
+		post_send(&a, &b, IBV_WR_RDMA_WRITE, id, 0, 8, IBV_SEND_SIGNALED);
+	expect_events(&a, both, 2);
+	CHECK_EQ(end_state(&a), IBV_QPS_ERR);
+	expect(&a, 0, IBV_WC_SUCCESS);
+	expect_none(&a);
 	pair_close(&a, &b);
 }
 
@@ -386,6 +437,7 @@ static const struct test tests[] = {
 	{ "unsignalled requests", test_unsignalled },
 	{ "solicited events", test_solicited },
 	{ "completion queue overflow", test_cq_overflow },
+	{ "completion queue overflow, RC", test_cq_overflow_rc },
 };
 
 int main(int argc, char **argv)

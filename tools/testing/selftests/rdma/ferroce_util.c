@@ -525,6 +525,30 @@ void expect_event(struct end *e, enum ibv_event_type type)
 		CHECK(event.element.qp == e->qp);
 }
 
+void expect_events(struct end *e, const enum ibv_event_type *types, int n)
+{
+	struct ibv_async_event event;
+	bool seen[8] = {};
+	int left = n, i;
+
+	wait_begin();
+	while (left) {
+		if (ibv_get_async_event(e->dev->ctx, &event)) {
+			wait_more_verb("asynchronous events");
+			continue;
+		}
+		ibv_ack_async_event(&event);
+		for (i = 0; i < n && (types[i] != event.event_type || seen[i]); i++)
+			;
+		if (i == n)
+			printf("# event: %s\n", ibv_event_type_str(event.event_type));
+		CHECK(i < n);
+		seen[i] = true;
+		left--;
+	}
+	CHECK(!have_event(e));
+}
+
 static uint64_t word(uint32_t seed, size_t at)
 {
 	uint64_t x = ((uint64_t)seed << 32 | (at & 0xffffffff)) * 0x9e3779b97f4a7c15;

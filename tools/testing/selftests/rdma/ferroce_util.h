@@ -145,6 +145,8 @@ struct ibv_wc expect(struct end *e, uint64_t wr_id, enum ibv_wc_status status);
 void expect_none(struct end *e);
 /* Waits for an asynchronous event and acknowledges it. */
 void expect_event(struct end *e, enum ibv_event_type type);
+/* Waits for each of these once, in whatever order, and checks that nothing else came. */
+void expect_events(struct end *e, const enum ibv_event_type *types, int n);
 bool have_event(struct end *e);
 
 /*

@@ -5,6 +5,9 @@
  */
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_rxe.h>
 #include "ferroce_util.h"
 
 static struct ibv_cq *cq;
@@ -114,6 +117,8 @@ static void test_qp_caps(void)
 		CHECK(init.cap.max_send_sge >= ask.max_send_sge &&
 		      init.cap.max_recv_sge >= ask.max_recv_sge);
 		CHECK(init.cap.max_inline_data >= ask.max_inline_data);
+		/* They share the room behind a request. */
+		CHECK_EQ(init.cap.max_send_sge, init.cap.max_inline_data / 16);
 		CHECK_EQ(ibv_query_qp(qp, &attr, IBV_QP_STATE | IBV_QP_CAP, &queried), 0);
 		CHECK_EQ(attr.qp_state, IBV_QPS_RESET);
 		CHECK(!memcmp(&attr.cap, &init.cap, sizeof(attr.cap)));
@@ -148,6 +153,55 @@ static void test_cq_limits(void)
 	CHECK(!ibv_create_cq(r1.ctx, 0, NULL, NULL, 0));
 	CHECK_EQ(errno, EINVAL);
 	CHECK(!ibv_create_cq(r1.ctx, 16, NULL, NULL, r1.ctx->num_comp_vectors));
+}
+
+/* A command of the write interface, of which the library does not show the driver's part. */
+static void write_verb(uint32_t command, void *cmd, size_t in, size_t out)
+{
+	struct ib_uverbs_cmd_hdr *hdr = cmd;
+
+	hdr->command = command;
+	hdr->in_words = in / 4;
+	hdr->out_words = out / 4;
+	CHECK_EQ(write(r1.ctx->cmd_fd, cmd, in), in);
+}
+
+/* A ring can be mapped once, and an attempt that cannot succeed does not count. */
+static void test_mmap(void)
+{
+	struct {
+		struct ib_uverbs_create_cq_resp core;
+		struct mminfo mi;
+	} resp = {};
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_create_cq core;
+	} create = { .core = { .response = (uintptr_t)&resp, .cqe = 100, .comp_channel = -1 } };
+	struct ib_uverbs_destroy_cq_resp destroyed;
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_destroy_cq core;
+	} destroy = { .core = { .response = (uintptr_t)&destroyed } };
+	int rw = PROT_READ | PROT_WRITE, fd = r1.ctx->cmd_fd;
+	uint32_t *ring;
+
+	write_verb(IB_USER_VERBS_CMD_CREATE_CQ, &create, sizeof(create), sizeof(resp));
+	CHECK(resp.core.cqe >= 100 && resp.mi.offset && resp.mi.size >= 128 * 64);
+	CHECK(mmap(NULL, resp.mi.size + 4096, rw, MAP_SHARED, fd, resp.mi.offset) == MAP_FAILED);
+	CHECK(mmap(NULL, 1 << 30, rw, MAP_SHARED, fd, resp.mi.offset) == MAP_FAILED);
+	CHECK(mmap(NULL, 4096, rw, MAP_SHARED, fd, resp.mi.offset + 4096) == MAP_FAILED);
+	CHECK(mmap(NULL, 4096, rw, MAP_SHARED, fd, 0) == MAP_FAILED);
+	CHECK(mmap(NULL, 4096, rw, MAP_SHARED, r2.ctx->cmd_fd, resp.mi.offset) == MAP_FAILED);
+	ring = mmap(NULL, resp.mi.size, rw, MAP_SHARED, fd, resp.mi.offset);
+	CHECK(ring != MAP_FAILED);
+	CHECK_EQ(ring[0], 6);
+	CHECK_EQ(ring[1], 127);
+	CHECK(mmap(NULL, resp.mi.size, rw, MAP_SHARED, fd, resp.mi.offset) == MAP_FAILED);
+	destroy.core.cq_handle = resp.core.cq_handle;
+	write_verb(IB_USER_VERBS_CMD_DESTROY_CQ, &destroy, sizeof(destroy), sizeof(destroyed));
+	/* The mapping outlives the queue. */
+	CHECK_EQ(ring[1], 127);
+	munmap(ring, resp.mi.size);
 }
 
 /* In use: nothing is destroyed under what needs it. */
@@ -391,6 +445,7 @@ static const struct test tests[] = {
 	{ "limits of queue pairs", test_qp_limits },
 	{ "capacities of queue pairs", test_qp_caps },
 	{ "limits of completion queues", test_cq_limits },
+	{ "mapping of rings", test_mmap },
 	{ "objects in use", test_dependencies },
 	{ "what does not exist is refused", test_absent_types },
 	{ "memory regions", test_mr },

@@ -18,7 +18,8 @@ use crate::{
     },
     cq::{
         self,
-        Completion, //
+        Completion,
+        Pushed, //
     },
     gids,
     globals::QpRef,
@@ -332,11 +333,15 @@ impl RecvHalf {
         if outcome.consumed {
             self.rq.complete();
         }
-        if let Some(completion) = &completion {
-            after.notify |= qp.recv_cq.push(completion);
-        }
-        // After the completion, so that who sees the reply may look for it.
-        if let Some(reply) = &outcome.reply {
+        let pushed = match &completion {
+            Some(completion) => qp.complete(&qp.recv_cq, completion),
+            None => Pushed::Quiet,
+        };
+        after.notify |= pushed == Pushed::Notify;
+        // After the completion, so that who sees the reply may look for it. What the consumer will
+        // never hear of is not acknowledged.
+        let reply = outcome.reply.filter(|_| pushed != Pushed::Lost);
+        if let Some(reply) = &reply {
             self.reply(reply);
         }
         match outcome.event {
@@ -440,7 +445,8 @@ impl RecvHalf {
                 solicited: true,
                 src_qpn: Qpn::new(0),
             };
-            after.notify |= qp.recv_cq.push(&completion(qp, wr_id, &done, false));
+            let pushed = qp.complete(&qp.recv_cq, &completion(qp, wr_id, &done, false));
+            after.notify |= pushed == Pushed::Notify;
             budget = budget.saturating_sub(1);
             if budget == 0 {
                 after.again = true;

@@ -19,7 +19,8 @@ use crate::{
     },
     cq::{
         self,
-        Completion, //
+        Completion,
+        Pushed, //
     },
 
     globals::QpRef,
@@ -310,7 +311,8 @@ impl SendHalf {
             };
             self.sq.complete();
             if done.signalled {
-                after.notify |= qp.send_cq.push(&completion(qp, &done));
+                let pushed = qp.complete(&qp.send_cq, &completion(qp, &done));
+                after.notify |= pushed == Pushed::Notify;
             }
             completed = true;
             *budget = budget.saturating_sub(1);
