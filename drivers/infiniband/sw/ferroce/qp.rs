@@ -354,7 +354,10 @@ impl Qp {
             |state| state.is_receiving() || state.is_sending(),
             State::Err,
         );
-        self.allow_flush();
+        if failed {
+            // Only once: what is flushed may fail too, for want of room in its CQ.
+            self.allow_flush();
+        }
         self.defer();
         failed
     }
