@@ -19,11 +19,6 @@ __rust_helper void rust_helper_dst_hold(struct dst_entry *dst)
 	dst_hold(dst);
 }
 
-__rust_helper u32 rust_helper_dst_mtu(const struct dst_entry *dst)
-{
-	return dst_mtu(dst);
-}
-
 __rust_helper void rust_helper_skb_dst_drop(struct sk_buff *skb)
 {
 	skb_dst_drop(skb);

@@ -17,12 +17,6 @@ __rust_helper struct net *rust_helper_dev_net_rcu(const struct net_device *dev)
 	return dev_net_rcu(dev);
 }
 
-__rust_helper unsigned int
-rust_helper_LL_RESERVED_SPACE(const struct net_device *dev)
-{
-	return LL_RESERVED_SPACE(dev);
-}
-
 __rust_helper struct net_device *
 rust_helper_netdev_notifier_info_to_dev(const struct netdev_notifier_info *info)
 {

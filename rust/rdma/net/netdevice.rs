@@ -122,6 +122,14 @@ impl NetDevice {
         unsafe { bindings::is_vlan_dev(self.as_raw()) }
     }
 
+    /// Returns the VLAN of a VLAN device, or [`None`] for any other.
+    pub fn vlan_id(&self) -> Option<u16> {
+        // SAFETY: The device is alive by the type invariant, and a VLAN device when asked for its
+        // VLAN.
+        self.is_vlan()
+            .then(|| unsafe { bindings::vlan_dev_vlan_id(self.as_raw()) })
+    }
+
     /// Returns whether the device is registered.
     ///
     /// It becomes `false` before [`NetdevEvent::Unregister`](super::NetdevEvent::Unregister) is
@@ -130,12 +138,5 @@ impl NetDevice {
     pub fn is_registered(&self) -> bool {
         // SAFETY: The device is alive by the type invariant.
         unsafe { bindings::net_device_is_registered(self.as_raw()) }
-    }
-
-    /// Returns the headroom that the link layer wants in front of an IP header, in bytes.
-    pub fn ll_reserved_space(&self) -> usize {
-        // SAFETY: The device is alive by the type invariant.
-        // CAST: A `u32` fits.
-        unsafe { bindings::LL_RESERVED_SPACE(self.as_raw()) as usize }
     }
 }

@@ -65,13 +65,6 @@ impl Dst {
         // SAFETY: The route is alive by the type invariant.
         !unsafe { bindings::dst_check(self.as_raw(), self.cookie) }.is_null()
     }
-
-    /// Returns the largest IP packet that the path carries, in bytes, as far as it is known.
-    /// Callable in softirq context.
-    pub fn mtu(&self) -> u32 {
-        // SAFETY: The route is alive by the type invariant.
-        unsafe { bindings::dst_mtu(self.as_raw()) }
-    }
 }
 
 impl Clone for Dst {

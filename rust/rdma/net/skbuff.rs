@@ -138,18 +138,6 @@ impl SkBuff {
         unsafe { slice::from_raw_parts((*self.as_raw()).data, self.linear_len()) }
     }
 
-    /// Returns the linear part of the packet, to be written.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` if the data is shared with a clone. That of an allocated packet never is.
-    pub fn data_mut(&mut self) -> Result<&mut [u8]> {
-        self.check_writable()?;
-        // SAFETY: By the type invariant these bytes are initialised. The data is not shared, and
-        // this value owns the packet, so nobody else accesses them while `self` is borrowed.
-        Ok(unsafe { slice::from_raw_parts_mut((*self.as_raw()).data, self.linear_len()) })
-    }
-
     /// Fails if somebody else may read the data.
     fn check_writable(&self) -> Result {
         // SAFETY: The packet is alive by the type invariant.
@@ -174,28 +162,12 @@ impl SkBuff {
         Ok(())
     }
 
-    /// Cuts a linear packet to `n` bytes. Does nothing if it has no more.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if the packet is not linear.
-    pub fn trim(&mut self, n: usize) -> Result {
-        if !self.is_linear() {
-            return Err(EINVAL);
-        }
-        if n < self.len() {
-            // CAST: The length is a `u32`.
-            // SAFETY: The packet is linear.
-            unsafe { bindings::skb_trim(self.as_raw(), n as u32) };
-        }
-        Ok(())
-    }
-
     /// Adds `bytes` at the end.
     ///
     /// # Errors
     ///
-    /// `ENOSPC` without tailroom, `EBUSY` as [`SkBuff::data_mut`].
+    /// `ENOSPC` without tailroom, `EBUSY` if the data is shared with a clone. That of an allocated
+    /// packet never is.
     pub fn append(&mut self, bytes: &[u8]) -> Result {
         // SAFETY: The closure writes exactly the bytes that it is given room for.
         unsafe {
@@ -256,7 +228,7 @@ impl SkBuff {
     ///
     /// # Errors
     ///
-    /// `ENOSPC` without headroom, `EBUSY` as [`SkBuff::data_mut`].
+    /// `ENOSPC` without headroom, `EBUSY` as [`SkBuff::append`].
     pub fn prepend(&mut self, bytes: &[u8]) -> Result {
         self.check_writable()?;
         // SAFETY: The packet is alive by the type invariant.
