@@ -15,7 +15,10 @@ pub mod skbuff;
 pub mod tx_account;
 pub mod udp_tunnel;
 
-pub use namespace::NetId;
+pub use namespace::{
+    Namespace,
+    NetId, //
+};
 pub use netdevice::NetDevice;
 pub use notifier::{
     NetdevEvent,

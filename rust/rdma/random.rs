@@ -10,6 +10,11 @@ pub fn byte() -> u8 {
     byte
 }
 
+/// Returns a random number. Callable in any context.
+pub fn word() -> u64 {
+    u64::from_ne_bytes(bytes())
+}
+
 /// Returns a random MAC address, unicast and locally administered.
 pub fn mac() -> [u8; 6] {
     let [a, b, c, d, e, f] = bytes();

@@ -5,6 +5,7 @@
 mod context;
 pub mod copy_table;
 pub mod global;
+pub mod multi_table;
 pub mod owned;
 pub mod spinlock;
 pub mod table;
@@ -12,6 +13,7 @@ pub mod table;
 pub use context::can_run;
 pub use copy_table::CopyTable;
 pub use global::Global;
+pub use multi_table::MultiTable;
 pub use owned::{
     Owned,
     Ref, //

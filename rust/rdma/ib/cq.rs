@@ -141,6 +141,8 @@ pub struct Wc {
     pub qp: QpHandle,
     /// What network header precedes a received datagram (`enum rdma_network_type`).
     pub network_hdr_type: u8,
+    /// The VLAN of the net device that a datagram came in through, if it is a VLAN device.
+    pub vlan: Option<u16>,
 }
 
 impl Wc {
@@ -184,6 +186,11 @@ impl WcArray<'_> {
         out.src_qp = wc.src_qp;
         out.qp = wc.qp.as_raw();
         out.network_hdr_type = wc.network_hdr_type;
+        if let Some(vlan) = wc.vlan {
+            // CAST: A flag.
+            out.wc_flags |= bindings::ib_wc_flags_IB_WC_WITH_VLAN as ffi::c_int;
+            out.vlan_id = vlan;
+        }
         out.port_num = 1;
         self.count = self.count.saturating_add(1);
     }

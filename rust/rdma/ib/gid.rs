@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{
     bindings,
-    net::namespace::NetId,
     net::netdevice::NetDevice, //
 };
 use core::ptr::NonNull;
@@ -117,19 +116,11 @@ impl GidChange<'_> {
         u32::from(self.0.index)
     }
 
-    /// Returns the namespace of the net device that has the address.
-    pub fn net_id(&self) -> Option<NetId> {
-        let _rcu = rcu::read_lock();
+    /// Returns the net device that has the address.
+    pub fn netdev(&self) -> Option<&NetDevice> {
         let dev = NonNull::new(self.0.ndev)?;
         // SAFETY: The core holds the net device for the callback.
-        Some(unsafe { NetDevice::from_raw(dev.as_ptr()) }.net_id())
-    }
-
-    /// Returns the interface index of the net device that has the address.
-    pub fn ifindex(&self) -> Option<i32> {
-        let dev = NonNull::new(self.0.ndev)?;
-        // SAFETY: The core holds the net device for the callback.
-        Some(unsafe { NetDevice::from_raw(dev.as_ptr()) }.ifindex())
+        Some(unsafe { NetDevice::from_raw(dev.as_ptr()) })
     }
 }
 

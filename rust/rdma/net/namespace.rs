@@ -27,6 +27,12 @@ impl NetId {
         // before anybody can find the namespace.
         Self(unsafe { (*net).net_cookie })
     }
+
+    /// Returns the identity as a number, to be hashed.
+    #[inline]
+    pub fn cookie(self) -> u64 {
+        self.0
+    }
 }
 
 /// A counted reference to a network namespace that is in use.
@@ -37,11 +43,18 @@ impl NetId {
 /// # Invariants
 ///
 /// The pointer is to a `struct net`, and this value owns a reference to it.
-pub(crate) struct Namespace(NonNull<bindings::net>);
+pub struct Namespace(NonNull<bindings::net>);
+
+// SAFETY: The reference count is atomic, and the last reference may go in any thread.
+unsafe impl Send for Namespace {}
+// SAFETY: Nothing of the namespace is accessed through a shared reference but its identity.
+unsafe impl Sync for Namespace {}
 
 impl Namespace {
     /// Takes a reference to the namespace that a device is in now, unless that is being dismantled.
-    pub(crate) fn of(dev: &NetDevice) -> Option<Self> {
+    ///
+    /// Callable in softirq context.
+    pub fn of(dev: &NetDevice) -> Option<Self> {
         let _rcu = rcu::read_lock();
 
         // SAFETY: `dev` is valid. Under RCU its namespace is not freed, so that taking a reference
@@ -56,9 +69,18 @@ impl Namespace {
     }
 
     /// Returns the identity of the namespace.
-    pub(super) fn id(&self) -> NetId {
+    pub fn id(&self) -> NetId {
         // SAFETY: The namespace is alive by the type invariant.
         unsafe { NetId::from_raw(self.as_raw()) }
+    }
+}
+
+impl Clone for Namespace {
+    fn clone(&self) -> Self {
+        // SAFETY: By the type invariant this value owns a reference, so there is one to add to.
+        // INVARIANT: The reference was just taken.
+        unsafe { bindings::get_net(self.as_raw()) };
+        Self(self.0)
     }
 }
 

@@ -7,7 +7,6 @@
 use super::{
     namespace::Namespace,
     NetDevice,
-    NetId,
     SkBuff, //
 };
 use crate::bindings;
@@ -67,17 +66,14 @@ unsafe impl<T: UdpReceive> Send for UdpTunnel<T> {}
 unsafe impl<T: UdpReceive> Sync for UdpTunnel<T> {}
 
 impl<T: UdpReceive> UdpTunnel<T> {
-    /// Opens a socket in the namespace that `dev` is in now, and returns which that is. Sleeps;
-    /// takes the lock of the socket.
+    /// Opens a socket in a namespace. Sleeps; takes the lock of the socket.
     ///
     /// # Errors
     ///
     /// - `EAFNOSUPPORT` if the kernel was built or booted without this version of IP.
     /// - `EADDRINUSE` if somebody else has the port.
-    /// - `ENODEV` if the namespace is being dismantled.
     /// - `ENOMEM` and what else opening and binding a socket gives.
-    pub fn open(dev: &NetDevice, family: Family, port: u16) -> Result<(Self, NetId)> {
-        let net = Namespace::of(dev).ok_or(ENODEV)?;
+    pub fn open(net: &Namespace, family: Family, port: u16) -> Result<Self> {
         let mut config: bindings::udp_port_cfg = pin_init::zeroed();
 
         config.local_udp_port = port.to_be();
@@ -120,7 +116,7 @@ impl<T: UdpReceive> UdpTunnel<T> {
         // stays until `drop` has released the socket and waited for it.
         unsafe { bindings::setup_udp_tunnel_sock(net.as_raw(), sk.as_ptr(), &raw mut config) };
 
-        Ok((tunnel, net.id()))
+        Ok(tunnel)
     }
 
     /// The C callback. Always returns 0: the packet is consumed.

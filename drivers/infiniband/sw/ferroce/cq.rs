@@ -61,6 +61,8 @@ pub(crate) struct Completion {
     pub(crate) qp: QpHandle,
     pub(crate) solicited: bool,
     pub(crate) v6: bool,
+    /// The VLAN that a received packet came in through, as a device of its own.
+    pub(crate) vlan: Option<u16>,
 }
 
 /// What became of a completion.
@@ -287,6 +289,7 @@ impl Completion {
             } else {
                 Wc::NETWORK_IPV4
             },
+            vlan: self.vlan,
         }
     }
 }

@@ -13,7 +13,11 @@ use crate::{
         self,
         Cq, //
     },
-    gids,
+    gids::{
+        self,
+        Address,
+        Link, //
+    },
     globals::{
         MAX_AH,
         MAX_OBJECTS, //
@@ -23,7 +27,10 @@ use crate::{
         self,
         Qp, //
     },
-    sockets::SocketRef,
+    sockets::{
+        self,
+        SocketRef, //
+    },
     ucontext::Ucontext, //
 };
 use kernel::{
@@ -80,7 +87,10 @@ use rdma::{
         Device,
         Driver, //
     },
-    net::netdevice::NetDevice,
+    net::{
+        netdevice::NetDevice,
+        Namespace, //
+    },
     sync::Owned, //
 };
 use roce::{
@@ -118,6 +128,8 @@ pub(crate) struct Ferroce {
     number: u32,
     guid: [u8; 8],
     counters: Counters,
+    /// The net device.
+    link: Link,
     /// Keeps the sockets of the namespace open.
     _sockets: SocketRef,
 }
@@ -135,6 +147,10 @@ impl Ferroce {
         let sockets = SocketRef::acquire(netdev)?;
         let net = netdev.net_id();
         let this = Self {
+            link: Link {
+                net,
+                ifindex: netdev.ifindex(),
+            },
             number: NEXT.fetch_add(1, Relaxed),
             guid,
             counters: Counters::new(),
@@ -167,12 +183,6 @@ impl Ferroce {
     /// Returns the number.
     pub(crate) fn number(&self) -> u32 {
         self.number
-    }
-}
-
-impl Drop for Ferroce {
-    fn drop(&mut self) {
-        gids::forget(self.number);
     }
 }
 
@@ -259,14 +269,32 @@ impl Driver for Ferroce {
     }
 
     fn add_gid(dev: &Device<Self>, gid: &GidChange<'_>) -> Result {
-        match gid.net_id() {
-            Some(net) => gids::add(dev.number, gid.index(), net, gid.gid()),
-            None => Ok(()),
-        }
+        let Some(netdev) = gid.netdev() else {
+            return Ok(());
+        };
+        // None if the namespace ends, and the address with it: it reaches nobody any more.
+        let Some(namespace) = Namespace::of(netdev) else {
+            return Ok(());
+        };
+        let net = namespace.id();
+        let link = Link {
+            net,
+            ifindex: netdev.ifindex(),
+        };
+        let address = Address {
+            net,
+            gid: gid.gid(),
+        };
+        sockets::address_added(&namespace)?;
+        gids::add(dev.number, gid.index(), address, link, link == dev.link)
+            .inspect_err(|_| sockets::address_removed(net))
     }
 
     fn del_gid(dev: &Device<Self>, gid: &GidChange<'_>) {
-        gids::remove(dev.number, gid.index());
+        // The net device may be in another namespace by now: what was counted counts.
+        if let Some(address) = gids::remove(dev.number, gid.index()) {
+            sockets::address_removed(address.net);
+        }
     }
 
     fn alloc_ucontext(_dev: &Device<Self>) -> impl PinInit<Ucontext, Error> {

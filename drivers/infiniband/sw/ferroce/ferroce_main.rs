@@ -62,7 +62,7 @@ struct Module {
     #[pin]
     _notifier: NetdevNotifier<link::Link>,
     #[pin]
-    _pernet: PernetRegistration<sockets::Sockets>,
+    _pernet: PernetRegistration<sockets::Namespaces>,
     #[pin]
     _guard: ModuleNotifier<guard::Guard>,
     _cleanup: globals::Cleanup,

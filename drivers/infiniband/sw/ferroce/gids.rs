@@ -2,8 +2,11 @@
 
 //! The addresses that devices have, as the core tells of them.
 //!
-//! For datagrams: a packet for queue pair 1 names no device, and one for any other datagram queue
-//! pair is accepted only at an address of the device of that queue pair.
+//! For datagrams: a packet for queue pair 1 names no device, one for any other datagram queue pair
+//! is accepted only at an address of the device of that queue pair, and one for a multicast group
+//! only through a net device that has an address of it.
+//!
+//! Written under the mutex of a GID table, and read under RCU.
 
 use kernel::{
     prelude::*,
@@ -13,59 +16,117 @@ use kernel::{
     }, //
 };
 use rdma::{
-    list,
     net::namespace::NetId,
-    new_spinlock_bh,
     sync::{
+        multi_table::{
+            mix,
+            Key, //
+        },
         Global,
-        SpinLockBh, //
+        MultiTable, //
     }, //
 };
+
+/// Buckets of a table: a module has some dozens of addresses, rarely hundreds.
+const BUCKETS: usize = 256;
 
 static GIDS: Global<Gids> = Global::new();
 
 /// All addresses of all devices.
-///
-/// Written under the mutex of a GID table; read by softirqs.
 #[pin_data]
 struct Gids {
+    /// Who has an address.
     #[pin]
-    entries: SpinLockBh<KVec<Entry>>,
-    /// The management queue pairs: device and number.
+    owners: MultiTable<Address, Owner>,
+    /// Which devices have an address of a net device, once for each address.
     #[pin]
-    managers: SpinLockBh<KVec<(u32, u32)>>,
+    links: MultiTable<Link, Owner>,
+    /// What a place in a GID table has, to find it again when it goes.
+    #[pin]
+    places: MultiTable<Place, (Address, Link)>,
+    /// The management queue pairs, by device.
+    #[pin]
+    managers: MultiTable<u32, u32>,
 }
 
-/// An address of a device.
+/// An address, which is one only within a namespace.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Entry {
+pub(crate) struct Address {
+    pub(crate) net: NetId,
+    pub(crate) gid: [u8; 16],
+}
+
+impl Key for Address {
+    fn hash(&self, seed: u64) -> u64 {
+        // CAST: All bits of the GID.
+        let gid = u128::from_ne_bytes(self.gid);
+        let (low, high) = (gid as u64, (gid >> 64) as u64);
+
+        mix(mix(mix(seed, self.net.cookie()), low), high)
+    }
+}
+
+/// A net device, as packets name it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) net: NetId,
+    pub(crate) ifindex: i32,
+}
+
+impl Key for Link {
+    fn hash(&self, seed: u64) -> u64 {
+        // CAST: Only to be hashed.
+        mix(mix(seed, self.net.cookie()), self.ifindex as u64)
+    }
+}
+
+/// A place in the GID table of a device.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place {
     device: u32,
     index: u32,
-    net: NetId,
-    gid: [u8; 16],
+}
+
+impl Key for Place {
+    fn hash(&self, seed: u64) -> u64 {
+        mix(mix(seed, u64::from(self.device)), u64::from(self.index))
+    }
+}
+
+/// Who has an address.
+#[derive(Clone, Copy)]
+struct Owner {
+    place: Place,
+    /// Whether it is an address of the device's own net device, not of one above that.
+    own: bool,
 }
 
 /// Constructs the table. Once, before any device exists.
 pub(crate) fn init() -> Result {
-    GIDS.init::<core::convert::Infallible>(pin_init!(Gids {
-        entries <- new_spinlock_bh!(KVec::new(), "ferroce::Gids::entries"),
-        managers <- new_spinlock_bh!(KVec::new(), "ferroce::Gids::managers"),
-    }))
+    GIDS.init(try_pin_init!(Gids {
+        owners <- MultiTable::new(BUCKETS),
+        links <- MultiTable::new(BUCKETS),
+        places <- MultiTable::new(BUCKETS),
+        managers <- MultiTable::new(BUCKETS),
+    }? Error))
 }
 
-/// Adds an address. Callable under locks.
-pub(crate) fn add(device: u32, index: u32, net: NetId, gid: [u8; 16]) -> Result {
+/// Adds an address. Callable where sleeping is not allowed.
+pub(crate) fn add(device: u32, index: u32, address: Address, link: Link, own: bool) -> Result {
     let gids = GIDS.get().ok_or(ENODEV)?;
-    let entry = Entry {
-        device,
-        index,
-        net,
-        gid,
-    };
-    list::push(&mut gids.entries.lock(), entry, GFP_ATOMIC)
+    let place = Place { device, index };
+    let owner = Owner { place, own };
+
+    gids.places.insert(place, (address, link), GFP_ATOMIC)?;
+    gids.links
+        .insert(link, owner, GFP_ATOMIC)
+        .and_then(|()| gids.owners.insert(address, owner, GFP_ATOMIC))
+        .inspect_err(|_| {
+            let _ = remove(device, index);
+        })
 }
 
-/// Changes whenever an address goes.
+/// Changes whenever an address goes, or a multicast group is joined or left.
 static GENERATION: Atomic<u32> = Atomic::new(1);
 
 /// Returns a number that changes whenever an address goes: whoever has looked something up for an
@@ -75,31 +136,30 @@ pub(crate) fn generation() -> u32 {
     GENERATION.load(Relaxed)
 }
 
-/// Removes an address.
-pub(crate) fn remove(device: u32, index: u32) {
+/// Has everybody look again.
+pub(crate) fn invalidate() {
     GENERATION.add(1, Relaxed);
-    if let Some(gids) = GIDS.get() {
-        list::retain(&mut gids.entries.lock(), |e| {
-            e.device != device || e.index != index
-        });
-    }
 }
 
-/// Removes everything of a device.
-pub(crate) fn forget(device: u32) {
-    if let Some(gids) = GIDS.get() {
-        list::retain(&mut gids.entries.lock(), |e| e.device != device);
-    }
+/// Removes an address, and returns what it was.
+pub(crate) fn remove(device: u32, index: u32) -> Option<Address> {
+    let gids = GIDS.get()?;
+    let place = Place { device, index };
+    let (address, link) = gids.places.remove(&place, |_| true)?;
+
+    gids.owners.remove(&address, |owner| owner.place == place);
+    gids.links.remove(&link, |owner| owner.place == place);
+    // Behind the removal: who sees the new number does not find the address.
+    invalidate();
+    Some(address)
 }
 
 /// Returns whether a device has an address.
-pub(crate) fn contains(device: u32, net: NetId, gid: &[u8; 16]) -> bool {
-    GIDS.get().is_some_and(|gids| {
-        gids.entries
-            .lock()
-            .iter()
-            .any(|e| e.device == device && e.net == net && e.gid == *gid)
-    })
+pub(crate) fn contains(device: u32, address: &Address) -> bool {
+    let find = |owner: &Owner| (owner.place.device == device).then_some(());
+
+    GIDS.get()
+        .is_some_and(|gids| gids.owners.find_map(address, find).is_some())
 }
 
 /// Says which queue pair is the management one of a device, for as long as this lives.
@@ -114,11 +174,12 @@ impl Manager {
     /// `EBUSY` if the device has one.
     pub(crate) fn new(device: u32, qp: u32) -> Result<Self> {
         let gids = GIDS.get().ok_or(ENODEV)?;
-        let mut managers = gids.managers.lock();
-        if managers.iter().any(|(d, _)| *d == device) {
+
+        // The core creates one, and serialises that.
+        if manager_of(gids, device).is_some() {
             return Err(EBUSY);
         }
-        list::push(&mut managers, (device, qp), GFP_ATOMIC)?;
+        gids.managers.insert(device, qp, GFP_KERNEL)?;
         Ok(Self { device, qp })
     }
 }
@@ -126,20 +187,30 @@ impl Manager {
 impl Drop for Manager {
     fn drop(&mut self) {
         if let Some(gids) = GIDS.get() {
-            list::retain(&mut gids.managers.lock(), |m| *m != (self.device, self.qp));
+            gids.managers.remove(&self.device, |qp| *qp == self.qp);
         }
     }
 }
 
+/// Returns the management queue pair of a device.
+fn manager_of(gids: &Gids, device: u32) -> Option<u32> {
+    gids.managers.find_map(&device, |qp| Some(*qp))
+}
+
 /// Finds the management queue pair of the device with an address.
-pub(crate) fn manager(net: NetId, gid: &[u8; 16]) -> Option<u32> {
+///
+/// An address of a net device is one of each device below it too. The device on that net device
+/// itself comes first.
+pub(crate) fn manager(address: &Address) -> Option<u32> {
     let gids = GIDS.get()?;
-    let entries = gids.entries.lock();
-    let managers = gids.managers.lock();
-    // An address of an upper device is one of each device below it; only some have a manager.
-    entries
-        .iter()
-        .filter(|e| e.net == net && e.gid == *gid)
-        .find_map(|e| managers.iter().find(|(d, _)| *d == e.device))
-        .map(|(_, qp)| *qp)
+    let find = |own: bool| {
+        gids.owners.find_map(address, |owner| {
+            if owner.own != own {
+                return None;
+            }
+            manager_of(gids, owner.place.device)
+        })
+    };
+
+    find(true).or_else(|| find(false))
 }

@@ -408,7 +408,7 @@ impl Qp {
 
     /// Returns whether a datagram came to an address of the device.
     pub(crate) fn owns(&self, origin: &Origin) -> bool {
-        gids::contains(self.device_number, origin.net, &origin.daddr)
+        gids::contains(self.device_number, &origin.address())
     }
 }
 

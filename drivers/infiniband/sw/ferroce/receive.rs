@@ -8,7 +8,10 @@ use crate::{
     ah,
     counters::Counter,
     device::Ferroce,
-    gids,
+    gids::{
+        self,
+        Address, //
+    },
     globals::{
         self,
         QpRef, //
@@ -60,28 +63,38 @@ impl UdpReceive for Receiver {
 }
 
 /// A packet, linear, of which the BTH comes first and the ICRC last.
-pub(crate) struct Incoming(SkBuff);
+pub(crate) struct Incoming {
+    skb: SkBuff,
+    /// The VLAN of the net device that it came in through.
+    vlan: Option<u16>,
+}
 
 impl Incoming {
     /// Takes a packet back that waited in a backlog.
     pub(crate) fn again(skb: SkBuff) -> Self {
-        Self(skb)
+        // Only datagrams need to know it, and they do not wait.
+        Self { skb, vlan: None }
+    }
+
+    /// Returns the VLAN of the net device that the packet came in through.
+    pub(crate) fn vlan(&self) -> Option<u16> {
+        self.vlan
     }
 
     /// Returns the packet to let it wait.
     pub(crate) fn into_skb(self) -> SkBuff {
-        self.0
+        self.skb
     }
 
     /// Frees the packet, which did what it came for.
     pub(crate) fn consume(self) {
-        self.0.consume();
+        self.skb.consume();
     }
 
     /// Returns the view of the headers.
     #[inline]
     pub(crate) fn packet(&self) -> Result<Packet<'_>, ParseError> {
-        Packet::parse(self.0.data())
+        Packet::parse(self.skb.data())
     }
 
     /// Returns the payload.
@@ -90,21 +103,21 @@ impl Incoming {
         let from = packet.payload_offset();
         // CAST: Widening.
         let to = from.saturating_add(packet.payload_len() as usize);
-        self.0.data().get(from..to).unwrap_or(&[])
+        self.skb.data().get(from..to).unwrap_or(&[])
     }
 
     /// Returns the IP header.
     #[inline]
     pub(crate) fn ip(&self) -> Option<IpHeader<'_>> {
-        self.0.network_header()
+        self.skb.network_header()
     }
 
     /// Returns whether the ICRC is right.
     #[inline]
     fn is_intact(&self) -> bool {
         let check = || {
-            let udp = self.0.udp_header()?;
-            let (covered, icrc) = self.0.data().split_last_chunk::<ICRC_LEN>()?;
+            let udp = self.skb.udp_header()?;
+            let (covered, icrc) = self.skb.data().split_last_chunk::<ICRC_LEN>()?;
             let (bth, rest) = covered.split_first_chunk::<BTH_LEN>()?;
             let mut computed = match self.ip()? {
                 IpHeader::V4(ip) => Icrc::<KernelCrc32>::ipv4(ip, udp, bth),
@@ -143,13 +156,27 @@ pub(crate) struct Origin {
     pub(crate) daddr: [u8; 16],
 }
 
+impl Origin {
+    /// Returns the destination.
+    #[inline]
+    pub(crate) fn address(&self) -> Address {
+        Address {
+            net: self.net,
+            gid: self.daddr,
+        }
+    }
+}
+
 /// Checks a packet and hands it to the half that it is for, or says how to count that it is
 /// dropped.
 fn receive(mut skb: SkBuff, dev: &NetDevice) -> Result<(), Counter> {
     if !skb.is_linear() {
         skb.linearize().map_err(|_| Counter::Malformed)?;
     }
-    let incoming = Incoming(skb);
+    let incoming = Incoming {
+        skb,
+        vlan: dev.vlan_id(),
+    };
     let packet = incoming.packet().map_err(|_| Counter::Malformed)?;
     if !packet.pkey().matches(Pkey::DEFAULT) {
         return Err(Counter::BadPkey);
@@ -177,7 +204,7 @@ fn receive(mut skb: SkBuff, dev: &NetDevice) -> Result<(), Counter> {
 #[inline]
 fn find(qpn: Qpn, origin: &Origin) -> Option<QpRef> {
     let number = if qpn == Qpn::GSI {
-        gids::manager(origin.net, &origin.daddr)?
+        gids::manager(&origin.address())?
     } else {
         qpn.get()
     };

@@ -2,16 +2,25 @@
 
 //! The UDP sockets that packets come in through.
 //!
-//! One for each IP version and each network namespace that has a device, shared by the devices
-//! there and closed after the last. A namespace that ends takes its sockets with it, whoever still
-//! counts on them.
+//! One for each IP version and each network namespace that a device, or an address of a device, is
+//! in; closed after the last. They are not always in the same one: a device has the addresses of
+//! the net devices above its own too (VLAN, macvlan), and these may be in another namespace. A
+//! namespace that ends takes its sockets with it, whoever still counts on them.
 //!
-//! Locking: the lock of the list of namespaces (`pernet_ops_rwsem`), then RTNL, then the lock of
-//! the core's GID table, then the mutex of this registry, then the lock of a socket. The mutex is
-//! held while a socket is opened or closed, so that both sleep, and that who opens after the last
-//! one closed finds the port free. Nothing is called back under it.
+//! ```text
+//!   add_gid, del_gid, a device     DEMAND: how many in which namespace
+//!                                     |
+//!                                  the work item, or whoever adds a device
+//!                                     v
+//!                                  OPEN: the sockets
+//! ```
+//!
+//! Locking: addresses come and go under RTNL and the lock of the core's GID table, so that these
+//! only count, under [`DEMAND`], which nothing else is taken inside. [`OPEN`] is held while a
+//! socket is opened or closed, so that who opens after the last one closed finds the port free.
 
 use crate::{
+    globals,
     qp::path::ROCE_PORT,
     receive::Receiver, //
 };
@@ -24,53 +33,64 @@ use rdma::{
     list,
     net::{
         Family,
+        Namespace,
         NetDevice,
         NetId,
         PernetHandler,
         UdpTunnel, //
     },
-    sync::Global, //
+    sync::Global,
+    workqueue::Work, //
 };
 
-static REGISTRY: Global<Mutex<KVec<Entry>>> = Global::new();
+static DEMAND: Global<Mutex<KVec<Demand>>> = Global::new();
+static OPEN: Global<Mutex<KVec<Sockets>>> = Global::new();
+static WORK: Global<Work> = Global::new();
 
-/// The sockets of one namespace.
-struct Entry {
+/// How many devices and addresses there are in a namespace. Never none.
+struct Demand {
     net: NetId,
     users: usize,
+    /// To open sockets with, until that was tried. The namespace does not end before.
+    namespace: Option<Namespace>,
+}
+
+/// The sockets of one namespace.
+struct Sockets {
+    net: NetId,
     _v4: UdpTunnel<Receiver>,
     // A kernel may have no IPv6.
     _v6: Option<UdpTunnel<Receiver>>,
 }
 
-impl Entry {
-    fn open(dev: &NetDevice) -> Result<Self> {
-        let (v4, net) = UdpTunnel::open(dev, Family::V4, ROCE_PORT)?;
-        let v6 = match UdpTunnel::open(dev, Family::V6, ROCE_PORT) {
-            Ok((v6, net6)) if net6 == net => Some(v6),
-            // The device has moved to another namespace meanwhile.
-            Ok(_) => return Err(ENODEV),
+impl Sockets {
+    fn open(namespace: &Namespace) -> Result<Self> {
+        let v4 = UdpTunnel::open(namespace, Family::V4, ROCE_PORT)?;
+        let v6 = match UdpTunnel::open(namespace, Family::V6, ROCE_PORT) {
+            Ok(v6) => Some(v6),
             Err(e) if e == EAFNOSUPPORT => None,
             Err(e) => return Err(e),
         };
 
         Ok(Self {
-            net,
-            users: 0,
+            net: namespace.id(),
             _v4: v4,
             _v6: v6,
         })
     }
 }
 
-/// A share in the sockets of a namespace. Dropping the last one closes them, which sleeps.
-pub(crate) struct SocketRef {
-    net: NetId,
-}
-
 /// Prepares the registry. Called once, when the module is loaded.
 pub(crate) fn init() -> Result {
-    REGISTRY.init(new_mutex!(KVec::new(), "ferroce::sockets"))
+    DEMAND.init(new_mutex!(KVec::new(), "ferroce::sockets::DEMAND"))?;
+    OPEN.init(new_mutex!(KVec::new(), "ferroce::sockets::OPEN"))?;
+    WORK.init::<core::convert::Infallible>(Work::new(|_| settle(), 0))
+}
+
+/// A share in the sockets of the namespace of a device. Dropping the last one closes them, which
+/// sleeps.
+pub(crate) struct SocketRef {
+    net: NetId,
 }
 
 impl SocketRef {
@@ -78,49 +98,138 @@ impl SocketRef {
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE` if somebody else has the port; otherwise as [`UdpTunnel::open`].
+    /// `EADDRINUSE` if somebody else has the port; `ENODEV` if the namespace ends; otherwise as
+    /// [`UdpTunnel::open`].
     pub(crate) fn acquire(dev: &NetDevice) -> Result<Self> {
-        let mut registry = REGISTRY.get().ok_or(ENODEV)?.lock();
-        let net = dev.net_id();
+        let namespace = Namespace::of(dev).ok_or(ENODEV)?;
+        let mut open = OPEN.get().ok_or(ENODEV)?.lock();
 
-        if let Some(entry) = registry.iter_mut().find(|entry| entry.net == net) {
-            entry.users = entry.users.checked_add(1).ok_or(EOVERFLOW)?;
-            return Ok(Self { net });
+        if !open.iter().any(|sockets| sockets.net == namespace.id()) {
+            list::push(&mut open, Sockets::open(&namespace)?, GFP_KERNEL)?;
         }
-
-        let mut entry = Entry::open(dev)?;
-        // The device may have moved since its namespace was asked for.
-        if entry.net != net {
-            return Err(ENODEV);
+        if let Err(e) = count(&namespace, false) {
+            close_unused(&mut open);
+            return Err(e);
         }
-        entry.users = 1;
-        list::push(&mut registry, entry, GFP_KERNEL)?;
-        Ok(Self { net })
+        Ok(Self {
+            net: namespace.id(),
+        })
     }
 }
 
 impl Drop for SocketRef {
     fn drop(&mut self) {
-        let Some(registry) = REGISTRY.get() else {
-            return;
-        };
-        let mut registry = registry.lock();
-
-        // The end of the namespace may have closed them already. Its identity is never used again.
-        if let Some(entry) = registry.iter_mut().find(|entry| entry.net == self.net) {
-            entry.users = entry.users.saturating_sub(1);
-        }
-        list::retain(&mut registry, |entry| entry.users != 0);
+        uncount(self.net);
+        settle();
     }
 }
 
-/// Closes the sockets of namespaces that end.
-pub(crate) struct Sockets;
+/// Counts an address in a namespace. Its sockets are opened soon, if they are not.
+///
+/// May sleep, but takes no lock for long: callable under RTNL and the lock of the GID table.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+pub(crate) fn address_added(namespace: &Namespace) -> Result {
+    count(namespace, true)?;
+    defer();
+    Ok(())
+}
 
-impl PernetHandler for Sockets {
+/// Takes back what [`address_added`] counted.
+pub(crate) fn address_removed(net: NetId) {
+    uncount(net);
+    defer();
+}
+
+/// Has the work item settle.
+fn defer() {
+    if let Some(work) = WORK.get() {
+        globals::queue_work(work);
+    }
+}
+
+/// Counts a user of a namespace; `open` says whether the work item shall see to its sockets.
+fn count(namespace: &Namespace, open: bool) -> Result {
+    let mut demand = DEMAND.get().ok_or(ENODEV)?.lock();
+    let net = namespace.id();
+    let wanted = open.then(|| namespace.clone());
+
+    if let Some(entry) = demand.iter_mut().find(|entry| entry.net == net) {
+        entry.users = entry.users.checked_add(1).ok_or(EOVERFLOW)?;
+        if wanted.is_some() {
+            entry.namespace = wanted;
+        }
+        return Ok(());
+    }
+    let entry = Demand {
+        net,
+        users: 1,
+        namespace: wanted,
+    };
+    list::push(&mut demand, entry, GFP_KERNEL)
+}
+
+/// Takes a user of a namespace away.
+fn uncount(net: NetId) {
+    let Some(demand) = DEMAND.get() else {
+        return;
+    };
+    let mut demand = demand.lock();
+
+    if let Some(entry) = demand.iter_mut().find(|entry| entry.net == net) {
+        entry.users = entry.users.saturating_sub(1);
+    }
+    list::retain(&mut demand, |entry| entry.users != 0);
+}
+
+/// Opens the sockets that are missing, and closes those that nobody needs. Sleeps.
+fn settle() {
+    let Some(open) = OPEN.get() else {
+        return;
+    };
+    let mut open = open.lock();
+
+    while let Some(namespace) = next_to_open() {
+        if open.iter().any(|sockets| sockets.net == namespace.id()) {
+            continue;
+        }
+        // Somebody else may have the port: whoever owns the namespace decides that, so that it is
+        // no matter for the log. It is tried again with the next address there.
+        let opened =
+            Sockets::open(&namespace).and_then(|new| list::push(&mut open, new, GFP_KERNEL));
+        if let Err(e) = opened {
+            pr_debug!("no sockets in a namespace with addresses: {:?}\n", e);
+        }
+    }
+    close_unused(&mut open);
+}
+
+/// Takes a namespace whose sockets may be missing.
+fn next_to_open() -> Option<Namespace> {
+    let mut demand = DEMAND.get()?.lock();
+
+    demand.iter_mut().find_map(|entry| entry.namespace.take())
+}
+
+/// Closes sockets that nobody counts on.
+fn close_unused(open: &mut KVec<Sockets>) {
+    list::retain(open, |sockets| {
+        DEMAND.get().is_some_and(|demand| {
+            let demand = demand.lock();
+            demand.iter().any(|entry| entry.net == sockets.net)
+        })
+    });
+}
+
+/// Closes the sockets of namespaces that end.
+pub(crate) struct Namespaces;
+
+impl PernetHandler for Namespaces {
     fn exit(net: NetId) {
-        if let Some(registry) = REGISTRY.get() {
-            list::retain(&mut registry.lock(), |entry| entry.net != net);
+        if let Some(open) = OPEN.get() {
+            list::retain(&mut open.lock(), |sockets| sockets.net != net);
         }
     }
 }

@@ -181,7 +181,7 @@ need_module() {
 
 	[ "$(id -u)" = 0 ] || skip_all "must be root"
 	need_programs rdma ibv_devinfo ip ss nsenter
-	for name in ib_uverbs ib_umad rdma_ucm veth dummy tun 8021q sch_netem udp_tunnel ip6_udp_tunnel; do
+	for name in ib_uverbs ib_umad rdma_ucm veth dummy tun 8021q macvlan sch_netem udp_tunnel ip6_udp_tunnel; do
 		modprobe -q "$name"
 	done
 	loaded ferroce || load_module || skip_all "no module ferroce"

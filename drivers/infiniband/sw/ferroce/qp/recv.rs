@@ -198,7 +198,7 @@ impl RecvHalf {
         if qp.ty.is_connected() {
             self.path.as_ref().is_some_and(|path| path.is_from(origin))
         } else {
-            // The table of all addresses has a lock: once for each address that datagrams come to.
+            // Once for each address that datagrams come to.
             let here = Some((gids::generation(), origin.net, origin.daddr));
             if self.address != here && qp.owns(origin) {
                 self.address = here;
@@ -327,7 +327,10 @@ impl RecvHalf {
     fn execute(&mut self, qp: &IbQp, outcome: &Outcome, incoming: &Incoming, after: &mut After) {
         let completion = outcome.completion.as_ref().map(|done| {
             let v6 = matches!(incoming.ip(), Some(IpHeader::V6(_)));
-            completion(qp, self.rq.wr_id(), done, v6)
+            Completion {
+                vlan: incoming.vlan(),
+                ..completion(qp, self.rq.wr_id(), done, v6)
+            }
         });
         // First the room in the queue: who sees the completion may post the next request at once.
         if outcome.consumed {
@@ -492,5 +495,6 @@ fn completion(qp: &IbQp, wr_id: u64, done: &RecvCompletion, v6: bool) -> Complet
         qp: qp.handle,
         solicited: done.solicited,
         v6,
+        vlan: None,
     }
 }

@@ -370,6 +370,7 @@ fn completion(qp: &IbQp, done: &SendCompletion) -> Completion {
         qp: qp.handle,
         solicited: false,
         v6: false,
+        vlan: None,
     }
 }
 

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Lookup of plain values by a plain key under RCU.
+//!
+//! ```text
+//!   buckets   +---+    +---------------+    +---------------+
+//!             | o-|--->| key, value, o-|--->| key, value, o-|---> null
+//!             +---+    +---------------+    +---------------+
+//!             | o-|--->
+//! ```
+
+use crate::{
+    bindings,
+    random, //
+};
+use core::ptr::{
+    null_mut,
+    NonNull, //
+};
+use core::sync::atomic::{
+    AtomicPtr,
+    Ordering, //
+};
+use kernel::{
+    alloc::Flags,
+    new_spinlock,
+    prelude::*,
+    sync::{
+        rcu,
+        SpinLock, //
+    },
+    types::Opaque, //
+};
+
+/// What a [`MultiTable`] is looked up by.
+pub trait Key: Copy + Eq {
+    /// Returns a hash: [`mix`] of each part, starting with `seed`.
+    fn hash(&self, seed: u64) -> u64;
+}
+
+impl Key for u32 {
+    fn hash(&self, seed: u64) -> u64 {
+        mix(seed, u64::from(*self))
+    }
+}
+
+/// Adds a part of a key to a hash.
+#[inline]
+pub fn mix(hash: u64, part: u64) -> u64 {
+    // A number without structure, as the golden ratio gives it. The seed is secret, so that nobody
+    // can choose keys that meet in one bucket.
+    let product = (hash ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+
+    product ^ product >> 29
+}
+
+/// A key, one of its values, and what the deferred free needs.
+struct Node<K, V> {
+    rcu: Opaque<bindings::callback_head>,
+    next: AtomicPtr<Node<K, V>>,
+    key: K,
+    value: V,
+}
+
+/// A table of plain values by a plain key. A key may have several values.
+///
+/// Lookups take no lock and write nothing. Nobody holds a reference to an entry, so removing one
+/// waits for nobody; a lookup that is running may still see it. The number of buckets is fixed.
+///
+/// # Invariants
+///
+/// Every pointer in `buckets` and in a node is null or came from `KBox::<Node<K, V>>::into_raw`,
+/// and nodes are linked and unlinked under `lock`, freed a grace period after they were unlinked.
+#[pin_data(PinnedDrop)]
+pub struct MultiTable<K: Key, V: Copy> {
+    buckets: KVec<AtomicPtr<Node<K, V>>>,
+    seed: u64,
+    #[pin]
+    lock: SpinLock<()>,
+}
+
+// SAFETY: Writers hold the lock, readers use RCU, and keys and values are plain data.
+unsafe impl<K: Key + Send, V: Copy + Send> Send for MultiTable<K, V> {}
+// SAFETY: As for `Send`.
+unsafe impl<K: Key + Send + Sync, V: Copy + Send + Sync> Sync for MultiTable<K, V> {}
+
+impl<K: Key, V: Copy> MultiTable<K, V> {
+    /// Creates an empty table with that many buckets. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn new(buckets: usize) -> impl PinInit<Self, Error> {
+        pin_init::pin_init_scope(move || {
+            let mut heads = KVec::with_capacity(buckets, GFP_KERNEL)?;
+
+            for _ in 0..buckets {
+                // There is room for them.
+                let _ = heads.push_within_capacity(AtomicPtr::new(null_mut()));
+            }
+            // INVARIANT: There is no node yet.
+            Ok(try_pin_init!(Self {
+                buckets: heads,
+                seed: random::word(),
+                lock <- new_spinlock!((), "rdma::MultiTable"),
+            }? Error))
+        })
+    }
+
+    /// Adds a value to a key. Process context; sleeps only if `flags` allow it.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn insert(&self, key: K, value: V, flags: Flags) -> Result {
+        let node = KBox::new(
+            Node {
+                rcu: Opaque::zeroed(),
+                next: AtomicPtr::new(null_mut()),
+                key,
+                value,
+            },
+            flags,
+        )?;
+        let head = self.bucket(&key).ok_or(EINVAL)?;
+        let _lock = self.lock.lock();
+
+        node.next
+            .store(head.load(Ordering::Relaxed), Ordering::Relaxed);
+        // Release: who finds the node sees what it contains.
+        // INVARIANT: The pointer is from `KBox::into_raw`, and the lock is held.
+        head.store(KBox::into_raw(node), Ordering::Release);
+        Ok(())
+    }
+
+    /// Removes the first value of a key that `f` accepts, and returns it. Process context.
+    pub fn remove(&self, key: &K, f: impl Fn(&V) -> bool) -> Option<V> {
+        let head = self.bucket(key)?;
+        let _lock = self.lock.lock();
+
+        self.unlink_first(head, |node| node.key == *key && f(&node.value))
+    }
+
+    /// Removes all values that `f` accepts, of whatever key. Process context; looks at all of them.
+    pub fn remove_all(&self, f: impl Fn(&K, &V) -> bool) {
+        for head in &self.buckets {
+            let _lock = self.lock.lock();
+
+            while self
+                .unlink_first(head, |node| f(&node.key, &node.value))
+                .is_some()
+            {}
+        }
+    }
+
+    /// Calls `f` with each value of a key, in any order, until it returns something. Callable in
+    /// any context; `f` runs under RCU and must not sleep.
+    #[inline]
+    pub fn find_map<R>(&self, key: &K, mut f: impl FnMut(&V) -> Option<R>) -> Option<R> {
+        let head = self.bucket(key)?;
+        let _rcu = rcu::read_lock();
+        let mut at = head;
+
+        loop {
+            let node = NonNull::new(at.load(Ordering::Acquire))?;
+            // SAFETY: By the type invariant a node that was found under RCU is not freed before
+            // the end of the RCU section, and nobody writes to its key and value.
+            let node = unsafe { &*node.as_ptr() };
+
+            if node.key == *key {
+                if let Some(found) = f(&node.value) {
+                    return Some(found);
+                }
+            }
+            at = &node.next;
+        }
+    }
+
+    /// Returns the bucket of a key.
+    #[inline]
+    fn bucket(&self, key: &K) -> Option<&AtomicPtr<Node<K, V>>> {
+        // CAST: Less than the number of buckets.
+        let index = key.hash(self.seed).checked_rem(self.buckets.len() as u64)? as usize;
+
+        self.buckets.get(index)
+    }
+
+    /// Removes the first node of a chain that `f` accepts. The lock is held.
+    fn unlink_first(
+        &self,
+        head: &AtomicPtr<Node<K, V>>,
+        f: impl Fn(&Node<K, V>) -> bool,
+    ) -> Option<V> {
+        let mut at = head;
+
+        loop {
+            let raw = NonNull::new(at.load(Ordering::Relaxed))?;
+            // SAFETY: Under the lock nobody else unlinks a node, so that this one is not freed.
+            let node = unsafe { &*raw.as_ptr() };
+
+            if !f(node) {
+                at = &node.next;
+                continue;
+            }
+            let value = node.value;
+            // INVARIANT: The pointer is one of a node; the lock is held. A reader that is at the
+            // node finds its way on, because the node keeps its own pointer.
+            at.store(node.next.load(Ordering::Relaxed), Ordering::Release);
+            // SAFETY: The node came from a `KBox`, that is from kmalloc; `rcu` is used by nobody
+            // else, and nobody can find the node any more.
+            unsafe {
+                bindings::kvfree_call_rcu((*raw.as_ptr()).rcu.get().cast(), raw.as_ptr().cast())
+            };
+            return Some(value);
+        }
+    }
+}
+
+#[pinned_drop]
+impl<K: Key, V: Copy> PinnedDrop for MultiTable<K, V> {
+    fn drop(self: Pin<&mut Self>) {
+        self.remove_all(|_, _| true);
+    }
+}
+
+#[cfg(CONFIG_KUNIT = "y")]
+#[kernel::macros::kunit_tests(rdma_multi_table)]
+mod tests {
+    use super::*;
+
+    fn table() -> Result<Pin<KBox<MultiTable<u32, u32>>>> {
+        // Few buckets, so that keys share them.
+        KBox::pin_init(MultiTable::new(2), GFP_KERNEL)
+    }
+
+    fn sum(table: &MultiTable<u32, u32>, key: u32) -> u32 {
+        let mut sum = 0;
+        let none = table.find_map(&key, |value| {
+            sum += value;
+            None::<()>
+        });
+        assert!(none.is_none());
+        sum
+    }
+
+    #[test]
+    fn a_key_has_all_of_its_values_and_no_others() -> Result {
+        let table = table()?;
+
+        for key in 0..8 {
+            table.insert(key, 10 * key, GFP_KERNEL)?;
+            table.insert(key, 10 * key + 1, GFP_KERNEL)?;
+        }
+        for key in 0..8 {
+            assert_eq!(sum(&table, key), 20 * key + 1);
+        }
+        assert_eq!(sum(&table, 8), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn what_was_removed_is_not_found() -> Result {
+        let table = table()?;
+
+        for value in 1..6 {
+            table.insert(7, value, GFP_KERNEL)?;
+        }
+        assert_eq!(table.remove(&7, |value| *value == 3), Some(3));
+        assert_eq!(table.remove(&7, |value| *value == 3), None);
+        assert_eq!(table.remove(&8, |_| true), None);
+        assert_eq!(sum(&table, 7), 12);
+        table.remove_all(|_, value| *value != 4);
+        assert_eq!(sum(&table, 7), 4);
+        assert_eq!(table.find_map(&7, |value| Some(*value)), Some(4));
+        Ok(())
+    }
+}

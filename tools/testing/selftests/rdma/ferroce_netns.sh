@@ -1,0 +1,168 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Addresses of a device in another network namespace than its own: those of net devices above its net device.
+
+# shellcheck disable=SC2317 # The cases are called by name.
+# shellcheck source=tools/testing/selftests/rdma/lib.sh
+. "$(dirname "$0")/lib.sh"
+need_module
+need_programs ibv_rc_pingpong rping python3
+# shellcheck disable=SC2034
+after_each=clean
+
+# prepare: r1 in n1, r2 in n2, and n3 with nothing.
+prepare() {
+	make_net
+	add_links
+	make_ns n3
+	fails socket n3
+}
+
+# upper NETDEV ADDRESS TYPE...: a net device of that type in n3, above v1 in n1.
+upper() {
+	local dev=$1 address=$2
+
+	shift 2
+	ip -n n1 link add "$dev" link v1 netns n3 type "$@"
+	ip -n n3 addr add "$address/24" dev "$dev"
+	ip -n n3 link set "$dev" up
+	gid_index r1 "$address"
+}
+
+both_sockets() {
+	wait_for socket "$1" -4
+	wait_for socket "$1" -6
+}
+
+# traffic ADDRESS CLIENT_ADDRESS: connected, datagrams, and the connection manager; servers in n3.
+traffic() {
+	local server_ns=n3 a1 a2 server
+
+	a1="-d r1 -g $(gid_index r1 "$1")"
+	a2="-d r2 -g $(gid_index r2 "$2")"
+	run_both 18515 "ibv_rc_pingpong -c -n 20 $a1" "ibv_rc_pingpong -c -n 20 $a2 $1"
+	run_both 18515 "ibv_ud_pingpong -c -n 20 $a1" "ibv_ud_pingpong -c -n 20 $a2 $1"
+	start server n3 rping -s -a "$1" -V -C 3
+	server=$pid
+	wait_for listening
+	start client n2 rping -c -a "$1" -V -C 3
+	ends "$pid" || { cat "$tmp/client.log" "$tmp/server.log"; return 1; }
+	ends "$server"
+}
+
+listening() {
+	rdma resource show cm_id | grep -q 'state LISTEN'
+}
+
+macvlan() {
+	prepare
+	upper m1 10.77.0.3 macvlan mode bridge
+	both_sockets n3
+	traffic 10.77.0.3 10.77.0.2
+	# The device's own address works as before.
+	both ibv_rc_pingpong -c -n 20
+}
+
+vlan() {
+	prepare
+	ip -n n2 link add v2.5 link v2 type vlan id 5
+	ip -n n2 addr add 10.81.0.2/24 dev v2.5
+	ip -n n2 link set v2.5 up
+	upper v1.5 10.81.0.1 vlan id 5
+	both_sockets n3
+	traffic 10.81.0.1 10.81.0.2
+}
+
+# Open as long as there is an address.
+counted() {
+	prepare
+	upper m1 10.77.0.3 macvlan mode bridge
+	upper m2 10.77.0.4 macvlan mode bridge
+	both_sockets n3
+	ip -n n3 link delete m1
+	wait_for fails has_gid r1 10.77.0.3
+	socket n3
+	ip -n n3 link delete m2
+	wait_for fails socket n3
+	socket n1
+	# And again.
+	upper m1 10.77.0.3 macvlan mode bridge
+	both_sockets n3
+	traffic 10.77.0.3 10.77.0.2
+	rdma link delete r1
+	fails socket n3
+	fails socket n1
+	socket n2
+}
+
+# The device was there last.
+device_later() {
+	make_net
+	make_ns n3
+	ip -n n1 link add m1 link v1 netns n3 type macvlan mode bridge
+	ip -n n3 addr add 10.77.0.3/24 dev m1
+	ip -n n3 link set m1 up
+	add_links
+	both_sockets n3
+	traffic 10.77.0.3 10.77.0.2
+}
+
+# The net device moves, and its addresses with it.
+moved() {
+	prepare
+	upper m1 10.77.0.3 macvlan mode bridge
+	both_sockets n3
+	ip -n n3 link set m1 netns n2
+	wait_for fails socket n3
+	wait_for fails has_gid r1 10.77.0.3
+	both ibv_rc_pingpong -c -n 20
+}
+
+namespace_ends() {
+	local i
+
+	prepare
+	for i in 1 2 3; do
+		upper m1 10.77.0.3 macvlan mode bridge
+		both_sockets n3
+		ip netns delete n3
+		wait_for fails has_gid r1 10.77.0.3
+		make_ns n3
+	done
+	both ibv_rc_pingpong -c -n 20
+}
+
+# Somebody else has the port there: nothing happens to the device, and later it works.
+port_busy() {
+	local holder
+
+	prepare
+	start holder n3 python3 -c "
+import socket, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(('', 4791))
+print('bound', flush=True)
+time.sleep(1000)"
+	holder=$pid
+	wait_for grep -q bound "$tmp/holder.log"
+	upper m1 10.77.0.3 macvlan mode bridge
+	both ibv_rc_pingpong -c -n 20
+	fails socket n3 -6
+	kill -KILL "$holder"
+	wait_for gone "$holder"
+	fails socket n3
+	upper m2 10.77.0.4 macvlan mode bridge
+	both_sockets n3
+	traffic 10.77.0.3 10.77.0.2
+}
+
+test_case "macvlan in another namespace" macvlan
+test_case "VLAN in another namespace" vlan
+test_case "sockets go with the last address" counted
+test_case "the device comes after the addresses" device_later
+test_case "net device with an address moved to another namespace" moved
+test_case "namespace with an address ends" namespace_ends
+test_case "port of another namespace busy" port_busy
+
+run_cases "$@"
