@@ -124,10 +124,11 @@ impl NetDevice {
 
     /// Returns the VLAN of a VLAN device, or [`None`] for any other.
     pub fn vlan_id(&self) -> Option<u16> {
-        // SAFETY: The device is alive by the type invariant, and a VLAN device when asked for its
-        // VLAN.
-        self.is_vlan()
-            .then(|| unsafe { bindings::vlan_dev_vlan_id(self.as_raw()) })
+        if !self.is_vlan() {
+            return None;
+        }
+        // SAFETY: The device is alive by the type invariant, and it is a VLAN device.
+        Some(unsafe { bindings::vlan_dev_vlan_id(self.as_raw()) })
     }
 
     /// Returns whether the device is registered.

@@ -6,9 +6,10 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <rdma/ib_user_verbs.h>
-#include <rdma/rdma_user_rxe.h>
 #include "ferroce_util.h"
+#include <rdma/ib_user_verbs.h>
+/* The C library's <netinet/in.h> comes first, which the kernel's header gives way to. */
+#include <rdma/rdma_user_rxe.h>
 
 static struct ibv_cq *cq;
 
