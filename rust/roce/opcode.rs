@@ -26,6 +26,10 @@ pub enum Operation {
     ReadResponse,
     /// Acknowledges requests, or refuses one.
     Acknowledge,
+    /// Carries what an atomic operation found.
+    AtomicAck,
+    /// Nothing: an RC opcode that is reserved, or not supported. A request, as far as it is one.
+    Invalid,
 }
 
 /// The place of a packet in its message.
@@ -60,6 +64,7 @@ struct Headers {
     deth: bool,
     reth: bool,
     aeth: bool,
+    atomic_ack: bool,
     immdt: bool,
     ieth: bool,
 }
@@ -69,11 +74,17 @@ impl Headers {
         deth: false,
         reth: false,
         aeth: false,
+        atomic_ack: false,
         immdt: false,
         ieth: false,
     };
     const AETH: Headers = Headers {
         aeth: true,
+        ..Headers::NONE
+    };
+    const AETH_ATOMIC: Headers = Headers {
+        aeth: true,
+        atomic_ack: true,
         ..Headers::NONE
     };
     const DETH: Headers = Headers {
@@ -120,8 +131,7 @@ macro_rules! opcodes {
     ) => {
         /// The opcode of a packet that this release knows.
         ///
-        /// SEND with invalidate is known, so that it can be refused properly, but not supported.
-        /// Atomics, FLUSH and ATOMIC WRITE are not known.
+        /// All RC opcodes that it does not know are one, so that they can be refused properly.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Opcode {
@@ -138,11 +148,14 @@ macro_rules! opcodes {
             /// Every known opcode, in ascending order.
             pub const ALL: &'static [Opcode] = &[$(Opcode::$name,)*];
 
-            /// Returns the opcode that a BTH carries as `raw`, if it is known.
+            /// Returns the opcode that a BTH carries as `raw`: [`Opcode::RcInvalid`] for an RC opcode
+            /// that is not known, `None` for one of another service type.
             #[inline]
             pub const fn parse(raw: u8) -> Option<Opcode> {
                 match raw {
                     $($raw => Some(Opcode::$name),)*
+                    // The top three bits are the service type, zero for RC.
+                    ..0x20 => Some(Opcode::RcInvalid),
                     _ => None,
                 }
             }
@@ -182,8 +195,10 @@ opcodes! {
     0x0f RcReadResponseLast   Rc ReadResponse Last   AETH;
     0x10 RcReadResponseOnly   Rc ReadResponse Only   AETH;
     0x11 RcAcknowledge        Rc Acknowledge  Only   AETH;
+    0x12 RcAtomicAcknowledge  Rc AtomicAck    Only   AETH_ATOMIC;
     0x16 RcSendLastInv        Rc Send         Last   IETH;
     0x17 RcSendOnlyInv        Rc Send         Only   IETH;
+    0x1f RcInvalid            Rc Invalid      Only   NONE;
     0x20 UcSendFirst          Uc Send         First  NONE;
     0x21 UcSendMiddle         Uc Send         Middle NONE;
     0x22 UcSendLast           Uc Send         Last   NONE;
@@ -231,7 +246,7 @@ impl Opcode {
     pub const fn is_request(self) -> bool {
         matches!(
             self.operation(),
-            Operation::Send | Operation::Write | Operation::ReadRequest
+            Operation::Send | Operation::Write | Operation::ReadRequest | Operation::Invalid
         )
     }
 
@@ -289,6 +304,12 @@ impl Opcode {
         self.info().headers.aeth
     }
 
+    /// Returns whether the packet has an AtomicAckETH.
+    #[inline]
+    pub const fn has_atomic_ack(self) -> bool {
+        self.info().headers.atomic_ack
+    }
+
     /// Returns whether the packet has immediate data.
     #[inline]
     pub const fn has_immdt(self) -> bool {
@@ -317,6 +338,9 @@ impl Opcode {
         }
         if headers.aeth {
             len = len.wrapping_add(wire::AETH_LEN);
+        }
+        if headers.atomic_ack {
+            len = len.wrapping_add(wire::ATOMIC_ACK_LEN);
         }
         if headers.immdt {
             len = len.wrapping_add(wire::IMMDT_LEN);
@@ -400,14 +424,26 @@ mod tests {
 
     #[test]
     fn parse_reverses_raw() {
-        let mut known = 0;
+        for opcode in Opcode::ALL {
+            assert_eq!(Opcode::parse(opcode.raw()), Some(*opcode));
+        }
+    }
+
+    #[test]
+    fn all_of_rc_is_known_somehow() {
+        let mut others = 0;
         for raw in 0..=u8::MAX {
-            if let Some(opcode) = Opcode::parse(raw) {
-                assert_eq!(opcode.raw(), raw);
-                known += 1;
+            match Opcode::parse(raw) {
+                Some(Opcode::RcInvalid) => assert!(raw < 0x20),
+                Some(opcode) => assert_eq!(opcode.raw(), raw),
+                None => {
+                    assert!(raw >= 0x20);
+                    others += 1;
+                }
             }
         }
-        assert_eq!(known, Opcode::ALL.len());
+        let known = Opcode::ALL.iter().filter(|opcode| opcode.raw() >= 0x20);
+        assert_eq!(others + known.count(), 0xe0);
     }
 
     #[test]

@@ -69,8 +69,7 @@ pub const ACK_EVERY: u32 = 16;
 
 /// The most PSNs that one READ request asks for. A longer READ is asked for in several parts, one
 /// after the other: this bounds what is sent in vain after a loss, and keeps the outstanding PSNs
-/// far below half of the number space. A READ that begins while the window is not open asks for
-/// smaller parts.
+/// far below half of the number space. While the window is not open, parts are smaller.
 pub const READ_WINDOW: u32 = 1024;
 
 /// The most PSNs between the oldest unacknowledged one and the next. A READ waits until its

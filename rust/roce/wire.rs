@@ -66,6 +66,9 @@ pub const RETH_LEN: usize = size_of::<RawReth>();
 /// Bytes of an AETH.
 pub const AETH_LEN: usize = size_of::<RawAeth>();
 
+/// Bytes of an AtomicAckETH: the value that an atomic operation found.
+pub const ATOMIC_ACK_LEN: usize = 8;
+
 /// Bytes of immediate data.
 pub const IMMDT_LEN: usize = size_of::<ImmDt>();
 
@@ -173,7 +176,7 @@ impl<'a> Packet<'a> {
         let payload_len = body.checked_sub(pad).ok_or(ParseError::BadPad)?;
         let bare = matches!(
             opcode.operation(),
-            Operation::ReadRequest | Operation::Acknowledge
+            Operation::ReadRequest | Operation::Acknowledge | Operation::AtomicAck
         );
         if bare && body != 0 {
             return Err(ParseError::BadLength);

@@ -84,9 +84,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         match pkt.opcode().operation() {
             Operation::Acknowledge => self.on_acknowledge(now, pkt).into(),
             Operation::ReadResponse => self.on_read_response(now, pkt),
-            Operation::Send | Operation::Write | Operation::ReadRequest => {
-                ResponseKind::Dropped.into()
-            }
+            Operation::Send
+            | Operation::Write
+            | Operation::ReadRequest
+            | Operation::AtomicAck
+            | Operation::Invalid => ResponseKind::Dropped.into(),
         }
     }
 
@@ -127,6 +129,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     fn on_read_response(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
         let psn = pkt.psn();
         if !self.is_unacknowledged(psn) {
+            self.peer_is_busy(now);
             return ResponseKind::Duplicate.into();
         }
         let Some((place, first_psn)) = self.read_of(psn) else {

@@ -109,6 +109,17 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.restart_deadline(now);
     }
 
+    /// Notes that the peer answers something once more that it was asked for twice.
+    ///
+    /// It gets to what is awaited after that. To ask for it again in the meantime, which makes yet
+    /// another answer, would feed the delay that it comes from.
+    #[cold]
+    pub(super) fn peer_is_busy(&mut self, now: Instant) {
+        if self.deadline.is_some() {
+            self.restart_deadline(now);
+        }
+    }
+
     #[inline]
     pub(super) fn reset_retries(&mut self) {
         self.retries_left = self.params.retry_cnt;

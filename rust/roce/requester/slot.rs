@@ -21,7 +21,7 @@ pub struct Slot {
     pub(super) first_psn: Psn,
     /// PSN of the last packet, or of the last response, once the request was begun.
     pub(super) last_psn: Psn,
-    /// For how many PSNs a READ asks at once, a power of two, once the request was begun.
+    /// For how many PSNs a READ asked at once when it asked last, a power of two.
     pub(super) part: u32,
     /// How the request ended, once it did.
     pub(super) status: Status,
@@ -40,8 +40,8 @@ impl Slot {
         self.first_psn.forward(self.last_psn).wrapping_add(1)
     }
 
-    /// Returns for how many PSNs a READ asks at once, from packet `index` on. It must have been
-    /// begun.
+    /// Returns for how many PSNs a READ asks again, from packet `index` on, which must be in the
+    /// part that it asked for last.
     #[inline]
     pub(super) fn read_part(&self, index: u32) -> u32 {
         read_part(index, self.packets(), self.part)

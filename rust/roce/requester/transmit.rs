@@ -219,15 +219,20 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Gives the message its PSNs, if this is its first packet ever.
+    /// Gives the message its PSNs, if this is its first packet ever, and remembers the size of a
+    /// new part of a READ.
     #[inline]
     fn begin(&mut self, step: &Step) {
-        if step.place < self.begun {
+        if step.psn != self.max_psn {
             return;
         }
         let part = self.read_window();
+        let new = step.place >= self.begun;
         if let Some(slot) = self.ring.get_mut(step.place) {
             slot.part = part;
+            if !new {
+                return;
+            }
             slot.first_psn = step.psn;
             slot.last_psn = step.psn.add(step.packets).prev();
             self.begun = step.place.wrapping_add(1);
@@ -299,10 +304,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 return None;
             }
             if slot.is_read() {
-                step.count = if begun {
-                    slot.read_part(index)
-                } else {
+                // All before a new part has come, so nobody remembers how large parts were.
+                step.count = if psn == self.max_psn {
                     read_part(index, packets, self.read_window())
+                } else {
+                    slot.read_part(index)
                 };
                 return self.may_read(&step).then_some(step);
             }

@@ -90,8 +90,8 @@ impl Responder {
             return self.on_read_again(pkt);
         }
         // The peer waits for an acknowledgment only if it asked for one; to acknowledge every
-        // packet of a window that is sent again would be a storm.
-        if !pkt.ack_req() {
+        // packet of a window that is sent again would be a storm. What is invalid was not executed.
+        if !pkt.ack_req() || pkt.opcode().operation() == Operation::Invalid {
             return Verdict::Drop(DropReason::Duplicate);
         }
         // Never the PSN of a READ: to the peer that would mean that its responses got lost.

@@ -112,23 +112,16 @@ struct After {
 ///
 /// What to count if the packet is not for this queue pair, or has no place to wait.
 pub(crate) fn request(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result<(), Counter> {
-    let after = {
+    let mut after = After::default();
+    let result = {
         let mut half = qp.recv.lock();
-        let mut after = After::default();
         if !half.admits(qp, origin) {
             return Err(Counter::NoQp);
         }
-        if half.resp.read_in_progress() || !half.backlog.is_empty() {
-            half.postpone(incoming)?;
-        } else if let Ok(packet) = incoming.packet() {
-            half.handle(qp, &packet, &incoming, &mut after);
-            half.answer(qp, &mut after);
-            incoming.consume();
-        }
-        after
+        half.take(qp, incoming, &mut after)
     };
     finish(qp, &after);
-    Ok(())
+    result
 }
 
 /// Continues to answer a READ, takes what waited, flushes. Process or softirq context, no lock
@@ -223,6 +216,22 @@ impl RecvHalf {
                 self.reply(&ack);
             }
         }
+    }
+
+    /// Handles a packet, or lets it wait for the answer that is under way.
+    #[inline]
+    fn take(&mut self, qp: &IbQp, incoming: Incoming, after: &mut After) -> Result<(), Counter> {
+        if self.resp.read_in_progress() || !self.backlog.is_empty() {
+            let result = self.postpone(incoming);
+            self.answer(qp, after);
+            return result;
+        }
+        if let Ok(packet) = incoming.packet() {
+            self.handle(qp, &packet, &incoming, after);
+            self.answer(qp, after);
+            incoming.consume();
+        }
+        Ok(())
     }
 
     /// Lets a packet wait, or drops it.

@@ -54,6 +54,8 @@ pub struct Scenario {
     pub recv_interval_ns: u64,
     /// Whether the send queues get drained in mid-traffic.
     pub drains: bool,
+    /// When node 1 does nothing for a while, and until when.
+    pub stall: Option<(u64, u64)>,
     /// The first PSN of each node.
     pub first_psn: [u32; 2],
     ack_timeout: u8,
@@ -84,6 +86,7 @@ impl Scenario {
             recv_batch: if slow { rng.range(1..=4) } else { 0 },
             recv_interval_ns: rng.pick(&[20_000, 200_000]),
             drains: rng.chance(100),
+            stall: None,
             first_psn: [draw_psn(&mut rng), draw_psn(&mut rng)],
             ack_timeout: rng.pick(&[10, 11, 12]),
             retry_cnt: draw_retries(&mut rng),
@@ -92,6 +95,35 @@ impl Scenario {
             max_rd_atomic: rng.pick(&[1, 2, 16]),
         };
         (scenario, rng)
+    }
+
+    /// Returns the scenario of a READ whose parts take four times as long as the timeout, from a
+    /// peer that stops for a bit more than one timeout.
+    pub fn slow() -> Scenario {
+        let timeout = 4_194_304;
+        Scenario {
+            seed: 0,
+            transport: Transport::Rc,
+            mtu: 1024,
+            slots: 4,
+            max_ops: 1,
+            sabotage: 0,
+            faults: Faults::default(),
+            latency_ns: 5_000,
+            sixteenths_per_byte: 256,
+            budget: 64,
+            backlog: 128,
+            recv_batch: 0,
+            recv_interval_ns: 0,
+            drains: false,
+            stall: Some((10 * timeout, 10 * timeout + timeout * 5 / 4)),
+            first_psn: [100, 200],
+            ack_timeout: 10,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            min_rnr_timer: 1,
+            max_rd_atomic: 1,
+        }
     }
 
     /// Returns the number of the queue pair of a node.

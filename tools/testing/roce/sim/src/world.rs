@@ -41,9 +41,24 @@ enum Event {
     Drain(usize),
 }
 
+impl Event {
+    /// Returns the node that has something to do.
+    fn node(&self) -> usize {
+        match *self {
+            Event::Arrive(node, _)
+            | Event::Timer(node)
+            | Event::Continue(node)
+            | Event::PostRecvs(node)
+            | Event::Drain(node) => node,
+        }
+    }
+}
+
 /// What a run did, for the curious.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Summary {
+    /// Nanoseconds that it took.
+    pub elapsed: u64,
     /// Events handled.
     pub events: u64,
     /// Packets that reached a node.
@@ -61,6 +76,7 @@ pub struct Summary {
 impl Summary {
     /// Adds another run.
     pub fn add(&mut self, other: &Summary) {
+        self.elapsed += other.elapsed;
         self.events += other.events;
         self.packets += other.packets;
         self.failed += other.failed;
@@ -96,6 +112,17 @@ impl World {
     pub fn new(scenario: Scenario, mut rng: Rng) -> World {
         let (ops_a, memory_b) = ops::draw(&mut rng, &scenario, 0);
         let (ops_b, memory_a) = ops::draw(&mut rng, &scenario, 1);
+        World::with_ops(scenario, rng, (ops_a, memory_a), (ops_b, memory_b))
+    }
+
+    /// Makes the world of a scenario with given operations of each node, and the bytes of memory
+    /// that each has for its peer.
+    pub fn with_ops(
+        scenario: Scenario,
+        mut rng: Rng,
+        (ops_a, memory_a): (Vec<ops::Op>, usize),
+        (ops_b, memory_b): (Vec<ops::Op>, usize),
+    ) -> World {
         let node = |index, ops: &[ops::Op], peer_ops: &[ops::Op], memory, rng: &mut Rng| {
             let memory = prepare(memory, peer_ops);
             let sizes = ops::recv_sizes(rng, &scenario, peer_ops);
@@ -142,6 +169,12 @@ impl World {
                 return Err(self.hang("nothing is going to happen"));
             };
             self.now = at;
+            if let Some((from, until)) = self.scenario.stall {
+                if (from..until).contains(&at) && event.node() == 1 {
+                    self.schedule(until - at, event);
+                    continue;
+                }
+            }
             self.summary.events += 1;
             if self.summary.events > MAX_EVENTS {
                 return Err(self.hang("there is no end"));
@@ -150,6 +183,7 @@ impl World {
             self.check.observe(&mut self.nodes)?;
         }
         self.check.finish(&self.nodes)?;
+        self.summary.elapsed = self.now;
         self.summary.failed = self.nodes.iter().filter(|node| node.failed()).count() as u64;
         self.summary.succeeded = self.check.succeeded();
         self.summary.delivered = self.check.delivered();

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A long READ over a link on which one part of it takes longer than the timeout.
+
+use roce::wr::{
+    SendOp,
+    SendWr, //
+};
+use sim::{
+    ops::{
+        Op,
+        Sabotage,
+        BASE,
+        GUARD,
+        RKEY, //
+    },
+    Rng,
+    Scenario,
+    World, //
+};
+
+/// Requests that are repeated must not be answered more often than they get repeated, or one
+/// timeout leads to many.
+#[test]
+fn one_stall_costs_little() {
+    const LEN: u32 = 16 << 20;
+
+    let scenario = Scenario::slow();
+    let ideal = u64::from(LEN) * scenario.sixteenths_per_byte / 16;
+    let read = Op {
+        wr: SendWr {
+            wr_id: 1,
+            op: SendOp::Read,
+            va: BASE + GUARD as u64,
+            rkey: RKEY,
+            length: LEN,
+            ..SendWr::default()
+        },
+        area: GUARD,
+        sabotage: Sabotage::None,
+    };
+    let memory = LEN as usize + 2 * GUARD;
+    let world = World::with_ops(scenario, Rng::new(1), (vec![read], GUARD), (vec![], memory));
+    let summary = world.run().unwrap();
+    assert_eq!((summary.succeeded, summary.failed), (1, 0));
+    assert!(summary.counters.timeouts <= 3, "{summary:?}");
+    assert!(summary.elapsed < ideal * 5 / 4, "{summary:?}, ideal {ideal}");
+}
