@@ -103,6 +103,11 @@ wait_for() {
 	done
 }
 
+# slow: a kernel that checks itself at every step takes ten times as long; a selection of the cases has to do there.
+slow() {
+	[[ $(uname -r) = *debug* ]]
+}
+
 # ---- Processes
 
 # in_ns NETNS COMMAND...; "" stands for the namespace that we are in. Only the network is another: /sys stays ours, as RDMA
