@@ -148,8 +148,8 @@ macro_rules! opcodes {
             /// Every known opcode, in ascending order.
             pub const ALL: &'static [Opcode] = &[$(Opcode::$name,)*];
 
-            /// Returns the opcode that a BTH carries as `raw`: [`Opcode::RcInvalid`] for an RC opcode
-            /// that is not known, `None` for one of another service type.
+            /// Returns the opcode that a BTH carries as `raw`: [`Opcode::RcInvalid`] for an RC
+            /// opcode that is not known, `None` for one of another service type.
             #[inline]
             pub const fn parse(raw: u8) -> Option<Opcode> {
                 match raw {

@@ -82,7 +82,8 @@ void send_packet(struct packet *p)
 {
 	static uint16_t id = 1;
 	static const uint64_t ones = ~0ull;
-	unsigned char out[RAW_HEADERS + sizeof(p->bytes) + 4], masked[RAW_HEADERS + sizeof(p->bytes)];
+	unsigned char out[RAW_HEADERS + sizeof(p->bytes) + 4];
+	unsigned char masked[RAW_HEADERS + sizeof(p->bytes)];
 	size_t len = RAW_HEADERS + p->len + 4;
 	struct sockaddr_in to = { .sin_family = AF_INET };
 	struct iphdr *ip = (void *)out, *masked_ip = (void *)masked;

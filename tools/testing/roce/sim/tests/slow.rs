@@ -44,5 +44,8 @@ fn one_stall_costs_little() {
     let summary = world.run().unwrap();
     assert_eq!((summary.succeeded, summary.failed), (1, 0));
     assert!(summary.counters.timeouts <= 3, "{summary:?}");
-    assert!(summary.elapsed < ideal * 5 / 4, "{summary:?}, ideal {ideal}");
+    assert!(
+        summary.elapsed < ideal * 5 / 4,
+        "{summary:?}, ideal {ideal}"
+    );
 }
