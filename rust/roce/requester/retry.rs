@@ -170,13 +170,35 @@ mod tests {
             TIMEOUT_NS, //
         },
         wire::Syndrome,
-        wr::SendOp, //
+        wr::{
+            SendOp,
+            Status, //
+        },
     };
 
     fn send(rc: &mut Requester<&mut [Slot]>, now: Instant) -> bool {
         let sent = rc.poll_transmit(now).is_some();
         rc.transmitted(now);
         sent
+    }
+
+    #[test]
+    fn a_bad_request_behind_a_good_one_fails_in_its_turn() {
+        for transport in [Transport::Uc, Transport::Ud] {
+            let mut slots = slots::<2>();
+            let mut requester = requester(transport, &mut slots);
+            for _ in 0..2 {
+                assert!(requester.post(wr(SendOp::Send, 0)).is_ok());
+            }
+            requester.local_error(1, Status::LocProt);
+            assert!(send(&mut requester, NOW));
+            assert!(!send(&mut requester, NOW));
+            for status in [Status::Success, Status::LocProt] {
+                let completion = requester.poll_completion();
+                assert_eq!(completion.map(|end| end.status), Some(status));
+            }
+            assert!(requester.take_error());
+        }
     }
 
     #[test]

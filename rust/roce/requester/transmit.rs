@@ -215,6 +215,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             self.advance(&step);
             if step.ends_message() {
                 self.succeed();
+                self.fail_if_due();
             }
         }
     }
