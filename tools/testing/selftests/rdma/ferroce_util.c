@@ -497,11 +497,25 @@ void expect_none(struct end *e)
 	CHECK_EQ(ibv_poll_cq(e->cq, 1, &wc), 0);
 }
 
+/*
+ * Takes the next event, if there is one. Not that of the port, of which the core tells in its own
+ * time after it is in use.
+ */
+static bool next_event(struct end *e, struct ibv_async_event *event)
+{
+	while (!ibv_get_async_event(e->dev->ctx, event)) {
+		ibv_ack_async_event(event);
+		if (event->event_type != IBV_EVENT_PORT_ACTIVE)
+			return true;
+	}
+	return false;
+}
+
 bool have_event(struct end *e)
 {
-	struct pollfd fd = { .fd = e->dev->ctx->async_fd, .events = POLLIN };
+	struct ibv_async_event event;
 
-	return poll(&fd, 1, 0) == 1;
+	return next_event(e, &event);
 }
 
 void expect_event(struct end *e, enum ibv_event_type type)
@@ -510,14 +524,11 @@ void expect_event(struct end *e, enum ibv_event_type type)
 
 	wait_begin();
 	for (;;) {
-		if (!ibv_get_async_event(e->dev->ctx, &event)) {
-			ibv_ack_async_event(&event);
+		if (next_event(e, &event)) {
 			if (event.event_type == type)
 				break;
 			printf("# event: %s\n", ibv_event_type_str(event.event_type));
-			/* The core tells of the port in its own time, after it is in use. */
-			if (event.event_type != IBV_EVENT_PORT_ACTIVE)
-				CHECK_EQ(event.event_type, IBV_EVENT_COMM_EST);
+			CHECK_EQ(event.event_type, IBV_EVENT_COMM_EST);
 		}
 		wait_more_verb(ibv_event_type_str(type));
 	}
@@ -535,11 +546,10 @@ void expect_events(struct end *e, const enum ibv_event_type *types, int n)
 
 	wait_begin();
 	while (left) {
-		if (ibv_get_async_event(e->dev->ctx, &event)) {
+		if (!next_event(e, &event)) {
 			wait_more_verb("asynchronous events");
 			continue;
 		}
-		ibv_ack_async_event(&event);
 		for (i = 0; i < n && (types[i] != event.event_type || seen[i]); i++)
 			;
 		if (i == n)
