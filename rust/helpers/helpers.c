@@ -16,12 +16,14 @@
 #define __rust_helper
 #endif
 
+#include "barrier.c"
 #include "dst.c"
 #include "ib_umem.c"
 #include "ib_verbs.c"
 #include "if_vlan.c"
 #include "ip6_fib.c"
 #include "ipv6.c"
+#include "libnvdimm.c"
 #include "mm.c"
 #include "module.c"
 #include "net_namespace.c"

@@ -371,7 +371,7 @@ fn recv_status(error: MemError) -> Status {
     match error {
         MemError::Protection => Status::LocProt,
         MemError::Length => Status::LocLen,
-        MemError::Fault => Status::LocQpOp,
+        MemError::Fault | MemError::Absent => Status::LocQpOp,
     }
 }
 

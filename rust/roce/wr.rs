@@ -119,6 +119,9 @@ pub enum MemError {
     Length,
     /// The memory is gone.
     Fault,
+    /// The memory has to be fetched first, which only a context that sleeps can do: the shell tries
+    /// again there. It does not tell the protocol.
+    Absent,
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]

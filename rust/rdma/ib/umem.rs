@@ -4,26 +4,28 @@
 //!
 //! C header: [`include/rdma/ib_umem.h`](srctree/include/rdma/ib_umem.h)
 
-use super::{
-    Access,
-    Device,
-    Driver, //
+mod dma;
+mod pinned;
+
+pub use self::{
+    dma::DmaMemory,
+    pinned::Umem, //
 };
+
 use crate::{
     bindings,
     net::skbuff::SkBuff, //
 };
-use core::ptr::NonNull;
-use kernel::{
-    error::from_err_ptr,
-    ffi,
-    page::PAGE_SIZE,
-    prelude::*, //
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering, //
 };
+use kernel::prelude::*;
 
 /// Memory that a region gives access to. Offsets count from the start of the region.
 ///
-/// A process may change its pages at any time, so no reference into them is ever formed.
+/// A process may change its pages at any time, so no reference into them is ever formed but to
+/// atomic words. Nothing in here sleeps.
 pub enum Memory {
     /// Pinned pages of a process.
     User(Umem),
@@ -32,11 +34,11 @@ pub enum Memory {
 }
 
 impl Memory {
-    /// Appends `len` bytes at `offset` to a packet. Does not sleep.
+    /// Appends `len` bytes at `offset` to a packet.
     ///
     /// # Errors
     ///
-    /// `EFAULT` if they are not within the memory, `ENOMEM` if they do not fit into the packet; the
+    /// `EFAULT` if they are not within the memory, `ENOSPC` if they do not fit into the packet; the
     /// packet is unchanged then.
     #[inline]
     pub fn append_to(&self, offset: u64, len: usize, skb: &mut SkBuff) -> Result {
@@ -44,7 +46,7 @@ impl Memory {
         unsafe { skb.append_with(len, |dst| self.copy_out(offset, dst, len)) }
     }
 
-    /// Copies bytes at `offset` out. Does not sleep.
+    /// Copies bytes at `offset` out.
     ///
     /// # Errors
     ///
@@ -54,7 +56,7 @@ impl Memory {
         unsafe { self.copy_out(offset, out.as_mut_ptr(), out.len()) }
     }
 
-    /// Copies bytes in at `offset`. Does not sleep.
+    /// Copies bytes in at `offset`.
     ///
     /// # Errors
     ///
@@ -62,22 +64,84 @@ impl Memory {
     #[inline]
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result {
         let mut src = bytes.as_ptr();
-        match self {
-            Self::User(umem) if !umem.writable => Err(EFAULT),
-            Self::User(umem) => umem.for_each_piece(offset, bytes.len(), |page, len| {
-                // SAFETY: `page` is valid for `len` bytes, and the pieces add up to `bytes`.
-                unsafe {
-                    core::ptr::copy_nonoverlapping(src, page, len);
-                    src = src.add(len);
-                }
-            }),
-            Self::Dma(_) => {
-                let dst = DmaMemory::ptr(offset, bytes.len())?;
-                // SAFETY: The consumer vouches for the address (see `DmaMemory`).
-                unsafe { core::ptr::copy_nonoverlapping(src, dst, bytes.len()) };
-                Ok(())
+        self.for_each_piece(offset, bytes.len(), true, |piece, len| {
+            // SAFETY: `piece` is valid for `len` bytes, and the pieces add up to `bytes`.
+            unsafe {
+                core::ptr::copy_nonoverlapping(src, piece, len);
+                src = src.add(len);
             }
-        }
+        })
+    }
+
+    /// Stores `swap` in the word at `offset` if it is `compare`, and returns what was there.
+    ///
+    /// In one step for the processors of this machine, programs included.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` as [`write`](Self::write), `EINVAL` if the word is not aligned to eight bytes.
+    pub fn compare_swap(&self, offset: u64, compare: u64, swap: u64) -> Result<u64> {
+        self.with_word(offset, |word| {
+            match word.compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(old) | Err(old) => old,
+            }
+        })
+    }
+
+    /// Adds `add` to the word at `offset`, wrapping, and returns what was there.
+    ///
+    /// In one step, as [`compare_swap`](Self::compare_swap).
+    ///
+    /// # Errors
+    ///
+    /// As [`compare_swap`](Self::compare_swap).
+    pub fn fetch_add(&self, offset: u64, add: u64) -> Result<u64> {
+        self.with_word(offset, |word| word.fetch_add(add, Ordering::SeqCst))
+    }
+
+    /// Stores the word at `offset`, after everything that was written before.
+    ///
+    /// # Errors
+    ///
+    /// As [`compare_swap`](Self::compare_swap).
+    pub fn store(&self, offset: u64, value: u64) -> Result {
+        self.with_word(offset, |word| word.store(value, Ordering::Release))
+    }
+
+    /// Writes `len` bytes at `offset` back from the caches to the memory, and waits for that.
+    ///
+    /// Takes time proportional to `len`; whether the memory is persistent is the caller's to know.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` if they are not within the memory.
+    pub fn write_back(&self, offset: u64, len: usize) -> Result {
+        self.for_each_piece(offset, len, false, |piece, len| {
+            // SAFETY: `piece` is valid for `len` bytes.
+            unsafe { bindings::arch_wb_cache_pmem(piece.cast(), len) };
+        })?;
+        // SAFETY: A barrier has no requirement.
+        unsafe { bindings::pmem_wmb() };
+        Ok(())
+    }
+
+    /// Calls `f` with the word at `offset`.
+    #[inline]
+    fn with_word<R>(&self, offset: u64, f: impl FnOnce(&AtomicU64) -> R) -> Result<R> {
+        const LEN: usize = size_of::<u64>();
+
+        let mut f = Some(f);
+        let mut result = None;
+        self.for_each_piece(offset, LEN, true, |piece, len| {
+            if len == LEN && piece.cast::<u64>().is_aligned() {
+                // SAFETY: `piece` is valid for eight bytes and aligned. What else accesses them,
+                // a process or a copy of this module, is not Rust code of this program that could
+                // conflict: it is another mapping of the page, or volatile by nature.
+                let word = unsafe { AtomicU64::from_ptr(piece.cast()) };
+                result = f.take().map(|f| f(word));
+            }
+        })?;
+        result.ok_or(EINVAL)
     }
 
     /// Copies `len` bytes at `offset` to `dst`.
@@ -87,163 +151,33 @@ impl Memory {
     /// `dst` must be valid for write for `len` bytes.
     #[inline]
     unsafe fn copy_out(&self, offset: u64, mut dst: *mut u8, len: usize) -> Result {
+        self.for_each_piece(offset, len, false, |piece, len| {
+            // SAFETY: `piece` is valid for `len` bytes, and the pieces add up to the room at `dst`.
+            unsafe {
+                core::ptr::copy_nonoverlapping(piece, dst, len);
+                dst = dst.add(len);
+            }
+        })
+    }
+
+    /// Calls `f` with each piece that `len` bytes at `offset` consist of, for reading or, if
+    /// `write` says so, for writing too. A piece never crosses a page of a process.
+    ///
+    /// Nothing is called if they are not all within the memory.
+    #[inline]
+    fn for_each_piece(
+        &self,
+        offset: u64,
+        len: usize,
+        write: bool,
+        mut f: impl FnMut(*mut u8, usize),
+    ) -> Result {
         match self {
-            Self::User(umem) => umem.for_each_piece(offset, len, |page, len| {
-                // SAFETY: `page` is valid for `len` bytes, and the pieces add up to the room at
-                // `dst`.
-                unsafe {
-                    core::ptr::copy_nonoverlapping(page, dst, len);
-                    dst = dst.add(len);
-                }
-            }),
+            Self::User(umem) => umem.for_each_piece(offset, len, write, f),
             Self::Dma(_) => {
-                let src = DmaMemory::ptr(offset, len)?;
-                // SAFETY: The consumer vouches for the address (see `DmaMemory`); `dst` is valid by
-                // the requirement of this function.
-                unsafe { core::ptr::copy_nonoverlapping(src, dst, len) };
+                f(DmaMemory::ptr(offset, len)?, len);
                 Ok(())
             }
         }
-    }
-}
-
-/// Pages of a process, pinned until this is dropped. The drop may sleep.
-///
-/// # Invariants
-///
-/// `pages` are the pages of `umem`, in order, and pinned by it.
-pub struct Umem {
-    umem: NonNull<bindings::ib_umem>,
-    pages: KVVec<NonNull<bindings::page>>,
-    /// Bytes before the region in the first page.
-    skip: usize,
-    /// Bytes of the region.
-    len: u64,
-    writable: bool,
-}
-
-// SAFETY: The pages are accessed by raw copies only, and may be released by any thread.
-unsafe impl Send for Umem {}
-// SAFETY: As for `Send`.
-unsafe impl Sync for Umem {}
-
-impl Umem {
-    /// Pins `len` bytes of the calling process' memory at `start`. May sleep.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`, `EFAULT`, `EINVAL`, or `EPERM` if the process may not lock that much.
-    pub fn new<D: Driver>(dev: &Device<D>, start: u64, len: u64, access: Access) -> Result<Self> {
-        // SAFETY: The device is alive; the core checks the range.
-        let umem = from_err_ptr(unsafe {
-            bindings::ib_umem_get_va(
-                dev.as_raw(),
-                start as ffi::c_ulong,
-                len as usize,
-                access.raw() as ffi::c_int,
-            )
-        })?;
-        let mut this = Self {
-            umem: NonNull::new(umem).ok_or(ENOMEM)?,
-            pages: KVVec::new(),
-            // SAFETY: `umem` was just returned.
-            skip: unsafe { bindings::ib_umem_offset(umem) } as usize,
-            len,
-            // SAFETY: `umem` was just returned.
-            writable: unsafe { (*umem).writable() } != 0,
-        };
-        // INVARIANT: The list is filled in order from the pages that `umem` pins.
-        this.collect_pages()?;
-        Ok(this)
-    }
-
-    /// Fills the page array from the scatter list.
-    fn collect_pages(&mut self) -> Result {
-        // SAFETY: `umem` is valid by the type invariant.
-        let num = unsafe { bindings::ib_umem_num_pages(self.umem.as_ptr()) };
-        self.pages = KVVec::with_capacity(num, GFP_KERNEL_ACCOUNT)?;
-
-        let mut iter: bindings::sg_page_iter = pin_init::zeroed();
-        // SAFETY: The table of `umem` is valid and not changed while `umem` lives; the iterator
-        // visits each of its pages once.
-        unsafe {
-            let table = &raw const (*self.umem.as_ptr()).sgt_append.sgt;
-            bindings::__sg_page_iter_start(&mut iter, (*table).sgl, (*table).orig_nents, 0);
-            while bindings::__sg_page_iter_next(&mut iter) {
-                let page = bindings::sg_page_iter_page(&mut iter);
-                self.pages
-                    .push_within_capacity(NonNull::new(page).ok_or(EFAULT)?)
-                    .map_err(|_| EFAULT)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Calls `f` with each piece of a page that `len` bytes at `offset` consist of.
-    ///
-    /// Nothing is called if they are not all within the region.
-    #[inline]
-    fn for_each_piece(&self, offset: u64, len: usize, mut f: impl FnMut(*mut u8, usize)) -> Result {
-        // CAST: Both fit into 64 bits.
-        let end = offset.checked_add(len as u64).ok_or(EFAULT)?;
-        if end > self.len {
-            return Err(EFAULT);
-        }
-        // CAST: At most `self.len`, which fits the address space.
-        let mut pos = (offset as usize).checked_add(self.skip).ok_or(EFAULT)?;
-        let mut left = len;
-        while left > 0 {
-            let in_page = pos % PAGE_SIZE;
-            let piece = left.min(PAGE_SIZE.wrapping_sub(in_page));
-            let page = self.pages.get(pos / PAGE_SIZE).ok_or(EFAULT)?;
-            // SAFETY: The page is pinned by the type invariant, and `in_page + piece` is at most a
-            // page. The mapping is used before it is undone.
-            unsafe {
-                let addr = bindings::kmap_local_page(page.as_ptr());
-                f(addr.cast::<u8>().add(in_page), piece);
-                bindings::kunmap_local(addr);
-            }
-            pos = pos.wrapping_add(piece);
-            left = left.wrapping_sub(piece);
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Umem {
-    fn drop(&mut self) {
-        // SAFETY: This value owns the pages.
-        unsafe { bindings::ib_umem_release(self.umem.as_ptr()) };
-    }
-}
-
-/// The kernel's memory, by virtual address.
-///
-/// `get_dma_mr` makes it, for a protection domain of a kernel consumer. The offsets that come with
-/// it are what the consumer got from `ib_dma_map_single()`: for a device without a DMA device these
-/// are virtual addresses. That they are valid until the request completes is the contract of
-/// `ib_post_send()` and `ib_post_recv()` with the consumer; a user process cannot name the region,
-/// because its queue pairs are in other protection domains.
-pub struct DmaMemory(());
-
-impl DmaMemory {
-    /// Creates the access to the kernel's memory.
-    ///
-    /// # Safety
-    ///
-    /// Only requests of kernel consumers that honour the contract above may be served from it.
-    pub(super) unsafe fn new() -> Self {
-        Self(())
-    }
-
-    /// Returns the pointer to `len` bytes at an address.
-    fn ptr(addr: u64, len: usize) -> Result<*mut u8> {
-        addr.checked_add(len as u64).ok_or(EFAULT)?;
-        // SAFETY: Only a conversion.
-        let ptr = unsafe { bindings::ib_virt_dma_to_ptr(addr) };
-        if ptr.is_null() {
-            return Err(EFAULT);
-        }
-        Ok(ptr.cast())
     }
 }

@@ -123,7 +123,7 @@ impl Responder {
     pub(super) fn recv_refused(&mut self, psn: Psn, error: MemError) -> Outcome {
         let code = match error {
             MemError::Length => NakCode::InvalidRequest,
-            MemError::Protection | MemError::Fault => NakCode::RemoteOperation,
+            MemError::Protection | MemError::Fault | MemError::Absent => NakCode::RemoteOperation,
         };
         self.refuse(psn, code, recv_status(error), AsyncEvent::RequestError)
     }
@@ -183,7 +183,7 @@ impl Responder {
 pub(super) fn access_code(error: MemError) -> NakCode {
     match error {
         MemError::Protection | MemError::Length => NakCode::RemoteAccess,
-        MemError::Fault => NakCode::RemoteOperation,
+        MemError::Fault | MemError::Absent => NakCode::RemoteOperation,
     }
 }
 

@@ -2,6 +2,10 @@
 
 //! Memory regions and the checks of their keys.
 
+mod target;
+
+pub(crate) use target::Target;
+
 use crate::{
     device::Ferroce,
     globals, //
@@ -26,8 +30,7 @@ use rdma::{
     },
     sync::{
         Number,
-        Owned,
-        Ref, //
+        Owned, //
     }, //
 };
 use roce::wr::MemError;
@@ -100,23 +103,6 @@ impl Mr {
     pub(crate) fn hide(&self) {
         self.number.hide();
     }
-
-    /// Returns the memory.
-    #[inline]
-    pub(crate) fn memory(&self) -> &Memory {
-        &self.memory
-    }
-
-    /// Returns the offset of `len` bytes at `addr`, if all of them are in the region.
-    #[inline]
-    pub(crate) fn offset(&self, addr: u64, len: u64) -> Result<u64, MemError> {
-        let offset = addr.checked_sub(self.iova).ok_or(MemError::Protection)?;
-        let end = offset.checked_add(len).ok_or(MemError::Protection)?;
-        if end > self.len {
-            return Err(MemError::Protection);
-        }
-        Ok(offset)
-    }
 }
 
 /// The low bits of a key, which are not part of the number.
@@ -130,12 +116,16 @@ fn key(number: &Number<Mr>) -> u32 {
 }
 
 /// Finds the region of a key of this protection domain, with at least these rights.
+///
+/// # Errors
+///
+/// [`MemError::Protection`] if the key is not one of this protection domain with these rights.
 #[inline]
-pub(crate) fn find(key: u32, pd: PdId, access: Access) -> Result<Ref<Mr>, MemError> {
+pub(crate) fn find(key: u32, pd: PdId, access: Access) -> Result<Target, MemError> {
     let mrs = globals::mrs().map_err(|_| MemError::Protection)?;
     let mr = mrs.get(key >> KEY_BITS).ok_or(MemError::Protection)?;
     if mr.key != key || mr.pd != pd || !mr.access.contains(access) {
         return Err(MemError::Protection);
     }
-    Ok(mr)
+    Ok(Target::region(mr))
 }

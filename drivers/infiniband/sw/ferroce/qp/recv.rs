@@ -324,10 +324,7 @@ impl RecvHalf {
                 let at = region.offset(va, u64::from(len))?;
                 // CAST: Widening.
                 let bytes = payload.get(..len as usize).ok_or(MemError::Length)?;
-                region
-                    .memory()
-                    .write(at, bytes)
-                    .map_err(|_| MemError::Fault)
+                region.memory().write(at, bytes)
             }
         }
     }
@@ -430,11 +427,8 @@ impl RecvHalf {
             |skb| {
                 let region = mr::find(segment.rkey.get(), pd, Access::REMOTE_READ)?;
                 let at = region.offset(segment.va, u64::from(segment.len))?;
-                region
-                    .memory()
-                    // CAST: Widening.
-                    .append_to(at, segment.len as usize, skb)
-                    .map_err(|_| MemError::Fault)
+                // CAST: Widening.
+                region.memory().append_to(at, segment.len as usize, skb)
             },
             Some(&self.account),
         )

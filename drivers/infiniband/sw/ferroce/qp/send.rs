@@ -379,6 +379,6 @@ fn local_status(error: MemError) -> Status {
     match error {
         MemError::Protection => Status::LocProt,
         MemError::Length => Status::LocLen,
-        MemError::Fault => Status::LocQpOp,
+        MemError::Fault | MemError::Absent => Status::LocQpOp,
     }
 }

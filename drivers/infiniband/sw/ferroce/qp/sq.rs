@@ -217,11 +217,8 @@ impl Sq {
                     |addr, len, key| {
                         let region = mr::find(key, self.pd, Access::NONE)?;
                         let at = region.offset(addr, u64::from(len))?;
-                        region
-                            .memory()
-                            // CAST: Widening.
-                            .append_to(at, len as usize, skb)
-                            .map_err(|_| MemError::Fault)
+                        // CAST: Widening.
+                        region.memory().append_to(at, len as usize, skb)
                     },
                 )
             }
@@ -339,10 +336,7 @@ pub(super) fn scatter(
             .split_at_checked(len as usize)
             .ok_or(MemError::Length)?;
         rest = next;
-        region
-            .memory()
-            .write(at, piece)
-            .map_err(|_| MemError::Fault)
+        region.memory().write(at, piece)
     })
 }
 

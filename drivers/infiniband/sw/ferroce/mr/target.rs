@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that a key gives access to, for one packet.
+
+use super::Mr;
+use kernel::prelude::*;
+use rdma::{
+    net::skbuff::SkBuff,
+    sync::Ref, //
+};
+use roce::wr::MemError;
+
+/// What a key was found to name.
+///
+/// Destroying the region waits for it, so it lives for one packet.
+pub(crate) struct Target {
+    mr: Ref<Mr>,
+}
+
+impl Target {
+    /// The whole region.
+    #[inline]
+    pub(super) fn region(mr: Ref<Mr>) -> Self {
+        Self { mr }
+    }
+
+    /// Returns where `len` bytes at `va` are in [`memory`](Self::memory).
+    ///
+    /// # Errors
+    ///
+    /// [`MemError::Protection`] if not all of them are what the key names.
+    #[inline]
+    pub(crate) fn offset(&self, va: u64, len: u64) -> Result<u64, MemError> {
+        let offset = va.checked_sub(self.mr.iova).ok_or(MemError::Protection)?;
+        let end = offset.checked_add(len).ok_or(MemError::Protection)?;
+        if end > self.mr.len {
+            return Err(MemError::Protection);
+        }
+        Ok(offset)
+    }
+
+    /// Returns the memory.
+    #[inline]
+    pub(crate) fn memory(&self) -> View<'_> {
+        View(self)
+    }
+}
+
+/// The memory of a [`Target`]. Offsets come from [`Target::offset`].
+///
+/// All of it fails with [`MemError::Absent`] if the memory has to be fetched first. Nothing sleeps.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a>(&'a Target);
+
+impl View<'_> {
+    /// Appends `len` bytes at `at` to a packet, which is unchanged if this fails.
+    #[inline]
+    pub(crate) fn append_to(self, at: u64, len: usize, skb: &mut SkBuff) -> Result<(), MemError> {
+        self.0.mr.memory.append_to(at, len, skb).map_err(mem_error)
+    }
+
+    /// Copies bytes in at `at`.
+    #[inline]
+    pub(crate) fn write(self, at: u64, bytes: &[u8]) -> Result<(), MemError> {
+        self.0.mr.memory.write(at, bytes).map_err(mem_error)
+    }
+}
+
+/// Returns what an errno of the memory means to the protocol.
+#[cold]
+fn mem_error(error: Error) -> MemError {
+    if error == EAGAIN {
+        MemError::Absent
+    } else if error == EINVAL {
+        // Not aligned.
+        MemError::Protection
+    } else {
+        MemError::Fault
+    }
+}

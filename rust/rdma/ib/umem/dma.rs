@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The kernel's own memory.
+
+use crate::bindings;
+use kernel::prelude::*;
+
+/// The kernel's memory, by virtual address.
+///
+/// `get_dma_mr` makes it, for a protection domain of a kernel consumer. The offsets that come with
+/// it are what the consumer got from `ib_dma_map_single()`: for a device without a DMA device these
+/// are virtual addresses. That they are valid until the request completes is the contract of
+/// `ib_post_send()` and `ib_post_recv()` with the consumer; a user process cannot name the region,
+/// because its queue pairs are in other protection domains.
+pub struct DmaMemory(());
+
+impl DmaMemory {
+    /// Creates the access to the kernel's memory.
+    ///
+    /// # Safety
+    ///
+    /// Only requests of kernel consumers that honour the contract above may be served from it.
+    pub(in crate::ib) unsafe fn new() -> Self {
+        Self(())
+    }
+
+    /// Returns the pointer to `len` bytes at an address.
+    pub(super) fn ptr(addr: u64, len: usize) -> Result<*mut u8> {
+        addr.checked_add(len as u64).ok_or(EFAULT)?;
+        // SAFETY: Only a conversion.
+        let ptr = unsafe { bindings::ib_virt_dma_to_ptr(addr) };
+        if ptr.is_null() {
+            return Err(EFAULT);
+        }
+        Ok(ptr.cast())
+    }
+}
