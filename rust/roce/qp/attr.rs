@@ -81,6 +81,13 @@ impl Access {
     pub const REMOTE_READ: u32 = 1 << 2;
     /// `IB_ACCESS_REMOTE_ATOMIC`: atomic operations.
     pub const REMOTE_ATOMIC: u32 = 1 << 3;
+    /// `IB_ACCESS_ON_DEMAND`: without meaning for a queue pair, but set by programs that have one
+    /// set of flags for their memory and their queue pairs.
+    pub const ON_DEMAND: u32 = 1 << 6;
+    /// `IB_ACCESS_FLUSH_GLOBAL`: FLUSH, for other devices to see what was written.
+    pub const FLUSH_GLOBAL: u32 = 1 << 8;
+    /// `IB_ACCESS_FLUSH_PERSISTENT`: FLUSH, for what was written to survive a loss of power.
+    pub const FLUSH_PERSISTENT: u32 = 1 << 9;
     /// `IB_ACCESS_OPTIONAL`: hints that a driver may ignore by definition.
     pub const OPTIONAL: u32 = (1 << 30) - (1 << 20);
 
@@ -88,11 +95,15 @@ impl Access {
     ///
     /// `REMOTE_ATOMIC` is accepted although no atomic operation is carried: the connection manager
     /// sets it together with `REMOTE_READ` without asking, and so do UCX and perftest. It is kept,
-    /// so that a query returns what was set, and permits nothing.
+    /// so that a query returns what was set, and permits nothing. The two for FLUSH likewise: no
+    /// memory region can be registered for a FLUSH, but programs set them on all queue pairs.
     const SETTABLE: u32 = Self::LOCAL_WRITE
         | Self::REMOTE_WRITE
         | Self::REMOTE_READ
         | Self::REMOTE_ATOMIC
+        | Self::ON_DEMAND
+        | Self::FLUSH_GLOBAL
+        | Self::FLUSH_PERSISTENT
         | Self::OPTIONAL;
 
     /// Makes flags from the bits of `enum ib_access_flags`, unless one is not settable on a queue
@@ -254,11 +265,11 @@ mod tests {
     #[test]
     fn access_flags_are_kept_or_refused() {
         assert_eq!(
-            Access::from_bits(0x3ff0_000f).map(Access::bits),
-            Some(0x3ff0_000f)
+            Access::from_bits(0x3ff0_034f).map(Access::bits),
+            Some(0x3ff0_034f)
         );
-        // Memory windows, zero-based, on demand, huge pages, flushes; then what no one defined.
-        for bit in (4..20).chain(30..32) {
+        // Memory windows, zero-based, huge pages; then what no one defined.
+        for bit in [4, 5, 7].into_iter().chain(10..20).chain(30..32) {
             assert_eq!(Access::from_bits(1 << bit), None);
         }
     }
