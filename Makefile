@@ -39,6 +39,9 @@ bench: module ## compare with C rdma_rxe in one boot (build/bench.csv)
 check: ## all tests on the stock kernel, and the gates
 	@scripts/check
 
+check-pyverbs: module ## rdma-core's own tests, one by one (DRIVER=rxe: on C rdma_rxe; MODULES="mr odp": some only)
+	@scripts/check --kernel $(KERNEL) pyverbs
+
 check-debug: ## KUnit and the selftests on the debug kernel (KASAN, lockdep, ...)
 	@scripts/check --kernel debug
 
@@ -75,4 +78,4 @@ clean: ## remove what was built here (the lab stays)
 help: ## show this
 	@awk -F ':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-z_-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' Makefile
 
-.PHONY: module samples modules_install demo shell bench check check-debug lab lab-debug fmt fmt-check clippy doc rust-analyzer clean help
+.PHONY: module samples modules_install demo shell bench check check-pyverbs check-debug lab lab-debug fmt fmt-check clippy doc rust-analyzer clean help

@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Runs rdma-core's own tests (pyverbs) on a device and judges each one.
+
+Each module of tests has a process of its own. A process that dies or hangs fails the test that it was in, and the rest of its
+tests run in a new one. How a process exits after its last test does not matter: that of parent_domain exits by a signal, on
+C rdma_rxe too.
+
+Prints a TAP line for each test and at the end a table, whose last line is "pyverbs: N ok, N skipped, N failed".
+
+The list of tests that must run is exact: a test that is in it and does not pass is a failure, and so is one that passes and is
+not in it.
+"""
+
+import argparse
+import collections
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+MODULES = """addr atomic cq cq_events cqex device fork mr odp parent_domain pd qp qpex rdmacm relaxed_ordering rss_traffic
+    shared_pd srq tag_matching""".split()
+
+# A module in which this many tests hang is given up.
+MAX_HANGS = 2
+
+Outcome = collections.namedtuple("Outcome", "verdict why")
+
+
+def short(name):
+    """A test's name as it is printed: without the package."""
+    return name.removeprefix("tests.")
+
+
+def read_list(path):
+    """The tests that must run: a name a line, # begins a comment."""
+    with open(path, encoding="utf-8") as file:
+        lines = (line.split("#")[0].strip() for line in file)
+        return {f"tests.{line}" for line in lines if line}
+
+
+class Process:
+    """One process of one module, and what it has said so far."""
+
+    def __init__(self, args, module, settled, log):
+        self.planned = []
+        self.outcomes = {}
+        self.outside = []
+        self.current = None
+        self.done = False
+        self.hung = False
+        self.limit = args.limit
+        self.events, writer = os.pipe()
+        self.child = subprocess.Popen(
+            [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "one_module.py"),
+             args.tests, f"test_{module}", args.device, str(writer), *settled],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[writer], start_new_session=True)
+        os.close(writer)
+
+    def patience(self):
+        """Seconds that the process may be silent now."""
+        return self.limit
+
+    def lines(self):
+        """What the process says, until it ends or is silent for too long."""
+        rest = b""
+        while select.select([self.events], [], [], self.patience())[0]:
+            data = os.read(self.events, 1 << 16)
+            if not data:
+                return
+            *whole, rest = (rest + data).split(b"\n")
+            yield from whole
+        self.hung = True
+
+    def run(self, on_outcome):
+        """Follows the process to its end; returns what ended it before its last test, or None."""
+        for line in self.lines():
+            self.take(json.loads(line), on_outcome)
+            if self.done:
+                break
+        os.close(self.events)
+        if self.done:
+            # The interpreter's end is not a test; but it must not last for ever.
+            try:
+                self.child.wait(30)
+            except subprocess.TimeoutExpired:
+                pass
+        self.kill()
+        code = self.reap()
+        if self.done:
+            return None
+        if self.hung:
+            return f"hung: not done after {self.patience():g} s"
+        if code is None:
+            return "cannot be killed"
+        return f"died: {signal.Signals(-code).name}" if code < 0 else f"ended: exit code {code}"
+
+    def take(self, event, on_outcome):
+        if "plan" in event:
+            self.planned = event["plan"]
+        elif "start" in event:
+            self.current = event["start"]
+        elif "end" in event:
+            self.current = None
+            self.outcomes[event["end"]] = Outcome(event["verdict"], event["why"])
+            on_outcome(event["end"], self.outcomes[event["end"]])
+        elif "outside" in event:
+            self.outside.append(event["outside"])
+        self.done = "done" in event
+
+    def kill(self):
+        """Ends the process and those that its tests started."""
+        try:
+            os.killpg(self.child.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def reap(self):
+        """The exit code; None for a process that does not go, because the kernel holds it."""
+        try:
+            return self.child.wait(30)
+        except subprocess.TimeoutExpired:
+            return None
+
+
+class Run:
+    """All modules, and what came out of them."""
+
+    def __init__(self, args):
+        self.args = args
+        self.required = {name for name in read_list(args.must_run)
+                         if name.split(".")[1].removeprefix("test_") in args.modules}
+        self.list_name = "tools/testing/pyverbs/" + os.path.basename(args.must_run)
+        self.outcomes = {}
+        self.seconds = {}
+
+    def module(self, module, log):
+        """Runs the tests of one module, in as many processes as it takes."""
+        start = time.monotonic()
+        settled = {}
+        hangs = 0
+
+        def settle(name, outcome):
+            settled[name] = self.judge(name, outcome)
+
+        while True:
+            process = Process(self.args, module, list(settled), log)
+            end = process.run(settle)
+            left = [name for name in process.planned if name not in settled]
+            if end is None:
+                # What fails outside a test, as in the preparation of a class, keeps tests from running.
+                for name in left:
+                    settle(name, Outcome("failed", "; ".join(process.outside) or "did not run"))
+                break
+            print(f"# pyverbs: module {module} {end}", flush=True)
+            if not process.planned:
+                settle(f"tests.test_{module}", Outcome("failed", f"{end}, before the first test"))
+                break
+            if process.current:
+                settle(process.current, Outcome("failed", end))
+            elif left:
+                settle(left[0], Outcome("failed", f"{end}, between the test before and this one"))
+            else:
+                settle(f"tests.test_{module}", Outcome("failed", f"{end}, after the last test"))
+                break
+            hangs += end.startswith(("hung", "cannot"))
+            if hangs == MAX_HANGS:
+                for name in left:
+                    if name not in settled:
+                        settle(name, Outcome("failed", "did not run: the module hung before"))
+                break
+            if len(settled) >= len(process.planned):
+                break
+        for name in sorted(self.required):
+            if name.startswith(f"tests.test_{module}.") and name not in settled:
+                settle(name, Outcome("failed", "must run, and did not"))
+        self.seconds[module] = time.monotonic() - start
+        self.outcomes[module] = settled
+
+    def judge(self, name, outcome):
+        """Prints the TAP line of a test, and returns what counts."""
+        if outcome.verdict == "skipped" and name in self.required:
+            outcome = Outcome("failed", f"must run, and was skipped: {outcome.why}")
+        elif outcome.verdict == "ok" and name not in self.required:
+            outcome = Outcome("failed", f"runs, and is not listed: add this line to {self.list_name}")
+        if outcome.verdict == "failed":
+            print(f"not ok - pyverbs {short(name)}\n#   {outcome.why}", flush=True)
+        else:
+            skip = f" # SKIP {outcome.why}" if outcome.verdict == "skipped" else ""
+            print(f"ok - pyverbs {short(name)}{skip}", flush=True)
+        return outcome
+
+    def count(self, verdict, module=None):
+        """How many tests ended so, in a module or in all."""
+        modules = [module] if module else self.outcomes
+        return sum(o.verdict == verdict for m in modules for o in self.outcomes[m].values())
+
+    def by_reason(self, verdict):
+        """Names by reason, in the order in which they came."""
+        reasons = {}
+        for outcomes in self.outcomes.values():
+            for name, outcome in outcomes.items():
+                if outcome.verdict == verdict:
+                    reasons.setdefault(outcome.why, []).append(short(name))
+        return reasons
+
+    def table(self):
+        """The table; no line of it looks like TAP."""
+        yield f"| {'module':<18} | {'ok':>7} | {'skipped':>7} | {'failed':>7} | {'seconds':>7} |"
+        yield "|-" + "-" * 18 + "-|" + ("-" * 9 + "|") * 4
+        for module in self.outcomes:
+            counts = "".join(f" {self.count(verdict, module):>7} |" for verdict in ("ok", "skipped", "failed"))
+            yield f"| {module:<18} |{counts} {self.seconds[module]:>7.1f} |"
+        for verdict in ("skipped", "failed"):
+            for why, names in self.by_reason(verdict).items():
+                yield f"{verdict}: {why} ({len(names)})"
+                yield from (f"    {name}" for name in names)
+        yield "pyverbs: " + ", ".join(f"{self.count(verdict)} {verdict}" for verdict in ("ok", "skipped", "failed"))
+
+    def write_results(self, path):
+        """All tests, one a line: what a baseline is made of."""
+        with open(path, "w", encoding="utf-8") as file:
+            for outcomes in self.outcomes.values():
+                for name, outcome in sorted(outcomes.items()):
+                    why = f" {outcome.why!r}" if outcome.why else ""
+                    file.write(f"{short(name)}\t{outcome.verdict}{why}\n")
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tests", required=True, help="directory with rdma-core's tests, unpacked")
+    parser.add_argument("--must-run", required=True, help="file that names the tests that must run")
+    parser.add_argument("--device", required=True, help="RDMA device")
+    parser.add_argument("--limit", type=float, default=300, help="seconds after which a test hangs")
+    parser.add_argument("--log", default="/dev/null", help="file for what the tests print")
+    parser.add_argument("--results", help="file for a line for each test")
+    parser.add_argument("modules", nargs="*", default=MODULES, help="modules, without test_ (default: all)")
+    args = parser.parse_args(argv)
+
+    run = Run(args)
+    with open(args.log, "w", encoding="utf-8") as log:
+        for module in args.modules:
+            run.module(module, log)
+    if args.results:
+        run.write_results(args.results)
+    print("\n".join(run.table()), flush=True)
+    return run.count("failed") != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
