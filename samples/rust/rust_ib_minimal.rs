@@ -236,12 +236,12 @@ impl Driver for Minimal {
         Err(EOPNOTSUPP)
     }
 
-    fn publish_mr(mr: &Owned<Never>) -> Keys {
-        match **mr {}
+    fn mr_keys(mr: &Never) -> Keys {
+        match *mr {}
     }
 
-    fn dereg_mr(mr: &Owned<Never>) {
-        match **mr {}
+    fn rereg_user_mr(mr: &mut Never, _change: Change<'_, Self>) -> Result {
+        match *mr {}
     }
 
     fn create_cq(

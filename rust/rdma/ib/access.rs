@@ -19,6 +19,8 @@ impl Access {
     pub const REMOTE_READ: Self = Self(bindings::ib_access_flags_IB_ACCESS_REMOTE_READ);
     /// A peer may execute atomic operations.
     pub const REMOTE_ATOMIC: Self = Self(bindings::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC);
+    /// The first byte has the address zero.
+    pub const ZERO_BASED: Self = Self(bindings::ib_access_flags_IB_ZERO_BASED);
     /// All hints that a driver may ignore.
     pub const OPTIONAL: Self = Self(bindings::RUST_CONST_HELPER_IB_ACCESS_OPTIONAL);
 
@@ -41,6 +43,12 @@ impl Access {
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Returns `true` if `self` has any of what `other` has.
+    #[inline]
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
     }
 
     /// Returns `true` if `self` has nothing that `other` lacks.

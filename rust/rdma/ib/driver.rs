@@ -17,6 +17,7 @@ use super::{
         Path, //
     },
     mr::{
+        Change,
         Keys,
         UserRange, //
     },
@@ -76,7 +77,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
     type Pd: Send + Sync;
     /// Kept for each address handle. Its drop must not sleep.
     type Ah: Send + Sync;
-    /// Kept for each memory region.
+    /// Kept for each memory region. Its drop may sleep; when it returns nothing uses the memory any
+    /// more.
     type Mr: Send + Sync;
     /// Kept for each completion queue.
     type Cq: Send + Sync;
@@ -132,11 +134,11 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Creates the driver's part of the region of the kernel's memory.
     fn get_dma_mr(pd: &Pd<Self>, memory: DmaMemory, access: Access) -> Result<Self::Mr>;
 
-    /// Makes a region visible to the data path and returns its keys.
-    fn publish_mr(mr: &Owned<Self::Mr>) -> Keys;
+    /// Returns the keys of a region.
+    fn mr_keys(mr: &Self::Mr) -> Keys;
 
-    /// Takes a region away from the data path.
-    fn dereg_mr(mr: &Owned<Self::Mr>);
+    /// Changes a region of a process' memory, whose keys stay. All or nothing.
+    fn rereg_user_mr(mr: &mut Self::Mr, change: Change<'_, Self>) -> Result;
 
     /// Creates the driver's part of a completion queue; writes the size granted into `init`.
     fn create_cq(

@@ -9,12 +9,11 @@ use super::{
     },
     umem::DmaMemory,
     Access,
+    Device,
     Driver, //
 };
-use crate::{
-    bindings,
-    sync::Owned, //
-};
+use crate::bindings;
+use core::mem::MaybeUninit;
 use kernel::{
     ffi,
     prelude::*,
@@ -25,7 +24,7 @@ use kernel::{
 #[repr(C)]
 struct MrObject<D: Driver> {
     raw: Opaque<bindings::ib_mr>,
-    owned: Owned<D::Mr>,
+    data: D::Mr,
 }
 
 /// The keys of a region.
@@ -48,19 +47,36 @@ pub struct UserRange {
     pub iova: u64,
 }
 
+/// What a registration changes. What is not there stays.
+pub struct Change<'a, D: Driver> {
+    /// The memory.
+    pub range: Option<UserRange>,
+    /// The protection domain.
+    pub pd: Option<&'a Pd<D>>,
+    /// What it allows.
+    pub access: Option<Access>,
+    /// The device.
+    pub device: &'a Device<D>,
+}
+
 impl<D: Driver> MrObject<D> {
     /// Hands a region to the core.
-    fn create(pd: *mut bindings::ib_pd, owned: Owned<D::Mr>) -> Result<*mut bindings::ib_mr> {
-        let object = KBox::new(
+    fn create(
+        pd: *mut bindings::ib_pd,
+        make: impl FnOnce() -> Result<D::Mr>,
+    ) -> Result<*mut bindings::ib_mr> {
+        // First, because nothing may fail once requests find the region.
+        let room = KBox::<MaybeUninit<Self>>::new(MaybeUninit::uninit(), GFP_KERNEL)?;
+        let data = make()?;
+        let keys = D::mr_keys(&data);
+        let object = KBox::write(
+            room,
             Self {
                 raw: Opaque::zeroed(),
-                owned,
+                data,
             },
-            GFP_KERNEL,
-        )?;
-        let keys = D::publish_mr(&object.owned);
-        let object = KBox::into_raw(object);
-        let raw = object.cast::<bindings::ib_mr>();
+        );
+        let raw = KBox::into_raw(object).cast::<bindings::ib_mr>();
         // SAFETY: `raw` is the first field of the allocation, and zeroed; `pd` is alive.
         unsafe {
             (*raw).device = (*pd).device;
@@ -101,9 +117,10 @@ pub(super) unsafe extern "C" fn reg_user_mr<D: Driver>(
         let range = UserRange { start, len, iova };
         // CAST: A mask of flags.
         let access = Access::from_raw(access as u32);
-        // SAFETY: The domain is alive for the call.
-        let data = D::reg_user_mr(unsafe { Pd::from_raw(pd) }, range, access)?;
-        MrObject::<D>::create(pd, Owned::new(Ok(data))?)
+        MrObject::<D>::create(pd, || {
+            // SAFETY: The domain is alive for the call.
+            D::reg_user_mr(unsafe { Pd::from_raw(pd) }, range, access)
+        })
     };
     ptr_or_err(create())
 }
@@ -123,26 +140,65 @@ pub(super) unsafe extern "C" fn get_dma_mr<D: Driver>(
         let memory = unsafe { DmaMemory::new() };
         // CAST: A mask of flags.
         let access = Access::from_raw(access as u32);
-        // SAFETY: The domain is alive for the call.
-        let data = D::get_dma_mr(unsafe { Pd::from_raw(pd) }, memory, access)?;
-        MrObject::<D>::create(pd, Owned::new(Ok(data))?)
+        MrObject::<D>::create(pd, || {
+            // SAFETY: The domain is alive for the call.
+            D::get_dma_mr(unsafe { Pd::from_raw(pd) }, memory, access)
+        })
     };
     ptr_or_err(create())
+}
+
+/// `ib_device_ops.rereg_user_mr`: may sleep. Changes the region in place.
+///
+/// # Safety
+///
+/// Only for the core, with a region of [`reg_user_mr`] that no other verb uses meanwhile.
+pub(super) unsafe extern "C" fn rereg_user_mr<D: Driver>(
+    raw: *mut bindings::ib_mr,
+    flags: ffi::c_int,
+    start: u64,
+    len: u64,
+    iova: u64,
+    access: ffi::c_int,
+    pd: *mut bindings::ib_pd,
+    _udata: *mut bindings::ib_udata,
+) -> *mut bindings::ib_mr {
+    // CAST: A mask of flags.
+    let has = |flag| flags as u32 & flag != 0;
+    // SAFETY: The domain, the new one or the one that the region has, is alive for the call.
+    let pd = unsafe { Pd::<D>::from_raw(pd) };
+    let change = Change {
+        range: has(bindings::ib_mr_rereg_flags_IB_MR_REREG_TRANS).then_some(UserRange {
+            start,
+            len,
+            iova,
+        }),
+        pd: has(bindings::ib_mr_rereg_flags_IB_MR_REREG_PD).then_some(pd),
+        access: has(bindings::ib_mr_rereg_flags_IB_MR_REREG_ACCESS)
+            // CAST: A mask of flags.
+            .then_some(Access::from_raw(access as u32)),
+        device: pd.device(),
+    };
+    // SAFETY: The region was made by `MrObject::create`. The core holds its object for writing, so
+    // there is no other reference to it. What the data path finds is not in it.
+    match D::rereg_user_mr(unsafe { &mut (*raw.cast::<MrObject<D>>()).data }, change) {
+        // The region is still the same one to the core.
+        Ok(()) => core::ptr::null_mut(),
+        Err(e) => e.to_ptr(),
+    }
 }
 
 /// `ib_device_ops.dereg_mr`: may sleep.
 ///
 /// # Safety
 ///
-/// Only for the core, with a region of [`reg_user_mr`] or [`get_dma_mr`].
+/// Only for the core, with a region that one of the above has made.
 pub(super) unsafe extern "C" fn dereg_mr<D: Driver>(
     raw: *mut bindings::ib_mr,
     _udata: *mut bindings::ib_udata,
 ) -> ffi::c_int {
-    // SAFETY: The region was made by `MrObject::create`; this is the last call with it.
-    let object = unsafe { KBox::<MrObject<D>>::from_raw(raw.cast()) };
-    D::dereg_mr(&object.owned);
-    // The drop waits for every packet that is using the region, then releases its memory.
-    drop(object);
+    // SAFETY: The region was made by `MrObject::create`; this is the last call with it. The drop
+    // waits for every packet that is using the region, then releases its memory.
+    drop(unsafe { KBox::<MrObject<D>>::from_raw(raw.cast()) });
     errno(Ok(()))
 }

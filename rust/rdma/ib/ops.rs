@@ -66,6 +66,7 @@ impl<D: Driver> VTable<D> {
 
         reg_user_mr: Some(mr::reg_user_mr::<D>),
         get_dma_mr: Some(mr::get_dma_mr::<D>),
+        rereg_user_mr: Some(mr::rereg_user_mr::<D>),
         dereg_mr: Some(mr::dereg_mr::<D>),
 
         create_cq: Some(cq::create_cq::<D>),

@@ -34,6 +34,14 @@ pub enum Memory {
 }
 
 impl Memory {
+    /// Returns whether it can be written to.
+    pub fn is_writable(&self) -> bool {
+        match self {
+            Self::User(umem) => umem.is_writable(),
+            Self::Dma(_) => true,
+        }
+    }
+
     /// Appends `len` bytes at `offset` to a packet.
     ///
     /// # Errors

@@ -30,8 +30,8 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// `refs` counts the [`Owned`] handle and every [`Ref`]. Once it is zero it stays zero, and then
-/// only the [`Owned`] handle accesses the rest.
+/// `refs` counts the [`Owned`] handle and every [`Ref`]. While it is zero only the [`Owned`] handle
+/// accesses the rest, and only that makes it one again.
 #[pin_data]
 pub(super) struct Inner<T> {
     // First, because `kvfree_call_rcu` wants it within the first page.
@@ -53,8 +53,9 @@ impl<T> Inner<T> {
         // SAFETY: The memory is valid by the requirement of this function, and `refs` is only
         // accessed with atomic operations.
         let refs = unsafe { (*this.as_ptr()).refs.get() };
+        // Acquire, because a lookup that is late may find what `exclusive` has changed.
         // SAFETY: `refs` is an initialised `refcount_t`.
-        if unsafe { bindings::refcount_inc_not_zero(refs) } {
+        if unsafe { bindings::refcount_inc_not_zero_acquire(refs) } {
             // INVARIANT: The reference was just taken.
             Some(Ref {
                 inner: this,
@@ -125,6 +126,41 @@ impl<T> Owned<T> {
             _p: PhantomData,
         }
     }
+
+    /// Gives this handle's reference up and waits until nobody has one. May sleep.
+    fn wait(&mut self) {
+        let inner = self.inner.as_ptr();
+
+        // SAFETY: This handle owns a reference, which it gives up here.
+        if !unsafe { bindings::refcount_dec_and_test((*inner).refs.get()) } {
+            // SAFETY: Only this handle frees the object.
+            unsafe { &(*inner).released }.wait_for_completion();
+        }
+    }
+}
+
+impl<T: Unpin> Owned<T> {
+    /// Lets `f` change the object while nobody else uses it. May sleep.
+    ///
+    /// Waits until every [`Ref`] is gone. Remove the object from every
+    /// [`Table`](super::Table) before, or the wait has no end.
+    pub fn exclusive<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
+        let inner = self.inner.as_ptr();
+
+        self.wait();
+        // SAFETY: The count is zero, so by the invariant of `Inner` only this handle accesses
+        // `value`, and it is borrowed.
+        let result = f(unsafe { &mut (*inner).value });
+        // SAFETY: Nobody waits for or completes the completion while the count is zero: the last
+        // `Ref` did so under a lock that the wait has taken since.
+        // INVARIANT: This handle has a reference again. What `f` did is visible to who takes
+        // another one.
+        unsafe {
+            pin_init::raw_init(&raw mut (*inner).released, Completion::new());
+            bindings::refcount_set_release((*inner).refs.get(), 1);
+        }
+        result
+    }
 }
 
 impl<T> Deref for Owned<T> {
@@ -141,11 +177,7 @@ impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
         let inner = self.inner.as_ptr();
 
-        // SAFETY: This handle owns a reference, which it gives up here.
-        if !unsafe { bindings::refcount_dec_and_test((*inner).refs.get()) } {
-            // SAFETY: Only this handle frees the object.
-            unsafe { &(*inner).released }.wait_for_completion();
-        }
+        self.wait();
         // SAFETY: The count is zero, so by the invariant of `Inner` nobody else accesses `value`
         // any more, nor will.
         unsafe { core::ptr::drop_in_place(&raw mut (*inner).value) };

@@ -22,7 +22,7 @@ use crate::{
         MAX_AH,
         MAX_OBJECTS, //
     },
-    mr::Mr,
+    mr::Region,
     qp::{
         self,
         Qp, //
@@ -62,6 +62,7 @@ use rdma::{
             Path, //
         },
         mr::{
+            Change,
             Keys,
             UserRange, //
         },
@@ -212,7 +213,7 @@ impl Driver for Ferroce {
     type Ucontext = Ucontext;
     type Pd = ();
     type Ah = Ah;
-    type Mr = Mr;
+    type Mr = Region;
     type Cq = Cq;
     type Qp = Qp;
 
@@ -327,20 +328,20 @@ impl Driver for Ferroce {
         ah.query()
     }
 
-    fn reg_user_mr(pd: &Pd<Self>, range: UserRange, access: Access) -> Result<Mr> {
-        Mr::user(pd, range, access)
+    fn reg_user_mr(pd: &Pd<Self>, range: UserRange, access: Access) -> Result<Region> {
+        Region::user(pd, range, access)
     }
 
-    fn get_dma_mr(pd: &Pd<Self>, memory: DmaMemory, access: Access) -> Result<Mr> {
-        Mr::dma(pd, memory, access)
+    fn get_dma_mr(pd: &Pd<Self>, memory: DmaMemory, access: Access) -> Result<Region> {
+        Region::dma(pd, memory, access)
     }
 
-    fn publish_mr(mr: &Owned<Mr>) -> Keys {
-        Mr::publish(mr)
+    fn mr_keys(mr: &Region) -> Keys {
+        mr.keys()
     }
 
-    fn dereg_mr(mr: &Owned<Mr>) {
-        mr.hide();
+    fn rereg_user_mr(mr: &mut Region, change: Change<'_, Self>) -> Result {
+        mr.change(change)
     }
 
     fn create_cq(

@@ -68,6 +68,11 @@ impl Umem {
         Ok(this)
     }
 
+    /// Returns whether the pages are pinned for writing.
+    pub(super) fn is_writable(&self) -> bool {
+        self.writable
+    }
+
     /// Fills the page array from the scatter list.
     fn collect_pages(&mut self) -> Result {
         // SAFETY: `umem` is valid by the type invariant.

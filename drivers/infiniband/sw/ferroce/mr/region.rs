@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory regions as their owners have them.
+
+use super::Mr;
+use crate::{
+    device::Ferroce,
+    globals, //
+};
+use kernel::prelude::*;
+use rdma::{
+    ib::{
+        mr::{
+            Change,
+            Keys,
+            UserRange, //
+        },
+        object::Pd,
+        umem::{
+            DmaMemory,
+            Memory,
+            Umem, //
+        },
+        Access, //
+    },
+    sync::{
+        Number,
+        Owned, //
+    }, //
+};
+
+/// Rights that a region of user memory may have.
+const SUPPORTED: Access = Access::LOCAL_WRITE
+    .or(Access::REMOTE_WRITE)
+    .or(Access::REMOTE_READ)
+    .or(Access::REMOTE_ATOMIC)
+    .or(Access::ZERO_BASED)
+    .or(Access::OPTIONAL);
+
+/// Rights that pages are pinned for writing for, as `ib_access_writable()` has it.
+const WRITES: Access = Access::LOCAL_WRITE
+    .or(Access::REMOTE_WRITE)
+    .or(Access::REMOTE_ATOMIC);
+
+/// A memory region as the core's object has it.
+///
+/// Dropping it takes the region away from the data path and waits for the packets that use it.
+pub(crate) struct Region {
+    mr: Owned<Mr>,
+    number: Number<Mr>,
+}
+
+impl Region {
+    /// Pins a part of the calling process' memory.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` for a right that is not supported, `EINVAL` if the addresses wrap around, and
+    /// what pinning answers.
+    pub(crate) fn user(pd: &Pd<Ferroce>, range: UserRange, access: Access) -> Result<Self> {
+        if !access.is_within(SUPPORTED) {
+            return Err(EOPNOTSUPP);
+        }
+        let iova = first_address(range, access)?;
+        let umem = Umem::new(pd.device(), range.start, range.len, access)?;
+        Self::publish(pd, access, iova, range.len, Memory::User(umem))
+    }
+
+    /// Gives access to all of the kernel's memory.
+    pub(crate) fn dma(pd: &Pd<Ferroce>, memory: DmaMemory, access: Access) -> Result<Self> {
+        Self::publish(pd, access, 0, u64::MAX, Memory::Dma(memory))
+    }
+
+    /// Makes memory visible under a new key.
+    fn publish(
+        pd: &Pd<Ferroce>,
+        access: Access,
+        iova: u64,
+        len: u64,
+        memory: Memory,
+    ) -> Result<Self> {
+        let number = globals::mrs()?.reserve()?;
+        let mr = Owned::new(Ok(Mr {
+            key: super::key(number.get()),
+            pd: pd.id(),
+            access,
+            iova,
+            len,
+            memory,
+        }))?;
+        number.publish(&mr);
+        Ok(Self { mr, number })
+    }
+
+    /// Returns the keys.
+    pub(crate) fn keys(&self) -> Keys {
+        Keys {
+            lkey: self.mr.key,
+            rkey: self.mr.key,
+        }
+    }
+
+    /// Changes memory, protection domain or rights. Requests that use the keys meanwhile fail.
+    ///
+    /// # Errors
+    ///
+    /// As [`user`](Self::user); besides `EACCES` if the same memory shall be written to and may
+    /// not, and `EINVAL` if it shall begin at another address.
+    pub(crate) fn change(&mut self, change: Change<'_, Ferroce>) -> Result {
+        let access = change.access.unwrap_or(self.mr.access);
+        if !access.is_within(SUPPORTED) {
+            return Err(EOPNOTSUPP);
+        }
+        let new = match change.range {
+            Some(range) => {
+                let iova = first_address(range, access)?;
+                let umem = Umem::new(change.device, range.start, range.len, access)?;
+                Some((iova, range.len, Memory::User(umem)))
+            }
+            None => {
+                if access.intersects(WRITES) && !self.mr.memory.is_writable() {
+                    return Err(EACCES);
+                }
+                if access.contains(Access::ZERO_BASED)
+                    != self.mr.access.contains(Access::ZERO_BASED)
+                {
+                    return Err(EINVAL);
+                }
+                None
+            }
+        };
+        self.number.hide();
+        let old = self.mr.exclusive(|mr| {
+            mr.access = access;
+            mr.pd = change.pd.map_or(mr.pd, Pd::id);
+            let (iova, len, memory) = new?;
+            mr.iova = iova;
+            mr.len = len;
+            Some(core::mem::replace(&mut mr.memory, memory))
+        });
+        self.number.publish(&self.mr);
+        drop(old);
+        Ok(())
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        self.number.hide();
+    }
+}
+
+/// Returns the address that requests use for the first byte.
+fn first_address(range: UserRange, access: Access) -> Result<u64> {
+    if access.contains(Access::ZERO_BASED) {
+        return Ok(0);
+    }
+    range.iova.checked_add(range.len).ok_or(EINVAL)?;
+    Ok(range.iova)
+}

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory regions that are more than a part of an address space: their first byte has the address
+ * zero, or they are changed while they are in use.
+ */
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <rdma/ib_user_verbs.h>
+#include "ferroce_util.h"
+
+#define LEN 16384
+/* The region is in the middle of the buffer, so that there are bytes of ours on both sides. */
+#define AT 4196
+#define ROOM 8000
+#define PIECE 3000
+
+/* Buffers of the target, beside those of its queue pair. */
+static unsigned char *buf, *other;
+
+static void set_up(void)
+{
+	buf = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	other = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(buf != MAP_FAILED && other != MAP_FAILED);
+}
+
+/*
+ * Has a peer that knows nothing but the key write or read some bytes, and returns how that ends. A
+ * WRITE brings 0x11, and a READ must bring what `wanted` has.
+ */
+static enum ibv_wc_status remote(enum ibv_wr_opcode op, struct ibv_mr *mr, uint64_t va,
+				 const void *wanted)
+{
+	enum ibv_wc_status status;
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
+	struct end a, b;
+	struct ibv_wc wc;
+
+	pair_open(&a, &b, IBV_QPT_RC, LEN);
+	memset(a.buf, 0x11, LEN);
+	make_send(&wr, &sge, &a, &b, op, 1, 0, PIECE, IBV_SEND_SIGNALED);
+	wr.wr.rdma.remote_addr = va;
+	wr.wr.rdma.rkey = mr->rkey;
+	post_wr(&a, &wr);
+	wait_begin();
+	while (!ibv_poll_cq(a.cq, 1, &wc))
+		wait_more("a completion");
+	status = wc.status;
+	if (status == IBV_WC_SUCCESS && wanted)
+		CHECK(!memcmp(a.buf, wanted, PIECE));
+	pair_close(&a, &b);
+	return status;
+}
+
+static void test_zero_based(void)
+{
+	int access = FULL_ACCESS | IBV_ACCESS_ZERO_BASED;
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
+	struct ibv_mr *mr;
+	struct end a, b;
+
+	memset(buf, 0x22, LEN);
+	fill(buf + AT + 1000, PIECE, 4);
+	mr = ibv_reg_mr(r2.pd, buf + AT, ROOM, access);
+	CHECK(mr);
+	CHECK_EQ(remote(IBV_WR_RDMA_READ, mr, 1000, buf + AT + 1000), IBV_WC_SUCCESS);
+	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, 0, NULL), IBV_WC_SUCCESS);
+	CHECK(all_bytes(buf + AT, PIECE, 0x11));
+	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, ROOM - PIECE, NULL), IBV_WC_SUCCESS);
+	CHECK(all_bytes(buf + AT + ROOM - PIECE, PIECE, 0x11));
+	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, ROOM - PIECE + 1, NULL), IBV_WC_REM_ACCESS_ERR);
+	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, -1, NULL), IBV_WC_REM_ACCESS_ERR);
+	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, (uintptr_t)buf + AT, NULL), IBV_WC_REM_ACCESS_ERR);
+	CHECK(all_bytes(buf, AT, 0x22));
+	CHECK(all_bytes(buf + AT + ROOM, LEN - AT - ROOM, 0x22));
+
+	/* The owner uses the same addresses. */
+	pair_open(&a, &b, IBV_QPT_RC, LEN);
+	fill(buf + AT + 16, 100, 5);
+	post_recv(&a, 3, 0, 100);
+	make_send(&wr, &sge, &b, &a, IBV_WR_SEND, 1, 0, 100, IBV_SEND_SIGNALED);
+	sge.addr = 16;
+	sge.lkey = mr->lkey;
+	post_wr(&b, &wr);
+	expect(&a, 3, IBV_WC_SUCCESS);
+	expect(&b, 1, IBV_WC_SUCCESS);
+	CHECK(filled(a.buf, 100, 5));
+	sge.addr = (uintptr_t)buf + AT;
+	post_wr(&b, &wr);
+	expect(&b, 1, IBV_WC_LOC_PROT_ERR);
+	pair_close(&a, &b);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+}
+
+/* What ibv_rereg_mr() would do if the provider had it. */
+static int rereg(struct ibv_mr *mr, int flags, void *start, size_t len, uint64_t va,
+		 struct ibv_pd *pd, int access)
+{
+	struct ib_uverbs_rereg_mr_resp resp = {};
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_rereg_mr cmd;
+	} req = {
+		.hdr = {
+			.command = IB_USER_VERBS_CMD_REREG_MR,
+			.in_words = sizeof(req) / 4,
+			.out_words = sizeof(resp) / 4,
+		},
+		.cmd = {
+			.response = (uintptr_t)&resp,
+			.mr_handle = mr->handle,
+			.flags = flags,
+			.start = (uintptr_t)start,
+			.length = len,
+			.hca_va = va,
+			.pd_handle = pd ? pd->handle : 0,
+			.access_flags = access,
+		},
+	};
+
+	if (write(mr->context->cmd_fd, &req, sizeof(req)) != sizeof(req))
+		return errno;
+	CHECK_EQ(resp.lkey, mr->lkey);
+	CHECK_EQ(resp.rkey, mr->rkey);
+	return 0;
+}
+
+static int change_access(struct ibv_mr *mr, int access)
+{
+	return rereg(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, 0, 0, NULL, access);
+}
+
+/* Moves a region to memory that begins at the same offset in a page as `va`. */
+static int change_memory(struct ibv_mr *mr, void *start, size_t len, uint64_t va)
+{
+	return rereg(mr, IBV_REREG_MR_CHANGE_TRANSLATION, start, len, va, NULL, 0);
+}
+
+static int change_both(struct ibv_mr *mr, void *start, size_t len, uint64_t va, int access)
+{
+	return rereg(mr, IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS, start, len,
+		     va, NULL, access);
+}
+
+static void test_change_access(void)
+{
+	struct ibv_mr *mr;
+	uint64_t va = (uintptr_t)buf;
+
+	memset(buf, 0x22, LEN);
+	mr = ibv_reg_mr(r2.pd, buf, LEN, FULL_ACCESS);
+	CHECK(mr);
+	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, va, NULL), IBV_WC_SUCCESS);
+	CHECK(all_bytes(buf, PIECE, 0x11));
+	CHECK_EQ(change_access(mr, IBV_ACCESS_REMOTE_READ), 0);
+	CHECK_EQ(remote(IBV_WR_RDMA_READ, mr, va, buf), IBV_WC_SUCCESS);
+	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, va + PIECE, NULL), IBV_WC_REM_ACCESS_ERR);
+	CHECK(all_bytes(buf + PIECE, LEN - PIECE, 0x22));
+	CHECK_EQ(change_access(mr, FULL_ACCESS), 0);
+	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, va + PIECE, NULL), IBV_WC_SUCCESS);
+
+	/* What is refused leaves everything as it was. */
+	CHECK_EQ(change_access(mr, IBV_ACCESS_REMOTE_WRITE), EINVAL);
+	CHECK_EQ(change_access(mr, FULL_ACCESS | IBV_ACCESS_ON_DEMAND), EOPNOTSUPP);
+	CHECK_EQ(change_access(mr, FULL_ACCESS | IBV_ACCESS_ZERO_BASED), EINVAL);
+	CHECK_EQ(rereg(mr, 0, NULL, 0, 0, NULL, 0), EINVAL);
+	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, va, NULL), IBV_WC_SUCCESS);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+
+	/* Pages that were pinned to be read are not written to. */
+	mr = ibv_reg_mr(r2.pd, buf, LEN, IBV_ACCESS_REMOTE_READ);
+	CHECK(mr);
+	CHECK_EQ(change_access(mr, FULL_ACCESS), EACCES);
+	CHECK_EQ(remote(IBV_WR_RDMA_READ, mr, va, buf), IBV_WC_SUCCESS);
+	CHECK_EQ(change_both(mr, buf, LEN, va, FULL_ACCESS), 0);
+	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, va, NULL), IBV_WC_SUCCESS);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+}
+
+static void test_change_pd(void)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(r2.ctx);
+	uint64_t va = (uintptr_t)buf;
+	struct ibv_mr *mr;
+
+	CHECK(pd);
+	memset(buf, 0x22, LEN);
+	mr = ibv_reg_mr(r2.pd, buf, LEN, FULL_ACCESS);
+	CHECK(mr);
+	CHECK_EQ(rereg(mr, IBV_REREG_MR_CHANGE_PD, NULL, 0, 0, pd, 0), 0);
+	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, va, NULL), IBV_WC_REM_ACCESS_ERR);
+	CHECK(all_bytes(buf, LEN, 0x22));
+	/* The new domain is in use now. */
+	CHECK_EQ(ibv_dealloc_pd(pd), EBUSY);
+	CHECK_EQ(rereg(mr, IBV_REREG_MR_CHANGE_PD, NULL, 0, 0, r2.pd, 0), 0);
+	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, va, NULL), IBV_WC_SUCCESS);
+	CHECK_EQ(ibv_dealloc_pd(pd), 0);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+}
+
+static void test_change_memory(void)
+{
+	uint64_t va = (uintptr_t)buf + AT;
+	struct ibv_mr *mr;
+
+	memset(buf, 0x22, LEN);
+	memset(other, 0x33, LEN);
+	mr = ibv_reg_mr(r2.pd, buf + AT, ROOM, FULL_ACCESS);
+	CHECK(mr);
+	/* Other memory at the same address, and more of it. */
+	CHECK_EQ(change_memory(mr, other + AT, ROOM + PIECE, va), 0);
+	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, va, NULL), IBV_WC_SUCCESS);
+	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, va + ROOM, NULL), IBV_WC_SUCCESS);
+	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, va + ROOM + 1, NULL), IBV_WC_REM_ACCESS_ERR);
+	CHECK(all_bytes(buf, LEN, 0x22));
+	CHECK(all_bytes(other, AT, 0x33));
+	CHECK(all_bytes(other + AT, PIECE, 0x11));
+	CHECK(all_bytes(other + AT + PIECE, ROOM - PIECE, 0x33));
+	CHECK(all_bytes(other + AT + ROOM, PIECE, 0x11));
+	CHECK(all_bytes(other + AT + ROOM + PIECE, LEN - AT - ROOM - PIECE, 0x33));
+	/* What cannot be pinned changes nothing. */
+	CHECK_EQ(change_memory(mr, NULL, 4096, 0), EFAULT);
+	CHECK_EQ(change_memory(mr, buf, LEN, va), EINVAL);
+	CHECK_EQ(change_memory(mr, buf, LEN, -4096), EINVAL);
+	memset(other, 0x33, LEN);
+	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, va + ROOM, NULL), IBV_WC_SUCCESS);
+	CHECK(all_bytes(other + AT + ROOM, PIECE, 0x11));
+	/* And to a region that begins at zero, in the middle of a page. */
+	CHECK_EQ(change_both(mr, buf + AT, ROOM, va, FULL_ACCESS | IBV_ACCESS_ZERO_BASED), 0);
+	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, 0, NULL), IBV_WC_SUCCESS);
+	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, va, NULL), IBV_WC_REM_ACCESS_ERR);
+	CHECK(all_bytes(buf + AT, PIECE, 0x11));
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+}
+
+/* A peer that goes on writing, whatever becomes of the memory: nobody tells it on UC. */
+struct traffic {
+	struct end a, b;
+	uint32_t rkey;
+	uint64_t va;
+	int stop;
+	unsigned long done;
+};
+
+static void *go_on_writing(void *arg)
+{
+	struct traffic *t = arg;
+	struct ibv_send_wr wr, *bad;
+	struct ibv_sge sge;
+	struct ibv_wc wc;
+
+	make_send(&wr, &sge, &t->a, &t->b, IBV_WR_RDMA_WRITE, 1, 0, 1024, IBV_SEND_SIGNALED);
+	wr.wr.rdma.rkey = t->rkey;
+	while (!__atomic_load_n(&t->stop, __ATOMIC_ACQUIRE)) {
+		wr.wr.rdma.remote_addr = t->va + t->done % 12 * 1024;
+		if (ibv_post_send(t->a.qp, &wr, &bad))
+			break;
+		while (!ibv_poll_cq(t->a.cq, 1, &wc))
+			;
+		if (wc.status != IBV_WC_SUCCESS)
+			break;
+		__atomic_add_fetch(&t->done, 1, __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+/* Whether a peer has written all of it, which nobody is told of on UC. */
+static bool arrived(const unsigned char *p)
+{
+	for (int i = 0; i < 1024; i++)
+		if (__atomic_load_n(p + i, __ATOMIC_RELAXED) != 0x11)
+			return false;
+	return true;
+}
+
+/*
+ * Once a region has been moved to other memory nobody writes to what it was before, and nobody but
+ * the old and the new memory is ever written to.
+ */
+static void test_change_under_traffic(void)
+{
+	static struct traffic t;
+	unsigned char *from = buf, *to = other, *swap;
+	unsigned long before;
+	struct ibv_mr *mr;
+	pthread_t thread;
+
+	t = (struct traffic) {};
+	pair_open(&t.a, &t.b, IBV_QPT_UC, LEN);
+	memset(t.a.buf, 0x11, LEN);
+	mr = ibv_reg_mr(r2.pd, buf, LEN, FULL_ACCESS);
+	CHECK(mr);
+	t.va = (uintptr_t)buf;
+	t.rkey = mr->rkey;
+	CHECK_EQ(pthread_create(&thread, NULL, go_on_writing, &t), 0);
+	for (int i = 0; i < 200; i++) {
+		CHECK_EQ(change_memory(mr, to, LEN, t.va), 0);
+		memset(from, 0x44, LEN);
+		memset(to, 0x55, LEN);
+		before = __atomic_load_n(&t.done, __ATOMIC_ACQUIRE);
+		wait_begin();
+		while (__atomic_load_n(&t.done, __ATOMIC_ACQUIRE) < before + 30 || !arrived(to))
+			wait_more("WRITEs");
+		CHECK(all_bytes(from, LEN, 0x44));
+		CHECK(all_bytes(to + 12 * 1024, LEN - 12 * 1024, 0x55));
+		swap = from;
+		from = to;
+		to = swap;
+	}
+	__atomic_store_n(&t.stop, 1, __ATOMIC_RELEASE);
+	pthread_join(thread, NULL);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+	pair_close(&t.a, &t.b);
+}
+
+static const struct test tests[] = {
+	{ "a region that begins at zero", test_zero_based },
+	{ "other rights", test_change_access },
+	{ "another protection domain", test_change_pd },
+	{ "other memory", test_change_memory },
+	{ "other memory while a peer writes", test_change_under_traffic },
+};
+
+int main(int argc, char **argv)
+{
+	run_tests(argc, argv, set_up, tests, ARRAY_LEN(tests));
+}
