@@ -1,11 +1,7 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 """Runs one module of rdma-core's tests in a process of its own, and reports each step as a line of JSON.
 
-one_module.py TESTS_DIR MODULE DEVICE EVENTS_FD [NAME...]
-
-NAMEs are tests to leave out: those that an earlier process of the same module has settled. What the tests print themselves
-goes to the standard output and error. The events, in order:
+What the tests print themselves goes to the standard output and error. The events, in order:
 
     {"plan": [NAME, ...]}
     {"start": NAME}, {"end": NAME, "verdict": "ok" | "skipped" | "failed", "why": TEXT}    for each test
@@ -15,9 +11,11 @@ goes to the standard output and error. The events, in order:
 
 import faulthandler
 import gc
+import importlib
 import json
 import os
 import sys
+import traceback
 import types
 import unittest
 
@@ -88,13 +86,28 @@ def flatten(suite):
             yield item
 
 
-def main():
-    tests_dir, module, device, events = sys.argv[1:5]
-    settled = set(sys.argv[5:])
-    out = os.fdopen(int(events), "w", buffering=1)
-    os.set_inheritable(out.fileno(), False)
+def prepare(tests_dir, device):
+    """What all modules have in common. It takes seconds to import, and is done once."""
+    # The package's own __init__ imports the tests of all devices there are.
+    package = types.ModuleType("tests")
+    package.__path__ = [tests_dir]
+    sys.modules["tests"] = package
+    sys.path.insert(0, tests_dir)
+    for name in ("tests.base", "tests.utils", "tests.base_rdmacm"):
+        importlib.import_module(name)
+
+    # rdma-core's own options.
+    argv = sys.argv
+    sys.argv = [argv[0], "--dev", device]
+    importlib.import_module("args_parser").parser.parse_args()
+    sys.argv = argv
+
+
+def run(module, settled, events):
+    """Runs a module's tests, but for those that an earlier process has settled."""
+    out = os.fdopen(events, "w", buffering=1)
     # A process that a test leaves behind must not keep the pipe open.
-    os.register_at_fork(after_in_child=lambda: os.close(int(events)))
+    os.register_at_fork(after_in_child=lambda: os.close(events))
 
     def send(event):
         out.write(json.dumps(event) + "\n")
@@ -107,21 +120,29 @@ def main():
     # its objects, and the library dies of it, in the middle of a later test.
     gc.disable()
 
-    # The package's own __init__ imports the tests of all devices there are.
-    package = types.ModuleType("tests")
-    package.__path__ = [tests_dir]
-    sys.modules["tests"] = package
-    sys.path.insert(0, tests_dir)
-    from args_parser import parser  # pylint: disable=import-error,import-outside-toplevel
-
-    sys.argv[1:] = ["--dev", device]
-    parser.parse_args()
-
     tests = list(flatten(unittest.defaultTestLoader.loadTestsFromName(f"tests.{module}")))
     send({"plan": [test.id() for test in tests]})
     unittest.TestSuite(test for test in tests if test.id() not in settled).run(Reporter(send))
     send({"done": True})
 
 
-if __name__ == "__main__":
-    main()
+def start(module, settled, events, log):
+    """Forks a process, in a group of its own, that runs a module's tests and ends; returns its number."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        os.setsid()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+        sys.stdout = os.fdopen(1, "w", buffering=1)
+        sys.stderr = os.fdopen(2, "w", buffering=1)
+        run(module, settled, events)
+        code = 0
+    except BaseException:  # pylint: disable=broad-exception-caught
+        traceback.print_exc()
+    finally:
+        # Without the interpreter's own end: that is no test, and frees what the tests left behind in any order.
+        os._exit(code)

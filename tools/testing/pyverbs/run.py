@@ -3,7 +3,7 @@
 """Runs rdma-core's own tests (pyverbs) on a device and judges each one.
 
 Each module of tests has a process of its own. A process that dies or hangs fails the test that it was in, and the rest of its
-tests run in a new one. How a process exits after its last test does not matter: that of parent_domain exits by a signal, on
+tests run in a new one. What would happen to a process after its last test does not matter: that of parent_domain would die, on
 C rdma_rxe too.
 
 Prints a TAP line for each test and at the end a table, whose last line is "pyverbs: N ok, N skipped, N failed".
@@ -18,9 +18,10 @@ import json
 import os
 import select
 import signal
-import subprocess
 import sys
 import time
+
+import one_module
 
 MODULES = """addr atomic cq cq_events cqex device fork mr odp parent_domain pd qp qpex rdmacm relaxed_ordering rss_traffic
     shared_pd srq tag_matching""".split()
@@ -55,10 +56,7 @@ class Process:
         self.hung = False
         self.limit = args.limit
         self.events, writer = os.pipe()
-        self.child = subprocess.Popen(
-            [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "one_module.py"),
-             args.tests, f"test_{module}", args.device, str(writer), *settled],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[writer], start_new_session=True)
+        self.pid = one_module.start(f"test_{module}", settled, writer, log)
         os.close(writer)
 
     def patience(self):
@@ -83,12 +81,8 @@ class Process:
             if self.done:
                 break
         os.close(self.events)
-        if self.done:
-            # The interpreter's end is not a test; but it must not last for ever.
-            try:
-                self.child.wait(30)
-            except subprocess.TimeoutExpired:
-                pass
+        if not self.hung:
+            self.ended()
         self.kill()
         code = self.reap()
         if self.done:
@@ -115,16 +109,24 @@ class Process:
     def kill(self):
         """Ends the process and those that its tests started."""
         try:
-            os.killpg(self.child.pid, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
 
+    def ended(self):
+        """Waits for the process to end, but not for ever."""
+        pidfd = os.pidfd_open(self.pid)
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        ended = poll.poll(30 * 1000)
+        os.close(pidfd)
+        return bool(ended)
+
     def reap(self):
         """The exit code; None for a process that does not go, because the kernel holds it."""
-        try:
-            return self.child.wait(30)
-        except subprocess.TimeoutExpired:
+        if not self.ended():
             return None
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
 class Run:
@@ -241,6 +243,7 @@ def main(argv=None):
     parser.add_argument("modules", nargs="*", default=MODULES, help="modules, without test_ (default: all)")
     args = parser.parse_args(argv)
 
+    one_module.prepare(args.tests, args.device)
     run = Run(args)
     with open(args.log, "w", encoding="utf-8") as log:
         for module in args.modules:

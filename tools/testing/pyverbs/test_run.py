@@ -135,7 +135,8 @@ class Process(run.Process):
 def main():
     with tempfile.TemporaryDirectory() as tmp:
         files = {f"test_{name}.py": text for name, text in MODULES.items()}
-        for name, text in {**files, "args_parser.py": ARGS_PARSER, "must-run.d": MUST_RUN}.items():
+        shared = {"base.py": "", "utils.py": "", "base_rdmacm.py": "", "args_parser.py": ARGS_PARSER}
+        for name, text in {**files, **shared, "must-run.d": MUST_RUN}.items():
             with open(f"{tmp}/{name}", "w", encoding="utf-8") as file:
                 file.write(text)
         run.Process = Process
