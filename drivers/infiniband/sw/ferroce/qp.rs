@@ -375,7 +375,8 @@ impl Qp {
         }
     }
 
-    /// Adds a completion; returns whether to tell the consumer once every lock is dropped.
+    /// Adds a completion; returns what became of it. The consumer is told once every lock is
+    /// dropped.
     ///
     /// Called under the lock of the half that completes. A queue pair whose completion is lost can
     /// not go on: the consumer would wait for it for ever.

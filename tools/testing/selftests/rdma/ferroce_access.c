@@ -144,10 +144,7 @@ static void test_qp_rights(void)
 		end_init(&a, &r1, IBV_QPT_RC, LEN);
 		end_init(&b, &r2, IBV_QPT_RC, LEN);
 		b.access = i ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
-		end_create(&a);
-		end_create(&b);
-		end_to(&a, &b, IBV_QPS_RTS);
-		end_to(&b, &a, IBV_QPS_RTS);
+		pair_create(&a, &b);
 		memset(a.buf, 0x11, LEN);
 		memset(b.buf, 0x22, LEN);
 		post_send(&a, &b, ops[i], 1, AT, 64, IBV_SEND_SIGNALED);
@@ -174,10 +171,7 @@ static void test_no_reads(void)
 	end_init(&b, &r2, IBV_QPT_RC, LEN);
 	a.rd_atomic = 0;
 	b.rd_atomic = 0;
-	end_create(&a);
-	end_create(&b);
-	end_to(&a, &b, IBV_QPS_RTS);
-	end_to(&b, &a, IBV_QPS_RTS);
+	pair_create(&a, &b);
 	memset(a.buf, 0x11, LEN);
 	post_send(&a, &b, IBV_WR_RDMA_READ, 1, 0, 64, IBV_SEND_SIGNALED);
 	expect(&a, 1, IBV_WC_LOC_QP_OP_ERR);
@@ -244,10 +238,7 @@ static void test_rnr(void)
 		end_init(&a, &r1, IBV_QPT_RC, LEN);
 		end_init(&b, &r2, IBV_QPT_RC, LEN);
 		a.rnr_retry = retries;
-		end_create(&a);
-		end_create(&b);
-		end_to(&a, &b, IBV_QPS_RTS);
-		end_to(&b, &a, IBV_QPS_RTS);
+		pair_create(&a, &b);
 		post_send(&a, &b, IBV_WR_SEND, 1, 0, 64, 0);
 		post_send(&a, &b, IBV_WR_SEND, 2, 0, 64, IBV_SEND_SIGNALED);
 		expect(&a, 1, IBV_WC_RNR_RETRY_EXC_ERR);

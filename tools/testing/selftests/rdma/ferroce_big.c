@@ -207,10 +207,7 @@ static void set_up(void)
 	end_init(&b, &r2, IBV_QPT_RC, 0);
 	a.mtu = IBV_MTU_4096;
 	b.mtu = IBV_MTU_4096;
-	end_create(&a);
-	end_create(&b);
-	end_to(&a, &b, IBV_QPS_RTS);
-	end_to(&b, &a, IBV_QPS_RTS);
+	pair_create(&a, &b);
 }
 
 static const struct test tests[] = {

@@ -77,10 +77,7 @@ static void lengths(enum ibv_qp_type type, enum ibv_mtu mtu, bool v6)
 	b.mtu = mtu;
 	a.v6 = v6;
 	b.v6 = v6;
-	end_create(&a);
-	end_create(&b);
-	end_to(&a, &b, IBV_QPS_RTS);
-	end_to(&b, &a, IBV_QPS_RTS);
+	pair_create(&a, &b);
 	for (uint32_t len = 0; len < 6; len++)
 		one_length(&a, &b, len);
 	for (unsigned int n = 1; n <= packets; n++) {
@@ -140,10 +137,7 @@ static void test_loopback(void)
 	for (int type = IBV_QPT_RC; type <= IBV_QPT_UD; type++) {
 		end_init(&a, &r1, type, LEN);
 		end_init(&b, &r1, type, LEN);
-		end_create(&a);
-		end_create(&b);
-		end_to(&a, &b, IBV_QPS_RTS);
-		end_to(&b, &a, IBV_QPS_RTS);
+		pair_create(&a, &b);
 		one_length(&a, &b, 4096);
 		one_length(&b, &a, 1);
 		/* To itself. */
@@ -172,10 +166,7 @@ static void test_32_sges(void)
 	end_init(&b, &r2, IBV_QPT_RC, LEN);
 	a.cap.max_send_sge = 32;
 	b.cap.max_recv_sge = 32;
-	end_create(&a);
-	end_create(&b);
-	end_to(&a, &b, IBV_QPS_RTS);
-	end_to(&b, &a, IBV_QPS_RTS);
+	pair_create(&a, &b);
 	make_send(&send, from, &a, &b, IBV_WR_SEND, 4, 0, 0, IBV_SEND_SIGNALED);
 	memset(b.buf, 0xa5, b.len);
 	for (int i = 0; i < 32; i++) {
@@ -357,10 +348,7 @@ static void test_cq_overflow(void)
 	end_init(&a, &r1, IBV_QPT_UD, LEN);
 	end_init(&b, &r2, IBV_QPT_UD, LEN);
 	b.cqe = 5;
-	end_create(&a);
-	end_create(&b);
-	end_to(&a, &b, IBV_QPS_RTS);
-	end_to(&b, &a, IBV_QPS_RTS);
+	pair_create(&a, &b);
 	for (id = 0; id < 50; id++) {
 		post_recv(&b, id, 0, 4096);
 		post_send(&a, &b, IBV_WR_SEND, id, 0, 8, IBV_SEND_SIGNALED);
@@ -388,10 +376,7 @@ static void test_cq_overflow_rc(void)
 	b.cqe = 3;
 	a.timeout = 8;
 	a.retry_cnt = 1;
-	end_create(&a);
-	end_create(&b);
-	end_to(&a, &b, IBV_QPS_RTS);
-	end_to(&b, &a, IBV_QPS_RTS);
+	pair_create(&a, &b);
 	for (id = 0; id < 4; id++)
 		post_recv(&b, id, 0, 4096);
 	for (id = 0; id < 3; id++) {
@@ -411,10 +396,7 @@ static void test_cq_overflow_rc(void)
 	end_init(&a, &r1, IBV_QPT_RC, LEN);
 	end_init(&b, &r2, IBV_QPT_RC, LEN);
 	a.cqe = 1;
-	end_create(&a);
-	end_create(&b);
-	end_to(&a, &b, IBV_QPS_RTS);
-	end_to(&b, &a, IBV_QPS_RTS);
+	pair_create(&a, &b);
 	for (id = 0; id < 2; id++)
 		post_send(&a, &b, IBV_WR_RDMA_WRITE, id, 0, 8, IBV_SEND_SIGNALED);
 	expect_events(&a, both, 2);

@@ -88,10 +88,7 @@ static void test_err_many(void)
 	a.cap.max_send_wr = 500;
 	a.cap.max_recv_wr = 500;
 	a.cqe = 1000;
-	end_create(&a);
-	end_create(&b);
-	end_to(&a, &b, IBV_QPS_RTS);
-	end_to(&b, &a, IBV_QPS_RTS);
+	pair_create(&a, &b);
 	for (uint32_t i = 0; i < 500; i++)
 		post_recv(&a, 1000 + i, 0, 64);
 	for (uint32_t i = 0; i < 500; i++)

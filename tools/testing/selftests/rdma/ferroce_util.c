@@ -392,6 +392,11 @@ void pair_open(struct end *a, struct end *b, enum ibv_qp_type type, size_t len)
 {
 	end_init(a, &r1, type, len);
 	end_init(b, &r2, type, len);
+	pair_create(a, b);
+}
+
+void pair_create(struct end *a, struct end *b)
+{
 	end_create(a);
 	end_create(b);
 	end_to(a, b, IBV_QPS_RTS);

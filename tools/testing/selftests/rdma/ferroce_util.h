@@ -122,7 +122,9 @@ void end_await(struct end *e, enum ibv_qp_state state);
 /* The address vector of `to` as seen from `from`. */
 struct ibv_ah_attr end_path(struct end *from, struct end *to);
 
-/* Both ends, on r1 and on r2, in RTS. */
+/* Creates two ends and takes both to RTS. */
+void pair_create(struct end *a, struct end *b);
+/* The same, on r1 and on r2, with the usual attributes. */
 void pair_open(struct end *a, struct end *b, enum ibv_qp_type type, size_t len);
 void pair_close(struct end *a, struct end *b);
 
