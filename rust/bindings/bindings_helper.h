@@ -17,6 +17,7 @@
 #include <net/ip.h>
 #include <net/ip6_route.h>
 #include <net/net_namespace.h>
+#include <net/page_pool/helpers.h>
 #include <net/route.h>
 #include <net/udp_tunnel.h>
 #include <rdma/ib_addr.h>

@@ -17,6 +17,7 @@
 #endif
 
 #include "barrier.c"
+#include "bottom_half.c"
 #include "dst.c"
 #include "ib_umem.c"
 #include "ib_verbs.c"
@@ -28,6 +29,7 @@
 #include "module.c"
 #include "net_namespace.c"
 #include "netdevice.c"
+#include "page_pool.c"
 #include "refcount.c"
 #include "route.c"
 #include "skbuff.c"

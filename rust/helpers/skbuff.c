@@ -38,6 +38,16 @@ __rust_helper int rust_helper_skb_network_offset(const struct sk_buff *skb)
 	return skb_network_offset(skb);
 }
 
+__rust_helper void rust_helper_skb_mark_for_recycle(struct sk_buff *skb)
+{
+	skb_mark_for_recycle(skb);
+}
+
+__rust_helper unsigned int rust_helper_SKB_HEAD_ALIGN(unsigned int size)
+{
+	return SKB_HEAD_ALIGN(size);
+}
+
 __rust_helper void rust_helper_skb_orphan(struct sk_buff *skb)
 {
 	skb_orphan(skb);

@@ -38,6 +38,7 @@ pub use route::{
 };
 pub use skbuff::{
     IpHeader,
+    PacketPools,
     SkBuff, //
 };
 pub use tx_account::TxAccount;

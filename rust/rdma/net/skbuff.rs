@@ -11,12 +11,14 @@
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
 mod headers;
+mod pool;
 mod transmit;
 
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
 
 pub use headers::IpHeader;
+pub use pool::PacketPools;
 
 use crate::bindings;
 use core::{

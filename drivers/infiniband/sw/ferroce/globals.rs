@@ -16,7 +16,13 @@ use crate::{
 use kernel::prelude::*;
 use rdma::{
     ib,
-    net::tx_account,
+    net::{
+        skbuff::{
+            PacketPools,
+            SkBuff, //
+        },
+        tx_account, //
+    },
     sync::{
         CopyTable,
         Global,
@@ -53,6 +59,7 @@ static CQS: Global<Table<ib::cq::Cq<Ferroce>>> = Global::new();
 static MRS: Global<Table<Mr>> = Global::new();
 static AHS: Global<CopyTable<Av>> = Global::new();
 static KERNEL_AHS: Global<CopyTable<Av>> = Global::new();
+static PACKETS: Global<PacketPools> = Global::new();
 static WORK: Global<Workqueue> = Global::new();
 
 /// Constructs the tables. Once, before anything else of the driver runs.
@@ -67,7 +74,9 @@ pub(crate) fn init() -> Result {
     ))?;
     gids::init()?;
     sockets::init()?;
-    link::init()
+    link::init()?;
+    // Last, because only [`Cleanup`] gives it back.
+    PACKETS.init(PacketPools::new())
 }
 
 /// The queue pairs, by number.
@@ -116,7 +125,16 @@ impl Drop for Cleanup {
         tx_account::wait_all_returned(|accounts| {
             pr_warn!("unloading waits for packets of {accounts} queue pairs in network devices\n");
         });
+        if let Some(packets) = PACKETS.get() {
+            packets.shut_down();
+        }
     }
+}
+
+/// Allocates an empty packet with `headroom` bytes in front and room for `size`. Does not sleep.
+#[inline]
+pub(crate) fn packet(headroom: usize, size: usize) -> Option<SkBuff> {
+    PACKETS.get()?.alloc(headroom, size)
 }
 
 /// Queues a work item.

@@ -2,7 +2,10 @@
 
 //! KUnit tests of the bounds of a packet.
 
-use super::SkBuff;
+use super::{
+    PacketPools,
+    SkBuff, //
+};
 use kernel::prelude::*;
 
 #[kernel::macros::kunit_tests(rdma_skbuff)]
@@ -100,5 +103,32 @@ mod skbuff {
         assert!(SkBuff::alloc(usize::MAX, 1).is_none());
         assert!(SkBuff::alloc(0, usize::MAX).is_none());
         assert!(SkBuff::alloc(1 << 31, 0).is_none());
+    }
+
+    #[test]
+    fn a_packet_of_a_pool_is_as_any_other() -> Result {
+        let pools = PacketPools::new()?;
+
+        for size in [100, 1500, 4200, 7000, 9000, 70_000] {
+            let mut skb = pools.alloc(16, size).ok_or(ENOMEM)?;
+            assert!(skb.is_empty() && skb.is_linear());
+            skb.prepend(b"sixteen bytes ..")?;
+            skb.append_zeros(size)?;
+            assert_eq!(skb.len(), 16 + size);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn packets_outlive_their_pool() -> Result {
+        let pools = PacketPools::new()?;
+        let mut before = pools.alloc(16, 4096).ok_or(ENOMEM)?;
+
+        pools.shut_down();
+        before.append_zeros(4096)?;
+        assert!(pools.alloc(16, 4096).is_some());
+        drop(pools);
+        assert_eq!(before.len(), 4096);
+        Ok(())
     }
 }

@@ -5,6 +5,7 @@
 use crate::{
     ah,
     gids,
+    globals,
     receive::Origin, //
 };
 use kernel::prelude::*;
@@ -145,7 +146,7 @@ impl TxPath {
             .saturating_add(len as usize)
             .saturating_add(pad)
             .saturating_add(ICRC_LEN);
-        let mut skb = SkBuff::alloc(HEADROOM, size).ok_or(SendError::NoMemory)?;
+        let mut skb = globals::packet(HEADROOM, size).ok_or(SendError::NoMemory)?;
         skb.append(headers).map_err(|_| SendError::NoMemory)?;
         if len > 0 {
             gather(&mut skb).map_err(SendError::Memory)?;

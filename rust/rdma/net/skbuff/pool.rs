@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory of packets that is used again, not cleared again.
+//!
+//! A packet of 4 KiB takes 8 KiB of `alloc_skb()`, which hardened kernels clear (`init_on_alloc`):
+//! that costs as much as to copy the payload. Pages of a pool come back when a packet is freed,
+//! wherever that is.
+//!
+//! ```text
+//!   alloc:  cache of the CPU's pool <- ring of the pool <- page allocator
+//!   free:   any CPU -> ring of the pool that the page is of -> page allocator, if the ring is full
+//! ```
+//!
+//! C header: [`include/net/page_pool/helpers.h`](srctree/include/net/page_pool/helpers.h)
+
+use super::SkBuff;
+use crate::bindings;
+use core::ptr::NonNull;
+use kernel::{
+    cpu::{
+        nr_cpu_ids,
+        CpuId, //
+    },
+    error::from_err_ptr,
+    ffi,
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        rcu, //
+    },
+    types::NotThreadSafe, //
+};
+
+/// Pages of a pool are 2^1 pages: a packet of the largest path MTU does not fit into one.
+const ORDER: ffi::c_uint = 1;
+
+/// The most pages that the ring of a pool keeps. With the 128 of its cache that is 3 MiB for each
+/// CPU that ever sent that much at once.
+const RING: ffi::c_uint = 256;
+
+/// Below this size, in bytes, the caches of the allocator are better: it clears little.
+const WORTHWHILE: usize = 1024;
+
+/// Pools of packet memory, one for each CPU.
+///
+/// # Invariants
+///
+/// The page pools are alive until a grace period after `open` has become false. Only the CPU whose
+/// number is the place of a pool allocates from it, with bottom halves off.
+pub struct PacketPools {
+    pools: KVec<NonNull<bindings::page_pool>>,
+    open: Atomic<bool>,
+}
+
+// SAFETY: By the type invariant a pool may be used by its CPU, whatever thread runs there.
+unsafe impl Send for PacketPools {}
+// SAFETY: As above.
+unsafe impl Sync for PacketPools {}
+
+impl PacketPools {
+    /// Makes the pools, which are empty. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn new() -> Result<Self> {
+        // CAST: Widening.
+        let cpus = nr_cpu_ids() as usize;
+        let mut this = Self {
+            pools: KVec::with_capacity(cpus, GFP_KERNEL)?,
+            open: Atomic::new(true),
+        };
+        for _ in 0..cpus {
+            // INVARIANT: The pool was just created, and its place is the number of a CPU.
+            this.pools
+                .push_within_capacity(create()?)
+                .map_err(|_| ENOMEM)?;
+        }
+        Ok(this)
+    }
+
+    /// Allocates an empty linear packet, as [`SkBuff::alloc`] does. Callable wherever bottom halves
+    /// may be switched off.
+    pub fn alloc(&self, headroom: usize, size: usize) -> Option<SkBuff> {
+        let total = headroom.checked_add(size)?;
+
+        // Where a softirq can be preempted, bottom halves that are off keep nobody away.
+        if total < WORTHWHILE || cfg!(CONFIG_PREEMPT_RT) {
+            return SkBuff::alloc(headroom, size);
+        }
+        self.alloc_pooled(headroom, total)
+            .or_else(|| SkBuff::alloc(headroom, size))
+    }
+
+    /// Allocates from the pool of this CPU.
+    #[inline]
+    fn alloc_pooled(&self, headroom: usize, total: usize) -> Option<SkBuff> {
+        let gfp = bindings::GFP_ATOMIC | bindings::__GFP_NOWARN;
+        let headroom = ffi::c_int::try_from(headroom).ok()?;
+        // SAFETY: No requirement.
+        let mut size = unsafe { bindings::SKB_HEAD_ALIGN(u32::try_from(total).ok()?) };
+        // CAST: Widening.
+        if size as usize > PAGE_SIZE << ORDER {
+            return None;
+        }
+        let _bh = BottomHalvesOff::new();
+        if !self.open.load(Relaxed) {
+            return None;
+        }
+        // CAST: Widening.
+        let pool = self.pools.get(CpuId::current().as_u32() as usize)?.as_ptr();
+
+        // SAFETY: The pool is alive by the type invariant: a grace period waits for bottom halves
+        // that are off. They are, so nobody else allocates from it meanwhile. A page has that size.
+        let head = NonNull::new(unsafe { bindings::page_pool_alloc_va(pool, &mut size, gfp) })?;
+        // SAFETY: `head` is `size` bytes of a page, and given away if this succeeds.
+        let Some(skb) = NonNull::new(unsafe { bindings::build_skb(head.as_ptr(), size) }) else {
+            // SAFETY: Nobody else knows of `head`, and the conditions are those of the allocation.
+            unsafe { bindings::page_pool_free_va(pool, head.as_ptr(), true) };
+            return None;
+        };
+        // SAFETY: The packet is empty, has room for `total` bytes, and its head is of a pool.
+        unsafe {
+            bindings::skb_mark_for_recycle(skb.as_ptr());
+            bindings::skb_reserve(skb.as_ptr(), headroom);
+        }
+        // SAFETY: The packet was just made, has no data, and no transport header.
+        Some(unsafe { SkBuff::from_raw(skb) })
+    }
+
+    /// Gives the memory back, what is in packets as soon as they are freed. Sleeps.
+    ///
+    /// Packets can be allocated after that too, but no longer from here.
+    pub fn shut_down(&self) {
+        if !self.open.xchg(false, Full) {
+            return;
+        }
+        rcu::synchronize_rcu();
+        for pool in &self.pools {
+            // SAFETY: The pool is alive, nobody allocates from it any more, and this is done once:
+            // for who has made `open` false.
+            unsafe { bindings::page_pool_destroy(pool.as_ptr()) };
+        }
+    }
+}
+
+impl Drop for PacketPools {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}
+
+/// Creates a pool. May sleep.
+fn create() -> Result<NonNull<bindings::page_pool>> {
+    let mut params = bindings::page_pool_params::zeroed();
+
+    // SAFETY: The other view of these parameters has the same fields.
+    let fast = unsafe { params.__bindgen_anon_1.fast.as_mut() };
+    fast.order = ORDER;
+    fast.pool_size = RING;
+    fast.nid = bindings::NUMA_NO_NODE;
+    // SAFETY: The parameters are those of a pool without DMA.
+    let pool = from_err_ptr(unsafe { bindings::page_pool_create(&params) })?;
+    NonNull::new(pool).ok_or(ENOMEM)
+}
+
+/// Bottom halves are off on this CPU as long as this lives.
+struct BottomHalvesOff(NotThreadSafe);
+
+impl BottomHalvesOff {
+    #[inline]
+    fn new() -> Self {
+        // SAFETY: No requirement.
+        unsafe { bindings::local_bh_disable() };
+        Self(NotThreadSafe)
+    }
+}
+
+impl Drop for BottomHalvesOff {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: Paired with the call in `new`, on the same thread.
+        unsafe { bindings::local_bh_enable() };
+    }
+}
