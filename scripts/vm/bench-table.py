@@ -20,7 +20,9 @@ def main():
         medians = {driver: statistics.median(values) for driver, values in drivers.items()}
         for driver, median in medians.items():
             ratio = ""
-            if "rxe" in medians and median:
+            if median == 0:
+                sys.exit(f"{test} {size} {driver}: a median of 0 {unit} cannot be")
+            if "rxe" in medians:
                 ratio = median / medians["rxe"]
                 if unit in SMALLER_IS_BETTER:
                     ratio = 1 / ratio
