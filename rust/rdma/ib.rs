@@ -17,6 +17,7 @@ pub mod link;
 pub mod mr;
 pub mod object;
 pub mod qp;
+pub mod srq;
 pub mod stats;
 pub mod udata;
 pub mod umem;

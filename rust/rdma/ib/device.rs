@@ -267,6 +267,12 @@ limits! {
     set_max_cq = max_cq: u32,
     /// Sets the entries of a completion queue.
     set_max_cqe = max_cqe: u32,
+    /// Sets the number of shared receive queues.
+    set_max_srq = max_srq: u32,
+    /// Sets the requests of a shared receive queue.
+    set_max_srq_wr = max_srq_wr: u32,
+    /// Sets the scatter entries of a request of a shared receive queue.
+    set_max_srq_sge = max_srq_sge: u32,
     /// Sets the number of regions.
     set_max_mr = max_mr: u32,
     /// Sets the number of protection domains.
@@ -301,6 +307,8 @@ pub mod cap {
     pub const SYS_IMAGE_GUID: u64 = bindings::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID as u64;
     /// The responder sends RNR NAKs.
     pub const RC_RNR_NAK_GEN: u64 = bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN as u64;
+    /// Shared receive queues can be resized.
+    pub const SRQ_RESIZE: u64 = bindings::ib_device_cap_flags_IB_DEVICE_SRQ_RESIZE as u64;
     /// Kernel: `rdma link delete` may destroy the device.
     pub const ALLOW_USER_UNREG: u64 = bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG as u64;
     /// Kernel: datagrams a queue pair sends come back to it if it is a member of their group.

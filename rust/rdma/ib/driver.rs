@@ -34,6 +34,12 @@ use super::{
         QpCap,
         QpInit, //
     },
+    srq::{
+        Srq,
+        SrqAttr,
+        SrqChange,
+        SrqInit, //
+    },
     stats::CounterDesc,
     udata::Udata,
     umem::DmaMemory,
@@ -50,6 +56,8 @@ use crate::{
 };
 use kernel::{
     alloc::Flags,
+    build_error,
+    error::VTABLE_DEFAULT_ERROR,
     mm::virt::VmaNew,
     prelude::*, //
 };
@@ -84,6 +92,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
     type Cq: Send + Sync;
     /// Kept for each queue pair.
     type Qp: Send + Sync;
+    /// Kept for each shared receive queue.
+    type Srq: Send + Sync;
 
     /// Fills in what the device can do.
     fn query_device(dev: &Device<Self>, attr: &mut DeviceAttr);
@@ -196,6 +206,47 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// Posts receive requests of a kernel consumer. Any context.
     fn post_recv(qp: &Owned<Qp<Self>>, list: &mut RecvList<'_>) -> Result;
+
+    /// Creates the driver's part of a shared receive queue; writes the capacities granted into
+    /// `init`. A driver has all methods of shared receive queues or none.
+    fn create_srq(
+        _dev: &Device<Self>,
+        _init: &mut SrqInit<'_, Self>,
+        _udata: Option<&mut Udata<'_>>,
+    ) -> Result<impl PinInit<Self::Srq, Error>> {
+        Err::<Result<Self::Srq>, _>(EOPNOTSUPP)
+    }
+
+    /// Makes a shared receive queue visible to what looks it up by number.
+    fn publish_srq(_srq: &Owned<Srq<Self>>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Takes a shared receive queue away from what looks it up by number.
+    fn destroy_srq(_srq: &Owned<Srq<Self>>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Changes attributes of a shared receive queue, all or none. `ucontext` is that of a user
+    /// process.
+    fn modify_srq(
+        _srq: &Owned<Srq<Self>>,
+        _change: &SrqChange,
+        _ucontext: Option<&Ucontext<Self>>,
+        _udata: Option<&mut Udata<'_>>,
+    ) -> Result {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Returns the attributes of a shared receive queue.
+    fn query_srq(_srq: &Owned<Srq<Self>>) -> SrqAttr {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Posts receive requests of a kernel consumer. Any context.
+    fn post_srq_recv(_srq: &Owned<Srq<Self>>, _list: &mut RecvList<'_>) -> Result {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 }
 
 /// `RDMA_DRIVER_RXE`: the provider library librxe.

@@ -18,6 +18,7 @@ use super::{
         errno, //
     },
     qp,
+    srq,
     stats,
     udata::Udata,
     Driver, //
@@ -74,6 +75,32 @@ impl<D: Driver> VTable<D> {
         poll_cq: Some(cq::poll_cq::<D>),
         req_notify_cq: Some(cq::req_notify_cq::<D>),
 
+        create_srq: if D::HAS_CREATE_SRQ {
+            Some(srq::create_srq::<D>)
+        } else {
+            None
+        },
+        destroy_srq: if D::HAS_DESTROY_SRQ {
+            Some(srq::destroy_srq::<D>)
+        } else {
+            None
+        },
+        modify_srq: if D::HAS_MODIFY_SRQ {
+            Some(srq::modify_srq::<D>)
+        } else {
+            None
+        },
+        query_srq: if D::HAS_QUERY_SRQ {
+            Some(srq::query_srq::<D>)
+        } else {
+            None
+        },
+        post_srq_recv: if D::HAS_POST_SRQ_RECV {
+            Some(srq::post_srq_recv::<D>)
+        } else {
+            None
+        },
+
         create_qp: Some(qp::create_qp::<D>),
         modify_qp: Some(qp::modify_qp::<D>),
         query_qp: Some(qp::query_qp::<D>),
@@ -85,6 +112,7 @@ impl<D: Driver> VTable<D> {
         size_ib_cq: cq::Cq::<D>::SIZE,
         size_ib_pd: alloc_size::<object::Pd<D>>(),
         size_ib_qp: qp::Qp::<D>::SIZE,
+        size_ib_srq: srq::Srq::<D>::SIZE,
         size_ib_ucontext: alloc_size::<object::Ucontext<D>>(),
         ..pin_init::zeroed()
     };

@@ -14,6 +14,7 @@ use super::{
         Pd,
         Ucontext, //
     },
+    srq::Srq,
     udata::Udata,
     wr::{
         RecvList,
@@ -93,6 +94,8 @@ pub enum QpEvent {
     CommEst = bindings::ib_event_type_IB_EVENT_COMM_EST,
     /// The send queue has drained.
     SqDrained = bindings::ib_event_type_IB_EVENT_SQ_DRAINED,
+    /// The queue pair is in ERR and takes nothing more from its shared receive queue.
+    LastWqeReached = bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED,
 }
 
 impl<D: Driver> Qp<D> {
@@ -192,8 +195,8 @@ pub struct QpInit<'a, D: Driver> {
     pub send_cq: Ref<Cq<D>>,
     /// Where receives complete.
     pub recv_cq: Ref<Cq<D>>,
-    /// Whether a shared receive queue is asked for.
-    pub has_srq: bool,
+    /// Where receive requests come from, unless the queue pair has a queue of its own.
+    pub srq: Option<Ref<Srq<D>>>,
     /// The capacities asked for; the driver writes those granted.
     pub cap: QpCap,
     /// Whether every send completes, signalled or not.
@@ -241,7 +244,8 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
             send_cq: unsafe { Cq::get(attr.send_cq) },
             // SAFETY: As above.
             recv_cq: unsafe { Cq::get(attr.recv_cq) },
-            has_srq: !attr.srq.is_null(),
+            // SAFETY: As above.
+            srq: unsafe { Srq::get(attr.srq) },
             cap: QpCap::from_raw(&attr.cap),
             signal_all: attr.sq_sig_type == bindings::ib_sig_type_IB_SIGNAL_ALL_WR,
             port_num: attr.port_num,

@@ -50,6 +50,23 @@ impl Udata<'_> {
         unsafe { self.raw.as_ref() }.inlen
     }
 
+    /// Copies what the provider sent. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it sent less, `EOPNOTSUPP` if it sent more that is not zero, `EFAULT`.
+    pub fn read(&mut self, out: &mut [u8]) -> Result {
+        // SAFETY: Valid by the type invariant; the destination is a slice of that length.
+        to_result(unsafe {
+            bindings::_ib_copy_validate_udata_in(
+                self.raw.as_ptr(),
+                out.as_mut_ptr().cast(),
+                out.len(),
+                out.len(),
+            )
+        })
+    }
+
     /// Sends a response. May sleep.
     ///
     /// A provider with less room gets the front of it, one with more gets zeros behind it.

@@ -66,8 +66,9 @@ const _: () = {
     assert!(DATA_OFFSET == 384);
 };
 
-/// Slots are at least this long, so that two of them never share a cache line.
-const MIN_ELEM_SIZE: u32 = 64;
+/// Slots are at least this long, and a multiple of it, so that two of them never share a cache
+/// line.
+pub const MIN_ELEM_SIZE: usize = 64;
 
 /// Most slots that a ring can have.
 const MAX_SLOTS: u32 = 1 << 21;
@@ -105,8 +106,9 @@ impl Ring {
         // OVERFLOW: Both arguments are far below 2^31, so the next powers of two exist.
         let wanted = entries.wrapping_add(1).next_power_of_two();
         let slots = if wanted < 2 { 2 } else { wanted };
-        let elem_size = if elem_size < MIN_ELEM_SIZE {
-            MIN_ELEM_SIZE
+        // CAST: The constant fits.
+        let elem_size = if elem_size < MIN_ELEM_SIZE as u32 {
+            MIN_ELEM_SIZE as u32
         } else {
             elem_size.next_power_of_two()
         };

@@ -31,6 +31,10 @@ use crate::{
         self,
         SocketRef, //
     },
+    srq::{
+        self,
+        Srq, //
+    },
     ucontext::Ucontext, //
 };
 use kernel::{
@@ -76,6 +80,11 @@ use rdma::{
             QpAttrOut,
             QpCap,
             QpInit, //
+        },
+        srq::{
+            SrqAttr,
+            SrqChange,
+            SrqInit, //
         },
         stats::CounterDesc,
         udata::Udata,
@@ -216,6 +225,7 @@ impl Driver for Ferroce {
     type Mr = Region;
     type Cq = Cq;
     type Qp = Qp;
+    type Srq = Srq;
 
     fn query_device(dev: &Device<Self>, attr: &mut DeviceAttr) {
         let objects = MAX_OBJECTS;
@@ -230,6 +240,9 @@ impl Driver for Ferroce {
             .set_max_sge_rd(MAX_SGE)
             .set_max_cq(objects)
             .set_max_cqe(cq::MAX_CQE)
+            .set_max_srq(objects)
+            .set_max_srq_wr(srq::MAX_SRQ_WR)
+            .set_max_srq_sge(MAX_SGE)
             .set_max_mr(objects)
             .set_max_pd(objects)
             .set_max_qp_rd_atom(u32::from(MAX_RD_ATOMIC))
@@ -242,6 +255,7 @@ impl Driver for Ferroce {
                 cap::UD_AV_PORT_ENFORCE
                     | cap::PORT_ACTIVE_EVENT
                     | cap::SYS_IMAGE_GUID
+                    | cap::SRQ_RESIZE
                     | cap::RC_RNR_NAK_GEN,
             )
             .set_kernel_cap_flags(cap::ALLOW_USER_UNREG);
@@ -408,5 +422,38 @@ impl Driver for Ferroce {
 
     fn post_recv(qp: &Owned<ib::qp::Qp<Self>>, list: &mut RecvList<'_>) -> Result {
         qp::post_recv(qp, list)
+    }
+
+    fn create_srq(
+        _dev: &Device<Self>,
+        init: &mut SrqInit<'_, Self>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<impl PinInit<Srq, Error>> {
+        Srq::new(init, udata)
+    }
+
+    fn publish_srq(srq: &Owned<ib::srq::Srq<Self>>) {
+        Srq::publish(srq);
+    }
+
+    fn destroy_srq(srq: &Owned<ib::srq::Srq<Self>>) {
+        srq.hide();
+    }
+
+    fn modify_srq(
+        srq: &Owned<ib::srq::Srq<Self>>,
+        change: &SrqChange,
+        ucontext: Option<&ib::object::Ucontext<Self>>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result {
+        srq.modify(change, ucontext.map(|ucontext| &**ucontext), udata)
+    }
+
+    fn query_srq(srq: &Owned<ib::srq::Srq<Self>>) -> SrqAttr {
+        srq.query()
+    }
+
+    fn post_srq_recv(srq: &Owned<ib::srq::Srq<Self>>, list: &mut RecvList<'_>) -> Result {
+        srq.post(list)
     }
 }

@@ -24,6 +24,7 @@ mod qp;
 mod queue;
 mod receive;
 mod sockets;
+mod srq;
 mod ucontext;
 
 use kernel::prelude::*;

@@ -41,7 +41,10 @@ pub(crate) type QpRef = Ref<ib::qp::Qp<Ferroce>>;
 /// A completion queue as lookups return it.
 pub(crate) type CqRef = Ref<ib::cq::Cq<Ferroce>>;
 
-/// The most queue pairs, completion queues and regions.
+/// A shared receive queue as lookups return it.
+pub(crate) type SrqRef = Ref<ib::srq::Srq<Ferroce>>;
+
+/// The most queue pairs, completion queues, shared receive queues and regions.
 pub(crate) const MAX_OBJECTS: u32 = 1 << 20;
 
 /// Queue pair numbers below are special: 0 and 1 are management, and a few are kept free.
@@ -56,6 +59,7 @@ const MAX_KERNEL_AH: u32 = 1 << 20;
 
 static QPS: Global<Table<ib::qp::Qp<Ferroce>>> = Global::new();
 static CQS: Global<Table<ib::cq::Cq<Ferroce>>> = Global::new();
+static SRQS: Global<Table<ib::srq::Srq<Ferroce>>> = Global::new();
 static MRS: Global<Table<Mr>> = Global::new();
 static AHS: Global<CopyTable<Av>> = Global::new();
 static KERNEL_AHS: Global<CopyTable<Av>> = Global::new();
@@ -67,6 +71,7 @@ pub(crate) fn init() -> Result {
     WORK.init(Workqueue::new(c"ferroce"))?;
     QPS.init::<core::convert::Infallible>(Table::new(FIRST_QPN..=MAX_OBJECTS))?;
     CQS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS))?;
+    SRQS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS))?;
     MRS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS))?;
     AHS.init::<core::convert::Infallible>(CopyTable::new(1..=MAX_AH))?;
     KERNEL_AHS.init::<core::convert::Infallible>(CopyTable::new(
@@ -87,6 +92,11 @@ pub(crate) fn qps() -> Result<&'static Table<ib::qp::Qp<Ferroce>>> {
 /// The completion queues, by number.
 pub(crate) fn cqs() -> Result<&'static Table<ib::cq::Cq<Ferroce>>> {
     CQS.get().ok_or(ENODEV)
+}
+
+/// The shared receive queues, by number.
+pub(crate) fn srqs() -> Result<&'static Table<ib::srq::Srq<Ferroce>>> {
+    SRQS.get().ok_or(ENODEV)
 }
 
 /// The memory regions, by the upper 24 bits of their keys.

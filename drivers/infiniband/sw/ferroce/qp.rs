@@ -9,10 +9,11 @@
 //!
 //! Documentation/infiniband/ferroce/locking.rst has the table.
 
+mod credit;
 pub(crate) mod modify;
 pub(crate) mod path;
 pub(crate) mod recv;
-mod rq;
+pub(crate) mod rq;
 pub(crate) mod send;
 mod sq;
 
@@ -43,6 +44,7 @@ use crate::{
         Ucontext, //
     }, //
 };
+use credit::Credit;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -130,15 +132,17 @@ pub(crate) enum Event {
     CommEst,
     SqDrained,
     Fatal,
+    LastWqeReached,
 }
 
 impl Event {
-    const ALL: [(Event, QpEvent); 5] = [
+    const ALL: [(Event, QpEvent); 6] = [
         (Event::AccessError, QpEvent::AccessError),
         (Event::RequestError, QpEvent::RequestError),
         (Event::CommEst, QpEvent::CommEst),
         (Event::SqDrained, QpEvent::SqDrained),
         (Event::Fatal, QpEvent::Fatal),
+        (Event::LastWqeReached, QpEvent::LastWqeReached),
     ];
 
     const fn bit(self) -> u32 {
@@ -146,34 +150,12 @@ impl Event {
     }
 }
 
-/// How many requests a half in ERR may still flush.
-///
-/// A verb grants as many as the queue holds. Without a bound a process that goes on writing to its
-/// ring would keep the work item busy, which no one is charged for.
-pub(crate) struct Credit(Atomic<u32>);
-
-impl Credit {
-    const fn new() -> Self {
-        Self(Atomic::new(0))
-    }
-
-    fn grant(&self, requests: u32) {
-        self.0.store(requests, Relaxed);
-    }
-
-    /// Takes one. Only called under the lock of the half.
-    pub(crate) fn take(&self) -> bool {
-        let left = self.0.load(Relaxed);
-        self.0.store(left.saturating_sub(1), Relaxed);
-        left > 0
-    }
-}
-
 /// The rings as the producer of a kernel consumer needs them.
 #[pin_data]
 struct KernelQueues {
     send: Queue,
-    recv: Queue,
+    /// Unless receive requests come from a shared queue.
+    recv: Option<Queue>,
     #[pin]
     sq: SpinLockIrqSave<KernelSq>,
     #[pin]
@@ -211,7 +193,7 @@ pub(crate) struct Qp {
     /// For a kernel consumer.
     kernel: Option<KernelQueuesRef>,
     /// The rings of a user process, until it maps them.
-    _offers: Option<[Offer; 2]>,
+    _offers: [Option<Offer>; 2],
     /// For the management queue pair.
     _manager: Option<Manager>,
     #[pin]
@@ -232,15 +214,15 @@ impl Qp {
         udata: Option<&mut Udata<'_>>,
     ) -> Result<impl PinInit<Self, Error>> {
         let ty = QpType::try_from(init.qp_type).map_err(|e| errno(e.errno_kind()))?;
-        if init.create_flags != 0 || init.has_srq {
+        if init.create_flags != 0 {
             return Err(EOPNOTSUPP);
         }
-        if ty == QpType::Gsi && (udata.is_some() || init.port_num != 1) {
+        if ty == QpType::Gsi && (udata.is_some() || init.port_num != 1 || init.srq.is_some()) {
             return Err(EINVAL);
         }
-        let queues = lay_out(&mut init.cap)?;
+        let queues = lay_out(&mut init.cap, init.srq.is_some())?;
         let send_queue = Queue::new(queues.send)?;
-        let recv_queue = Queue::new(queues.recv.ok_or(EINVAL)?)?;
+        let recv_queue = queues.recv.map(Queue::new).transpose()?;
         let cap = init.cap;
         let limits = SendLimits {
             max_sge: cap.max_send_sge,
@@ -253,14 +235,15 @@ impl Qp {
         let signal_all = init.signal_all;
         let transport = ty.transport();
 
-        let mut offers = None;
+        let mut offers = [None, None];
         let kernel = match (udata, init.ucontext) {
             (Some(udata), Some(ucontext)) => {
-                offers = Some(offer(udata, ucontext, &send_queue, &recv_queue)?);
+                offers = offer(udata, ucontext, &send_queue, recv_queue.as_ref())?;
                 None
             }
             _ => {
-                let (send, recv) = (send_queue.share(), recv_queue.share());
+                let send = send_queue.share();
+                let recv = recv_queue.as_ref().map(Queue::share);
                 Some(KBox::pin_init(
                     pin_init!(KernelQueues {
                         send,
@@ -286,12 +269,12 @@ impl Qp {
             slots,
             TxAccount::new(MAX_QUEUED, wake, qpn)?,
         )?;
-        let recv = RecvHalf::new(
-            transport,
-            Rq::new(recv_queue, pd, cap.max_recv_sge)?,
-            TxAccount::new(MAX_QUEUED, wake, qpn)?,
-            pd,
-        )?;
+        let rq = match (recv_queue, &init.srq) {
+            (None, Some(srq)) => Rq::shared(srq.clone())?,
+            (Some(queue), _) => Rq::new(queue, pd, cap.max_recv_sge)?,
+            (None, None) => return Err(EINVAL),
+        };
+        let recv = RecvHalf::new(transport, rq, TxAccount::new(MAX_QUEUED, wake, qpn)?, pd)?;
         let (send_cq, recv_cq) = (init.send_cq.clone(), init.recv_cq.clone());
         Ok(try_pin_init!(Self {
             number,
@@ -404,7 +387,8 @@ impl Qp {
     /// Lets each half flush as much as its queue can hold.
     fn allow_flush(&self) {
         self.send_credit.grant(self.cap.max_send_wr);
-        self.recv_credit.grant(self.cap.max_recv_wr);
+        // With a shared queue there is at most the request in use.
+        self.recv_credit.grant(self.cap.max_recv_wr.max(1));
     }
 
     /// Returns whether a datagram came to an address of the device.
@@ -422,7 +406,7 @@ pub(crate) fn errno(kind: ErrnoKind) -> Error {
 }
 
 /// Lays out the queues that a consumer asks for; in `cap`, writes what they offer.
-fn lay_out(cap: &mut QpCap) -> Result<Queues> {
+fn lay_out(cap: &mut QpCap, has_srq: bool) -> Result<Queues> {
     const LIMITS: Caps = Caps {
         max_send_wr: MAX_WR,
         max_recv_wr: MAX_WR,
@@ -438,7 +422,7 @@ fn lay_out(cap: &mut QpCap) -> Result<Queues> {
         max_recv_sge: cap.max_recv_sge,
         max_inline_data: cap.max_inline_data,
     };
-    let queues = caps::queues(&asked, &LIMITS, false).map_err(|e| errno(e.errno_kind()))?;
+    let queues = caps::queues(&asked, &LIMITS, has_srq).map_err(|e| errno(e.errno_kind()))?;
     *cap = QpCap {
         max_send_wr: queues.caps.max_send_wr,
         max_recv_wr: queues.caps.max_recv_wr,
@@ -454,21 +438,21 @@ fn offer(
     udata: &mut Udata<'_>,
     ucontext: &Ucontext,
     send: &Queue,
-    recv: &Queue,
-) -> Result<[Offer; 2]> {
+    recv: Option<&Queue>,
+) -> Result<[Option<Offer>; 2]> {
     let mut resp = CreateQpResp::default();
     if udata.in_len() != 0 || udata.out_len() < resp.as_bytes().len() {
         return Err(EINVAL);
     }
-    let offers = [
-        ucontext.offer(recv.memory())?,
-        ucontext.offer(send.memory())?,
-    ];
-    let [rq, sq] = &offers;
-    resp.rq_mi = rq.info();
+    let rq = match recv {
+        Some(recv) => Some(ucontext.offer(recv.memory())?),
+        None => None,
+    };
+    let sq = ucontext.offer(send.memory())?;
+    resp.rq_mi = rq.as_ref().map(Offer::info).unwrap_or_default();
     resp.sq_mi = sq.info();
     udata.respond(resp.as_bytes())?;
-    Ok(offers)
+    Ok([rq, Some(sq)])
 }
 
 /// Makes a queue pair visible to the data path and returns the number that the consumer sees.
@@ -536,6 +520,7 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
 /// Posts receive requests of a kernel consumer.
 pub(crate) fn post_recv(qp: &Owned<IbQp>, list: &mut RecvList<'_>) -> Result {
     let kernel = qp.kernel.as_ref().ok_or(EINVAL)?;
+    let queue = kernel.recv.as_ref().ok_or(EINVAL)?;
     if !qp.state().takes_receives() {
         return Err(EINVAL);
     }
@@ -543,7 +528,7 @@ pub(crate) fn post_recv(qp: &Owned<IbQp>, list: &mut RecvList<'_>) -> Result {
         let mut rq = kernel.rq.lock();
         let mut push = || {
             while let Some((wr_id, sges)) = list.next_wr() {
-                rq.push(&kernel.recv, qp.cap.max_recv_sge, wr_id, sges)?;
+                rq.push(queue, qp.cap.max_recv_sge, wr_id, sges)?;
             }
             Ok(())
         };

@@ -13,6 +13,7 @@ use roce::uapi::ring::{
     Ring,
     CONSUMER_OFFSET,
     DATA_OFFSET,
+    MIN_ELEM_SIZE,
     PRODUCER_OFFSET, //
 };
 use zerocopy::IntoBytes;
@@ -100,6 +101,20 @@ impl Queue {
             && self
                 .mem
                 .write(self.ring.offset(index).saturating_add(offset), bytes)
+    }
+
+    /// Copies the element at `index` of a ring with elements of the same size to the same place,
+    /// but for the masks, of this one.
+    pub(crate) fn copy_element(&self, from: &Self, index: u32) {
+        // A size that divides that of every element.
+        let mut bytes = [0; MIN_ELEM_SIZE];
+        let mut offset = 0;
+        while offset < self.ring.elem_size() {
+            if !from.read(index, offset, &mut bytes) || !self.write_at(index, offset, &bytes) {
+                return;
+            }
+            offset = offset.saturating_add(MIN_ELEM_SIZE);
+        }
     }
 
     #[inline]

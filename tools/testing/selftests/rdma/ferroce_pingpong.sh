@@ -51,7 +51,10 @@ test_case "ibv_rc_pingpong size 5001, MTU 512" both ibv_rc_pingpong -c -n 10 -m 
 for size in 1 1000 4096; do
 	test_case "ibv_ud_pingpong size $size" both ibv_ud_pingpong -c -n 10 -s "$size"
 done
-for type in rc uc ud; do
+for size in 1 4096 65536; do
+	test_case "ibv_srq_pingpong size $size" both ibv_srq_pingpong -c -n 10 -q 4 -r 64 -s "$size"
+done
+for type in rc uc ud srq; do
 	test_case "ibv_${type}_pingpong IPv6" over 6 both "ibv_${type}_pingpong" -c -n 10 -s 4096
 	test_case "ibv_${type}_pingpong with events" both "ibv_${type}_pingpong" -c -n 10 -s 4096 -e
 	test_case "ibv_${type}_pingpong on one device" loopback "ibv_${type}_pingpong" -c -n 10 -s 1024

@@ -29,12 +29,23 @@ struct ring {
 };
 
 static struct ring rings[MAX_RINGS];
-static int nr_rings;
+static atomic_int nr_rings;
 /* Of the victim, whose memory must not change. */
 static uint32_t foreign_key;
 static uint64_t foreign_address;
 static struct end ends[6];
 static atomic_bool stop;
+
+static void add_ring(struct rxe_queue_buf *buf, size_t size)
+{
+	struct ring ring = { buf, size, buf->log2_elem_size, buf->index_mask };
+
+	CHECK(nr_rings < MAX_RINGS);
+	CHECK(ring.shift >= 6 && ring.shift <= 16);
+	rings[nr_rings] = ring;
+	/* The other thread looks for it. */
+	nr_rings++;
+}
 
 static void find_rings(void)
 {
@@ -47,15 +58,10 @@ static void find_rings(void)
 
 		if (!strstr(line, "uverbs") || sscanf(line, "%lx-%lx", &from, &to) != 2)
 			continue;
-		CHECK(nr_rings < MAX_RINGS);
-		rings[nr_rings] = (struct ring){ .buf = (void *)from, .size = to - from };
-		rings[nr_rings].shift = rings[nr_rings].buf->log2_elem_size;
-		rings[nr_rings].mask = rings[nr_rings].buf->index_mask;
-		CHECK(rings[nr_rings].shift >= 6 && rings[nr_rings].shift <= 16);
-		nr_rings++;
+		add_ring((void *)from, to - from);
 	}
 	fclose(maps);
-	/* A completion queue, a send and a receive queue each. */
+	/* A completion queue, a send and a receive queue each, the latter shared or not. */
 	CHECK_EQ(nr_rings, 3 * ARRAY_LEN(ends));
 }
 
@@ -177,14 +183,70 @@ static int ring_bell(struct end *e)
 	return command(e->dev->ctx, IB_USER_VERBS_CMD_POST_SEND, &cmd, sizeof(cmd), sizeof(resp));
 }
 
-static void hostile_rings(void)
+/*
+ * Has the kernel change a shared receive queue's ring, or think of it, without the library: where
+ * to map the new one is written anywhere, and the library goes on with the old one.
+ */
+static void modify_srq(struct ibv_srq *srq, uint64_t *seed)
+{
+	static struct mminfo info;
+	uint64_t addresses[] = { (uintptr_t)&info, (uintptr_t)&info, (uintptr_t)&info,
+				 UINT64_MAX - 7,   0xffff888000000000, 8 };
+	uint32_t sizes[] = { 3, 15, 63, 255, 4000, 0, 0x10000, 0xffffffff };
+	struct {
+		struct ib_uverbs_modify_srq cmd;
+		struct rxe_modify_srq_cmd driver;
+	} cmd = {
+		.cmd = {
+			.srq_handle = srq->handle,
+			.attr_mask = rnd(seed) % 8 ? rnd(seed) % 4 : rnd(seed),
+			.max_wr = pick(seed, sizes, ARRAY_LEN(sizes)),
+			.srq_limit = pick(seed, sizes, ARRAY_LEN(sizes)),
+		},
+		.driver = { addresses[rnd(seed) % ARRAY_LEN(addresses)] },
+	};
+	void *at;
+
+	info.size = 0;
+	if (command(srq->context, IB_USER_VERBS_CMD_MODIFY_SRQ, &cmd,
+		    rnd(seed) % 8 ? sizeof(cmd) : sizeof(cmd.cmd), 0) ||
+	    !info.size || nr_rings == MAX_RINGS)
+		return;
+	/* One that is mapped in a hurry, by somebody else so to speak. */
+	at = mmap(NULL, info.size, PROT_READ | PROT_WRITE, MAP_SHARED, srq->context->cmd_fd,
+		  info.offset);
+	if (at != MAP_FAILED)
+		add_ring(at, info.size);
+}
+
+/* As pair_open(), with shared receive queues. */
+static void pair_open_srq(struct end *a, struct end *b, enum ibv_qp_type type)
+{
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = 64, .max_sge = 4 } };
+
+	end_init(a, &r1, type, LEN);
+	end_init(b, &r2, type, LEN);
+	a->srq = ibv_create_srq(r1.pd, &init);
+	b->srq = ibv_create_srq(r2.pd, &init);
+	CHECK(a->srq && b->srq);
+	end_create(a);
+	end_create(b);
+	end_to(a, b, IBV_QPS_RTS);
+	end_to(b, a, IBV_QPS_RTS);
+}
+
+static void hostile_rings(bool shared)
 {
 	uint64_t seed = 3;
 	pthread_t thread;
 	int raised = 0;
 
-	for (int i = 0; i < 6; i += 2)
-		pair_open(&ends[i], &ends[i + 1], IBV_QPT_RC + i / 2, LEN);
+	for (int i = 0; i < 6; i += 2) {
+		if (shared)
+			pair_open_srq(&ends[i], &ends[i + 1], IBV_QPT_RC + i / 2);
+		else
+			pair_open(&ends[i], &ends[i + 1], IBV_QPT_RC + i / 2, LEN);
+	}
 	for (int i = 0; i < 6; i++) {
 		/* Only the middle is registered. */
 		CHECK_EQ(ibv_dereg_mr(ends[i].mr), 0);
@@ -209,6 +271,8 @@ static void hostile_rings(void)
 				scribble(&rings[rnd(&seed) % nr_rings], &seed);
 			CHECK_EQ(ring_bell(&ends[i]), 0);
 			CHECK_EQ(ibv_req_notify_cq(ends[i].cq, 0), 0);
+			if (shared && rnd(&seed) % 4 == 0)
+				modify_srq(ends[i].srq, &seed);
 		}
 	}
 	/* Most of it was done by queue pairs that run. */
@@ -377,7 +441,22 @@ static void hostile_commands(void)
 	pair_close(&ends[0], &ends[1]);
 }
 
-static void (*const kinds[])(void) = { hostile_rings, hostile_mmap, hostile_commands };
+static void hostile_own_rings(void)
+{
+	hostile_rings(false);
+}
+
+static void hostile_shared_rings(void)
+{
+	hostile_rings(true);
+}
+
+static void (*const kinds[])(void) = {
+	hostile_own_rings,
+	hostile_mmap,
+	hostile_commands,
+	hostile_shared_rings,
+};
 
 static void run_hostile(int kind)
 {
@@ -431,10 +510,16 @@ static void test_commands(void)
 	run_hostile(2);
 }
 
+static void test_shared_rings(void)
+{
+	run_hostile(3);
+}
+
 static const struct test tests[] = {
 	{ "garbage in the rings", test_rings },
 	{ "mappings", test_mmap },
 	{ "commands", test_commands },
+	{ "garbage in shared receive queues", test_shared_rings },
 };
 
 int main(int argc, char **argv)

@@ -265,6 +265,7 @@ void end_create(struct end *e)
 	CHECK(e->cq);
 	init.send_cq = e->cq;
 	init.recv_cq = e->cq;
+	init.srq = e->srq;
 	init.qp_type = e->type;
 	init.cap = e->cap;
 	e->qp = ibv_create_qp(e->dev->pd, &init);
@@ -461,7 +462,10 @@ void post_recv(struct end *e, uint64_t wr_id, size_t off, uint32_t len)
 	};
 	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 }, *bad;
 
-	CHECK_EQ(ibv_post_recv(e->qp, &wr, &bad), 0);
+	if (e->srq)
+		CHECK_EQ(ibv_post_srq_recv(e->srq, &wr, &bad), 0);
+	else
+		CHECK_EQ(ibv_post_recv(e->qp, &wr, &bad), 0);
 }
 
 void doorbell(struct end *e)
@@ -539,6 +543,8 @@ void expect_event(struct end *e, enum ibv_event_type type)
 	}
 	if (type == IBV_EVENT_CQ_ERR)
 		CHECK(event.element.cq == e->cq);
+	else if (type == IBV_EVENT_SRQ_LIMIT_REACHED)
+		CHECK(event.element.srq == e->srq);
 	else
 		CHECK(event.element.qp == e->qp);
 }

@@ -51,6 +51,8 @@ struct end {
 	enum ibv_qp_type type;
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
+	/* If it is set before end_create(), receives are posted here. It is not the end's. */
+	struct ibv_srq *srq;
 	struct ibv_qp *qp;
 	struct ibv_mr *mr;
 	struct ibv_ah *ah;

@@ -44,15 +44,12 @@ static void test_device(void)
 
 	CHECK_EQ(ibv_query_device(r1.ctx, &attr), 0);
 	CHECK_EQ(attr.phys_port_cnt, 1);
-	CHECK_EQ(attr.max_srq, 0);
 	CHECK_EQ(attr.max_mw, 0);
 	CHECK_EQ(attr.atomic_cap, IBV_ATOMIC_NONE);
 	CHECK_EQ(attr.max_pkeys, 1);
 	CHECK(attr.max_qp_wr > 0 && attr.max_sge == 32 && attr.max_cqe > 0);
 	CHECK(attr.max_qp_rd_atom > 0 && attr.max_qp_init_rd_atom > 0);
-	CHECK_EQ(attr.device_cap_flags &
-			 (IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_XRC | IBV_DEVICE_SRQ_RESIZE),
-		 0);
+	CHECK_EQ(attr.device_cap_flags & (IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_XRC), 0);
 
 	CHECK_EQ(ibv_query_port(r1.ctx, 1, &port), 0);
 	CHECK_EQ(port.link_layer, IBV_LINK_LAYER_ETHERNET);
@@ -220,7 +217,6 @@ static void test_dependencies(void)
 static void test_absent_types(void)
 {
 	static const struct ibv_qp_cap cap = { 4, 4, 1, 1, 0 };
-	struct ibv_srq_init_attr srq = { .attr = { .max_wr = 4, .max_sge = 1 } };
 	struct ibv_xrcd_init_attr xrcd = { .comp_mask = 3, .fd = -1, .oflags = O_CREAT };
 	struct ibv_qp_init_attr xrc = { .send_cq = cq,
 					.qp_type = IBV_QPT_XRC_SEND,
@@ -235,8 +231,6 @@ static void test_absent_types(void)
 	CHECK(!ibv_create_qp(r1.pd, &xrc));
 	CHECK(!ibv_open_xrcd(r1.ctx, &xrcd));
 	errno = 0;
-	CHECK(!ibv_create_srq(r1.pd, &srq));
-	CHECK_EQ(errno, EOPNOTSUPP);
 	CHECK(!ibv_alloc_mw(r1.pd, IBV_MW_TYPE_1));
 	CHECK_EQ(errno, EOPNOTSUPP);
 	CHECK_EQ(ibv_resize_cq(cq, 32), EOPNOTSUPP);

@@ -97,6 +97,8 @@ pub(crate) struct RecvHalf {
     address: Option<(u32, NetId, [u8; 16])>,
     /// Packets that wait, oldest first. Never longer than [`BACKLOG`], which it has room for.
     backlog: KVec<SkBuff>,
+    /// Whether the consumer was told that nothing more is taken from the shared receive queue.
+    told_last: bool,
 }
 
 /// What remains to be done once the lock is dropped.
@@ -131,7 +133,10 @@ pub(crate) fn run(qp: &QpRef) {
         let mut half = qp.recv.lock();
         let mut after = After::default();
         match qp.state() {
-            State::Err => half.flush(qp, &mut after),
+            State::Err => {
+                half.flush(qp, &mut after);
+                half.tell_last(qp);
+            }
             state if state.is_receiving() => half.resume(qp, &mut after),
             _ => {}
         }
@@ -169,6 +174,7 @@ impl RecvHalf {
                 pd,
                 address: None,
                 backlog,
+                told_last: false,
             }? Error),
             GFP_KERNEL_ACCOUNT,
         )
@@ -180,6 +186,7 @@ impl RecvHalf {
         self.rq.discard();
         self.path = None;
         self.backlog.clear();
+        self.told_last = false;
     }
 
     /// Returns whether a packet from there is for this queue pair, in the state that it is in.
@@ -458,6 +465,14 @@ impl RecvHalf {
                 after.again = true;
                 return;
             }
+        }
+    }
+
+    /// Tells, once, that the queue pair takes nothing more from its shared queue (ERR).
+    fn tell_last(&mut self, qp: &IbQp) {
+        if self.rq.is_shared() && !self.told_last {
+            self.told_last = true;
+            qp.raise(Event::LastWqeReached);
         }
     }
 }

@@ -3,7 +3,10 @@
 //! The receive queue: work requests in the ring, and a private copy of the one in use.
 
 use super::sq::scatter;
-use crate::queue::Queue;
+use crate::{
+    globals::SrqRef,
+    queue::Queue, //
+};
 use kernel::prelude::*;
 use rdma::ib::{
     object::PdId,
@@ -28,13 +31,27 @@ use zerocopy::{
     IntoBytes, //
 };
 
+/// Where receive requests come from.
+enum Source {
+    /// The queue of the queue pair.
+    Own {
+        queue: Queue,
+        /// The request in use, or the next one: it leaves the ring when it completes.
+        consumer: u32,
+    },
+    /// A queue that others use too: a request leaves it when it is taken.
+    Shared {
+        srq: SrqRef,
+        /// Whether the copy is a request in use.
+        held: bool,
+    },
+}
+
 /// A receive queue.
 pub(crate) struct Rq {
-    queue: Queue,
+    source: Source,
     pd: PdId,
     max_sge: u32,
-    /// The request in use, or the next one.
-    consumer: u32,
     /// A private copy of the request in use.
     copy: KVec<u8>,
     /// What the copy says.
@@ -42,16 +59,26 @@ pub(crate) struct Rq {
 }
 
 impl Rq {
+    /// Takes requests from a ring.
     pub(crate) fn new(queue: Queue, pd: PdId, max_sge: u32) -> Result<Self> {
+        Self::from_source(Source::Own { queue, consumer: 0 }, pd, max_sge)
+    }
+
+    /// Takes requests from a shared queue. They name memory of the protection domain of that.
+    pub(crate) fn shared(srq: SrqRef) -> Result<Self> {
+        let (pd, max_sge) = (srq.pd, srq.max_sge);
+        Self::from_source(Source::Shared { srq, held: false }, pd, max_sge)
+    }
+
+    fn from_source(source: Source, pd: PdId, max_sge: u32) -> Result<Self> {
         // CAST: Bounded by the device's limit.
         let len = (max_sge as usize)
             .saturating_mul(SGE_LEN)
             .saturating_add(RECV_WQE_LEN);
         Ok(Self {
-            queue,
+            source,
             pd,
             max_sge,
-            consumer: 0,
             copy: KVec::from_elem(0, len, GFP_KERNEL_ACCOUNT)?,
             wr: EMPTY,
         })
@@ -62,34 +89,48 @@ impl Rq {
         self.wr.wr_id
     }
 
+    /// Returns whether requests come from a shared queue.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self.source, Source::Shared { .. })
+    }
+
     /// Ends the request in use.
     pub(crate) fn complete(&mut self) {
-        self.consumer = self.queue.ring().next(self.consumer);
-        self.queue.set_consumer(self.consumer);
+        match &mut self.source {
+            Source::Own { queue, consumer } => {
+                *consumer = queue.ring().next(*consumer);
+                queue.set_consumer(*consumer);
+            }
+            Source::Shared { held, .. } => *held = false,
+        }
         self.wr = EMPTY;
     }
 
-    /// Returns whether something is posted.
-    pub(crate) fn has_posted(&self) -> bool {
-        !self
-            .queue
-            .ring()
-            .is_empty(self.queue.producer(), self.consumer)
-    }
-
-    /// Returns the cookie of the next request and ends it.
+    /// Returns the cookie of the next request to flush and ends it: whatever is posted, or what was
+    /// taken from a shared queue, whose others are not this queue pair's.
     pub(crate) fn flush_one(&mut self) -> Option<u64> {
-        let _ = self.take()?;
+        if let Source::Shared { held, .. } = &self.source {
+            if !held {
+                return None;
+            }
+        } else {
+            let _ = self.take()?;
+        }
         let wr_id = self.wr.wr_id;
         self.complete();
         Some(wr_id)
     }
 
-    /// Throws away what was posted (RESET). The library never rewinds, so the consumer index moves
-    /// up to the producer's.
+    /// Throws away what was posted, or taken from a shared queue (RESET). The library never
+    /// rewinds, so the consumer index moves up to the producer's.
     pub(crate) fn discard(&mut self) {
-        self.consumer = self.queue.producer();
-        self.queue.set_consumer(self.consumer);
+        match &mut self.source {
+            Source::Own { queue, consumer } => {
+                *consumer = queue.producer();
+                queue.set_consumer(*consumer);
+            }
+            Source::Shared { held, .. } => *held = false,
+        }
         self.wr = EMPTY;
     }
 
@@ -113,16 +154,20 @@ const EMPTY: RecvWr = RecvWr {
 };
 
 impl RecvQueue for Rq {
-    /// Copies the next request out of the ring, once. It stays there until it completes.
+    /// Copies the next request out of the ring, once.
     fn take(&mut self) -> Option<Result<u32, MemError>> {
-        if !self.has_posted() {
-            return None;
-        }
-        if let Some((head, tail)) = self.copy.split_at_mut_checked(RECV_WQE_LEN) {
-            self.queue.read(self.consumer, 0, head);
-            let len = RecvWqe::ref_from_bytes(head).map_or(0, |wqe| wqe.tail_len(self.max_sge));
-            if let Some(tail) = tail.get_mut(..len) {
-                self.queue.read(self.consumer, RECV_WQE_LEN, tail);
+        match &mut self.source {
+            Source::Own { queue, consumer } => {
+                if queue.ring().is_empty(queue.producer(), *consumer) {
+                    return None;
+                }
+                copy_out(queue, *consumer, self.max_sge, &mut self.copy);
+            }
+            Source::Shared { srq, held } => {
+                if !srq.take(&mut self.copy) {
+                    return None;
+                }
+                *held = true;
             }
         }
         match parse_recv(&self.copy, self.max_sge) {
@@ -141,7 +186,20 @@ impl RecvQueue for Rq {
     }
 }
 
-/// The producer's side of the receive queue of a kernel consumer.
+/// Copies the request at `index` of a ring, once: its header, then as much of its list as that and
+/// the limit say.
+pub(crate) fn copy_out(queue: &Queue, index: u32, max_sge: u32, copy: &mut [u8]) {
+    let Some((head, tail)) = copy.split_at_mut_checked(RECV_WQE_LEN) else {
+        return;
+    };
+    queue.read(index, 0, head);
+    let len = RecvWqe::ref_from_bytes(head).map_or(0, |wqe| wqe.tail_len(max_sge));
+    if let Some(tail) = tail.get_mut(..len) {
+        queue.read(index, RECV_WQE_LEN, tail);
+    }
+}
+
+/// The producer's side of the receive queue of a kernel consumer, its own or shared.
 pub(crate) struct KernelRq {
     producer: u32,
 }
@@ -149,6 +207,11 @@ pub(crate) struct KernelRq {
 impl KernelRq {
     pub(crate) fn new() -> Self {
         Self { producer: 0 }
+    }
+
+    /// Goes on at another index, of another ring.
+    pub(crate) fn set_producer(&mut self, producer: u32) {
+        self.producer = producer;
     }
 
     /// Writes a request into the ring.

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Shared receive queues: receive requests that any of several queue pairs takes.
+
+use crate::{
+    device::{
+        Ferroce,
+        MAX_SGE, //
+    },
+    globals,
+    qp::{
+        errno,
+        rq::{
+            copy_out,
+            KernelRq, //
+        }, //
+    },
+    queue::Queue,
+    ucontext::{
+        Offer,
+        Ucontext, //
+    }, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::Mutex,
+    uaccess::{
+        UserPtr,
+        UserSlice, //
+    }, //
+};
+use rdma::{
+    ib::{
+        self,
+        object::PdId,
+        srq::{
+            SrqAttr,
+            SrqChange,
+            SrqInit, //
+        },
+        udata::Udata,
+        wr::RecvList, //
+    },
+    new_spinlock_irqsave,
+    sync::{
+        Number,
+        Owned,
+        SpinLockIrqSave, //
+    },
+    workqueue::Work, //
+};
+use roce::{
+    qp::caps,
+    uapi::{
+        resp::{
+            CreateSrqResp,
+            ModifySrqCmd, //
+        },
+        ring::Ring, //
+    }, //
+};
+use zerocopy::{
+    FromZeros,
+    IntoBytes, //
+};
+
+/// The most requests of a queue: one less than a power of two, as rings are. With the most scatter
+/// entries such a ring takes 64 MiB.
+pub(crate) const MAX_SRQ_WR: u32 = (1 << 16) - 1;
+
+/// The most requests that a resize copies before it drops the lock: at most 16 KiB.
+const COPY_AT_ONCE: u32 = 16;
+
+/// The queue as the core has it.
+type IbSrq = ib::srq::Srq<Ferroce>;
+
+/// A shared receive queue.
+///
+/// `inner` is taken in any context, inside the lock of a receive half, which takes requests, and by
+/// a kernel consumer that posts. A process posts without the kernel.
+#[pin_data]
+pub(crate) struct Srq {
+    number: Number<IbSrq>,
+    /// Whose memory the requests name.
+    pub(crate) pd: PdId,
+    pub(crate) max_sge: u32,
+    is_user: bool,
+    #[pin]
+    inner: SpinLockIrqSave<Inner>,
+    /// Serialises modify: a resize has two rings in use. Outside of `inner`.
+    #[pin]
+    modify: Mutex<()>,
+    #[pin]
+    work: Work,
+}
+
+struct Inner {
+    queue: Queue,
+    /// How many requests were taken, and so the index of the next one, not masked.
+    taken: u32,
+    /// While the queue is being resized: the ring before, and how many of the next requests are
+    /// still there only. A request has the same index in both rings, but for the mask.
+    old: Option<(Queue, u32)>,
+    /// The producer of a kernel consumer.
+    kernel: KernelRq,
+    /// The event is raised once fewer requests than this are left.
+    limit: u32,
+    limit_to_tell: bool,
+    /// The ring of a process, until it maps it.
+    offer: Option<Offer>,
+}
+
+impl Inner {
+    /// Returns how many requests are posted.
+    fn posted(&self) -> u32 {
+        self.queue.ring().count(self.queue.producer(), self.taken)
+    }
+}
+
+impl Srq {
+    pub(crate) fn new(
+        init: &mut SrqInit<'_, Ferroce>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<impl PinInit<Self, Error>> {
+        let max_sge = init.attr.max_sge.max(1);
+        let ring = lay_out(init.attr.max_wr, max_sge)?;
+        let queue = Queue::new(ring)?;
+        let number = globals::srqs()?.reserve()?;
+        let cookie = number.get();
+        let (mut offer, mut is_user) = (None, false);
+        if let (Some(udata), Some(ucontext)) = (udata, init.ucontext) {
+            let mut resp = CreateSrqResp::default();
+            if udata.in_len() != 0 || udata.out_len() < resp.as_bytes().len() {
+                return Err(EINVAL);
+            }
+            let made = ucontext.offer(queue.memory())?;
+            resp.mi = made.info();
+            resp.srq_num = cookie;
+            udata.respond(resp.as_bytes())?;
+            (offer, is_user) = (Some(made), true);
+        }
+        init.attr = SrqAttr {
+            max_wr: ring.capacity(),
+            max_sge,
+            limit: 0,
+        };
+        let pd = init.pd.id();
+        let inner = Inner {
+            queue,
+            taken: 0,
+            old: None,
+            kernel: KernelRq::new(),
+            limit: 0,
+            limit_to_tell: false,
+            offer,
+        };
+        Ok(try_pin_init!(Self {
+            number,
+            pd,
+            max_sge,
+            is_user,
+            inner <- new_spinlock_irqsave!(inner, "ferroce::Srq::inner"),
+            modify <- new_mutex!((), "ferroce::Srq::modify"),
+            work <- Work::new(run_work, cookie),
+        }? Error))
+    }
+
+    /// Makes the queue visible to its work item.
+    pub(crate) fn publish(this: &Owned<IbSrq>) {
+        this.number.publish(this);
+    }
+
+    /// Takes the queue away from its work item.
+    pub(crate) fn hide(&self) {
+        self.number.hide();
+    }
+
+    /// Takes a request: copies it out of the ring, once, and frees its slot. Returns `false` if
+    /// none is posted.
+    pub(crate) fn take(&self, copy: &mut [u8]) -> bool {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        let posted = inner.posted();
+        if posted == 0 {
+            return false;
+        }
+        let queue = match &mut inner.old {
+            Some((old, left)) if *left > 0 => {
+                *left = left.wrapping_sub(1);
+                old
+            }
+            _ => &inner.queue,
+        };
+        copy_out(queue, inner.taken, self.max_sge, copy);
+        inner.taken = inner.taken.wrapping_add(1);
+        let index = inner.taken & inner.queue.ring().index_mask();
+        inner.queue.set_consumer(index);
+        self.check_limit(inner, posted.wrapping_sub(1));
+        true
+    }
+
+    /// Tells the consumer, once, if fewer requests are left than it wanted.
+    fn check_limit(&self, inner: &mut Inner, left: u32) {
+        if left < inner.limit {
+            inner.limit = 0;
+            inner.limit_to_tell = true;
+            globals::queue_work(&self.work);
+        }
+    }
+
+    /// Posts requests of a kernel consumer.
+    pub(crate) fn post(&self, list: &mut RecvList<'_>) -> Result {
+        if self.is_user {
+            // Users post through the ring.
+            return Err(EINVAL);
+        }
+        let mut inner = self.inner.lock();
+        let inner = &mut *inner;
+        while let Some((wr_id, sges)) = list.next_wr() {
+            inner.kernel.push(&inner.queue, self.max_sge, wr_id, sges)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the attributes.
+    pub(crate) fn query(&self) -> SrqAttr {
+        let inner = self.inner.lock();
+        SrqAttr {
+            max_wr: inner.queue.ring().capacity(),
+            max_sge: self.max_sge,
+            limit: inner.limit,
+        }
+    }
+
+    /// Changes attributes, all or none.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a size out of range, or one that what is posted or the limit does not fit into.
+    pub(crate) fn modify(
+        &self,
+        change: &SrqChange,
+        ucontext: Option<&Ucontext>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result {
+        let _modify = self.modify.lock();
+        let (capacity, limit) = {
+            let inner = self.inner.lock();
+            (inner.queue.ring().capacity(), inner.limit)
+        };
+        let limit = change.limit.unwrap_or(limit);
+        match change.max_wr {
+            Some(max_wr) => {
+                let ring = lay_out(max_wr, self.max_sge)?;
+                if limit > ring.capacity() {
+                    return Err(EINVAL);
+                }
+                let (queue, offer) = new_ring(ring, ucontext, udata)?;
+                self.replace(queue, offer)?;
+                self.empty_old();
+            }
+            None if limit > capacity => return Err(EINVAL),
+            None => {}
+        }
+        if change.limit.is_some() {
+            let mut inner = self.inner.lock();
+            inner.limit = limit;
+            let left = inner.posted();
+            self.check_limit(&mut inner, left);
+        }
+        Ok(())
+    }
+
+    /// Takes another ring into use. What is posted remains in the old one for now.
+    fn replace(&self, new: Queue, offer: Option<Offer>) -> Result {
+        let mut inner = self.inner.lock();
+        let posted = inner.posted();
+        if posted > new.ring().capacity() {
+            drop(inner);
+            // Memory must not be freed under the lock, with interrupts off.
+            drop((new, offer));
+            return Err(EINVAL);
+        }
+        let mask = new.ring().index_mask();
+        let end = inner.taken.wrapping_add(posted);
+        new.set_consumer(inner.taken & mask);
+        new.set_producer(end & mask);
+        inner.kernel.set_producer(end & mask);
+        let old = core::mem::replace(&mut inner.queue, new);
+        inner.old = Some((old, posted));
+        let before = core::mem::replace(&mut inner.offer, offer);
+        drop(inner);
+        drop(before);
+        Ok(())
+    }
+
+    /// Moves what is posted from the old ring to the new one, the last first, and drops the old
+    /// one. Meanwhile others take the first.
+    fn empty_old(&self) {
+        loop {
+            let mut guard = self.inner.lock();
+            let inner = &mut *guard;
+            match &mut inner.old {
+                Some((old, left)) if *left > 0 => {
+                    for _ in 0..COPY_AT_ONCE.min(*left) {
+                        *left = left.wrapping_sub(1);
+                        inner
+                            .queue
+                            .copy_element(old, inner.taken.wrapping_add(*left));
+                    }
+                }
+                old => {
+                    let old = old.take();
+                    drop(guard);
+                    drop(old);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Lays out a ring.
+fn lay_out(max_wr: u32, max_sge: u32) -> Result<Ring> {
+    if max_wr == 0 {
+        return Err(EINVAL);
+    }
+    caps::recv_ring(max_wr, max_sge, MAX_SRQ_WR, MAX_SGE).map_err(|e| errno(e.errno_kind()))
+}
+
+/// Makes a ring, and tells a process where to map it.
+fn new_ring(
+    ring: Ring,
+    ucontext: Option<&Ucontext>,
+    udata: Option<&mut Udata<'_>>,
+) -> Result<(Queue, Option<Offer>)> {
+    let queue = Queue::new(ring)?;
+    let (Some(ucontext), Some(udata)) = (ucontext, udata) else {
+        return Ok((queue, None));
+    };
+    let mut cmd = ModifySrqCmd::new_zeroed();
+    udata.read(cmd.as_mut_bytes())?;
+    let offer = ucontext.offer(queue.memory())?;
+    let info = offer.info();
+    // The verb has no response. If it fails later on, the library does not look at this.
+    // CAST: Addresses are 64 bits wide.
+    let addr = UserPtr::from_addr(cmd.mmap_info_addr as usize);
+    UserSlice::new(addr, info.as_bytes().len())
+        .writer()
+        .write_slice(info.as_bytes())?;
+    Ok((queue, Some(offer)))
+}
+
+/// The work item: tells that the limit was reached.
+fn run_work(number: u32) {
+    let Some(srq) = globals::srqs().ok().and_then(|srqs| srqs.get(number)) else {
+        return;
+    };
+    let reached = core::mem::take(&mut srq.inner.lock().limit_to_tell);
+    if reached {
+        srq.notify_limit();
+    }
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Shared receive queues.
+
+use super::{
+    object::{
+        alloc_size,
+        errno,
+        Pd,
+        Ucontext, //
+    },
+    udata::Udata,
+    wr::RecvList,
+    Device,
+    Driver, //
+};
+use crate::{
+    bindings,
+    sync::{
+        Owned,
+        Ref, //
+    }, //
+};
+use core::{
+    mem::MaybeUninit,
+    ops::Deref,
+    ptr::NonNull, //
+};
+use kernel::{
+    ffi,
+    prelude::*, //
+};
+
+/// A shared receive queue: the driver's part, and the way to the consumer.
+///
+/// # Invariants
+///
+/// `raw` is valid: `destroy_srq` waits for every reference to this before it returns to the core.
+#[pin_data]
+pub struct Srq<D: Driver> {
+    raw: NonNull<bindings::ib_srq>,
+    #[pin]
+    data: D::Srq,
+}
+
+// SAFETY: The core's handlers may be called from any thread.
+unsafe impl<D: Driver> Send for Srq<D> {}
+// SAFETY: As for `Send`.
+unsafe impl<D: Driver> Sync for Srq<D> {}
+
+/// What the core allocates.
+#[repr(C)]
+struct SrqObject<D: Driver> {
+    raw: MaybeUninit<bindings::ib_srq>,
+    owned: Owned<Srq<D>>,
+}
+
+impl<D: Driver> Srq<D> {
+    pub(super) const SIZE: usize = alloc_size::<SrqObject<D>>();
+
+    /// Tells the consumer that fewer requests are left than it wanted. Process context, no lock
+    /// held.
+    pub fn notify_limit(&self) {
+        let raw = self.raw.as_ptr();
+        // SAFETY: `raw` is valid by the type invariant; the core sets the handler and its context
+        // before `create_srq`.
+        unsafe {
+            let mut event: bindings::ib_event = pin_init::zeroed();
+            event.device = (*raw).device;
+            event.event = bindings::ib_event_type_IB_EVENT_SRQ_LIMIT_REACHED;
+            *event.element.srq.as_mut() = raw;
+            if let Some(handler) = (*raw).event_handler {
+                handler(&mut event, (*raw).srq_context);
+            }
+        }
+    }
+
+    /// Borrows the owner's handle of a queue.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must be a queue of a device of `D` that `create_srq` constructed and that is valid for
+    /// the lifetime.
+    unsafe fn owned<'a>(raw: *mut bindings::ib_srq) -> &'a Owned<Self> {
+        // SAFETY: By the requirement of this function, and because `ib_srq` is the first field.
+        unsafe { &(*raw.cast::<SrqObject<D>>()).owned }
+    }
+
+    /// Returns a reference to a queue, if there is one.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must be null or as for `owned`.
+    pub(super) unsafe fn get(raw: *mut bindings::ib_srq) -> Option<Ref<Self>> {
+        if raw.is_null() {
+            return None;
+        }
+        // SAFETY: By the requirement of this function.
+        Some(unsafe { Self::owned(raw) }.get())
+    }
+}
+
+impl<D: Driver> Deref for Srq<D> {
+    type Target = D::Srq;
+
+    #[inline]
+    fn deref(&self) -> &D::Srq {
+        &self.data
+    }
+}
+
+/// Attributes of a shared receive queue.
+#[derive(Clone, Copy, Default)]
+pub struct SrqAttr {
+    /// Requests that it can hold.
+    pub max_wr: u32,
+    /// Scatter entries of a request.
+    pub max_sge: u32,
+    /// The consumer is told when fewer requests than this are left; zero if it is not.
+    pub limit: u32,
+}
+
+impl SrqAttr {
+    fn to_raw(self, attr: &mut bindings::ib_srq_attr) {
+        attr.max_wr = self.max_wr;
+        attr.max_sge = self.max_sge;
+        attr.srq_limit = self.limit;
+    }
+}
+
+/// What a consumer asks of a shared receive queue.
+pub struct SrqInit<'a, D: Driver> {
+    /// The capacities asked for; the driver writes those granted. The limit says nothing here.
+    pub attr: SrqAttr,
+    /// The protection domain.
+    pub pd: &'a Pd<D>,
+    /// The context of a user process; `None` for a kernel consumer.
+    pub ucontext: Option<&'a Ucontext<D>>,
+}
+
+/// What a modify is to change.
+#[derive(Clone, Copy)]
+pub struct SrqChange {
+    /// The requests that the queue must hold.
+    pub max_wr: Option<u32>,
+    /// The limit, zero for none.
+    pub limit: Option<u32>,
+}
+
+/// `ib_device_ops.create_srq`: may sleep.
+///
+/// # Safety
+///
+/// Only for the core, with an allocation of `size_ib_srq` bytes.
+pub(super) unsafe extern "C" fn create_srq<D: Driver>(
+    raw: *mut bindings::ib_srq,
+    attr: *mut bindings::ib_srq_init_attr,
+    udata: *mut bindings::ib_udata,
+) -> ffi::c_int {
+    let create = || {
+        // SAFETY: The core sets the device and the protection domain before the call; `attr` is
+        // valid.
+        let (dev, pd, attr) = unsafe {
+            (
+                Device::<D>::from_raw((*raw).device),
+                Pd::<D>::from_raw((*raw).pd),
+                &mut *attr,
+            )
+        };
+        if attr.srq_type != bindings::ib_srq_type_IB_SRQT_BASIC {
+            return Err(EOPNOTSUPP);
+        }
+        // SAFETY: The argument of the core's callback.
+        let mut udata = unsafe { Udata::from_raw(udata) };
+        let mut init = SrqInit {
+            attr: SrqAttr {
+                max_wr: attr.attr.max_wr,
+                max_sge: attr.attr.max_sge,
+                limit: 0,
+            },
+            pd,
+            ucontext: match &udata {
+                // SAFETY: The context of a verb is alive during the verb.
+                Some(udata) => unsafe { Ucontext::<D>::from_raw(udata.ucontext()) },
+                None => None,
+            },
+        };
+        let data = D::create_srq(dev, &mut init, udata.as_mut())?;
+        // INVARIANT: `raw` is valid until `destroy_srq` returns.
+        let owned = Owned::new(try_pin_init!(Srq {
+            raw: NonNull::new(raw).ok_or(EINVAL)?,
+            data <- data,
+        }? Error))?;
+        init.attr.to_raw(&mut attr.attr);
+        D::publish_srq(&owned);
+        // SAFETY: The allocation has room for an `SrqObject<D>`, and is the caller's.
+        unsafe { (&raw mut (*raw.cast::<SrqObject<D>>()).owned).write(owned) };
+        Ok(())
+    };
+    errno(create())
+}
+
+/// `ib_device_ops.destroy_srq`: may sleep; no queue pair uses the queue any more.
+///
+/// # Safety
+///
+/// Only for the core, with a queue that [`create_srq`] constructed.
+pub(super) unsafe extern "C" fn destroy_srq<D: Driver>(
+    raw: *mut bindings::ib_srq,
+    _udata: *mut bindings::ib_udata,
+) -> ffi::c_int {
+    // SAFETY: The queue was constructed.
+    D::destroy_srq(unsafe { Srq::<D>::owned(raw) });
+    // SAFETY: This is the last call with the queue. The drop waits for every reference.
+    unsafe { core::ptr::drop_in_place(&raw mut (*raw.cast::<SrqObject<D>>()).owned) };
+    0
+}
+
+/// `ib_device_ops.modify_srq`: may sleep.
+///
+/// # Safety
+///
+/// Only for the core, with a constructed queue and valid attributes.
+pub(super) unsafe extern "C" fn modify_srq<D: Driver>(
+    raw: *mut bindings::ib_srq,
+    attr: *mut bindings::ib_srq_attr,
+    mask: bindings::ib_srq_attr_mask,
+    udata: *mut bindings::ib_udata,
+) -> ffi::c_int {
+    const MAX_WR: u32 = bindings::ib_srq_attr_mask::IB_SRQ_MAX_WR.0;
+    const LIMIT: u32 = bindings::ib_srq_attr_mask::IB_SRQ_LIMIT.0;
+
+    let modify = || {
+        // SAFETY: The queue was constructed, and `attr` is valid.
+        let (srq, attr) = unsafe { (Srq::<D>::owned(raw), &*attr) };
+        if mask.0 & !(MAX_WR | LIMIT) != 0 {
+            return Err(EINVAL);
+        }
+        let change = SrqChange {
+            max_wr: (mask.0 & MAX_WR != 0).then_some(attr.max_wr),
+            limit: (mask.0 & LIMIT != 0).then_some(attr.srq_limit),
+        };
+        // SAFETY: The argument of the core's callback.
+        let mut udata = unsafe { Udata::from_raw(udata) };
+        let ucontext = match &udata {
+            // SAFETY: The context of a verb is alive during the verb.
+            Some(udata) => unsafe { Ucontext::<D>::from_raw(udata.ucontext()) },
+            None => None,
+        };
+        D::modify_srq(srq, &change, ucontext, udata.as_mut())
+    };
+    errno(modify())
+}
+
+/// `ib_device_ops.query_srq`: may sleep.
+///
+/// # Safety
+///
+/// Only for the core, with a constructed queue and attributes valid for write.
+pub(super) unsafe extern "C" fn query_srq<D: Driver>(
+    raw: *mut bindings::ib_srq,
+    attr: *mut bindings::ib_srq_attr,
+) -> ffi::c_int {
+    // SAFETY: The queue was constructed, and `attr` is valid for write.
+    let (srq, attr) = unsafe { (Srq::<D>::owned(raw), &mut *attr) };
+    D::query_srq(srq).to_raw(attr);
+    0
+}
+
+/// `ib_device_ops.post_srq_recv`: any context.
+///
+/// # Safety
+///
+/// Only for the core, with a constructed queue and a chain of requests.
+pub(super) unsafe extern "C" fn post_srq_recv<D: Driver>(
+    raw: *mut bindings::ib_srq,
+    wr: *const bindings::ib_recv_wr,
+    bad_wr: *mut *const bindings::ib_recv_wr,
+) -> ffi::c_int {
+    // SAFETY: The queue was constructed.
+    let srq = unsafe { Srq::<D>::owned(raw) };
+    // SAFETY: The chain is valid for the call.
+    let mut list = unsafe { RecvList::new(wr) };
+    match D::post_srq_recv(srq, &mut list) {
+        Ok(()) => 0,
+        Err(e) => {
+            // SAFETY: `bad_wr` is valid for write.
+            unsafe { *bad_wr = list.current() };
+            e.to_errno()
+        }
+    }
+}
