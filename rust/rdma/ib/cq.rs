@@ -269,6 +269,32 @@ pub(super) unsafe extern "C" fn destroy_cq<D: Driver>(
     0
 }
 
+/// `ib_device_ops.resize_user_cq`: may sleep.
+///
+/// # Safety
+///
+/// Only for the core, with a constructed queue of a user process.
+pub(super) unsafe extern "C" fn resize_user_cq<D: Driver>(
+    raw: *mut bindings::ib_cq,
+    cqe: ffi::c_uint,
+    udata: *mut bindings::ib_udata,
+) -> ffi::c_int {
+    let resize = || {
+        // SAFETY: The argument of the core's callback.
+        let mut udata = unsafe { Udata::from_raw(udata) }.ok_or(EINVAL)?;
+        // SAFETY: The context of a verb is alive during the verb.
+        let ucontext = unsafe { Ucontext::<D>::from_raw(udata.ucontext()) }.ok_or(EINVAL)?;
+        // SAFETY: The queue was constructed.
+        let cqe = D::resize_cq(unsafe { Cq::<D>::owned(raw) }, cqe, ucontext, &mut udata)?;
+        // SAFETY: The queue is valid. The core reads the size for the response to the process,
+        // which may resize a queue twice at a time and then gets either.
+        // CAST: Bounded by the limit of the device.
+        unsafe { (&raw mut (*raw).cqe).write_volatile(cqe as ffi::c_int) };
+        Ok(())
+    };
+    errno(resize())
+}
+
 /// `ib_device_ops.poll_cq`: any context.
 ///
 /// # Safety

@@ -163,6 +163,16 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Takes a completion queue away from what looks it up by number.
     fn destroy_cq(cq: &Owned<Cq<Self>>);
 
+    /// Gives the completion queue of a user process another size; returns the size granted.
+    fn resize_cq(
+        _cq: &Owned<Cq<Self>>,
+        _cqe: u32,
+        _ucontext: &Ucontext<Self>,
+        _udata: &mut Udata<'_>,
+    ) -> Result<u32> {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
     /// Takes completions out of the queue of a kernel consumer. Any context.
     fn poll_cq(cq: &Owned<Cq<Self>>, out: &mut WcArray<'_>);
 

@@ -74,6 +74,11 @@ impl<D: Driver> VTable<D> {
         destroy_cq: Some(cq::destroy_cq::<D>),
         poll_cq: Some(cq::poll_cq::<D>),
         req_notify_cq: Some(cq::req_notify_cq::<D>),
+        resize_user_cq: if D::HAS_RESIZE_CQ {
+            Some(cq::resize_user_cq::<D>)
+        } else {
+            None
+        },
 
         create_srq: if D::HAS_CREATE_SRQ {
             Some(srq::create_srq::<D>)

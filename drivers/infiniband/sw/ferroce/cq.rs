@@ -10,14 +10,21 @@ use crate::{
     },
     qp::errno,
     queue::Queue,
-    ucontext::Offer, //
+    ucontext::{
+        Offer,
+        Ucontext, //
+    }, //
 };
 use kernel::{
+    new_mutex,
     prelude::*,
-    sync::atomic::{
-        Acquire,
-        Atomic,
-        Release, //
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
+        Mutex, //
     }, //
 };
 use rdma::{
@@ -52,8 +59,9 @@ use roce::{
 };
 use zerocopy::IntoBytes;
 
-/// The most entries that a consumer may ask for.
-pub(crate) const MAX_CQE: u32 = (1 << 15) - 1;
+/// The most entries that a consumer may ask for: one less than a power of two, as rings are. Such a
+/// ring takes 16 MiB.
+pub(crate) const MAX_CQE: u32 = (1 << 18) - 1;
 
 /// A completion, and what it means for the consumer's notification.
 pub(crate) struct Completion {
@@ -90,7 +98,7 @@ enum Store {
     User {
         queue: Queue,
         producer: u32,
-        _offer: Offer,
+        offer: Offer,
     },
     /// What the poll verb takes from.
     Kernel {
@@ -118,6 +126,9 @@ pub(crate) struct Cq {
     #[pin]
     inner: SpinLockIrqSave<Inner>,
     is_user: bool,
+    /// Serialises resizes; outside of `inner`.
+    #[pin]
+    resize: Mutex<()>,
     /// The work item is to call the handler of a kernel consumer.
     wanted: Atomic<u32>,
     #[pin]
@@ -134,20 +145,12 @@ impl Cq {
         }
         let store = match (udata, init.ucontext) {
             (Some(udata), Some(ucontext)) => {
-                let ring = completion_ring(init.cqe, MAX_CQE);
-                let queue = Queue::new(ring.map_err(|e| errno(e.errno_kind()))?)?;
-                let mut resp = CreateCqResp::default();
-                if udata.out_len() < resp.as_bytes().len() {
-                    return Err(EINVAL);
-                }
-                let offer = ucontext.offer(queue.memory())?;
-                resp.mi = offer.info();
-                udata.respond(resp.as_bytes())?;
+                let (queue, offer) = new_ring(init.cqe, ucontext, udata)?;
                 init.cqe = queue.ring().capacity();
                 Store::User {
                     queue,
                     producer: 0,
-                    _offer: offer,
+                    offer,
                 }
             }
             _ => Store::Kernel {
@@ -172,6 +175,7 @@ impl Cq {
                 "ferroce::Cq::inner"
             ),
             is_user,
+            resize <- new_mutex!((), "ferroce::Cq::resize"),
             wanted: Atomic::new(0),
             work <- Work::new(run_work, cookie),
         }? Error))
@@ -185,6 +189,57 @@ impl Cq {
     /// Takes the queue away from its work item.
     pub(crate) fn hide(&self) {
         self.number.hide();
+    }
+
+    /// Gives the queue of a process another size; returns what it got.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a size out of range, or one that what waits to be polled does not fit into.
+    pub(crate) fn resize(
+        &self,
+        cqe: u32,
+        ucontext: &Ucontext,
+        udata: &mut Udata<'_>,
+    ) -> Result<u32> {
+        let _resize = self.resize.lock();
+        let (mut queue, mut offer) = new_ring(cqe, ucontext, udata)?;
+        let new = queue.share();
+        let (first, count) = self.replace(&mut queue, &mut offer, cqe)?;
+        // New completions go behind those that wait, which nobody else touches: the process has not
+        // got the new ring yet. What it does to the old one, or to a ring that it maps before it is
+        // told to, is its own loss.
+        for i in 0..count {
+            new.copy_element(&queue, first.wrapping_add(i));
+        }
+        Ok(new.ring().capacity())
+    }
+
+    /// Exchanges the ring. Returns the index, not masked, of the first completion that waits in the
+    /// old one, and how many do. A completion has the same index in both rings, but for the mask.
+    fn replace(&self, new: &mut Queue, offer: &mut Offer, cqe: u32) -> Result<(u32, u32)> {
+        let mut inner = self.inner.lock();
+        let Store::User {
+            queue,
+            producer,
+            offer: current,
+        } = &mut inner.store
+        else {
+            return Err(EINVAL);
+        };
+        // The index of the process is read once.
+        let count = queue.ring().count(*producer, queue.consumer());
+        if count > cqe {
+            return Err(EINVAL);
+        }
+        let first = producer.wrapping_sub(count);
+        let mask = new.ring().index_mask();
+        *producer &= mask;
+        new.set_consumer(first & mask);
+        new.set_producer(*producer);
+        core::mem::swap(queue, new);
+        core::mem::swap(current, offer);
+        Ok((first, count))
     }
 
     /// Adds a completion. If it is lost, the consumer is told of the queue's error; the queue
@@ -292,6 +347,20 @@ impl Completion {
             vlan: self.vlan,
         }
     }
+}
+
+/// Makes a ring, and tells a process where to map it.
+fn new_ring(cqe: u32, ucontext: &Ucontext, udata: &mut Udata<'_>) -> Result<(Queue, Offer)> {
+    let mut resp = CreateCqResp::default();
+    if cqe == 0 || udata.out_len() < resp.as_bytes().len() {
+        return Err(EINVAL);
+    }
+    let ring = completion_ring(cqe, MAX_CQE).map_err(|e| errno(e.errno_kind()))?;
+    let queue = Queue::new(ring)?;
+    let offer = ucontext.offer(queue.memory())?;
+    resp.mi = offer.info();
+    udata.respond(resp.as_bytes())?;
+    Ok((queue, offer))
 }
 
 /// Calls the handler, or has it called. The caller holds no lock.

@@ -374,6 +374,15 @@ impl Driver for Ferroce {
         cq.hide();
     }
 
+    fn resize_cq(
+        cq: &Owned<ib::cq::Cq<Self>>,
+        cqe: u32,
+        ucontext: &ib::object::Ucontext<Self>,
+        udata: &mut Udata<'_>,
+    ) -> Result<u32> {
+        cq.resize(cqe, ucontext, udata)
+    }
+
     fn poll_cq(cq: &Owned<ib::cq::Cq<Self>>, out: &mut WcArray<'_>) {
         cq.poll(out);
     }

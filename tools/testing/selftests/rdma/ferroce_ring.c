@@ -183,6 +183,38 @@ static int ring_bell(struct end *e)
 	return command(e->dev->ctx, IB_USER_VERBS_CMD_POST_SEND, &cmd, sizeof(cmd), sizeof(resp));
 }
 
+/* Maps a ring, in a hurry, by somebody else so to speak. */
+static void map_ring(struct ibv_context *ctx, const struct mminfo *info)
+{
+	void *at;
+
+	if (!info->size || nr_rings == MAX_RINGS)
+		return;
+	at = mmap(NULL, info->size, PROT_READ | PROT_WRITE, MAP_SHARED, ctx->cmd_fd, info->offset);
+	if (at != MAP_FAILED)
+		add_ring(at, info->size);
+}
+
+/* Has the kernel change a completion queue's ring, while the library goes on with the old one. */
+static void resize_cq(struct ibv_cq *cq, uint64_t *seed)
+{
+	static struct {
+		struct ib_uverbs_resize_cq_resp resp;
+		struct rxe_resize_cq_resp driver;
+	} resp;
+	uint32_t sizes[] = { 1, 7, 63, 255, 4000, 0, 0x40000, 0xffffffff };
+	struct ib_uverbs_resize_cq cmd = {
+		.response = rnd(seed) % 8 ? (uintptr_t)&resp : 8,
+		.cq_handle = cq->handle,
+		.cqe = pick(seed, sizes, ARRAY_LEN(sizes)),
+	};
+
+	resp.driver.mi.size = 0;
+	if (!command(cq->context, IB_USER_VERBS_CMD_RESIZE_CQ, &cmd, sizeof(cmd),
+		     rnd(seed) % 8 ? sizeof(resp) : sizeof(resp.resp)))
+		map_ring(cq->context, &resp.driver.mi);
+}
+
 /*
  * Has the kernel change a shared receive queue's ring, or think of it, without the library: where
  * to map the new one is written anywhere, and the library goes on with the old one.
@@ -205,18 +237,11 @@ static void modify_srq(struct ibv_srq *srq, uint64_t *seed)
 		},
 		.driver = { addresses[rnd(seed) % ARRAY_LEN(addresses)] },
 	};
-	void *at;
 
 	info.size = 0;
-	if (command(srq->context, IB_USER_VERBS_CMD_MODIFY_SRQ, &cmd,
-		    rnd(seed) % 8 ? sizeof(cmd) : sizeof(cmd.cmd), 0) ||
-	    !info.size || nr_rings == MAX_RINGS)
-		return;
-	/* One that is mapped in a hurry, by somebody else so to speak. */
-	at = mmap(NULL, info.size, PROT_READ | PROT_WRITE, MAP_SHARED, srq->context->cmd_fd,
-		  info.offset);
-	if (at != MAP_FAILED)
-		add_ring(at, info.size);
+	if (!command(srq->context, IB_USER_VERBS_CMD_MODIFY_SRQ, &cmd,
+		     rnd(seed) % 8 ? sizeof(cmd) : sizeof(cmd.cmd), 0))
+		map_ring(srq->context, &info);
 }
 
 /* As pair_open(), with shared receive queues. */
@@ -273,6 +298,8 @@ static void hostile_rings(bool shared)
 			CHECK_EQ(ibv_req_notify_cq(ends[i].cq, 0), 0);
 			if (shared && rnd(&seed) % 4 == 0)
 				modify_srq(ends[i].srq, &seed);
+			if (rnd(&seed) % 8 == 0)
+				resize_cq(ends[i].cq, &seed);
 		}
 	}
 	/* Most of it was done by queue pairs that run. */
