@@ -9,10 +9,14 @@
 #include <linux/crc32.h>
 #include <linux/etherdevice.h>
 #include <linux/if_vlan.h>
+#include <linux/igmp.h>
+#include <linux/inetdevice.h>
 #include <linux/netdevice.h>
+#include <linux/rtnetlink.h>
 #include <linux/skbuff.h>
 #include <linux/timer.h>
 #include <linux/vmalloc.h>
+#include <net/addrconf.h>
 #include <net/flow.h>
 #include <net/ip.h>
 #include <net/ip6_route.h>

@@ -22,6 +22,7 @@
 #include "ib_umem.c"
 #include "ib_verbs.c"
 #include "if_vlan.c"
+#include "inetdevice.c"
 #include "ip6_fib.c"
 #include "ipv6.c"
 #include "libnvdimm.c"

@@ -23,6 +23,7 @@ pub mod udata;
 pub mod umem;
 pub mod wr;
 
+mod mcast;
 mod ops;
 
 #[cfg(CONFIG_KUNIT = "y")]

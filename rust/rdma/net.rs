@@ -6,6 +6,7 @@
 //! through a [`UdpTunnel`] as an [`SkBuff`]; one goes out as an [`SkBuff`] with an IP header, along
 //! a [`Dst`] that was looked up before. [`TxAccount`] tells how many packets are on their way.
 
+pub mod multicast;
 pub mod namespace;
 pub mod netdevice;
 pub mod notifier;
@@ -15,6 +16,10 @@ pub mod skbuff;
 pub mod tx_account;
 pub mod udp_tunnel;
 
+pub use multicast::{
+    Group,
+    Rtnl, //
+};
 pub use namespace::{
     Namespace,
     NetId, //

@@ -285,6 +285,12 @@ limits! {
     set_max_qp_init_rd_atom = max_qp_init_rd_atom: u32,
     /// Sets the number of address handles.
     set_max_ah = max_ah: u32,
+    /// Sets the number of multicast groups.
+    set_max_mcast_grp = max_mcast_grp: u32,
+    /// Sets the queue pairs of a multicast group.
+    set_max_mcast_qp_attach = max_mcast_qp_attach: u32,
+    /// Sets the memberships in multicast groups, in all.
+    set_max_total_mcast_qp_attach = max_total_mcast_qp_attach: u32,
     /// Sets the entries of the P_Key table.
     set_max_pkeys = max_pkeys: u16,
     /// Sets the ACK delay code.

@@ -214,6 +214,18 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Any context.
     fn post_send(qp: &Owned<Qp<Self>>, list: &mut SendList<'_, Self>) -> Result;
 
+    /// Makes a datagram queue pair a member of a multicast group. Optional.
+    ///
+    /// The core has checked that it is one, and destroys no queue pair that is a member.
+    fn attach_mcast(_qp: &Owned<Qp<Self>>, _gid: [u8; 16]) -> Result {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Ends the membership of a queue pair in a multicast group.
+    fn detach_mcast(_qp: &Owned<Qp<Self>>, _gid: [u8; 16]) -> Result {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
     /// Posts receive requests of a kernel consumer. Any context.
     fn post_recv(qp: &Owned<Qp<Self>>, list: &mut RecvList<'_>) -> Result;
 

@@ -11,6 +11,7 @@ use super::{
         PortAttr, //
     },
     gid,
+    mcast,
     mr,
     object::{
         self,
@@ -112,6 +113,16 @@ impl<D: Driver> VTable<D> {
         destroy_qp: Some(qp::destroy_qp::<D>),
         post_send: Some(qp::post_send::<D>),
         post_recv: Some(qp::post_recv::<D>),
+        attach_mcast: if D::HAS_ATTACH_MCAST {
+            Some(mcast::attach_mcast::<D>)
+        } else {
+            None
+        },
+        detach_mcast: if D::HAS_DETACH_MCAST {
+            Some(mcast::detach_mcast::<D>)
+        } else {
+            None
+        },
 
         size_ib_ah: alloc_size::<ah::Ah<D>>(),
         size_ib_cq: cq::Cq::<D>::SIZE,

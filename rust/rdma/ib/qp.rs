@@ -135,7 +135,7 @@ impl<D: Driver> Qp<D> {
     ///
     /// `raw` must be a queue pair of a device of `D` that `create_qp` constructed and that is valid
     /// for the lifetime.
-    unsafe fn owned<'a>(raw: *mut bindings::ib_qp) -> &'a Owned<Self> {
+    pub(super) unsafe fn owned<'a>(raw: *mut bindings::ib_qp) -> &'a Owned<Self> {
         // SAFETY: By the requirement of this function, and because `ib_qp` is the first field.
         unsafe { &(*raw.cast::<QpObject<D>>()).owned }
     }

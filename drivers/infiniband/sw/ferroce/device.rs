@@ -22,6 +22,7 @@ use crate::{
         MAX_AH,
         MAX_OBJECTS, //
     },
+    mcast,
     mr::Region,
     qp::{
         self,
@@ -140,6 +141,8 @@ pub(crate) struct Ferroce {
     counters: Counters,
     /// The net device.
     link: Link,
+    /// The multicast groups in use.
+    pub(crate) mcast: mcast::Usage,
     /// Keeps the sockets of the namespace open.
     _sockets: SocketRef,
 }
@@ -164,6 +167,7 @@ impl Ferroce {
             number: NEXT.fetch_add(1, Relaxed),
             guid,
             counters: Counters::new(),
+            mcast: mcast::Usage::new(),
             _sockets: sockets,
         };
         let init = DeviceInit {
@@ -188,6 +192,14 @@ impl Ferroce {
     /// Counts something.
     pub(crate) fn count(&self, counter: Counter) {
         self.counters.count(counter);
+    }
+
+    /// Returns a GID as an address in the namespace of the net device.
+    pub(crate) fn address(&self, gid: [u8; 16]) -> Address {
+        Address {
+            net: self.link.net,
+            gid,
+        }
     }
 
     /// Returns the number.
@@ -249,6 +261,9 @@ impl Driver for Ferroce {
             .set_max_res_rd_atom(objects)
             .set_max_qp_init_rd_atom(u32::from(MAX_RD_ATOMIC))
             .set_max_ah(MAX_AH)
+            .set_max_mcast_grp(mcast::MAX_GROUPS)
+            .set_max_mcast_qp_attach(mcast::MAX_MEMBERS)
+            .set_max_total_mcast_qp_attach(mcast::MAX_MEMBERSHIPS)
             .set_max_pkeys(1)
             .set_local_ca_ack_delay(ACK_DELAY)
             .set_device_cap_flags(
@@ -423,6 +438,14 @@ impl Driver for Ferroce {
         signal_all: &mut bool,
     ) -> Option<Path> {
         qp::modify::query(qp, attr, cap, signal_all)
+    }
+
+    fn attach_mcast(qp: &Owned<ib::qp::Qp<Self>>, gid: [u8; 16]) -> Result {
+        mcast::attach(qp, gid)
+    }
+
+    fn detach_mcast(qp: &Owned<ib::qp::Qp<Self>>, gid: [u8; 16]) -> Result {
+        mcast::detach(qp, gid)
     }
 
     fn post_send(qp: &Owned<ib::qp::Qp<Self>>, list: &mut SendList<'_, Self>) -> Result {

@@ -19,6 +19,7 @@ mod gids;
 mod globals;
 mod guard;
 mod link;
+mod mcast;
 mod mr;
 mod qp;
 mod queue;

@@ -162,6 +162,14 @@ pub(crate) fn contains(device: u32, address: &Address) -> bool {
         .is_some_and(|gids| gids.owners.find_map(address, find).is_some())
 }
 
+/// Returns whether a device has any address of a net device: that is its own one, or one above it.
+pub(crate) fn reaches(device: u32, link: &Link) -> bool {
+    let find = |owner: &Owner| (owner.place.device == device).then_some(());
+
+    GIDS.get()
+        .is_some_and(|gids| gids.links.find_map(link, find).is_some())
+}
+
 /// Says which queue pair is the management one of a device, for as long as this lives.
 pub(crate) struct Manager {
     device: u32,

@@ -10,6 +10,7 @@ use crate::{
     device::Ferroce,
     gids,
     link,
+    mcast,
     mr::Mr,
     sockets, //
 };
@@ -78,6 +79,7 @@ pub(crate) fn init() -> Result {
         MAX_AH.wrapping_add(1)..=MAX_AH.wrapping_add(MAX_KERNEL_AH),
     ))?;
     gids::init()?;
+    mcast::init()?;
     sockets::init()?;
     link::init()?;
     // Last, because only [`Cleanup`] gives it back.

@@ -206,7 +206,7 @@ pub(crate) struct Qp {
 type KernelQueuesRef = Pin<KBox<KernelQueues>>;
 
 /// The queue pair as the core has it.
-type IbQp = ib::qp::Qp<Ferroce>;
+pub(crate) type IbQp = ib::qp::Qp<Ferroce>;
 
 impl Qp {
     pub(crate) fn new(

@@ -10,12 +10,14 @@ use crate::{
     device::Ferroce,
     gids::{
         self,
-        Address, //
+        Address,
+        Link, //
     },
     globals::{
         self,
         QpRef, //
     },
+    mcast,
     qp::{
         recv,
         send, //
@@ -41,6 +43,7 @@ use roce::{
         Pkey,
         Qpn, //
     },
+    opcode::Transport,
     wire::{
         Packet,
         ParseError,
@@ -182,6 +185,20 @@ fn receive(mut skb: SkBuff, dev: &NetDevice) -> Result<(), Counter> {
         return Err(Counter::BadPkey);
     }
     let origin = incoming.origin(dev.net_id()).ok_or(Counter::Malformed)?;
+    if packet.dest_qpn() == Qpn::MULTICAST {
+        // There may be many, so that each looks only at what may differ from one to another.
+        if packet.opcode().transport() != Transport::Ud {
+            return Err(Counter::Refused);
+        }
+        if !incoming.is_intact() {
+            return Err(Counter::BadIcrc);
+        }
+        let link = Link {
+            net: origin.net,
+            ifindex: dev.ifindex(),
+        };
+        return mcast::deliver(incoming, &origin, &link);
+    }
     let qp = find(packet.dest_qpn(), &origin).ok_or(Counter::NoQp)?;
     let result = if qp.ty.transport() != packet.opcode().transport() {
         Err(Counter::Refused)

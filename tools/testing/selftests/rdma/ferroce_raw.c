@@ -12,9 +12,12 @@ static int sock = -1, replies = -1;
 void raw_open(void)
 {
 	int before = enter_ns("n2");
+	struct in_addr from;
 
 	sock = socket(AF_INET, SOCK_RAW, IPPROTO_RAW);
 	CHECK(sock >= 0);
+	inet_pton(AF_INET, "10.77.0.2", &from);
+	CHECK_EQ(setsockopt(sock, IPPROTO_IP, IP_MULTICAST_IF, &from, sizeof(from)), 0);
 	/* Gets a copy of every packet, beside the device. */
 	replies = socket(AF_INET, SOCK_RAW | SOCK_NONBLOCK, IPPROTO_UDP);
 	CHECK(replies >= 0);
@@ -90,7 +93,7 @@ void send_packet(struct packet *p)
 	struct udphdr *udp = (void *)(ip + 1), *masked_udp = (void *)(masked_ip + 1);
 	uint32_t icrc;
 
-	inet_pton(AF_INET, "10.77.0.1", &to.sin_addr);
+	inet_pton(AF_INET, p->dest ?: "10.77.0.1", &to.sin_addr);
 	memset(out, 0, RAW_HEADERS);
 	ip->version = 4;
 	ip->ihl = 5;

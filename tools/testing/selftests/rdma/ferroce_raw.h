@@ -39,6 +39,8 @@ struct packet {
 	size_t len;
 	bool bad_icrc;
 	const char *source;
+	/* The first device, unless this is a group. */
+	const char *dest;
 };
 
 enum {

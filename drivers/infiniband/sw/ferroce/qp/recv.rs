@@ -126,6 +126,22 @@ pub(crate) fn request(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result
     result
 }
 
+/// Takes a copy of a datagram for a group that the queue pair is in. Softirq context, no lock held.
+pub(crate) fn multicast(qp: &QpRef, incoming: &Incoming) {
+    let after = {
+        let mut half = qp.recv.lock();
+        let mut after = After::default();
+        if !qp.state().is_receiving() {
+            return;
+        }
+        if let Ok(packet) = incoming.packet() {
+            half.handle(qp, &packet, incoming, &mut after);
+        }
+        after
+    };
+    finish(qp, &after);
+}
+
 /// Continues to answer a READ, takes what waited, flushes. Process or softirq context, no lock
 /// held.
 pub(crate) fn run(qp: &QpRef) {

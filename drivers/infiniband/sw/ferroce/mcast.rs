@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Multicast groups.
+//!
+//! A group belongs to a device: while one of its queue pairs is a member its net device is in the
+//! IP group. Datagrams find the members under RCU, by group and namespace, and each copies the
+//! payload into a receive request of its own, the sender's queue pair too if it is a member.
+//! Nothing is allocated for that, and the members of a group are bounded.
+
+use crate::{
+    ah,
+    counters::Counter,
+    gids::{
+        self,
+        Address,
+        Link, //
+    },
+    globals,
+    qp::{
+        recv,
+        IbQp, //
+    },
+    receive::{
+        Incoming,
+        Origin, //
+    }, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Mutex, //
+    }, //
+};
+use rdma::{
+    net::{
+        Group,
+        Rtnl, //
+    },
+    sync::{
+        Global,
+        MultiTable,
+        Owned, //
+    }, //
+};
+
+/// The most groups of a device.
+pub(crate) const MAX_GROUPS: u32 = 8192;
+/// The most members of a group on a device: each packet is copied as often, in a softirq.
+pub(crate) const MAX_MEMBERS: u32 = 64;
+/// The most memberships of a device.
+pub(crate) const MAX_MEMBERSHIPS: u32 = 16384;
+
+/// Buckets of the table.
+const BUCKETS: usize = 1024;
+
+static GROUPS: Global<Groups> = Global::new();
+
+/// All groups of all devices.
+#[pin_data]
+struct Groups {
+    #[pin]
+    members: MultiTable<Address, Member>,
+    /// Held while a queue pair joins or leaves; protects every [`Usage`].
+    #[pin]
+    changing: Mutex<()>,
+}
+
+/// A queue pair in a group.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Member {
+    device: u32,
+    qp: u32,
+}
+
+/// How many groups and memberships a device has. Part of the device.
+pub(crate) struct Usage {
+    groups: Atomic<u32>,
+    memberships: Atomic<u32>,
+}
+
+impl Usage {
+    pub(crate) const fn new() -> Self {
+        Self {
+            groups: Atomic::new(0),
+            memberships: Atomic::new(0),
+        }
+    }
+}
+
+/// Constructs the table. Once, before any device exists.
+pub(crate) fn init() -> Result {
+    GROUPS.init(try_pin_init!(Groups {
+        members <- MultiTable::new(BUCKETS),
+        changing <- new_mutex!((), "ferroce::mcast"),
+    }? Error))
+}
+
+/// Makes a queue pair a member of a group.
+///
+/// # Errors
+///
+/// `EINVAL` if it is one: the core counts what it attaches and detaches, and a queue pair of which
+/// it counts too much can never be destroyed. `ENOMEM` beyond a limit; `ENODEV` or `EINVAL` without
+/// a net device that has this version of IP.
+pub(crate) fn attach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
+    let groups = GROUPS.get().ok_or(ENODEV)?;
+    let device = qp.device();
+    let usage = &device.mcast;
+    let address = device.address(gid);
+    let member = Member {
+        device: device.number(),
+        qp: qp.qpn,
+    };
+    let _changing = groups.changing.lock();
+    let (here, is_member) = groups.look(&address, member);
+
+    if is_member {
+        return Err(EINVAL);
+    }
+    if here >= MAX_MEMBERS || usage.memberships.load(Relaxed) >= MAX_MEMBERSHIPS {
+        return Err(ENOMEM);
+    }
+    if here == 0 {
+        if usage.groups.load(Relaxed) >= MAX_GROUPS {
+            return Err(ENOMEM);
+        }
+        let rtnl = Rtnl::lock();
+        let netdev = device.netdev().ok_or(ENODEV)?;
+        if netdev.net_id() != address.net {
+            return Err(ENODEV);
+        }
+        netdev.join(&rtnl, group(gid))?;
+    }
+    if let Err(e) = groups.members.insert(address, member, GFP_KERNEL_ACCOUNT) {
+        if here == 0 {
+            leave(qp, &address);
+        }
+        return Err(e);
+    }
+    usage.memberships.add(1, Relaxed);
+    if here == 0 {
+        usage.groups.add(1, Relaxed);
+        // Whether datagrams of this host come back to it is part of a route.
+        gids::invalidate();
+    }
+    Ok(())
+}
+
+/// Ends the membership of a queue pair in a group.
+///
+/// # Errors
+///
+/// `EINVAL` if it is not a member.
+pub(crate) fn detach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
+    let groups = GROUPS.get().ok_or(ENODEV)?;
+    let device = qp.device();
+    let usage = &device.mcast;
+    let address = device.address(gid);
+    let member = Member {
+        device: device.number(),
+        qp: qp.qpn,
+    };
+    let _changing = groups.changing.lock();
+
+    groups
+        .members
+        .remove(&address, |other| *other == member)
+        .ok_or(EINVAL)?;
+    usage.memberships.fetch_sub(1, Relaxed);
+    let (here, _) = groups.look(&address, member);
+    if here == 0 {
+        usage.groups.fetch_sub(1, Relaxed);
+        leave(qp, &address);
+        gids::invalidate();
+    }
+    Ok(())
+}
+
+impl Groups {
+    /// Returns how many members a group has on the device of one, and whether that is among them.
+    fn look(&self, address: &Address, member: Member) -> (u32, bool) {
+        let mut here: u32 = 0;
+        let mut is_member = false;
+
+        self.members.find_map(address, |other| {
+            here = here.saturating_add(u32::from(other.device == member.device));
+            is_member |= *other == member;
+            None::<()>
+        });
+        (here, is_member)
+    }
+}
+
+/// Takes the net device of a queue pair out of a group.
+fn leave(qp: &Owned<IbQp>, address: &Address) {
+    let rtnl = Rtnl::lock();
+
+    // One that goes, or has moved to another namespace, has left all of its groups.
+    if let Some(netdev) = qp.device().netdev() {
+        if netdev.net_id() == address.net {
+            netdev.leave(&rtnl, group(address.gid));
+        }
+    }
+}
+
+/// Returns the IP group of a multicast GID.
+fn group(gid: [u8; 16]) -> Group {
+    match ah::v4(&gid) {
+        Some(group) => Group::V4(group),
+        None => Group::V6(gid),
+    }
+}
+
+/// Hands a datagram to all members of its group that are on the net device that it came in through,
+/// or on one below that. Softirq context.
+///
+/// # Errors
+///
+/// What to count if there is none.
+pub(crate) fn deliver(incoming: Incoming, origin: &Origin, link: &Link) -> Result<(), Counter> {
+    let mut delivered = false;
+    // Of the device that was looked at last, as most are of one.
+    let mut known = None;
+    let mut is_reached = |device| match known {
+        Some((other, reached)) if other == device => reached,
+        _ => {
+            let reached = gids::reaches(device, link);
+            known = Some((device, reached));
+            reached
+        }
+    };
+
+    if let (Some(groups), Ok(qps)) = (GROUPS.get(), globals::qps()) {
+        groups.members.find_map(&origin.address(), |member| {
+            if is_reached(member.device) {
+                if let Some(qp) = qps.get(member.qp) {
+                    recv::multicast(&qp, &incoming);
+                    delivered = true;
+                }
+            }
+            None::<()>
+        });
+    }
+    if !delivered {
+        return Err(Counter::NoQp);
+    }
+    incoming.consume();
+    Ok(())
+}

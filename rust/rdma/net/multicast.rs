@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Multicast groups of net devices.
+//!
+//! A group is joined for a device, not for a socket: a socket may join only a few
+//! (`net.ipv4.igmp_max_memberships`, 20), and one that has joined none gets the packets of all
+//! groups that its namespace is in.
+//!
+//! C headers: [`include/linux/igmp.h`](srctree/include/linux/igmp.h),
+//! [`include/net/addrconf.h`](srctree/include/net/addrconf.h)
+
+use super::NetDevice;
+use crate::bindings;
+use kernel::{
+    error::to_result,
+    prelude::*,
+    types::NotThreadSafe, //
+};
+
+/// RTNL, the lock of the configuration of the network, held until this is dropped.
+///
+/// While it is held a net device keeps its namespace, and does not go.
+pub struct Rtnl(NotThreadSafe);
+
+impl Rtnl {
+    /// Takes the lock. Sleeps.
+    pub fn lock() -> Self {
+        // SAFETY: The caller may sleep, and the lock is released in `drop`.
+        unsafe { bindings::rtnl_lock() };
+        Self(NotThreadSafe)
+    }
+}
+
+impl Drop for Rtnl {
+    fn drop(&mut self) {
+        // SAFETY: This value holds the lock, in this thread.
+        unsafe { bindings::rtnl_unlock() };
+    }
+}
+
+/// A multicast group, by its address in the order of the wire.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// An IPv4 group.
+    V4([u8; 4]),
+    /// An IPv6 group.
+    V6([u8; 16]),
+}
+
+impl NetDevice {
+    /// Joins a group, once more if the device is in it already. Sleeps.
+    ///
+    /// [`NetDevice::leave`] takes that back; so does the end of the device, or its move to another
+    /// namespace.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV`, `EINVAL` or `EAFNOSUPPORT` if the device has not that version of IP; `ENOMEM` for
+    /// IPv6, where IPv4 says nothing.
+    pub fn join(&self, _rtnl: &Rtnl, group: Group) -> Result {
+        match group {
+            Group::V4(group) => {
+                // SAFETY: The device is alive by the type invariant, and RTNL is held.
+                let ip = unsafe { bindings::__in_dev_get_rtnl(self.as_raw()) };
+                if ip.is_null() {
+                    return Err(ENODEV);
+                }
+                // SAFETY: The IPv4 part of the device is alive as long as RTNL is held.
+                unsafe { bindings::ip_mc_inc_group(ip, u32::from_ne_bytes(group)) };
+                Ok(())
+            }
+            #[cfg(CONFIG_IPV6)]
+            Group::V6(group) => {
+                let group = in6_addr(group);
+                // SAFETY: The device is alive by the type invariant, and the address is copied.
+                to_result(unsafe { bindings::ipv6_dev_mc_inc(self.as_raw(), &group) })
+            }
+            #[cfg(not(CONFIG_IPV6))]
+            Group::V6(_) => Err(EAFNOSUPPORT),
+        }
+    }
+
+    /// Leaves a group that was joined as often as not. Sleeps.
+    pub fn leave(&self, _rtnl: &Rtnl, group: Group) {
+        match group {
+            Group::V4(group) => {
+                // SAFETY: The device is alive by the type invariant, and RTNL is held.
+                let ip = unsafe { bindings::__in_dev_get_rtnl(self.as_raw()) };
+                if !ip.is_null() {
+                    // SAFETY: The IPv4 part of the device is alive as long as RTNL is held.
+                    unsafe { bindings::ip_mc_dec_group(ip, u32::from_ne_bytes(group)) };
+                }
+            }
+            #[cfg(CONFIG_IPV6)]
+            Group::V6(group) => {
+                let group = in6_addr(group);
+                // SAFETY: The device is alive by the type invariant, and the address is copied.
+                // An error says that the device is in no such group any more.
+                unsafe { bindings::ipv6_dev_mc_dec(self.as_raw(), &group) };
+            }
+            #[cfg(not(CONFIG_IPV6))]
+            Group::V6(_) => {}
+        }
+    }
+}
+
+/// Returns the C address.
+#[cfg(CONFIG_IPV6)]
+fn in6_addr(bytes: [u8; 16]) -> bindings::in6_addr {
+    let mut addr: bindings::in6_addr = pin_init::zeroed();
+
+    addr.in6_u.u6_addr8 = bytes;
+    addr
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Groups, and queue pairs to put into them.
+ */
+#ifndef FERROCE_MCAST_H
+#define FERROCE_MCAST_H
+
+#include "ferroce_util.h"
+
+/* IPv4 groups 239.7.x.x. */
+static inline union ibv_gid group4(unsigned int n)
+{
+	union ibv_gid gid = { .raw = { [10] = 0xff, [11] = 0xff, [12] = 239, [13] = 7 } };
+
+	gid.raw[14] = n >> 8;
+	gid.raw[15] = n;
+	return gid;
+}
+
+/* IPv6 groups ff15::7:x. */
+static inline union ibv_gid group6(unsigned int n)
+{
+	union ibv_gid gid = { .raw = { 0xff, 0x15, [13] = 7 } };
+
+	gid.raw[14] = n >> 8;
+	gid.raw[15] = n;
+	return gid;
+}
+
+/* A datagram queue pair in RESET. */
+static inline struct ibv_qp *bare_qp(struct dev *dev, struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr init = {
+		.qp_type = IBV_QPT_UD,
+		.send_cq = cq,
+		.recv_cq = cq,
+		.cap = { 1, 1, 1, 1, 0 },
+	};
+	struct ibv_qp *qp = ibv_create_qp(dev->pd, &init);
+
+	CHECK(qp);
+	return qp;
+}
+
+#endif
