@@ -22,6 +22,12 @@ pub enum Operation {
     Write,
     /// Asks for memory of the receiver.
     ReadRequest,
+    /// Changes a word of the receiver in one step, and asks what it was.
+    Atomic,
+    /// Stores a word at the receiver in one step.
+    AtomicWrite,
+    /// Asks until earlier writes are visible to all, or persistent.
+    Flush,
     /// Carries the memory that was asked for.
     ReadResponse,
     /// Acknowledges requests, or refuses one.
@@ -62,7 +68,9 @@ impl Position {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Headers {
     deth: bool,
+    feth: bool,
     reth: bool,
+    atomic: bool,
     aeth: bool,
     atomic_ack: bool,
     immdt: bool,
@@ -72,7 +80,9 @@ struct Headers {
 impl Headers {
     const NONE: Headers = Headers {
         deth: false,
+        feth: false,
         reth: false,
+        atomic: false,
         aeth: false,
         atomic_ack: false,
         immdt: false,
@@ -87,6 +97,10 @@ impl Headers {
         atomic_ack: true,
         ..Headers::NONE
     };
+    const ATOMIC: Headers = Headers {
+        atomic: true,
+        ..Headers::NONE
+    };
     const DETH: Headers = Headers {
         deth: true,
         ..Headers::NONE
@@ -94,6 +108,11 @@ impl Headers {
     const DETH_IMMDT: Headers = Headers {
         deth: true,
         immdt: true,
+        ..Headers::NONE
+    };
+    const FETH_RETH: Headers = Headers {
+        feth: true,
+        reth: true,
         ..Headers::NONE
     };
     const IETH: Headers = Headers {
@@ -196,8 +215,12 @@ opcodes! {
     0x10 RcReadResponseOnly   Rc ReadResponse Only   AETH;
     0x11 RcAcknowledge        Rc Acknowledge  Only   AETH;
     0x12 RcAtomicAcknowledge  Rc AtomicAck    Only   AETH_ATOMIC;
+    0x13 RcCompareSwap        Rc Atomic       Only   ATOMIC;
+    0x14 RcFetchAdd           Rc Atomic       Only   ATOMIC;
     0x16 RcSendLastInv        Rc Send         Last   IETH;
     0x17 RcSendOnlyInv        Rc Send         Only   IETH;
+    0x1c RcFlush              Rc Flush        Only   FETH_RETH;
+    0x1d RcAtomicWrite        Rc AtomicWrite  Only   RETH;
     0x1f RcInvalid            Rc Invalid      Only   NONE;
     0x20 UcSendFirst          Uc Send         First  NONE;
     0x21 UcSendMiddle         Uc Send         Middle NONE;
@@ -246,7 +269,13 @@ impl Opcode {
     pub const fn is_request(self) -> bool {
         matches!(
             self.operation(),
-            Operation::Send | Operation::Write | Operation::ReadRequest | Operation::Invalid
+            Operation::Send
+                | Operation::Write
+                | Operation::ReadRequest
+                | Operation::Atomic
+                | Operation::AtomicWrite
+                | Operation::Flush
+                | Operation::Invalid
         )
     }
 
@@ -292,6 +321,18 @@ impl Opcode {
         self.info().headers.deth
     }
 
+    /// Returns whether the packet has a FETH.
+    #[inline]
+    pub const fn has_feth(self) -> bool {
+        self.info().headers.feth
+    }
+
+    /// Returns whether the packet has an AtomicETH.
+    #[inline]
+    pub const fn has_atomic(self) -> bool {
+        self.info().headers.atomic
+    }
+
     /// Returns whether the packet has a RETH.
     #[inline]
     pub const fn has_reth(self) -> bool {
@@ -333,6 +374,12 @@ impl Opcode {
         if headers.deth {
             len = len.wrapping_add(wire::DETH_LEN);
         }
+        if headers.feth {
+            len = len.wrapping_add(wire::FETH_LEN);
+        }
+        if headers.atomic {
+            len = len.wrapping_add(wire::ATOMIC_LEN);
+        }
         if headers.reth {
             len = len.wrapping_add(wire::RETH_LEN);
         }
@@ -373,6 +420,18 @@ impl Opcode {
             _ => return None,
         };
         Some(opcode)
+    }
+
+    /// Returns the opcode of one packet of a SEND with invalidate (RC): the key travels in the
+    /// packet that ends it.
+    #[inline]
+    pub const fn send_inv(position: Position) -> Opcode {
+        match position {
+            Position::First => Opcode::RcSendFirst,
+            Position::Middle => Opcode::RcSendMiddle,
+            Position::Last => Opcode::RcSendLastInv,
+            Position::Only => Opcode::RcSendOnlyInv,
+        }
     }
 
     /// Returns the opcode of one packet of an RDMA WRITE, or `None` if there is none: datagrams
@@ -491,6 +550,10 @@ mod tests {
         assert_eq!(Opcode::UdSendOnlyImm.header_len(), 24);
         assert_eq!(Opcode::RcReadRequest.header_len(), 28);
         assert_eq!(Opcode::UcWriteOnlyImm.header_len(), 32);
+        assert_eq!(Opcode::RcCompareSwap.header_len(), 40);
+        assert_eq!(Opcode::RcAtomicAcknowledge.header_len(), 24);
+        assert_eq!(Opcode::RcFlush.header_len(), 32);
+        assert_eq!(Opcode::RcAtomicWrite.header_len(), 28);
         for opcode in Opcode::ALL {
             assert!(opcode.header_len() <= crate::wire::MAX_HEADER_LEN);
         }

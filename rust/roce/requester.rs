@@ -7,10 +7,15 @@
 //!
 //! ```text
 //! post ---------> slots --> poll_transmit --> (build and send a packet) --> transmitted
-//! on_response --> (place READ data, or local_error)
+//!                       --> poll_local -----> (do it) --------------------> local_done
+//! on_response --> (place what the peer returns) --> placed
 //! on_timeout  <-- next_timeout
-//! after each of these: poll_completion until None, take_error, poll_transmit again
+//! after each of these: poll_completion until None, take_error, poll_local, poll_transmit again
 //! ```
+//!
+//! What the shell cannot do now it may try again later. A packet that it was to build: it does not
+//! call `transmitted` and asks again. A response whose data has no place yet: it does not call
+//! `placed` and hands the response in again, before any other.
 //!
 //! # Progress
 //!
@@ -23,25 +28,36 @@
 //!  over  │  sent, not acknowledged │ to resend │  queued  │
 //!        una                       send_psn    max_psn
 //! ```
+//!
+//! A local operation has no PSN. It waits until `send` gets to it, is executed, and is `begun`
+//! then; neither `done` nor `send` stay at it once it is executed, so that it is never executed
+//! twice.
 
+mod answer;
+mod local;
+mod packet;
 mod response;
 mod retry;
 mod slot;
 mod transmit;
 
 pub use self::{
+    answer::Placement,
+    local::Local,
+    packet::Transmit,
     response::{
-        Placement,
         Response,
         ResponseKind, //
     },
-    slot::Slot,
-    transmit::Transmit, //
+    slot::Slot, //
 };
 
 use core::ops::DerefMut;
 
-use self::slot::Ring;
+use self::{
+    answer::Accept,
+    slot::Ring, //
+};
 use crate::{
     ids::Qpn,
     opcode::Transport,
@@ -96,7 +112,7 @@ pub struct SendParams {
     /// How often the same packet is sent again to a receiver that is not ready, 0 to 7, 7 for ever.
     /// RC only.
     pub rnr_retry: u8,
-    /// How many READs may be outstanding, 0 for none at all. RC only.
+    /// How many READs, atomics and their like may be outstanding, 0 for none at all. RC only.
     pub max_rd_atomic: u8,
 }
 
@@ -136,7 +152,7 @@ pub enum SendState {
 pub enum PostError {
     /// Every slot is in use.
     Full,
-    /// The service type has no such operation, or the queue pair allows no READ.
+    /// The service type has no such operation, or the queue pair allows no READ and no atomic.
     BadOpcode,
     /// The message is longer than 2^31 bytes.
     TooLong,
@@ -193,8 +209,10 @@ pub struct Requester<S> {
     /// Where the window starts, if not at `una`: behind the last READ.
     window_base: Psn,
 
-    /// READs whose responses are under way.
+    /// READs, atomics and their like whose responses are under way.
     reads: u8,
+    /// Local operations that were executed and not retired yet.
+    executed: usize,
     retries_left: u8,
     rnr_left: u8,
     /// The value of `una` at which a NAK or a gap made us go back; a second one for the same loss
@@ -204,6 +222,8 @@ pub struct Requester<S> {
     deadline: Option<Instant>,
     /// When a receiver that was not ready may be asked again.
     rnr_until: Option<Instant>,
+    /// The response whose data the shell is placing.
+    accept: Option<Accept>,
     /// Whether the queue pair must be told of an error.
     error_pending: bool,
 }
@@ -229,11 +249,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             window: PSN_WINDOW,
             window_base: Psn::default(),
             reads: 0,
+            executed: 0,
             retries_left: 0,
             rnr_left: 0,
             gone_back: None,
             deadline: None,
             rnr_until: None,
+            accept: None,
             error_pending: false,
         }
     }
@@ -246,7 +268,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.send = 0;
         self.fail_at = None;
         self.reads = 0;
+        self.executed = 0;
         self.gone_back = None;
+        self.accept = None;
         self.stop_timers();
         self.error_pending = false;
         self.state = SendState::Stopped;
@@ -318,8 +342,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub fn post(&mut self, wr: SendWr) -> Result<u16, PostError> {
         let allowed = match self.transport {
-            Transport::Rc => wr.op != SendOp::Read || self.params.max_rd_atomic > 0,
-            Transport::Uc => wr.op != SendOp::Read,
+            Transport::Rc => !wr.op.is_answered() || self.params.max_rd_atomic > 0,
+            Transport::Uc => !wr.op.is_answered() && wr.op != SendOp::SendInv,
             Transport::Ud => matches!(wr.op, SendOp::Send | SendOp::SendImm),
         };
         if !allowed {
@@ -355,6 +379,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             byte_len: slot.wr.length,
             signalled: slot.wr.signalled || status != Status::Success,
         };
+        self.executed = self.executed.saturating_sub(usize::from(slot.executed));
         self.ring.pop();
         self.done = self.done.saturating_sub(1);
         self.begun = self.begun.saturating_sub(1);
@@ -363,26 +388,14 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         Some(completion)
     }
 
-    /// Says that local data of a work request could not be read, or that READ data could not be
-    /// placed.
+    /// Says that a work request cannot be done, for instance because its local data cannot be read.
     ///
     /// RC and UC: the request completes with `status` once everything before it has completed;
-    /// nothing behind it is sent, and all of that is flushed. For a READ whose last data could not
-    /// be placed, this must be called before [`Requester::poll_completion`].
+    /// nothing behind it is sent, and all of that is flushed.
     pub fn local_error(&mut self, slot: u16, status: Status) {
-        let Some(place) = self.ring.place(slot) else {
-            return;
-        };
-        if place < self.done {
-            // The last response has just come in, but its data has nowhere to go.
-            self.done = place;
-        } else if !self.is_active() {
-            return;
-        }
-        if place == self.done {
-            self.fail(status);
-        } else {
-            self.fail_later(place, status);
+        match self.ring.place(slot) {
+            Some(place) if place >= self.done && self.is_active() => self.fail_slot(place, status),
+            _ => {}
         }
     }
 
@@ -446,14 +459,28 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             self.begun = self.begun.max(self.done);
             self.send = self.send.max(self.done);
         }
+        self.pass_local();
+    }
+
+    /// Ends the slot at `place`, which is not over, with an error as soon as everything before it
+    /// is over.
+    #[cold]
+    fn fail_slot(&mut self, place: usize, status: Status) {
+        if place == self.done {
+            self.fail(status);
+        } else {
+            self.fail_later(place, status);
+        }
     }
 
     /// Ends the oldest slot that is not over with an error, which ends everything behind it too.
     #[cold]
     fn fail(&mut self, status: Status) {
-        self.succeed();
-        if let Some(slot) = self.ring.get_mut(self.done.wrapping_sub(1)) {
+        if let Some(slot) = self.ring.get_mut(self.done) {
             slot.status = status;
+            self.done = self.done.wrapping_add(1);
+            self.begun = self.begun.max(self.done);
+            self.send = self.send.max(self.done);
         }
         self.enter(match self.transport {
             Transport::Rc => SendState::Error,
@@ -500,6 +527,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.state = state;
         self.fail_at = None;
         self.reads = 0;
+        self.accept = None;
         self.stop_timers();
     }
 }

@@ -10,6 +10,7 @@
 //!               Verdict::Fail                                    execute the outcome
 //!               Verdict::Place -> copy the payload -> finish --> execute the outcome
 //!               Verdict::Read --> check the key --> start_read, poll_response, response_sent
+//!               Verdict::Execute --> do it --> executed --> execute the outcome
 //! ```
 //!
 //! To *execute an outcome* is to complete the receive work request, to send the reply, to raise the
@@ -21,6 +22,8 @@
 //! as the *held* one until an [`Outcome::consumed`] ends it. A UC message that gets cut leaves it
 //! held for the next message.
 
+mod answers;
+mod command;
 mod datagram;
 mod message;
 mod read;
@@ -31,23 +34,24 @@ mod verdict;
 pub use self::{
     read::ReadSegment,
     verdict::{
+        Action,
         AsyncEvent,
+        Command,
         DropReason,
         Outcome,
         Place,
         ReadRequest,
         RecvCompletion,
         Reply,
+        ReplyKind,
         Verdict, //
     }, //
 };
 
 use self::{
+    answers::Answers,
     message::Message,
-    read::{
-        Reads,
-        Stream, //
-    },
+    read::Stream, //
 };
 use crate::{
     ids::{
@@ -89,6 +93,12 @@ pub struct Access {
     pub remote_write: bool,
     /// RDMA READ is allowed.
     pub remote_read: bool,
+    /// Compare and swap, and fetch and add, are allowed.
+    pub remote_atomic: bool,
+    /// FLUSH is allowed that makes writes visible to all.
+    pub flush_global: bool,
+    /// FLUSH is allowed that makes writes persistent.
+    pub flush_persistent: bool,
 }
 
 /// Attributes of the queue pair that the receive half obeys.
@@ -105,8 +115,8 @@ pub struct RecvParams {
     pub qkey: Qkey,
     /// What the peer may do to local memory. RC and UC only.
     pub access: Access,
-    /// How many READs are remembered in order to answer them again, up to [`MAX_RD_ATOMIC`]. RC
-    /// only.
+    /// How many READs, atomics and their like are remembered in order to answer them again, up to
+    /// [`MAX_RD_ATOMIC`]. RC only.
     pub max_dest_rd_atomic: u8,
 }
 
@@ -131,6 +141,8 @@ enum Pending {
     Place(PendingPlace),
     /// The shell checks the key of a READ.
     Read(PendingRead),
+    /// The shell executes a command.
+    Execute(PendingCommand),
 }
 
 /// A packet whose payload is being copied.
@@ -152,6 +164,12 @@ struct PendingRead {
     /// Whether it was answered before.
     again: bool,
     request: ReadRequest,
+}
+
+/// A command that is being executed.
+struct PendingCommand {
+    psn: Psn,
+    opcode: Opcode,
 }
 
 /// The receive half of a queue pair.
@@ -180,7 +198,7 @@ pub struct Responder {
     pending: Pending,
     /// The READ that is being answered.
     stream: Option<Stream>,
-    reads: Reads,
+    answers: Answers,
 }
 
 impl Responder {
@@ -199,7 +217,7 @@ impl Responder {
             held: None,
             pending: Pending::None,
             stream: None,
-            reads: Reads::default(),
+            answers: Answers::new(),
         }
     }
 
@@ -240,20 +258,28 @@ impl Responder {
         self.held.is_some()
     }
 
+    /// Returns whether a request is not finished: between [`Verdict::Place`] and
+    /// [`Responder::finish`], between [`Verdict::Execute`] and [`Responder::executed`], or between
+    /// [`Verdict::Read`] and the last response. No other may be handled until it is.
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        !matches!(self.pending, Pending::None) || self.read_in_progress()
+    }
+
     /// Returns the last acknowledgment once more, if there was one.
     ///
     /// For a queue pair that is about to go: a peer that missed it would ask again, of nobody, and
     /// take for lost what was received.
     pub fn last_ack(&self) -> Option<Reply> {
-        (self.transport == Transport::Rc && !self.failed && self.msn > 0)
-            .then(|| self.ack(self.ack_psn))
+        if self.transport != Transport::Rc || self.failed || self.msn == 0 {
+            return None;
+        }
+        self.last_answer().or_else(|| Some(self.ack(self.ack_psn)))
     }
 
     /// Decides what becomes of a packet. P_Key, source address and ICRC have been checked.
     ///
-    /// Must not be called between [`Verdict::Place`] and [`Responder::finish`], between
-    /// [`Verdict::Read`] and [`Responder::start_read`], or while [`Responder::read_in_progress`];
-    /// the packet would be dropped.
+    /// Must not be called while [`Responder::is_busy`]; the packet would be dropped.
     #[inline]
     pub fn on_request(
         &mut self,
@@ -264,7 +290,7 @@ impl Responder {
         if self.failed {
             return Verdict::Drop(DropReason::Failed);
         }
-        if !matches!(self.pending, Pending::None) || self.read_in_progress() {
+        if self.is_busy() {
             return Verdict::Drop(DropReason::Busy);
         }
         let opcode = pkt.opcode();
@@ -372,6 +398,8 @@ fn recv_status(error: MemError) -> Status {
         MemError::Protection => Status::LocProt,
         MemError::Length => Status::LocLen,
         MemError::Fault | MemError::Absent => Status::LocQpOp,
+        // As C rxe; the specification has no status of its own for it.
+        MemError::Invalidate => Status::RemInvReq,
     }
 }
 

@@ -24,9 +24,11 @@
 //! | short | long |
 //! |---|---|
 //! | AETH | ACK extended transport header: syndrome and MSN |
+//! | AtomicETH | extended transport header of an atomic operation: address, key and operands |
 //! | BTH | base transport header, at the front of every packet |
 //! | DETH | datagram extended transport header: Q_Key and source QP (UD) |
 //! | ePSN | expected PSN: the one that the responder executes next |
+//! | FETH | FLUSH extended transport header: what to flush how far |
 //! | GRH | global route header; on RoCE v2 the IP header takes its place |
 //! | GSI | general services interface: queue pair 1 |
 //! | IBTA | InfiniBand Trade Association; its specification, volume 1 |

@@ -19,7 +19,8 @@ use crate::{
         Access,
         RecvParams,
         RecvQueue,
-        Reply, //
+        Reply,
+        ReplyKind, //
     },
     time::Instant,
     wire::{
@@ -73,6 +74,7 @@ impl Frame {
     /// Makes an acknowledgment.
     pub(crate) fn ack(psn: u32, syndrome: Syndrome) -> Frame {
         let reply = Reply {
+            kind: ReplyKind::Acknowledge,
             psn: crate::psn::Psn::new(psn),
             syndrome,
             msn: 0,
@@ -139,6 +141,9 @@ pub(crate) fn recv_params() -> RecvParams {
         access: Access {
             remote_write: true,
             remote_read: true,
+            remote_atomic: true,
+            flush_global: true,
+            flush_persistent: false,
         },
         max_dest_rd_atomic: 2,
     }

@@ -8,10 +8,12 @@
 //! shell.
 //!
 //! ```text
-//! BTH | DETH | RETH or AETH or IETH | ImmDt | payload | pad (0..3) | ICRC
+//! BTH | DETH | FETH | RETH or AtomicETH or AETH | AtomicAckETH | ImmDt or IETH
+//!     | payload | pad (0..3) | ICRC
 //! ```
 
 mod aeth;
+mod atomic;
 mod bth;
 mod deth;
 mod immdt;
@@ -23,6 +25,10 @@ pub use self::{
         Aeth,
         NakCode,
         Syndrome, //
+    },
+    atomic::{
+        AtomicEth,
+        Feth, //
     },
     deth::Deth,
     reth::Reth, //
@@ -37,6 +43,12 @@ use zerocopy::FromBytes;
 
 use self::{
     aeth::RawAeth,
+    atomic::{
+        RawAtomicAckEth,
+        RawAtomicEth,
+        RawFeth,
+        RawIeth, //
+    },
     bth::Bth,
     deth::RawDeth,
     immdt::ImmDt,
@@ -45,7 +57,8 @@ use self::{
 use crate::{
     ids::{
         Pkey,
-        Qpn, //
+        Qpn,
+        Rkey, //
     },
     opcode::{
         Opcode,
@@ -67,19 +80,25 @@ pub const RETH_LEN: usize = size_of::<RawReth>();
 pub const AETH_LEN: usize = size_of::<RawAeth>();
 
 /// Bytes of an AtomicAckETH: the value that an atomic operation found.
-pub const ATOMIC_ACK_LEN: usize = 8;
+pub const ATOMIC_ACK_LEN: usize = size_of::<RawAtomicAckEth>();
+
+/// Bytes of an AtomicETH.
+pub const ATOMIC_LEN: usize = size_of::<RawAtomicEth>();
+
+/// Bytes of a FETH.
+pub const FETH_LEN: usize = size_of::<RawFeth>();
 
 /// Bytes of immediate data.
 pub const IMMDT_LEN: usize = size_of::<ImmDt>();
 
 /// Bytes of an IETH: an R_Key.
-pub const IETH_LEN: usize = 4;
+pub const IETH_LEN: usize = size_of::<RawIeth>();
 
 /// Bytes of the ICRC.
 pub const ICRC_LEN: usize = 4;
 
-/// The most header bytes of any packet: BTH, RETH and immediate data.
-pub const MAX_HEADER_LEN: usize = 32;
+/// The most header bytes of any packet: BTH and AtomicETH.
+pub const MAX_HEADER_LEN: usize = 40;
 
 /// Bytes of the GRH that a datagram leaves in front of its payload in the receive buffer.
 pub const GRH_LEN: u32 = 40;
@@ -91,6 +110,8 @@ pub const MAX_MESSAGE_LEN: u32 = 1 << 31;
 pub const PARSE_PREFIX_LEN: usize = 64;
 
 const _: () = assert!(BTH_LEN == 12 && DETH_LEN == 8 && RETH_LEN == 16);
+const _: () = assert!(ATOMIC_LEN == 28 && FETH_LEN == 4 && ATOMIC_ACK_LEN == 8);
+const _: () = assert!(IETH_LEN == 4);
 const _: () = assert!(AETH_LEN == 4 && IMMDT_LEN == 4 && MAX_HEADER_LEN <= PARSE_PREFIX_LEN);
 
 /// The version of the transport headers.
@@ -176,7 +197,11 @@ impl<'a> Packet<'a> {
         let payload_len = body.checked_sub(pad).ok_or(ParseError::BadPad)?;
         let bare = matches!(
             opcode.operation(),
-            Operation::ReadRequest | Operation::Acknowledge | Operation::AtomicAck
+            Operation::ReadRequest
+                | Operation::Atomic
+                | Operation::Flush
+                | Operation::Acknowledge
+                | Operation::AtomicAck
         );
         if bare && body != 0 {
             return Err(ParseError::BadLength);
@@ -249,7 +274,46 @@ impl<'a> Packet<'a> {
         if !self.opcode.has_reth() {
             return None;
         }
-        self.header::<RawReth>(0).map(Reth::from)
+        let offset = if self.opcode.has_feth() { FETH_LEN } else { 0 };
+        self.header::<RawReth>(offset).map(Reth::from)
+    }
+
+    /// Returns what a FLUSH asks for, if the packet is one.
+    #[inline]
+    pub fn feth(&self) -> Option<Feth> {
+        if !self.opcode.has_feth() {
+            return None;
+        }
+        self.header::<RawFeth>(0).map(Feth::from)
+    }
+
+    /// Returns what an atomic operation asks for, if the packet is one.
+    #[inline]
+    pub fn atomic(&self) -> Option<AtomicEth> {
+        if !self.opcode.has_atomic() {
+            return None;
+        }
+        self.header::<RawAtomicEth>(0).map(AtomicEth::from)
+    }
+
+    /// Returns what an atomic operation found, if the packet answers one.
+    #[inline]
+    pub fn found(&self) -> Option<u64> {
+        if !self.opcode.has_atomic_ack() {
+            return None;
+        }
+        self.header::<RawAtomicAckEth>(AETH_LEN)
+            .map(|found| found.0.get())
+    }
+
+    /// Returns the key to invalidate, if the packet carries one.
+    #[inline]
+    pub fn ieth(&self) -> Option<Rkey> {
+        if !self.opcode.has_ieth() {
+            return None;
+        }
+        self.header::<RawIeth>(0)
+            .map(|ieth| Rkey::new(ieth.0.get()))
     }
 
     /// Returns the acknowledgment, if the packet has one.

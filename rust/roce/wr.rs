@@ -2,10 +2,13 @@
 
 //! Work requests after validation, and how they end.
 
-use crate::ids::{
-    Qkey,
-    Qpn,
-    Rkey, //
+use crate::{
+    ids::{
+        Qkey,
+        Qpn,
+        Rkey, //
+    },
+    wire::Feth, //
 };
 
 /// What a send work request asks for.
@@ -23,6 +26,22 @@ pub enum SendOp {
     WriteImm,
     /// Read memory of the peer.
     Read,
+    /// Fill a receive buffer of the peer, and invalidate a key of it.
+    SendInv,
+    /// Store a word at the peer if another one is there, in one step, and return what was there.
+    CompareSwap,
+    /// Add to a word of the peer in one step, and return what was there.
+    FetchAdd,
+    /// Store a word at the peer in one step.
+    AtomicWrite,
+    /// Wait until what was written to the peer is visible to all there, or persistent.
+    Flush,
+    /// Invalidate a key of the own side.
+    LocalInv,
+    /// Make mapped memory available under a key. Kernel consumers only.
+    RegMr,
+    /// Bind a memory window.
+    BindMw,
 }
 
 impl SendOp {
@@ -30,6 +49,32 @@ impl SendOp {
     #[inline]
     pub const fn has_imm(self) -> bool {
         matches!(self, SendOp::SendImm | SendOp::WriteImm)
+    }
+
+    /// Returns whether it is executed on the own side, and nothing is sent.
+    #[inline]
+    pub const fn is_local(self) -> bool {
+        matches!(self, SendOp::LocalInv | SendOp::RegMr | SendOp::BindMw)
+    }
+
+    /// Returns whether it is an atomic operation that returns what was there.
+    #[inline]
+    pub const fn is_atomic(self) -> bool {
+        matches!(self, SendOp::CompareSwap | SendOp::FetchAdd)
+    }
+
+    /// Returns whether the peer has to remember its answer. The number of those that are
+    /// outstanding is limited; the fence waits for them.
+    #[inline]
+    pub const fn is_answered(self) -> bool {
+        matches!(
+            self,
+            SendOp::Read
+                | SendOp::CompareSwap
+                | SendOp::FetchAdd
+                | SendOp::AtomicWrite
+                | SendOp::Flush
+        )
     }
 }
 
@@ -41,11 +86,16 @@ impl SendOp {
 pub struct SendWr {
     /// The consumer's name for the request; comes back in the completion.
     pub wr_id: u64,
-    /// Address of the remote memory. WRITE and READ only.
+    /// Address of the remote memory, if the operation has one.
     pub va: u64,
-    /// Bytes of the message, up to [`MAX_MESSAGE_LEN`](crate::wire::MAX_MESSAGE_LEN).
+    /// What to store, or to add. Compare and swap, fetch and add only.
+    pub swap_add: u64,
+    /// What must be there for the store. Compare and swap only.
+    pub compare: u64,
+    /// Bytes of the message, up to [`MAX_MESSAGE_LEN`](crate::wire::MAX_MESSAGE_LEN). FLUSH: bytes
+    /// of the range.
     pub length: u32,
-    /// Key of the remote memory. WRITE and READ only.
+    /// Key of the remote memory. SEND with invalidate: the key to invalidate.
     pub rkey: Rkey,
     /// The queue pair that the datagram is for. UD only.
     pub dest_qpn: Qpn,
@@ -54,13 +104,15 @@ pub struct SendWr {
     pub qkey: Qkey,
     /// Immediate data. [`SendOp::has_imm`] only.
     pub imm: [u8; 4],
+    /// What to flush how far. FLUSH only.
+    pub feth: Feth,
     /// What to do.
     pub op: SendOp,
     /// Whether success is reported.
     pub signalled: bool,
     /// Whether the completion of the peer is a solicited event.
     pub solicited: bool,
-    /// Whether to wait for all earlier READs first.
+    /// Whether to wait for the answers of all earlier READs, atomics and their like first.
     pub fence: bool,
 }
 
@@ -81,6 +133,8 @@ pub enum Status {
     LocProt = 4,
     /// The queue pair was in error before the request was done.
     WrFlush = 5,
+    /// The memory window could not be bound.
+    MwBind = 6,
     /// The response makes no sense.
     BadResp = 7,
     /// The peer wrote to local memory against its protection.
@@ -119,6 +173,8 @@ pub enum MemError {
     Length,
     /// The memory is gone.
     Fault,
+    /// The key that a SEND wants to be invalidated is none that the peer may invalidate.
+    Invalidate,
     /// The memory has to be fetched first, which only a context that sleeps can do: the shell tries
     /// again there. It does not tell the protocol.
     Absent,

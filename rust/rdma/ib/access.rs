@@ -21,6 +21,10 @@ impl Access {
     pub const REMOTE_ATOMIC: Self = Self(bindings::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC);
     /// The first byte has the address zero.
     pub const ZERO_BASED: Self = Self(bindings::ib_access_flags_IB_ZERO_BASED);
+    /// A peer may ask until what it wrote is visible to all.
+    pub const FLUSH_GLOBAL: Self = Self(bindings::ib_access_flags_IB_ACCESS_FLUSH_GLOBAL);
+    /// A peer may ask until what it wrote is persistent.
+    pub const FLUSH_PERSISTENT: Self = Self(bindings::ib_access_flags_IB_ACCESS_FLUSH_PERSISTENT);
     /// All hints that a driver may ignore.
     pub const OPTIONAL: Self = Self(bindings::RUST_CONST_HELPER_IB_ACCESS_OPTIONAL);
 
@@ -32,6 +36,15 @@ impl Access {
     /// Returns the flags as the core has them.
     pub const fn raw(self) -> u32 {
         self.0
+    }
+
+    /// Returns `self` if `condition` holds, else nothing.
+    pub const fn when(self, condition: bool) -> Self {
+        if condition {
+            self
+        } else {
+            Self::NONE
+        }
     }
 
     /// Returns the union of both sets.

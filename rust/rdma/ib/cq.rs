@@ -131,8 +131,8 @@ pub struct Wc {
     pub opcode: u32,
     /// Bytes received or read.
     pub byte_len: u32,
-    /// Immediate data as it was on the wire.
-    pub imm: [u8; 4],
+    /// Immediate data as it was on the wire, or the invalidated key in host order.
+    pub ex: [u8; 4],
     /// `enum ib_wc_flags`.
     pub flags: u32,
     /// The sender's queue pair, for datagrams.
@@ -177,7 +177,7 @@ impl WcArray<'_> {
         // SAFETY: Both members of each union are of the same size.
         unsafe {
             *out.__bindgen_anon_1.wr_id.as_mut() = wc.wr_id;
-            *out.ex.imm_data.as_mut() = u32::from_ne_bytes(wc.imm);
+            *out.ex.imm_data.as_mut() = u32::from_ne_bytes(wc.ex);
         }
         out.status = wc.status;
         out.opcode = wc.opcode;

@@ -240,6 +240,15 @@ macro_rules! limits {
     };
 }
 
+impl DeviceAttr {
+    /// Says that the device has compare and swap, and fetch and add, which are atomic at least to
+    /// each other (`IB_ATOMIC_HCA`).
+    pub fn set_atomics(&mut self) -> &mut Self {
+        self.0.atomic_cap = bindings::ib_atomic_cap_IB_ATOMIC_HCA;
+        self
+    }
+}
+
 limits! {
     /// Sets the vendor.
     set_vendor_id = vendor_id: u32,
@@ -315,6 +324,10 @@ pub mod cap {
     pub const RC_RNR_NAK_GEN: u64 = bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN as u64;
     /// Shared receive queues can be resized.
     pub const SRQ_RESIZE: u64 = bindings::ib_device_cap_flags_IB_DEVICE_SRQ_RESIZE as u64;
+    /// FLUSH makes writes visible to all.
+    pub const FLUSH_GLOBAL: u64 = bindings::ib_device_cap_flags_IB_DEVICE_FLUSH_GLOBAL as u64;
+    /// ATOMIC WRITE.
+    pub const ATOMIC_WRITE: u64 = bindings::ib_device_cap_flags_IB_DEVICE_ATOMIC_WRITE as u64;
     /// Kernel: `rdma link delete` may destroy the device.
     pub const ALLOW_USER_UNREG: u64 = bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG as u64;
     /// Kernel: datagrams a queue pair sends come back to it if it is a member of their group.

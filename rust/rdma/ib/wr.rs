@@ -95,8 +95,8 @@ impl<D: Driver> SendWr<'_, D> {
         self.wr.send_flags as u32
     }
 
-    /// Returns the immediate data as it goes on the wire.
-    pub fn imm(&self) -> [u8; 4] {
+    /// Returns the immediate data as it goes on the wire, or the key to invalidate in host order.
+    pub fn ex(&self) -> [u8; 4] {
         // SAFETY: Both members of the union are 32 bits wide.
         unsafe { self.wr.ex.imm_data.as_ref() }.to_ne_bytes()
     }
@@ -127,6 +127,27 @@ impl<D: Driver> SendWr<'_, D> {
         }
     }
 
+    /// Returns what a compare and swap, or a fetch and add, asks for.
+    pub fn atomic(&self) -> Option<Atomic> {
+        match self.wr.opcode {
+            bindings::ib_wr_opcode_IB_WR_ATOMIC_CMP_AND_SWP
+            | bindings::ib_wr_opcode_IB_WR_ATOMIC_FETCH_AND_ADD => {
+                // SAFETY: A request with one of these opcodes is embedded in an `ib_atomic_wr`, by
+                // the contract of `ib_post_send()`.
+                let wr = unsafe {
+                    &*container_of!(core::ptr::from_ref(self.wr), bindings::ib_atomic_wr, wr)
+                };
+                Some(Atomic {
+                    va: wr.remote_addr,
+                    compare_add: wr.compare_add,
+                    swap: wr.swap,
+                    rkey: wr.rkey,
+                })
+            }
+            _ => None,
+        }
+    }
+
     /// Returns the address handle, the destination and its Q_Key, if the queue pair is of a
     /// datagram type.
     pub fn datagram(&self) -> Option<(&Ah<D>, u32, u32)> {
@@ -147,6 +168,18 @@ impl<D: Driver> SendWr<'_, D> {
         let ah = unsafe { Ah::<D>::from_raw(ah.as_ptr()) };
         Some((ah, ud.remote_qpn, ud.remote_qkey))
     }
+}
+
+/// What an atomic operation asks for.
+pub struct Atomic {
+    /// The remote address.
+    pub va: u64,
+    /// What must be there, or what to add.
+    pub compare_add: u64,
+    /// What to store. Compare and swap only.
+    pub swap: u64,
+    /// The remote key.
+    pub rkey: u32,
 }
 
 /// A chain of receive work requests.

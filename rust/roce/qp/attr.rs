@@ -93,10 +93,8 @@ impl Access {
 
     /// The flags that may be set.
     ///
-    /// `REMOTE_ATOMIC` is accepted although no atomic operation is carried: the connection manager
-    /// sets it together with `REMOTE_READ` without asking, and so do UCX and perftest. It is kept,
-    /// so that a query returns what was set, and permits nothing. The two for FLUSH likewise: no
-    /// memory region can be registered for a FLUSH, but programs set them on all queue pairs.
+    /// Each permits what the region has to permit too, so those that no region can have are
+    /// accepted: programs set what they may come to need without asking.
     const SETTABLE: u32 = Self::LOCAL_WRITE
         | Self::REMOTE_WRITE
         | Self::REMOTE_READ
@@ -131,6 +129,24 @@ impl Access {
     #[inline]
     pub const fn remote_read(self) -> bool {
         self.0 & Self::REMOTE_READ != 0
+    }
+
+    /// Tells whether the peer may execute atomic operations.
+    #[inline]
+    pub const fn remote_atomic(self) -> bool {
+        self.0 & Self::REMOTE_ATOMIC != 0
+    }
+
+    /// Tells whether the peer may ask until what it wrote is visible to all.
+    #[inline]
+    pub const fn flush_global(self) -> bool {
+        self.0 & Self::FLUSH_GLOBAL != 0
+    }
+
+    /// Tells whether the peer may ask until what it wrote is persistent.
+    #[inline]
+    pub const fn flush_persistent(self) -> bool {
+        self.0 & Self::FLUSH_PERSISTENT != 0
     }
 }
 

@@ -5,6 +5,7 @@
 use core::ops::DerefMut;
 
 use super::{
+    Placement,
     Requester,
     Slot, //
 };
@@ -20,23 +21,12 @@ use crate::{
     wr::Status, //
 };
 
-/// Where the payload of a READ response belongs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placement {
-    /// The slot of the READ.
-    pub slot: u16,
-    /// Where the payload starts in the message, in bytes.
-    pub offset: u32,
-    /// Bytes of payload.
-    pub len: u32,
-}
-
 /// What a response was, for the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseKind {
     /// A positive acknowledgment.
     Ack,
-    /// The next READ response.
+    /// The next part of an answer.
     ReadResponse,
     /// The peer misses a packet, which is sent again.
     NakSequence,
@@ -57,7 +47,7 @@ pub enum ResponseKind {
 /// What to do with a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// Where its payload belongs. If it cannot be put there: [`Requester::local_error`].
+    /// Where its data belongs. The response counts only after [`Requester::placed`].
     pub place: Option<Placement>,
     /// What it was.
     pub outcome: ResponseKind,
@@ -74,20 +64,23 @@ impl From<ResponseKind> for Response {
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Takes a response of the peer: acknowledgment or READ response.
+    /// Takes a response of the peer: acknowledgment, READ response, or what an atomic found.
     #[inline]
     pub fn on_response(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
         // A UC or UD queue pair has no unacknowledged PSN, but also no business with responses.
         if !self.is_active() || pkt.opcode().transport() != self.transport {
             return ResponseKind::Dropped.into();
         }
+        self.accept = None;
         match pkt.opcode().operation() {
             Operation::Acknowledge => self.on_acknowledge(now, pkt).into(),
-            Operation::ReadResponse => self.on_read_response(now, pkt),
+            Operation::ReadResponse | Operation::AtomicAck => self.on_answer(now, pkt),
             Operation::Send
             | Operation::Write
             | Operation::ReadRequest
-            | Operation::AtomicAck
+            | Operation::Atomic
+            | Operation::AtomicWrite
+            | Operation::Flush
             | Operation::Invalid => ResponseKind::Dropped.into(),
         }
     }
@@ -126,86 +119,18 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    fn on_read_response(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
-        let psn = pkt.psn();
-        if !self.is_unacknowledged(psn) {
-            self.peer_is_busy(now);
-            return ResponseKind::Duplicate.into();
-        }
-        let Some((place, first_psn)) = self.read_of(psn) else {
-            return self.bad_response();
-        };
-        // A response acknowledges the requests before it, but not READs whose responses are
-        // missing.
-        if place != self.done && !self.acknowledge(now, first_psn) {
-            return self.gap(ResponseKind::Gap).into();
-        }
-        if !self.is_active() {
-            return ResponseKind::Ack.into();
-        }
-        if psn != self.una {
-            return self.gap(ResponseKind::Gap).into();
-        }
-        self.accept_read_response(now, pkt)
-    }
-
-    /// Takes the READ response that is the next one.
-    fn accept_read_response(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
-        let (Some(number), Some(slot)) = (self.ring.number(self.done), self.ring.get(self.done))
-        else {
-            return ResponseKind::Dropped.into();
-        };
-        let packets = slot.packets();
-        let index = slot.first_psn.forward(self.una);
-        let offset = index.checked_shl(self.mtu_shift).unwrap_or(0);
-        let len = slot.wr.length.saturating_sub(offset).min(self.mtu());
-        let ends_part = slot.read_part(index) == 1;
-        let ends_read = index.wrapping_add(1) == packets;
-        let positive = match pkt.aeth() {
-            Some(aeth) => matches!(aeth.syndrome, Syndrome::Ack { .. }),
-            None => true,
-        };
-        // Where a repeated part starts is no matter: the peer may say FIRST or, as C rxe does,
-        // MIDDLE.
-        if pkt.opcode().ends_message() != ends_part || pkt.payload_len() != len || !positive {
-            return self.bad_response();
-        }
-
-        let before = self.una;
-        self.una = before.next();
-        if ends_part {
-            // After going back, the responses may still come before they are asked for again. Then
-            // none are counted, for requests go out in order.
-            self.reads = self.reads.saturating_sub(1);
-        }
-        if ends_read {
-            self.succeed();
-        }
-        self.catch_up();
-        self.progressed(now, before);
-        self.fail_if_due();
-        Response {
-            place: Some(Placement {
-                slot: number,
-                offset,
-                len,
-            }),
-            outcome: ResponseKind::ReadResponse,
-        }
-    }
-
-    /// Moves `una` up to `end`, and ends the requests before it. Stops at a READ, whose data only
-    /// its responses bring.
+    /// Moves `una` up to `end`, and ends the requests before it. Stops at one that only its own
+    /// response ends.
     ///
     /// Returns whether it got there.
     #[inline]
-    fn acknowledge(&mut self, now: Instant, end: Psn) -> bool {
+    pub(super) fn acknowledge(&mut self, now: Instant, end: Psn) -> bool {
         let before = self.una;
         while self.una != end && self.fail_at != Some(self.done) {
             let Some(slot) = self.ring.get(self.done) else {
                 break;
             };
-            if slot.is_read() {
+            if slot.is_answered() {
                 break;
             }
             let slot_end = slot.last_psn.next();
@@ -224,9 +149,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.una == end
     }
 
-    /// Handles proof that the packet, or the READ response, at `una` got lost.
+    /// Handles proof that the packet, or the response, at `una` got lost.
     #[cold]
-    fn gap(&mut self, kind: ResponseKind) -> ResponseKind {
+    pub(super) fn gap(&mut self, kind: ResponseKind) -> ResponseKind {
         if self.retry_once() {
             kind
         } else {
@@ -247,7 +172,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     }
 
     #[cold]
-    fn bad_response(&mut self) -> Response {
+    pub(super) fn bad_response(&mut self) -> Response {
         self.fail(Status::BadResp);
         ResponseKind::BadResponse.into()
     }
@@ -255,27 +180,14 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Returns whether a packet with the PSN, or a READ that covers it, was sent and not
     /// acknowledged.
     #[inline]
-    fn is_unacknowledged(&self, psn: Psn) -> bool {
+    pub(super) fn is_unacknowledged(&self, psn: Psn) -> bool {
         self.una.forward(psn) < self.una.forward(self.max_psn)
-    }
-
-    /// Returns place and first PSN of the READ that the PSN, which must be unacknowledged, belongs
-    /// to.
-    fn read_of(&self, psn: Psn) -> Option<(usize, Psn)> {
-        let distance = self.una.forward(psn);
-        for place in self.done..self.begun {
-            let slot = self.ring.get(place)?;
-            if self.una.forward(slot.last_psn) >= distance {
-                return slot.is_read().then_some((place, slot.first_psn));
-            }
-        }
-        None
     }
 
     /// Keeps everything that follows `una` from falling behind it: what is acknowledged is not sent
     /// again.
     #[inline]
-    fn catch_up(&mut self) {
+    pub(super) fn catch_up(&mut self) {
         if self.send_psn.is_before(self.una) {
             self.send_psn = self.una;
         }
@@ -296,12 +208,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 mod tests {
     use super::*;
     use crate::{
-        ids::Qpn,
         opcode::{
             Opcode,
             Transport, //
         },
-        responder::ReadSegment,
         testutil::{
             requester,
             slots,
@@ -310,7 +220,6 @@ mod tests {
             MTU,
             NOW, //
         },
-        wire::Aeth,
         wr::{
             SendOp,
             SendWr, //
@@ -343,22 +252,6 @@ mod tests {
 
     fn status(rc: &mut Requester<&mut [Slot]>) -> Option<Status> {
         rc.poll_completion().map(|completion| completion.status)
-    }
-
-    fn read_response(opcode: Opcode, psn: u32, len: u32) -> Frame {
-        let segment = ReadSegment {
-            opcode,
-            psn: Psn::new(psn),
-            rkey: Default::default(),
-            va: 0,
-            len,
-            aeth: opcode.has_aeth().then_some(Aeth {
-                syndrome: Syndrome::ACK,
-                msn: 0,
-            }),
-            dest_qpn: Qpn::new(1),
-        };
-        Frame::new(|pkey, buf| segment.write_headers(pkey, buf), len)
     }
 
     #[test]
@@ -440,83 +333,6 @@ mod tests {
         post(&mut rc, &[wr(SendOp::Send, 0)]);
         assert_eq!(status(&mut rc), Some(Status::WrFlush));
         assert_eq!(send_all(&mut rc), 0);
-    }
-
-    #[test]
-    fn a_read_response_is_placed_and_acknowledges_what_came_before() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        post(&mut rc, &[wr(SendOp::Send, 0), wr(SendOp::Read, MTU + 1)]);
-        assert_eq!(send_all(&mut rc), 2);
-        let first = read_response(Opcode::RcReadResponseFirst, 1, MTU);
-        let place = respond(&mut rc, &first).place;
-        assert_eq!(
-            place.map(|place| (place.slot, place.offset, place.len)),
-            Some((1, 0, MTU))
-        );
-        assert_eq!(status(&mut rc), Some(Status::Success));
-        assert_eq!(respond(&mut rc, &first).outcome, ResponseKind::Duplicate);
-        let last = read_response(Opcode::RcReadResponseLast, 2, 1);
-        let place = respond(&mut rc, &last).place;
-        assert_eq!(
-            place.map(|place| (place.slot, place.offset, place.len)),
-            Some((1, MTU, 1))
-        );
-        assert_eq!(status(&mut rc), Some(Status::Success));
-    }
-
-    #[test]
-    fn a_missing_read_response_is_asked_for_again() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        post(&mut rc, &[wr(SendOp::Read, 3 * MTU), wr(SendOp::Send, 0)]);
-        assert_eq!(send_all(&mut rc), 2);
-        let first = read_response(Opcode::RcReadResponseFirst, 0, MTU);
-        assert!(respond(&mut rc, &first).place.is_some());
-        // Either of these shows that response 1 got lost, but the second one says nothing new.
-        let last = read_response(Opcode::RcReadResponseLast, 2, MTU);
-        assert_eq!(respond(&mut rc, &last).outcome, ResponseKind::Gap);
-        let again = rc.poll_transmit(NOW);
-        let reth = again.and_then(|again| again.reth);
-        assert_eq!(
-            reth.map(|reth| (reth.va, reth.len)),
-            Some((0x1000 + u64::from(MTU), 2 * MTU))
-        );
-        assert_eq!(again.map(|again| again.psn), Some(Psn::new(1)));
-        assert_eq!(send_all(&mut rc), 2);
-        assert_eq!(
-            acknowledge(&mut rc, 3, Syndrome::ACK),
-            ResponseKind::Duplicate
-        );
-        assert_eq!(send_all(&mut rc), 0);
-    }
-
-    #[test]
-    fn a_read_response_of_the_wrong_length_is_the_end() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        post(&mut rc, &[wr(SendOp::Read, 9)]);
-        assert_eq!(send_all(&mut rc), 1);
-        let short = read_response(Opcode::RcReadResponseOnly, 0, 8);
-        assert_eq!(respond(&mut rc, &short).outcome, ResponseKind::BadResponse);
-        assert_eq!(status(&mut rc), Some(Status::BadResp));
-    }
-
-    #[test]
-    fn read_data_without_a_place_fails_the_read() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        post(&mut rc, &[wr(SendOp::Read, 9), wr(SendOp::Send, 0)]);
-        assert_eq!(send_all(&mut rc), 2);
-        let only = read_response(Opcode::RcReadResponseOnly, 0, 9);
-        let place = respond(&mut rc, &only).place;
-        assert!(place.is_some());
-        rc.local_error(
-            place.map(|place| place.slot).unwrap_or_default(),
-            Status::LocProt,
-        );
-        assert_eq!(status(&mut rc), Some(Status::LocProt));
-        assert_eq!(status(&mut rc), Some(Status::WrFlush));
     }
 
     #[test]

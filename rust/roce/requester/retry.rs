@@ -140,6 +140,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.ack_base = self.una;
         self.window_base = self.una;
         self.deadline = None;
+        self.accept = None;
+        self.pass_local();
     }
 
     /// Starts the retransmission timer anew, or stops it if no response is owed.

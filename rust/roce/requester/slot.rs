@@ -25,6 +25,8 @@ pub struct Slot {
     pub(super) part: u32,
     /// How the request ended, once it did.
     pub(super) status: Status,
+    /// Whether a local operation was executed.
+    pub(super) executed: bool,
 }
 
 impl Slot {
@@ -34,7 +36,15 @@ impl Slot {
         self.wr.op == SendOp::Read
     }
 
-    /// Returns how many PSNs the request takes, at least one. It must have been begun.
+    /// Returns whether the peer has to answer the request itself: an acknowledgment of something
+    /// behind it does not end it.
+    #[inline]
+    pub(super) fn is_answered(&self) -> bool {
+        self.wr.op.is_answered()
+    }
+
+    /// Returns how many PSNs the request takes, at least one. It must have been begun, and not be
+    /// local.
     #[inline]
     pub(super) fn packets(&self) -> u32 {
         self.first_psn.forward(self.last_psn).wrapping_add(1)

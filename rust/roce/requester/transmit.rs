@@ -15,107 +15,37 @@ use super::{
     READ_WINDOW, //
 };
 use crate::{
-    ids::{
-        Pkey,
-        Qpn, //
-    },
-    opcode::{
-        Opcode,
-        Position,
-        Transport, //
-    },
+    opcode::Transport,
     psn::Psn,
-    time::Instant,
-    wire::{
-        pad_for,
-        BthFields,
-        Deth,
-        HeaderWriter,
-        Reth, //
-    },
-    wr::SendOp, //
+    time::Instant, //
 };
-
-/// A request packet to send: its headers, and where its payload comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transmit {
-    /// The slot whose local data the payload is part of.
-    pub slot: u16,
-    /// The opcode.
-    pub opcode: Opcode,
-    /// The PSN.
-    pub psn: Psn,
-    /// Whether an acknowledgment is asked for.
-    pub ack_req: bool,
-    /// Whether the completion of the peer is a solicited event.
-    pub solicited: bool,
-    /// Where the payload starts in the message, in bytes.
-    pub offset: u32,
-    /// Bytes of payload; 0 for a READ request.
-    pub len: u32,
-    /// The remote memory, if the packet names it.
-    pub reth: Option<Reth>,
-    /// Immediate data, if the packet carries it.
-    pub imm: Option<[u8; 4]>,
-    /// Who sends the datagram, if it is one.
-    pub deth: Option<Deth>,
-    /// The queue pair that the packet is for.
-    pub dest_qpn: Qpn,
-    /// Whether this is a datagram longer than the MTU. The shell sends nothing, and says that it
-    /// was sent: the consumer is not told (C10-93.1.1).
-    pub oversize: bool,
-    /// Whether the packet after this one is of the same opcode and size, and may follow at once.
-    pub next_same: bool,
-}
-
-impl Transmit {
-    /// Writes all headers to the front of `buf` and returns how many bytes they are, or `None` if
-    /// they do not fit.
-    ///
-    /// Payload, [`pad_for`] the payload and ICRC follow.
-    #[inline]
-    pub fn write_headers(&self, pkey: Pkey, buf: &mut [u8]) -> Option<usize> {
-        let bth = BthFields {
-            opcode: self.opcode,
-            solicited: self.solicited,
-            pad: pad_for(self.len),
-            pkey,
-            dest_qpn: self.dest_qpn,
-            ack_req: self.ack_req,
-            psn: self.psn,
-        };
-        let writer = HeaderWriter::new(buf, &bth)?;
-        let writer = writer.deth(self.deth)?.reth(self.reth)?.imm(self.imm)?;
-        Some(writer.finish())
-    }
-}
 
 /// The packet that is next, by its place in the ring and in its message.
 #[derive(Clone, Copy)]
-struct Step {
+pub(super) struct Step {
     /// Place of the slot.
-    place: usize,
-    psn: Psn,
+    pub(super) place: usize,
+    pub(super) psn: Psn,
     /// Number of the packet, or of the first response, in the message.
-    index: u32,
+    pub(super) index: u32,
     /// PSNs of the whole message.
-    packets: u32,
+    pub(super) packets: u32,
     /// PSNs that this packet takes.
-    count: u32,
+    pub(super) count: u32,
     /// Whether this is the last packet once more, only to be acknowledged.
-    probe: bool,
+    pub(super) probe: bool,
 }
 
 impl Step {
     /// Returns the PSN behind the packet.
     #[inline]
-    fn end(&self) -> Psn {
+    pub(super) fn end(&self) -> Psn {
         self.psn.add(self.count)
     }
 
     /// Returns whether the message has no more packets behind this one.
     #[inline]
-    fn ends_message(&self) -> bool {
+    pub(super) fn ends_message(&self) -> bool {
         self.index.wrapping_add(self.count) >= self.packets
     }
 
@@ -131,69 +61,6 @@ impl Step {
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Returns the packet to send now, if there is one. Asking changes nothing; see
-    /// [`Requester::transmitted`].
-    #[inline]
-    pub fn poll_transmit(&self, _now: Instant) -> Option<Transmit> {
-        let step = self.next_step()?;
-        let slot = self.ring.get(step.place)?;
-        let wr = &slot.wr;
-        let position = Position::of(step.index, step.packets);
-        let ends = step.ends_message();
-        let opcode = match wr.op {
-            SendOp::Send => Opcode::send(self.transport, position, false),
-            SendOp::SendImm => Opcode::send(self.transport, position, ends),
-            SendOp::Write => Opcode::write(self.transport, position, false),
-            SendOp::WriteImm => Opcode::write(self.transport, position, ends),
-            SendOp::Read => Some(Opcode::RcReadRequest),
-        }?;
-        let offset = step.index.checked_shl(self.mtu_shift)?;
-        let rest = wr.length.saturating_sub(offset);
-        let (len, asked) = if slot.is_read() {
-            let asked = u64::from(step.count) << (self.mtu_shift & 31);
-            (
-                0,
-                u32::try_from(asked).map_or(rest, |asked| rest.min(asked)),
-            )
-        } else if self.transport == Transport::Ud {
-            (rest, 0)
-        } else {
-            (rest.min(self.mtu()), wr.length)
-        };
-        Some(Transmit {
-            slot: self.ring.number(step.place)?,
-            opcode,
-            psn: step.psn,
-            ack_req: step.probe || self.wants_ack(&step),
-            solicited: wr.solicited && ends,
-            offset,
-            len,
-            reth: opcode.has_reth().then(|| Reth {
-                va: if slot.is_read() {
-                    wr.va.wrapping_add(u64::from(offset))
-                } else {
-                    wr.va
-                },
-                rkey: wr.rkey,
-                len: asked,
-            }),
-            imm: opcode.has_immdt().then_some(wr.imm),
-            deth: opcode.has_deth().then_some(Deth {
-                qkey: wr.qkey,
-                src_qpn: self.params.src_qpn,
-            }),
-            dest_qpn: match self.transport {
-                Transport::Rc | Transport::Uc => self.params.dest_qpn,
-                Transport::Ud => wr.dest_qpn,
-            },
-            oversize: self.transport == Transport::Ud && len > self.params.mtu,
-            next_same: position == Position::Middle
-                && !step.probe
-                && step.index.saturating_add(2) < step.packets
-                && self.step_at(step.place, step.end()).is_some(),
-        })
-    }
-
     /// Says that the packet which [`Requester::poll_transmit`] returned last was sent.
     ///
     /// RC: the response is awaited. UC and UD: with its last packet a message is over,
@@ -245,7 +112,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let end = step.end();
         let wants_ack = self.wants_ack(step);
         self.advance(step);
-        if self.ring.get(step.place).is_some_and(Slot::is_read) {
+        if self.ring.get(step.place).is_some_and(Slot::is_answered) {
             self.reads = self.reads.saturating_add(1);
             // The response acknowledges everything before it too.
             self.ack_base = end;
@@ -261,6 +128,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     fn advance(&mut self, step: &Step) {
         self.send = step.next_place();
         self.send_psn = step.end();
+        self.pass_local();
         if self.send_psn.is_after(self.max_psn) {
             self.max_psn = self.send_psn;
         }
@@ -268,7 +136,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Returns the next packet.
     #[inline]
-    fn next_step(&self) -> Option<Step> {
+    pub(super) fn next_step(&self) -> Option<Step> {
         if !self.is_active() || self.rnr_until.is_some() {
             return None;
         }
@@ -278,9 +146,12 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Returns the packet with PSN `psn` of the slot at `place`, if it may be sent now.
     #[inline]
-    fn step_at(&self, place: usize, psn: Psn) -> Option<Step> {
+    pub(super) fn step_at(&self, place: usize, psn: Psn) -> Option<Step> {
         let slot = self.ring.get(place)?;
         let begun = place < self.begun;
+        if slot.wr.op.is_local() {
+            return None;
+        }
         if (!begun && self.state == SendState::Draining)
             || self.fail_at.is_some_and(|failed| failed <= place)
         {
@@ -289,7 +160,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let (index, packets) = if begun {
             (slot.first_psn.forward(psn), slot.packets())
         } else {
-            (0, self.packets_of(slot.wr.length))
+            (0, self.packets_of(slot))
         };
         let mut step = Step {
             place,
@@ -311,7 +182,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 } else {
                     slot.read_part(index)
                 };
-                return self.may_read(&step).then_some(step);
+            }
+            if slot.is_answered() {
+                return self.may_ask(&step).then_some(step);
             }
             if self.window_used(psn) >= self.window {
                 return None;
@@ -332,12 +205,17 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
         let psn = self.send_psn.prev();
         let mut place = self.send;
-        let mut slot = self.ring.get(place).filter(|_| place < self.begun);
-        if slot.is_none_or(|slot| slot.first_psn.is_after(psn)) {
+        let is_it = |place: usize| {
+            place < self.begun
+                && self
+                    .ring
+                    .get(place)
+                    .is_some_and(|slot| !slot.wr.op.is_local() && !slot.first_psn.is_after(psn))
+        };
+        while !is_it(place) {
             place = place.checked_sub(1)?;
-            slot = self.ring.get(place);
         }
-        let slot = slot?;
+        let slot = self.ring.get(place)?;
         Some(Step {
             place,
             psn,
@@ -348,12 +226,12 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         })
     }
 
-    /// Returns whether a READ request may go out.
+    /// Returns whether a request may go out whose answer the peer has to remember.
     ///
     /// Only the first part of a READ can overlap with anything before it. Later parts, and parts
     /// that are asked for again, wait until all before them has arrived.
     #[inline]
-    fn may_read(&self, step: &Step) -> bool {
+    fn may_ask(&self, step: &Step) -> bool {
         self.reads < self.params.max_rd_atomic
             && (step.index == 0 || step.psn == self.una)
             && self.una.forward(step.end()) <= MAX_OUTSTANDING
@@ -380,9 +258,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Returns whether the packet asks for an acknowledgment.
     #[inline]
-    fn wants_ack(&self, step: &Step) -> bool {
-        let is_read = self.ring.get(step.place).is_some_and(Slot::is_read);
-        if self.transport != Transport::Rc || is_read {
+    pub(super) fn wants_ack(&self, step: &Step) -> bool {
+        let is_answered = self.ring.get(step.place).is_some_and(Slot::is_answered);
+        if self.transport != Transport::Rc || is_answered {
             return false;
         }
         // Something behind it will ask, if anything can follow at once.
@@ -396,12 +274,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         1 << (self.mtu_shift & 31)
     }
 
-    /// Returns how many packets, or READ responses, a message of `length` bytes takes.
+    /// Returns how many packets, or READ responses, a request takes.
     #[inline]
-    fn packets_of(&self, length: u32) -> u32 {
-        if self.transport == Transport::Ud {
+    fn packets_of(&self, slot: &Slot) -> u32 {
+        if self.transport == Transport::Ud || (slot.is_answered() && !slot.is_read()) {
             return 1;
         }
+        let length = slot.wr.length;
         let full = length.checked_shr(self.mtu_shift).unwrap_or(0);
         let rest = length & self.mtu().wrapping_sub(1);
         full.saturating_add(u32::from(rest != 0)).max(1)
@@ -416,7 +295,12 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 mod tests {
     use super::*;
     use crate::{
-        requester::PostError,
+        ids::Qpn,
+        opcode::Opcode,
+        requester::{
+            PostError,
+            Transmit, //
+        },
         testutil::{
             requester,
             slots,
@@ -425,6 +309,7 @@ mod tests {
             NOW, //
         },
         wr::{
+            SendOp,
             SendWr,
             Status, //
         },

@@ -43,6 +43,8 @@ pub(super) enum Fault {
     NotAllowed,
     /// The length does not fit the MTU, the place in the message, or the message.
     Length,
+    /// The address of a word is not a multiple of eight.
+    Alignment,
 }
 
 /// What to do with a packet that obeys the rules.
@@ -63,9 +65,6 @@ impl Responder {
     #[inline]
     pub(super) fn plan(&self, pkt: &Packet<'_>) -> Result<Plan, Fault> {
         let opcode = pkt.opcode();
-        if opcode.has_ieth() {
-            return Err(Fault::Opcode);
-        }
         self.check_payload(pkt)?;
         let start = opcode.starts_message();
         match (self.message, opcode.operation()) {

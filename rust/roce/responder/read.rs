@@ -3,6 +3,10 @@
 //! Answering RDMA READs, once and again (RC).
 
 use super::{
+    answers::{
+        Answer,
+        Record, //
+    },
     message::{
         Fault,
         Message, //
@@ -15,8 +19,7 @@ use super::{
     PendingRead,
     ReadRequest,
     Responder,
-    Verdict,
-    MAX_RD_ATOMIC, //
+    Verdict, //
 };
 use crate::{
     ids::{
@@ -97,44 +100,6 @@ pub(super) struct Stream {
     again: bool,
 }
 
-/// A READ that was executed.
-#[derive(Clone, Copy, Debug, Default)]
-struct Record {
-    first_psn: Psn,
-    /// How many PSNs the response took; 0 if the record is empty.
-    count: u32,
-    rkey: Rkey,
-    va: u64,
-    len: u32,
-}
-
-/// The last READs that were executed.
-#[derive(Debug, Default)]
-pub(super) struct Reads {
-    records: [Record; MAX_RD_ATOMIC],
-    /// How many were ever remembered.
-    total: usize,
-}
-
-impl Reads {
-    fn remember(&mut self, record: Record) {
-        if let Some(place) = self.records.get_mut(self.total % MAX_RD_ATOMIC) {
-            *place = record;
-        }
-        self.total = self.total.wrapping_add(1);
-    }
-
-    /// Returns the READ, one of the last `depth`, whose response has the PSN.
-    fn find(&self, psn: Psn, depth: u8) -> Option<&Record> {
-        (1..=usize::from(depth).min(MAX_RD_ATOMIC))
-            .filter_map(|age| {
-                let index = self.total.wrapping_sub(age) % MAX_RD_ATOMIC;
-                self.records.get(index)
-            })
-            .find(|record| record.first_psn.forward(psn) < record.count)
-    }
-}
-
 impl Responder {
     /// Handles a new READ request.
     pub(super) fn on_read(&mut self, pkt: &Packet<'_>) -> Verdict {
@@ -174,18 +139,19 @@ impl Responder {
     /// What does not match what was asked for then is not executed, whatever the key would allow.
     pub(super) fn on_read_again(&mut self, pkt: &Packet<'_>) -> Verdict {
         let psn = pkt.psn();
-        let (Some(reth), Some(record)) = (
-            pkt.reth(),
-            self.reads.find(psn, self.params.max_dest_rd_atomic),
-        ) else {
+        let depth = self.params.max_dest_rd_atomic;
+        let (Some(reth), Some(record)) = (pkt.reth(), self.answers.find(psn, depth)) else {
+            return Verdict::Drop(DropReason::Duplicate);
+        };
+        let Answer::Read { rkey, va, len } = record.answer else {
             return Verdict::Drop(DropReason::Duplicate);
         };
         let skipped = u64::from(record.first_psn.forward(psn)).wrapping_mul(self.mtu());
-        let rest = u64::from(record.len).saturating_sub(skipped);
-        let same = reth.rkey == record.rkey
-            && reth.va == record.va.wrapping_add(skipped)
+        let rest = u64::from(len).saturating_sub(skipped);
+        let same = reth.rkey == rkey
+            && reth.va == va.wrapping_add(skipped)
             && u64::from(reth.len) <= rest
-            && (reth.len > 0 || record.len == 0);
+            && (reth.len > 0 || len == 0);
         if !same {
             return Verdict::Drop(DropReason::Duplicate);
         }
@@ -220,12 +186,11 @@ impl Responder {
         }
         let ReadRequest { rkey, va, len } = read.request;
         if !read.again {
-            self.reads.remember(Record {
+            self.answers.remember(Record {
                 first_psn: read.psn,
                 count: read.count,
-                rkey,
-                va,
-                len,
+                opcode: Opcode::RcReadRequest,
+                answer: Answer::Read { rkey, va, len },
             });
             self.epsn = read.psn.add(read.count);
             self.count_message();
@@ -244,7 +209,7 @@ impl Responder {
         })
     }
 
-    /// Returns whether a READ is being answered. No request may be handled until it is done.
+    /// Returns whether a READ is being answered.
     #[inline]
     pub fn read_in_progress(&self) -> bool {
         self.stream.is_some()

@@ -13,6 +13,7 @@ use super::{
     RecvCompletion,
     RecvQueue,
     Reply,
+    ReplyKind,
     Responder,
     Verdict, //
 };
@@ -42,8 +43,12 @@ impl Responder {
             return self.on_early();
         }
         self.told = false;
-        if pkt.opcode().operation() == Operation::ReadRequest {
-            return self.on_read(pkt);
+        match pkt.opcode().operation() {
+            Operation::ReadRequest => return self.on_read(pkt),
+            Operation::Atomic | Operation::AtomicWrite | Operation::Flush => {
+                return self.on_command(pkt);
+            }
+            _ => {}
         }
         let plan = match self.plan(pkt) {
             Ok(plan) => plan,
@@ -86,8 +91,12 @@ impl Responder {
 
     /// Handles a packet that was executed before.
     fn on_duplicate(&mut self, pkt: &Packet<'_>) -> Verdict {
-        if pkt.opcode().operation() == Operation::ReadRequest {
-            return self.on_read_again(pkt);
+        match pkt.opcode().operation() {
+            Operation::ReadRequest => return self.on_read_again(pkt),
+            Operation::Atomic | Operation::AtomicWrite | Operation::Flush => {
+                return self.on_command_again(pkt);
+            }
+            _ => {}
         }
         // The peer waits for an acknowledgment only if it asked for one; to acknowledge every
         // packet of a window that is sent again would be a storm. What is invalid was not executed.
@@ -109,7 +118,7 @@ impl Responder {
     #[cold]
     pub(super) fn refuse_faulty(&mut self, psn: Psn, fault: Fault) -> Outcome {
         match fault {
-            Fault::Opcode | Fault::NotAllowed | Fault::Length => self.refuse(
+            Fault::Opcode | Fault::NotAllowed | Fault::Length | Fault::Alignment => self.refuse(
                 psn,
                 NakCode::InvalidRequest,
                 Status::RemInvReq,
@@ -124,6 +133,8 @@ impl Responder {
         let code = match error {
             MemError::Length => NakCode::InvalidRequest,
             MemError::Protection | MemError::Fault | MemError::Absent => NakCode::RemoteOperation,
+            // The message is there; only the consumer learns what is wrong (class J).
+            MemError::Invalidate => return self.fail_held(recv_status(error)),
         };
         self.refuse(psn, code, recv_status(error), AsyncEvent::RequestError)
     }
@@ -171,6 +182,7 @@ impl Responder {
     #[inline]
     fn reply(&self, psn: Psn, syndrome: Syndrome) -> Reply {
         Reply {
+            kind: ReplyKind::Acknowledge,
             psn,
             syndrome,
             msn: self.msn,
@@ -182,7 +194,7 @@ impl Responder {
 /// Returns the code by which access to memory is refused.
 pub(super) fn access_code(error: MemError) -> NakCode {
     match error {
-        MemError::Protection | MemError::Length => NakCode::RemoteAccess,
+        MemError::Protection | MemError::Length | MemError::Invalidate => NakCode::RemoteAccess,
         MemError::Fault | MemError::Absent => NakCode::RemoteOperation,
     }
 }
@@ -349,7 +361,7 @@ mod tests {
             (Opcode::RcSendMiddle, MTU),
             (Opcode::RcWriteLast, 4),
             (Opcode::RcSendFirst, MTU - 4),
-            (Opcode::RcSendOnlyInv, 4),
+            (Opcode::RcInvalid, 4),
             (Opcode::RcWriteOnly, 4),
         ];
         for (opcode, len) in bad {
@@ -362,8 +374,6 @@ mod tests {
             if !opcode.has_reth() {
                 transmit.reth = None;
             }
-            // The place of an IETH is filled with something of its size.
-            transmit.imm = opcode.has_ieth().then_some([0; 4]);
             let frame = Frame::request(&transmit);
             let mut rq = Recvs { left: 1, size: MTU };
             let verdict = responder().on_request(NOW, &frame.packet(), &mut rq);
@@ -377,6 +387,26 @@ mod tests {
             assert!(outcome.error && outcome.completion.is_none());
             assert_eq!(rq.left, 1);
         }
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_invalidated_fails_the_receiver_only() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for _ in 0..2 {
+            assert!(rc.post(wr(SendOp::SendInv, 5)).is_ok());
+        }
+        let mut rx = responder();
+        let mut rq = Recvs { left: 2, size: 8 };
+        let good = accept(&mut rx, &next(&mut rc), &mut rq);
+        let key = good.completion.and_then(|end| end.invalidated);
+        assert_eq!(key.map(|key| key.get()), Some(7));
+        let verdict = rx.on_request(NOW, &next(&mut rc).packet(), &mut rq);
+        assert!(matches!(verdict, Verdict::Place(_)));
+        let bad = rx.finish(NOW, Err(MemError::Invalidate));
+        let status = bad.completion.map(|end| end.status);
+        assert_eq!(status, Some(Status::RemInvReq));
+        assert!(bad.error && bad.reply.is_none() && bad.event.is_none());
     }
 
     #[test]

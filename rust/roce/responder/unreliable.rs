@@ -41,7 +41,9 @@ impl Responder {
             Ok(plan) => plan,
             Err(Fault::Opcode) => return self.drop_cut(psn, DropReason::BadOpcode),
             Err(Fault::NotAllowed) => return self.drop_cut(psn, DropReason::NotAllowed),
-            Err(Fault::Length) => return self.drop_cut(psn, DropReason::BadLength),
+            Err(Fault::Length | Fault::Alignment) => {
+                return self.drop_cut(psn, DropReason::BadLength)
+            }
         };
         if plan.needs_wqe && self.held.is_none() {
             match rq.take() {

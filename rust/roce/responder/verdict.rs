@@ -16,6 +16,7 @@ use crate::{
     wire::{
         Aeth,
         BthFields,
+        Feth,
         HeaderWriter,
         Packet,
         Syndrome, //
@@ -37,6 +38,8 @@ pub enum Verdict {
     /// It asks for this; check key, bounds and the right to read, then
     /// [`Responder::start_read`](super::Responder::start_read).
     Read(ReadRequest),
+    /// It asks to do this; then [`Responder::executed`](super::Responder::executed).
+    Execute(Command),
 }
 
 /// Why a packet was dropped.
@@ -99,6 +102,44 @@ pub struct ReadRequest {
     pub len: u32,
 }
 
+/// Something to do to local memory that the peer named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// Key of the memory.
+    pub rkey: Rkey,
+    /// The first byte that is meant. Aligned to eight bytes for what is done to a word.
+    pub va: u64,
+    /// What to do.
+    pub action: Action,
+}
+
+/// What is done to local memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Store `swap` in the word if it is `compare`, in one step, and return what was there. The key
+    /// must allow remote atomics.
+    CompareSwap {
+        /// What must be there.
+        compare: u64,
+        /// What to store.
+        swap: u64,
+    },
+    /// Add to the word in one step, and return what was there. The key must allow remote atomics.
+    FetchAdd {
+        /// What to add, wrapping.
+        add: u64,
+    },
+    /// Store the eight bytes of payload in one step. The key must allow remote writes.
+    Store,
+    /// Make what was written visible to all, or persistent. The key must allow that.
+    Flush {
+        /// Bytes, unless all that the key names is meant.
+        len: u32,
+        /// What is asked for; valid.
+        feth: Feth,
+    },
+}
+
 /// What follows from a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
@@ -123,6 +164,8 @@ pub struct RecvCompletion {
     pub byte_len: u32,
     /// Immediate data.
     pub imm: Option<[u8; 4]>,
+    /// The key that was invalidated.
+    pub invalidated: Option<Rkey>,
     /// Whether it was used up by a WRITE, whose data is elsewhere.
     pub with_rdma: bool,
     /// Whether the peer asked for a solicited event.
@@ -139,6 +182,7 @@ impl RecvCompletion {
             status: Status::Success,
             byte_len,
             imm: pkt.imm(),
+            invalidated: pkt.ieth(),
             with_rdma: pkt.opcode().operation() == Operation::Write,
             solicited: pkt.solicited(),
             src_qpn,
@@ -151,6 +195,7 @@ impl RecvCompletion {
             status,
             byte_len: 0,
             imm: None,
+            invalidated: None,
             with_rdma: false,
             // Errors always are solicited events.
             solicited: true,
@@ -170,9 +215,24 @@ pub enum AsyncEvent {
     CommEst,
 }
 
+/// What a reply is, besides what its syndrome says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplyKind {
+    /// An acknowledgment of all requests up to the PSN, or a refusal.
+    #[default]
+    Acknowledge,
+    /// What the atomic operation with the PSN found.
+    Found(u64),
+    /// That the ATOMIC WRITE or the FLUSH with the PSN was done: an empty READ response (annex
+    /// A19).
+    Done,
+}
+
 /// An acknowledgment to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
+    /// What it is.
+    pub kind: ReplyKind,
     /// The PSN that it is about.
     pub psn: Psn,
     /// What it says.
@@ -190,8 +250,13 @@ impl Reply {
     /// There is no payload; the ICRC follows.
     #[inline]
     pub fn write_headers(&self, pkey: Pkey, buf: &mut [u8]) -> Option<usize> {
+        let (opcode, found) = match self.kind {
+            ReplyKind::Acknowledge => (Opcode::RcAcknowledge, None),
+            ReplyKind::Found(found) => (Opcode::RcAtomicAcknowledge, Some(found)),
+            ReplyKind::Done => (Opcode::RcReadResponseOnly, None),
+        };
         let bth = BthFields {
-            opcode: Opcode::RcAcknowledge,
+            opcode,
             solicited: false,
             pad: 0,
             pkey,
@@ -204,6 +269,6 @@ impl Reply {
             msn: self.msn,
         };
         let writer = HeaderWriter::new(buf, &bth)?.aeth(Some(aeth))?;
-        Some(writer.finish())
+        Some(writer.found(found)?.finish())
     }
 }

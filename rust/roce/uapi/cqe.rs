@@ -3,7 +3,10 @@
 //! Completion queue elements (CQE) of user rings.
 
 use crate::{
-    ids::Qpn,
+    ids::{
+        Qpn,
+        Rkey, //
+    },
     wr::{
         SendOp,
         Status, //
@@ -33,6 +36,10 @@ pub const CQE_LEN: usize = size_of::<RawCqe>();
 pub const WC_GRH: u32 = 1 << 0;
 /// `IB_WC_WITH_IMM`: the immediate data is valid.
 pub const WC_WITH_IMM: u32 = 1 << 1;
+/// `IB_WC_WITH_INVALIDATE`: a key was invalidated, which stands in the place of immediate data.
+pub const WC_WITH_INVALIDATE: u32 = 1 << 2;
+/// `IBV_WC_WITH_INV`: the same for a program, to which the bit of the kernel says something else.
+pub const WC_USER_WITH_INVALIDATE: u32 = 1 << 3;
 
 /// Layout of `struct ib_uverbs_wc`.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -43,7 +50,7 @@ struct RawCqe {
     opcode: U32,
     vendor_err: U32,
     byte_len: U32,
-    /// Immediate data, in network order.
+    /// Immediate data, in network order, or the key that was invalidated, in host order.
     ex: [u8; 4],
     qp_num: U32,
     src_qp: U32,
@@ -76,6 +83,20 @@ pub enum WcOpcode {
     RdmaWrite = 1,
     /// An RDMA READ.
     RdmaRead = 2,
+    /// A compare and swap.
+    CompSwap = 3,
+    /// A fetch and add.
+    FetchAdd = 4,
+    /// The binding of a memory window.
+    BindMw = 5,
+    /// The invalidation of a key of the own side.
+    LocalInv = 6,
+    /// A FLUSH.
+    Flush = 8,
+    /// An ATOMIC WRITE.
+    AtomicWrite = 9,
+    /// A fast registration. Kernel consumers only.
+    RegMr = 10,
     /// A receive that a SEND filled.
     Recv = 1 << 7,
     /// A receive that an RDMA WRITE with immediate data consumed.
@@ -94,9 +115,16 @@ impl From<SendOp> for WcOpcode {
     #[inline]
     fn from(op: SendOp) -> Self {
         match op {
-            SendOp::Send | SendOp::SendImm => Self::Send,
+            SendOp::Send | SendOp::SendImm | SendOp::SendInv => Self::Send,
             SendOp::Write | SendOp::WriteImm => Self::RdmaWrite,
             SendOp::Read => Self::RdmaRead,
+            SendOp::CompareSwap => Self::CompSwap,
+            SendOp::FetchAdd => Self::FetchAdd,
+            SendOp::AtomicWrite => Self::AtomicWrite,
+            SendOp::Flush => Self::Flush,
+            SendOp::LocalInv => Self::LocalInv,
+            SendOp::RegMr => Self::RegMr,
+            SendOp::BindMw => Self::BindMw,
         }
     }
 }
@@ -116,6 +144,8 @@ pub struct Cqe {
     pub byte_len: u32,
     /// Immediate data in network order.
     pub imm: Option<[u8; 4]>,
+    /// The key that the peer invalidated. Never together with immediate data.
+    pub invalidated: Option<Rkey>,
     /// The queue pair that the work request was posted to.
     pub qpn: Qpn,
     /// The sender of a UD message, else zero.
@@ -128,6 +158,22 @@ impl Cqe {
     /// Returns the flags of `enum ib_wc_flags` that apply.
     #[inline]
     pub fn flags(&self) -> u32 {
+        self.common_flags() | self.invalidated.map_or(0, |_| WC_WITH_INVALIDATE)
+    }
+
+    /// Returns immediate data or the invalidated key, as it stands in the union of both.
+    #[inline]
+    pub fn ex(&self) -> [u8; 4] {
+        match (self.imm, self.invalidated) {
+            (Some(imm), _) => imm,
+            (None, Some(rkey)) => rkey.get().to_ne_bytes(),
+            (None, None) => [0; 4],
+        }
+    }
+
+    /// Returns the flags that have the same bits for programs and in the kernel.
+    #[inline]
+    fn common_flags(&self) -> u32 {
         let imm = if self.imm.is_some() { WC_WITH_IMM } else { 0 };
         let grh = if self.grh { WC_GRH } else { 0 };
         imm | grh
@@ -145,10 +191,12 @@ impl Cqe {
             opcode: U32::new(self.opcode.as_ib()),
             vendor_err: U32::ZERO,
             byte_len: U32::new(self.byte_len),
-            ex: self.imm.unwrap_or_default(),
+            ex: self.ex(),
             qp_num: U32::new(self.qpn.get()),
             src_qp: U32::new(self.src_qpn.get()),
-            wc_flags: U32::new(self.flags()),
+            wc_flags: U32::new(
+                self.common_flags() | self.invalidated.map_or(0, |_| WC_USER_WITH_INVALIDATE),
+            ),
             pkey_index: U16::ZERO,
             slid: U16::ZERO,
             sl: 0,
@@ -171,6 +219,7 @@ mod tests {
         opcode: WcOpcode::RecvRdmaWithImm,
         byte_len: 4096,
         imm: Some([0xde, 0xad, 0xbe, 0xef]),
+        invalidated: None,
         qpn: Qpn::new(0x11),
         src_qpn: Qpn::new(0x22),
         grh: true,
@@ -191,6 +240,21 @@ mod tests {
         assert_eq!(word(32), 0x22);
         assert_eq!(word(36), WC_GRH | WC_WITH_IMM);
         assert_eq!(out[40..], [0; 8]);
+    }
+
+    #[test]
+    fn an_invalidated_key_has_another_flag_for_programs() {
+        let mut out = [0; CQE_LEN];
+        let invalidated = Cqe {
+            imm: None,
+            invalidated: Some(Rkey::new(0x1234)),
+            grh: false,
+            ..RECV
+        };
+        invalidated.write(&mut out);
+        assert_eq!(out[24..28], 0x1234u32.to_ne_bytes());
+        assert_eq!(out[36..40], 8u32.to_ne_bytes());
+        assert_eq!(invalidated.flags(), 4);
     }
 
     #[test]

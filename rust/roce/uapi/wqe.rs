@@ -17,10 +17,14 @@ mod send;
 
 pub use self::{
     layout::{
+        AtomicArgs,
+        BindArgs,
         DmaInfo,
+        FlushArgs,
         RawSge,
         RdmaArgs,
         RecvWqe,
+        RegArgs,
         SendWqe,
         UdArgs,
         RECV_WQE_LEN,
@@ -38,9 +42,11 @@ pub use self::{
     },
     send::{
         ah_num,
+        bind_args,
         effective_qkey,
         inline_data,
         parse_send,
+        reg_args,
         send_sge,
         Payload,
         SendLimits, //
@@ -48,12 +54,7 @@ pub use self::{
 };
 
 use crate::{
-    ids::{
-        Lkey,
-        Qkey,
-        Qpn,
-        Rkey, //
-    },
+    ids::Lkey,
     wr::{
         SendOp,
         SendWr,
@@ -64,6 +65,9 @@ use zerocopy::FromBytes;
 
 /// Longest message, in bytes, that a work request may describe: the limit of the specification.
 pub const MAX_MESSAGE: u32 = 1 << 31;
+
+/// Bytes of the word that an atomic operation is about.
+pub const WORD_LEN: usize = 8;
 
 /// A validated scatter/gather element. Its key and bounds are checked when the memory is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,10 +94,13 @@ pub enum WqeErrorKind {
     NotInline,
     /// More SGEs than the queue pair was created for.
     SgeCount,
-    /// More inline data than the queue pair was created for, or a message over [`MAX_MESSAGE`].
+    /// More inline data than the queue pair was created for, a message over [`MAX_MESSAGE`], or no
+    /// room for what an atomic operation finds.
     Length,
     /// A UD send without an address handle.
     AddressHandle,
+    /// A FLUSH that asks for nothing, or for what does not exist.
+    Flush,
 }
 
 /// A refused WQE: enough of it to complete it with an error.
@@ -115,7 +122,8 @@ impl WqeError {
             | WqeErrorKind::Transport
             | WqeErrorKind::NotInline
             | WqeErrorKind::SgeCount
-            | WqeErrorKind::AddressHandle => Status::LocQpOp,
+            | WqeErrorKind::AddressHandle
+            | WqeErrorKind::Flush => Status::LocQpOp,
         }
     }
 
@@ -128,14 +136,7 @@ impl WqeError {
             wr_id: self.wr_id,
             op: SendOp::Send,
             signalled: true,
-            solicited: false,
-            fence: false,
-            length: 0,
-            imm: [0; 4],
-            va: 0,
-            rkey: Rkey::new(0),
-            dest_qpn: Qpn::new(0),
-            qkey: Qkey::new(0),
+            ..SendWr::default()
         }
     }
 }

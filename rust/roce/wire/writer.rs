@@ -9,15 +9,24 @@ use zerocopy::{
 
 use super::{
     aeth::RawAeth,
+    atomic::{
+        RawAtomicAckEth,
+        RawAtomicEth,
+        RawFeth,
+        RawIeth, //
+    },
     bth::Bth,
     deth::RawDeth,
     immdt::ImmDt,
     reth::RawReth,
     Aeth,
+    AtomicEth,
     BthFields,
     Deth,
+    Feth,
     Reth, //
 };
+use crate::ids::Rkey;
 
 /// Writes the headers of one packet into a buffer. Everything is refused that does not fit.
 pub(crate) struct HeaderWriter<'b> {
@@ -41,6 +50,42 @@ impl<'b> HeaderWriter<'b> {
     pub(crate) fn deth(self, deth: Option<Deth>) -> Option<HeaderWriter<'b>> {
         match deth {
             Some(deth) => self.put(&RawDeth::from(deth)),
+            None => Some(self),
+        }
+    }
+
+    /// Appends a FETH, if there is one.
+    #[inline]
+    pub(crate) fn feth(self, feth: Option<Feth>) -> Option<HeaderWriter<'b>> {
+        match feth {
+            Some(feth) => self.put(&RawFeth::from(feth)),
+            None => Some(self),
+        }
+    }
+
+    /// Appends an AtomicETH, if there is one.
+    #[inline]
+    pub(crate) fn atomic(self, atomic: Option<AtomicEth>) -> Option<HeaderWriter<'b>> {
+        match atomic {
+            Some(atomic) => self.put(&RawAtomicEth::from(atomic)),
+            None => Some(self),
+        }
+    }
+
+    /// Appends what an atomic operation found, if there is such a thing.
+    #[inline]
+    pub(crate) fn found(self, found: Option<u64>) -> Option<HeaderWriter<'b>> {
+        match found {
+            Some(found) => self.put(&RawAtomicAckEth(found.into())),
+            None => Some(self),
+        }
+    }
+
+    /// Appends the key to invalidate, if there is one.
+    #[inline]
+    pub(crate) fn ieth(self, rkey: Option<Rkey>) -> Option<HeaderWriter<'b>> {
+        match rkey {
+            Some(rkey) => self.put(&RawIeth(rkey.get().into())),
             None => Some(self),
         }
     }

@@ -335,7 +335,7 @@ impl Completion {
             status: self.cqe.status.as_ib(),
             opcode: self.cqe.opcode.as_ib(),
             byte_len: self.cqe.byte_len,
-            imm: self.cqe.imm.unwrap_or_default(),
+            ex: self.cqe.ex(),
             flags: self.cqe.flags(),
             src_qp: self.cqe.src_qpn.get(),
             qp: self.qp,

@@ -118,7 +118,8 @@ pub(crate) const MAX_SGE: u32 = 32;
 pub(crate) const MAX_WR: u32 = 1 << 14;
 /// The most bytes of inline data.
 pub(crate) const MAX_INLINE: u32 = 512;
-/// The most READs outstanding of a queue pair, as requester and as responder.
+/// The most READs, atomics and their like outstanding of a queue pair, as requester and as
+/// responder.
 pub(crate) const MAX_RD_ATOMIC: u8 = roce::responder::MAX_RD_ATOMIC as u8;
 
 /// Bytes in front of the payload of a packet: IPv6, UDP, the longest transport headers, ICRC.
@@ -258,8 +259,9 @@ impl Driver for Ferroce {
             .set_max_mr(objects)
             .set_max_pd(objects)
             .set_max_qp_rd_atom(u32::from(MAX_RD_ATOMIC))
-            .set_max_res_rd_atom(objects)
+            .set_max_res_rd_atom(objects.saturating_mul(u32::from(MAX_RD_ATOMIC)))
             .set_max_qp_init_rd_atom(u32::from(MAX_RD_ATOMIC))
+            .set_atomics()
             .set_max_ah(MAX_AH)
             .set_max_mcast_grp(mcast::MAX_GROUPS)
             .set_max_mcast_qp_attach(mcast::MAX_MEMBERS)
@@ -271,7 +273,9 @@ impl Driver for Ferroce {
                     | cap::PORT_ACTIVE_EVENT
                     | cap::SYS_IMAGE_GUID
                     | cap::SRQ_RESIZE
-                    | cap::RC_RNR_NAK_GEN,
+                    | cap::RC_RNR_NAK_GEN
+                    | cap::FLUSH_GLOBAL
+                    | cap::ATOMIC_WRITE,
             )
             .set_kernel_cap_flags(cap::ALLOW_USER_UNREG);
     }

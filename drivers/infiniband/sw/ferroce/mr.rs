@@ -56,3 +56,23 @@ pub(crate) fn find(key: u32, pd: PdId, access: Access) -> Result<Target, MemErro
     }
     Ok(Target::region(mr))
 }
+
+/// Makes a key of this protection domain useless for everybody (LOCAL_INV), `qpn` being the queue
+/// pair that the request was posted to.
+///
+/// # Errors
+///
+/// [`MemError::Protection`] if the key is not one that may be invalidated so. None is yet: not that
+/// of a region which was registered by a verb, which C rxe refuses as well.
+pub(crate) fn invalidate_local(_key: u32, _pd: PdId, _qpn: u32) -> Result<(), MemError> {
+    Err(MemError::Protection)
+}
+
+/// Makes a key useless because the peer of queue pair `qpn` asks for it (SEND with invalidate).
+///
+/// # Errors
+///
+/// As [`invalidate_local`]; besides, the peer must have been allowed to use the key.
+pub(crate) fn invalidate_remote(_rkey: u32, _pd: PdId, _qpn: u32) -> Result<(), MemError> {
+    Err(MemError::Protection)
+}

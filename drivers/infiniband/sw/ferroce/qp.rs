@@ -9,6 +9,7 @@
 //!
 //! Documentation/infiniband/ferroce/locking.rst has the table.
 
+mod command;
 mod credit;
 pub(crate) mod modify;
 pub(crate) mod path;
@@ -228,6 +229,7 @@ impl Qp {
             max_sge: cap.max_send_sge,
             max_inline: cap.max_inline_data,
             qkey: Qkey::new(0),
+            kernel: udata.is_none(),
         };
         let pd = init.pd.id();
         let device_number = init.pd.device().number();

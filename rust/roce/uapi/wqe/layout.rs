@@ -5,7 +5,11 @@
 //! All integers are in host byte order except where a field says otherwise. The types have no
 //! alignment, so a copy of a WQE can lie anywhere.
 
-use super::SendLimits;
+use super::{
+    send::OPCODE_ATOMIC_WRITE,
+    SendLimits,
+    WORD_LEN, //
+};
 use core::mem::{
     offset_of,
     size_of, //
@@ -55,7 +59,8 @@ pub struct SendWqe {
     pub send_flags: U32,
     /// Immediate data in network order, or the key that a send with invalidate names.
     pub ex: [u8; 4],
-    /// A union that the opcode and the transport select: [`RdmaArgs`] or [`UdArgs`].
+    /// A union that the opcode and the transport select: [`RdmaArgs`], [`AtomicArgs`],
+    /// [`FlushArgs`], [`BindArgs`], [`RegArgs`] or [`UdArgs`].
     pub args: [u8; 120],
     /// Where C rxe keeps the progress of a WQE. It could be forged, so it is neither read nor
     /// written here.
@@ -64,7 +69,8 @@ pub struct SendWqe {
     pub dma: DmaInfo,
 }
 
-/// Arguments of RDMA READ and WRITE: `rdma` in the union of `struct rxe_send_wr`.
+/// Arguments of RDMA READ, RDMA WRITE and ATOMIC WRITE: `rdma` in the union of
+/// `struct rxe_send_wr`.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RdmaArgs {
@@ -74,6 +80,69 @@ pub struct RdmaArgs {
     pub rkey: U32,
     /// Unused.
     pub reserved: U32,
+}
+
+/// Arguments of compare and swap, and of fetch and add: `atomic` in the union of
+/// `struct rxe_send_wr`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct AtomicArgs {
+    /// Virtual address of the word at the peer.
+    pub remote_addr: U64,
+    /// What must be there, or what to add.
+    pub compare_add: U64,
+    /// What to store. Compare and swap only.
+    pub swap: U64,
+    /// Key of the peer's memory region.
+    pub rkey: U32,
+    /// Unused.
+    pub reserved: U32,
+}
+
+/// Arguments of FLUSH: `flush` in the union of `struct rxe_send_wr`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct FlushArgs {
+    /// Virtual address at the peer.
+    pub remote_addr: U64,
+    /// Unused: the library puts the bytes of the range into [`DmaInfo::length`].
+    pub length: U32,
+    /// Key of the peer's memory region.
+    pub rkey: U32,
+    /// Set of `enum ib_placement_type`.
+    pub placement: u8,
+    /// `enum ib_selectivity_level`.
+    pub level: u8,
+}
+
+/// Arguments of the binding of a memory window: `mw` in the union of `struct rxe_send_wr`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct BindArgs {
+    /// First byte, in the address space of the memory region.
+    pub addr: U64,
+    /// Bytes.
+    pub length: U64,
+    /// Key of the memory region.
+    pub mr_lkey: U32,
+    /// Key that the window has.
+    pub mw_rkey: U32,
+    /// Key that it shall have.
+    pub rkey: U32,
+    /// Set of `enum ib_access_flags`.
+    pub access: U32,
+}
+
+/// Arguments of a fast registration. Kernel consumers only, so no process knows this layout.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RegArgs {
+    /// The address that requests use for the first byte.
+    pub iova: U64,
+    /// Key that the region shall have.
+    pub key: U32,
+    /// Set of `enum ib_access_flags`.
+    pub access: U32,
 }
 
 /// Arguments of a send on a UD queue pair: `ud` in the union of `struct rxe_send_wr`.
@@ -100,7 +169,7 @@ pub struct UdArgs {
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct DmaInfo {
-    /// Bytes in the message. Authoritative for inline data only.
+    /// Bytes in the message. Authoritative for inline data, ATOMIC WRITE and FLUSH only.
     pub length: U32,
     /// Progress of C rxe: ignored.
     pub resid: U32,
@@ -149,6 +218,13 @@ const _: () = {
     assert!(offset_of!(SendWqe, scratch) == 144);
     assert!(offset_of!(SendWqe, dma) == 184);
     assert!(offset_of!(RdmaArgs, rkey) == 8);
+    assert!(offset_of!(AtomicArgs, compare_add) == 8);
+    assert!(offset_of!(AtomicArgs, swap) == 16);
+    assert!(offset_of!(AtomicArgs, rkey) == 24);
+    assert!(offset_of!(FlushArgs, rkey) == 12);
+    assert!(offset_of!(FlushArgs, placement) == 16);
+    assert!(offset_of!(BindArgs, mr_lkey) == 16);
+    assert!(offset_of!(BindArgs, access) == 28);
     assert!(offset_of!(UdArgs, remote_qkey) == 4);
     assert!(offset_of!(UdArgs, ah_num) == 12);
     assert!(size_of::<DmaInfo>() == 24);
@@ -165,7 +241,9 @@ impl SendWqe {
     /// The result is bounded by `limits` and not by what the process wrote.
     #[inline]
     pub fn tail_len(&self, limits: &SendLimits) -> usize {
-        if self.send_flags.get() & SEND_INLINE != 0 {
+        if self.opcode.get() == OPCODE_ATOMIC_WRITE {
+            WORD_LEN
+        } else if self.send_flags.get() & SEND_INLINE != 0 {
             self.dma.length.get().min(limits.max_inline) as usize
         } else {
             (self.dma.num_sge.get().min(limits.max_sge) as usize).saturating_mul(SGE_LEN)

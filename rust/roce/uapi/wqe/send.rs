@@ -5,8 +5,12 @@
 use super::{
     sge_at,
     sum_sges,
+    AtomicArgs,
+    BindArgs,
     DmaInfo,
+    FlushArgs,
     RdmaArgs,
+    RegArgs,
     SendWqe,
     Sge,
     UdArgs,
@@ -17,7 +21,8 @@ use super::{
     SEND_INLINE,
     SEND_SIGNALED,
     SEND_SOLICITED,
-    SEND_WQE_LEN, //
+    SEND_WQE_LEN,
+    WORD_LEN, //
 };
 use crate::{
     ids::{
@@ -26,13 +31,19 @@ use crate::{
         Rkey, //
     },
     opcode::Transport,
+    wire::Feth,
     wr::{
         SendOp,
         SendWr, //
     }, //
 };
 use core::num::NonZeroU32;
-use zerocopy::FromBytes;
+use zerocopy::{
+    FromBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned, //
+};
 
 /// What the creation of a queue pair fixed about its send WQEs, plus the Q_Key that it holds now.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +54,9 @@ pub struct SendLimits {
     pub max_inline: u32,
     /// The queue pair's own Q_Key. Only used for UD.
     pub qkey: Qkey,
+    /// Whether the WQEs are those of a kernel consumer, which alone may register memory, and cannot
+    /// bind windows.
+    pub kernel: bool,
 }
 
 /// Where the payload of a send WQE is.
@@ -92,21 +106,13 @@ fn validate_send(
     transport: Transport,
     limits: &SendLimits,
 ) -> Result<(SendWr, Payload), WqeErrorKind> {
-    let op = send_op(wqe.opcode.get()).ok_or(WqeErrorKind::Opcode)?;
+    let op = send_op(wqe.opcode.get(), limits.kernel).ok_or(WqeErrorKind::Opcode)?;
     if !is_carried(transport, op) {
         return Err(WqeErrorKind::Transport);
     }
 
     let flags = wqe.send_flags.get();
-    let (payload, length) = if flags & SEND_INLINE != 0 {
-        if matches!(op, SendOp::Read) {
-            return Err(WqeErrorKind::NotInline);
-        }
-        inline_payload(&wqe.dma, tail, limits.max_inline)?
-    } else {
-        sge_payload(&wqe.dma, tail, limits.max_sge)?
-    };
-
+    let (payload, length) = payload(op, wqe, tail, limits)?;
     let mut wr = SendWr {
         wr_id: wqe.wr_id.get(),
         op,
@@ -115,41 +121,70 @@ fn validate_send(
         fence: flags & SEND_FENCE != 0,
         length,
         imm: wqe.ex,
-        va: 0,
-        rkey: Rkey::new(0),
-        dest_qpn: Qpn::new(0),
-        qkey: Qkey::new(0),
+        ..SendWr::default()
     };
-    match (transport, op) {
-        (Transport::Ud, _) => {
-            let ud = ud_args(wqe).ok_or(WqeErrorKind::Truncated)?;
-            if ud.ah_num.get() == 0 {
-                return Err(WqeErrorKind::AddressHandle);
+    match op {
+        SendOp::Send | SendOp::SendImm => {
+            if transport == Transport::Ud {
+                let ud: &UdArgs = args(wqe)?;
+                if ud.ah_num.get() == 0 {
+                    return Err(WqeErrorKind::AddressHandle);
+                }
+                wr.dest_qpn = Qpn::new(ud.remote_qpn.get());
+                wr.qkey = effective_qkey(Qkey::new(ud.remote_qkey.get()), limits.qkey);
             }
-            wr.dest_qpn = Qpn::new(ud.remote_qpn.get());
-            wr.qkey = effective_qkey(Qkey::new(ud.remote_qkey.get()), limits.qkey);
         }
-        (_, SendOp::Write | SendOp::WriteImm | SendOp::Read) => {
+        SendOp::Write | SendOp::WriteImm | SendOp::Read | SendOp::AtomicWrite => {
             // `iova` in the scratch area repeats the address, but the extended verbs of librxe do
             // not set it.
-            let (rdma, _) =
-                RdmaArgs::ref_from_prefix(&wqe.args).map_err(|_| WqeErrorKind::Truncated)?;
+            let rdma: &RdmaArgs = args(wqe)?;
             wr.va = rdma.remote_addr.get();
             wr.rkey = Rkey::new(rdma.rkey.get());
         }
-        (_, SendOp::Send | SendOp::SendImm) => {}
+        SendOp::CompareSwap | SendOp::FetchAdd => {
+            let atomic: &AtomicArgs = args(wqe)?;
+            wr.va = atomic.remote_addr.get();
+            wr.rkey = Rkey::new(atomic.rkey.get());
+            if op == SendOp::CompareSwap {
+                wr.compare = atomic.compare_add.get();
+                wr.swap_add = atomic.swap.get();
+            } else {
+                wr.swap_add = atomic.compare_add.get();
+            }
+        }
+        SendOp::Flush => {
+            let flush: &FlushArgs = args(wqe)?;
+            wr.va = flush.remote_addr.get();
+            wr.rkey = Rkey::new(flush.rkey.get());
+            wr.feth = Feth::new(flush.placement, flush.level).ok_or(WqeErrorKind::Flush)?;
+        }
+        SendOp::SendInv | SendOp::LocalInv => wr.rkey = Rkey::new(u32::from_ne_bytes(wqe.ex)),
+        // The shell asks `reg_args` or `bind_args`.
+        SendOp::RegMr | SendOp::BindMw => {}
     }
     Ok((wr, payload))
 }
 
-/// Maps `enum ib_uverbs_wr_opcode` to the operations that this driver carries.
-fn send_op(opcode: u32) -> Option<SendOp> {
+/// `IB_WR_ATOMIC_WRITE`.
+pub(super) const OPCODE_ATOMIC_WRITE: u32 = 15;
+
+/// Maps `enum ib_wr_opcode` to the operations that this driver carries. `kernel` says whether a
+/// kernel consumer asks.
+fn send_op(opcode: u32, kernel: bool) -> Option<SendOp> {
     match opcode {
         0 => Some(SendOp::Write),
         1 => Some(SendOp::WriteImm),
         2 => Some(SendOp::Send),
         3 => Some(SendOp::SendImm),
         4 => Some(SendOp::Read),
+        5 => Some(SendOp::CompareSwap),
+        6 => Some(SendOp::FetchAdd),
+        7 => Some(SendOp::LocalInv),
+        8 if !kernel => Some(SendOp::BindMw),
+        9 => Some(SendOp::SendInv),
+        14 => Some(SendOp::Flush),
+        OPCODE_ATOMIC_WRITE => Some(SendOp::AtomicWrite),
+        32 if kernel => Some(SendOp::RegMr),
         _ => None,
     }
 }
@@ -158,8 +193,45 @@ fn send_op(opcode: u32) -> Option<SendOp> {
 fn is_carried(transport: Transport, op: SendOp) -> bool {
     match transport {
         Transport::Rc => true,
-        Transport::Uc => !matches!(op, SendOp::Read),
+        // The specification has no SEND with invalidate for it (table 38).
+        Transport::Uc => !op.is_answered() && op != SendOp::SendInv,
         Transport::Ud => matches!(op, SendOp::Send | SendOp::SendImm),
+    }
+}
+
+/// Finds the payload of a request, and how many bytes the request is about.
+fn payload(
+    op: SendOp,
+    wqe: &SendWqe,
+    tail: &[u8],
+    limits: &SendLimits,
+) -> Result<(Payload, u32), WqeErrorKind> {
+    const NONE: Payload = Payload::Inline { len: 0 };
+    // CAST: A small constant.
+    const WORD: u32 = WORD_LEN as u32;
+
+    let is_inline = wqe.send_flags.get() & SEND_INLINE != 0;
+    match op {
+        SendOp::LocalInv | SendOp::RegMr | SendOp::BindMw => Ok((NONE, 0)),
+        SendOp::Flush => match wqe.dma.length.get() {
+            length @ 0..=MAX_MESSAGE => Ok((NONE, length)),
+            _ => Err(WqeErrorKind::Length),
+        },
+        // The word is in the tail without any flag that says so.
+        SendOp::AtomicWrite if wqe.dma.length.get() != WORD => Err(WqeErrorKind::Length),
+        SendOp::AtomicWrite => inline_payload(&wqe.dma, tail, WORD),
+        SendOp::Read | SendOp::CompareSwap | SendOp::FetchAdd if is_inline => {
+            Err(WqeErrorKind::NotInline)
+        }
+        SendOp::CompareSwap | SendOp::FetchAdd => {
+            // Room beyond the word is no mistake.
+            match sge_payload(&wqe.dma, tail, limits.max_sge)? {
+                (_, 0..WORD) => Err(WqeErrorKind::Length),
+                (payload, _) => Ok((payload, WORD)),
+            }
+        }
+        _ if is_inline => inline_payload(&wqe.dma, tail, limits.max_inline),
+        _ => sge_payload(&wqe.dma, tail, limits.max_sge),
     }
 }
 
@@ -206,12 +278,30 @@ pub fn inline_data(bytes: &[u8], len: u32) -> Option<&[u8]> {
 #[inline]
 pub fn ah_num(bytes: &[u8]) -> Option<NonZeroU32> {
     let (wqe, _) = SendWqe::ref_from_prefix(bytes).ok()?;
-    NonZeroU32::new(ud_args(wqe)?.ah_num.get())
+    NonZeroU32::new(args::<UdArgs>(wqe).ok()?.ah_num.get())
 }
 
+/// Returns how a copied WQE wants a memory window to be bound.
+pub fn bind_args(bytes: &[u8]) -> Option<&BindArgs> {
+    let (wqe, _) = SendWqe::ref_from_prefix(bytes).ok()?;
+    args(wqe).ok()
+}
+
+/// Returns what a copied WQE of a kernel consumer wants to be registered.
+pub fn reg_args(bytes: &[u8]) -> Option<&RegArgs> {
+    let (wqe, _) = SendWqe::ref_from_prefix(bytes).ok()?;
+    args(wqe).ok()
+}
+
+/// Returns the arguments of a WQE as those of its operation.
 #[inline]
-fn ud_args(wqe: &SendWqe) -> Option<&UdArgs> {
-    UdArgs::ref_from_prefix(&wqe.args).ok().map(|(ud, _)| ud)
+fn args<T: FromBytes + KnownLayout + Immutable + Unaligned>(
+    wqe: &SendWqe,
+) -> Result<&T, WqeErrorKind> {
+    match T::ref_from_prefix(&wqe.args) {
+        Ok((args, _)) => Ok(args),
+        Err(_) => Err(WqeErrorKind::Truncated),
+    }
 }
 
 /// Returns the Q_Key that goes on the wire when a work request asks for `asked`.
@@ -254,6 +344,7 @@ mod tests {
         max_sge: 4,
         max_inline: 64,
         qkey: Qkey::new(0x8001_0000),
+        kernel: false,
     };
 
     /// A copied WQE with four SGEs of which the header uses `num_sge`.
@@ -323,24 +414,104 @@ mod tests {
 
     #[test]
     fn opcodes_are_refused_per_transport() {
-        for opcode in 0..=4 {
-            let mut bytes = send_bytes(opcode, 0, 0, 0);
+        for opcode in (0..=9).chain([14, 15]) {
+            let mut bytes = send_bytes(opcode, 0, 1, 8);
             bytes[36] = 1;
+            bytes[40] = 1;
             assert_eq!(kind(&bytes, Transport::Rc), None);
-            assert_eq!(kind(&bytes, Transport::Uc).is_none(), opcode != 4);
+            assert_eq!(
+                kind(&bytes, Transport::Uc).is_none(),
+                matches!(opcode, 0..=3 | 7 | 8)
+            );
             assert_eq!(
                 kind(&bytes, Transport::Ud).is_none(),
                 matches!(opcode, 2 | 3)
             );
         }
-        // Atomics, memory windows and so on; then the kernel's own (registration is 0x20) and
-        // garbage.
-        for opcode in [5, 6, 7, 8, 9, 10, 14, 15, 0x20, 0xf0, u32::MAX] {
+        // What needs hardware, the kernel's own (registration is 0x20), and garbage.
+        for opcode in [10, 11, 12, 13, 0x20, 0xf0, u32::MAX] {
             let bytes = send_bytes(opcode, 0, 0, 0);
             assert_eq!(kind(&bytes, Transport::Rc), Some(WqeErrorKind::Opcode));
         }
         let read = send_bytes(4, SEND_INLINE, 0, 0);
         assert_eq!(kind(&read, Transport::Rc), Some(WqeErrorKind::NotInline));
+    }
+
+    #[test]
+    fn a_kernel_consumer_registers_and_binds_nothing() {
+        let limits = SendLimits {
+            kernel: true,
+            ..LIMITS
+        };
+        let kind = |opcode| {
+            let bytes = send_bytes(opcode, 0, 0, 0);
+            let parsed = parse_send(&bytes, Transport::Rc, &limits);
+            parsed.err().map(|e| e.kind)
+        };
+        assert_eq!(kind(0x20), None);
+        assert_eq!(kind(8), Some(WqeErrorKind::Opcode));
+        let bytes = send_bytes(0x20, 0, 0, 0);
+        let reg = reg_args(&bytes).map(|reg| (reg.iova.get(), reg.key.get()));
+        assert_eq!(reg, Some((0x1122_3344_5566_7788, 0xabcd)));
+    }
+
+    #[test]
+    fn atomics_need_room_for_a_word() -> Result<(), WqeError> {
+        let mut bytes = send_bytes(5, 0, 1, 0);
+        bytes[32..40].copy_from_slice(&1u64.to_ne_bytes());
+        bytes[40..48].copy_from_slice(&2u64.to_ne_bytes());
+        bytes[48..52].copy_from_slice(&3u32.to_ne_bytes());
+        let (wr, payload) = parse_send(&bytes, Transport::Rc, &LIMITS)?;
+        assert_eq!(payload, Payload::Sges { count: 1 });
+        assert_eq!((wr.op, wr.length), (SendOp::CompareSwap, 8));
+        assert_eq!((wr.compare, wr.swap_add, wr.rkey), (1, 2, Rkey::new(3)));
+        set_sge_length(&mut bytes, 0, 7);
+        assert_eq!(kind(&bytes, Transport::Rc), Some(WqeErrorKind::Length));
+        let inline = send_bytes(6, SEND_INLINE, 0, 8);
+        assert_eq!(kind(&inline, Transport::Rc), Some(WqeErrorKind::NotInline));
+        Ok(())
+    }
+
+    #[test]
+    fn a_word_to_write_is_in_the_tail() -> Result<(), WqeError> {
+        let bytes = send_bytes(15, 0, 0, 8);
+        let (wr, payload) = parse_send(&bytes, Transport::Rc, &LIMITS)?;
+        assert_eq!((wr.op, wr.length), (SendOp::AtomicWrite, 8));
+        assert_eq!(payload, Payload::Inline { len: 8 });
+        let len = SendWqe::ref_from_prefix(&bytes).map(|(wqe, _)| wqe.tail_len(&LIMITS));
+        assert_eq!(len.ok(), Some(8));
+        let long = send_bytes(15, 0, 0, 9);
+        assert_eq!(kind(&long, Transport::Rc), Some(WqeErrorKind::Length));
+        assert_eq!(
+            kind(&bytes[..SEND_WQE_LEN + 7], Transport::Rc),
+            Some(WqeErrorKind::Truncated)
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn a_flush_takes_its_length_from_the_message() -> Result<(), WqeError> {
+        let mut bytes = send_bytes(14, 0, 0, 4096);
+        bytes[36..40].copy_from_slice(&3u32.to_ne_bytes());
+        assert_eq!(kind(&bytes, Transport::Rc), Some(WqeErrorKind::Flush));
+        bytes[40] = 1;
+        let (wr, payload) = parse_send(&bytes, Transport::Rc, &LIMITS)?;
+        assert_eq!(payload, Payload::Inline { len: 0 });
+        assert_eq!((wr.length, wr.rkey), (4096, Rkey::new(3)));
+        assert!(wr.feth.global() && !wr.feth.whole());
+        let long = send_bytes(14, 0, 0, MAX_MESSAGE + 1);
+        assert_eq!(kind(&long, Transport::Rc), Some(WqeErrorKind::Length));
+        Ok(())
+    }
+
+    #[test]
+    fn a_key_to_invalidate_is_in_host_order() -> Result<(), WqeError> {
+        for opcode in [7, 9] {
+            let bytes = send_bytes(opcode, 0, 0, 0);
+            let (wr, _) = parse_send(&bytes, Transport::Rc, &LIMITS)?;
+            assert_eq!(wr.rkey.get(), u32::from_ne_bytes([1, 2, 3, 4]));
+        }
+        Ok(())
     }
 
     #[test]

@@ -238,6 +238,7 @@ void end_init(struct end *e, struct dev *dev, enum ibv_qp_type type, size_t len)
 		.cqe = 255,
 		.mtu = IBV_MTU_1024,
 		.access = FULL_ACCESS,
+		.region = FULL_ACCESS,
 		.psn = 0xfffff0,
 		.timeout = 18,
 		.retry_cnt = 7,
@@ -249,13 +250,13 @@ void end_init(struct end *e, struct dev *dev, enum ibv_qp_type type, size_t len)
 
 void end_create(struct end *e)
 {
-	struct ibv_qp_init_attr init = {};
+	struct ibv_qp_init_attr_ex init = {};
 
 	if (e->len) {
 		e->buf = mmap(NULL, e->len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 			      0);
 		CHECK(e->buf != MAP_FAILED);
-		e->mr = ibv_reg_mr(e->dev->pd, e->buf, e->len, FULL_ACCESS);
+		e->mr = ibv_reg_mr(e->dev->pd, e->buf, e->len, e->region);
 		CHECK(e->mr);
 	}
 	e->channel = ibv_create_comp_channel(e->dev->ctx);
@@ -268,7 +269,14 @@ void end_create(struct end *e)
 	init.srq = e->srq;
 	init.qp_type = e->type;
 	init.cap = e->cap;
-	e->qp = ibv_create_qp(e->dev->pd, &init);
+	if (e->ops) {
+		init.pd = e->dev->pd;
+		init.send_ops_flags = e->ops;
+		init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+		e->qp = ibv_create_qp_ex(e->dev->ctx, &init);
+	} else {
+		e->qp = ibv_create_qp(e->dev->pd, (struct ibv_qp_init_attr *)&init);
+	}
 	CHECK(e->qp);
 	e->cap = init.cap;
 }
@@ -434,6 +442,22 @@ void make_send(struct ibv_send_wr *wr, struct ibv_sge *sge, struct end *e, struc
 		wr->wr.rdma.remote_addr = (uintptr_t)to->buf + off;
 		wr->wr.rdma.rkey = to->mr->rkey;
 	}
+}
+
+struct ibv_qp_ex *ex_begin(struct end *e, uint64_t wr_id, unsigned int flags)
+{
+	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(e->qp);
+
+	CHECK(qp);
+	ibv_wr_start(qp);
+	qp->wr_id = wr_id;
+	qp->wr_flags = flags;
+	return qp;
+}
+
+void ex_post(struct end *e)
+{
+	CHECK_EQ(ibv_wr_complete(ibv_qp_to_qp_ex(e->qp)), 0);
 }
 
 void post_wr(struct end *e, struct ibv_send_wr *wr)

@@ -63,7 +63,11 @@ struct end {
 	int cqe;
 	bool v6;
 	enum ibv_mtu mtu;
+	/* What the queue pair and the region allow. */
 	unsigned int access;
+	unsigned int region;
+	/* Operations of the extended post functions, 0 for a queue pair without them. */
+	uint64_t ops;
 	uint32_t psn;
 	uint8_t timeout;
 	uint8_t retry_cnt;
@@ -138,6 +142,12 @@ void make_send(struct ibv_send_wr *wr, struct ibv_sge *sge, struct end *e, struc
 	       enum ibv_wr_opcode op, uint64_t wr_id, size_t off, uint32_t len, unsigned int flags);
 void post_send(struct end *e, struct end *to, enum ibv_wr_opcode op, uint64_t wr_id, size_t off,
 	       uint32_t len, unsigned int flags);
+/*
+ * Starts a request of the extended post functions, and posts what was started. The result is to be
+ * used in between.
+ */
+struct ibv_qp_ex *ex_begin(struct end *e, uint64_t wr_id, unsigned int flags);
+void ex_post(struct end *e);
 void post_wr(struct end *e, struct ibv_send_wr *wr);
 void post_recv(struct end *e, uint64_t wr_id, size_t off, uint32_t len);
 /* Posts nothing, which lets the kernel look at the queues. */

@@ -34,6 +34,7 @@ const SUPPORTED: Access = Access::LOCAL_WRITE
     .or(Access::REMOTE_WRITE)
     .or(Access::REMOTE_READ)
     .or(Access::REMOTE_ATOMIC)
+    .or(Access::FLUSH_GLOBAL)
     .or(Access::ZERO_BASED)
     .or(Access::OPTIONAL);
 

@@ -64,6 +64,24 @@ impl View<'_> {
     pub(crate) fn write(self, at: u64, bytes: &[u8]) -> Result<(), MemError> {
         self.0.mr.memory.write(at, bytes).map_err(mem_error)
     }
+
+    /// Stores `swap` at `at` if `compare` is there; returns what was there. Host byte order,
+    /// aligned to eight bytes, in one step.
+    pub(crate) fn compare_swap(self, at: u64, compare: u64, swap: u64) -> Result<u64, MemError> {
+        let memory = &self.0.mr.memory;
+        memory.compare_swap(at, compare, swap).map_err(mem_error)
+    }
+
+    /// Adds to the number at `at`; returns what was there. As [`compare_swap`](Self::compare_swap).
+    pub(crate) fn fetch_add(self, at: u64, add: u64) -> Result<u64, MemError> {
+        self.0.mr.memory.fetch_add(at, add).map_err(mem_error)
+    }
+
+    /// Stores a number at `at` in one step, after all that was written before. As
+    /// [`compare_swap`](Self::compare_swap).
+    pub(crate) fn store(self, at: u64, value: u64) -> Result<(), MemError> {
+        self.0.mr.memory.store(at, value).map_err(mem_error)
+    }
 }
 
 /// Returns what an errno of the memory means to the protocol.

@@ -188,6 +188,9 @@ fn set_params(qp: &Qp, send: &mut SendHalf, recv: &mut RecvHalf, attrs: &Attrs, 
         access: Access {
             remote_write: attrs.access.remote_write(),
             remote_read: attrs.access.remote_read(),
+            remote_atomic: attrs.access.remote_atomic(),
+            flush_global: attrs.access.flush_global(),
+            flush_persistent: attrs.access.flush_persistent(),
         },
         max_dest_rd_atomic: attrs.max_dest_rd_atomic,
     });

@@ -3,6 +3,7 @@
 //! The receive half: requests of the peer in, replies and completions out.
 
 use super::{
+    command,
     path::{
         SendError,
         TxPath, //
@@ -244,7 +245,7 @@ impl RecvHalf {
     /// Handles a packet, or lets it wait for the answer that is under way.
     #[inline]
     fn take(&mut self, qp: &IbQp, incoming: Incoming, after: &mut After) -> Result<(), Counter> {
-        if self.resp.read_in_progress() || !self.backlog.is_empty() {
+        if self.resp.is_busy() || !self.backlog.is_empty() {
             let result = self.postpone(incoming);
             self.answer(qp, after);
             return result;
@@ -270,7 +271,7 @@ impl RecvHalf {
         let mut budget = BUDGET;
         loop {
             self.answer(qp, after);
-            if self.resp.read_in_progress() || self.backlog.is_empty() {
+            if self.resp.is_busy() || self.backlog.is_empty() {
                 return;
             }
             if budget == 0 {
@@ -304,7 +305,7 @@ impl RecvHalf {
             }
             Verdict::Fail(outcome) => self.execute(qp, &outcome, incoming, after),
             Verdict::Place(place) => {
-                let result = self.place(&place, packet, incoming);
+                let result = self.place(qp, &place, packet, incoming);
                 let outcome = self.resp.finish(now, result);
                 self.execute(qp, &outcome, incoming, after);
             }
@@ -315,13 +316,19 @@ impl RecvHalf {
                     self.execute(qp, &outcome, incoming, after);
                 }
             }
+            Verdict::Execute(command) => {
+                let result = command::execute(&command, incoming.payload(packet), self.pd);
+                let outcome = self.resp.executed(result);
+                self.execute(qp, &outcome, incoming, after);
+            }
         }
     }
 
-    /// Copies the payload of a packet to where it belongs.
+    /// Copies the payload of a packet to where it belongs, and invalidates the key that it names.
     #[inline]
     fn place(
         &self,
+        qp: &IbQp,
         place: &Place,
         packet: &Packet<'_>,
         incoming: &Incoming,
@@ -334,7 +341,12 @@ impl RecvHalf {
                 if packet.deth().is_some() {
                     self.rq.scatter(0, &grh_area(incoming))?;
                 }
-                self.rq.scatter(offset, bytes)
+                self.rq.scatter(offset, bytes)?;
+                if let Some(rkey) = packet.ieth() {
+                    mr::invalidate_remote(rkey.get(), self.pd, qp.qpn)
+                        .map_err(|_| MemError::Invalidate)?;
+                }
+                Ok(())
             }
             Place::Remote {
                 rkey,
@@ -470,6 +482,7 @@ impl RecvHalf {
                 status: Status::WrFlush,
                 byte_len: 0,
                 imm: None,
+                invalidated: None,
                 with_rdma: false,
                 solicited: true,
                 src_qpn: Qpn::new(0),
@@ -522,6 +535,7 @@ fn completion(qp: &IbQp, wr_id: u64, done: &RecvCompletion, v6: bool) -> Complet
             },
             byte_len: done.byte_len,
             imm: done.imm,
+            invalidated: done.invalidated,
             qpn: Qpn::new(qp.qpn),
             src_qpn: done.src_qpn,
             grh: !qp.ty.is_connected() && done.status == Status::Success,

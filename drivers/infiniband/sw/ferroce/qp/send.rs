@@ -197,6 +197,7 @@ impl SendHalf {
             let pulled = self.pull(qp);
             let worked = pulled
                 | self.transmit(qp, &mut budget, &mut after)
+                | self.execute(qp)
                 | self.complete(qp, &mut budget, &mut after);
             if !worked {
                 break;
@@ -302,6 +303,17 @@ impl SendHalf {
         }
     }
 
+    /// Executes requests of the own side whose turn it is; returns whether there were any.
+    fn execute(&mut self, qp: &IbQp) -> bool {
+        let mut executed = false;
+        while let Some(local) = self.req.poll_local() {
+            let result = self.sq.execute(&local, qp.qpn);
+            self.req.local_done(result);
+            executed = true;
+        }
+        executed
+    }
+
     /// Completes requests that are over; returns whether there were any.
     fn complete(&mut self, qp: &IbQp, budget: &mut u32, after: &mut After) -> bool {
         let mut completed = false;
@@ -322,19 +334,23 @@ impl SendHalf {
 
     /// Takes a response.
     fn on_response(&mut self, qp: &IbQp, packet: &Packet<'_>, payload: &[u8]) {
-        let response = self.req.on_response(now(), packet);
+        let now = now();
+        let response = self.req.on_response(now, packet);
         if let Some(counter) = counters::of_response(response.outcome) {
             qp.device().count(counter);
         }
         if let Some(place) = response.place {
-            let result = payload
+            let found = place.found.map(u64::to_ne_bytes);
+            let data = match &found {
+                Some(found) => found.as_slice(),
+                None => payload,
+            };
+            let result = data
                 // CAST: Widening.
                 .get(..place.len as usize)
                 .ok_or(MemError::Length)
                 .and_then(|bytes| self.sq.scatter(place.slot, place.offset, bytes));
-            if let Err(e) = result {
-                self.req.local_error(place.slot, local_status(e));
-            }
+            self.req.placed(now, result.map_err(local_status));
         }
     }
 }
@@ -357,12 +373,13 @@ fn completion(qp: &IbQp, done: &SendCompletion) -> Completion {
             wr_id: done.wr_id,
             status: done.status,
             opcode: done.op.into(),
-            byte_len: if done.op == SendOp::Read {
+            byte_len: if done.op == SendOp::Read || done.op.is_atomic() {
                 done.byte_len
             } else {
                 0
             },
             imm: None,
+            invalidated: None,
             qpn: Qpn::new(qp.qpn),
             src_qpn: Qpn::new(0),
             grh: false,
@@ -379,6 +396,6 @@ fn local_status(error: MemError) -> Status {
     match error {
         MemError::Protection => Status::LocProt,
         MemError::Length => Status::LocLen,
-        MemError::Fault | MemError::Absent => Status::LocQpOp,
+        MemError::Fault | MemError::Absent | MemError::Invalidate => Status::LocQpOp,
     }
 }

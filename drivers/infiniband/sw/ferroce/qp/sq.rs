@@ -21,6 +21,7 @@ use rdma::{
 use roce::{
     opcode::Transport,
     requester::{
+        Local,
         PostError,
         Requester,
         Slot, //
@@ -30,6 +31,7 @@ use roce::{
         inline_data,
         parse_send,
         send_sge,
+        AtomicArgs,
         Payload,
         RawSge,
         RdmaArgs,
@@ -139,6 +141,10 @@ impl Sq {
                 ),
             };
         wr.signalled |= self.signal_all;
+        if matches!(wr.op, SendOp::RegMr | SendOp::BindMw) {
+            // There is nothing to register or to bind yet.
+            error = Some(Status::LocQpOp);
+        }
         if self.transport == Transport::Ud && error.is_none() {
             let av = self.find_av(slot);
             if av.is_none() {
@@ -225,7 +231,23 @@ impl Sq {
         }
     }
 
-    /// Copies bytes to `offset` of the buffers of a slot, a READ.
+    /// Executes a request of the own side.
+    ///
+    /// # Errors
+    ///
+    /// The status that the request completes with.
+    pub(crate) fn execute(&self, local: &Local, qpn: u32) -> Result<(), Status> {
+        match local.op {
+            // The specification calls it a memory management operation error, for which the kernel
+            // has only the name of one of these operations. C rxe answers LOC_QP_OP_ERR.
+            SendOp::LocalInv => {
+                mr::invalidate_local(local.key.get(), self.pd, qpn).map_err(|_| Status::MwBind)
+            }
+            _ => Err(Status::LocQpOp),
+        }
+    }
+
+    /// Copies bytes to `offset` of the buffers of a slot, a READ or an atomic operation.
     #[inline]
     pub(crate) fn scatter(&self, slot: u16, offset: u32, bytes: &[u8]) -> Result<(), MemError> {
         let (Payload::Sges { count }, wqe) = self.slot(slot).ok_or(MemError::Fault)? else {
@@ -373,7 +395,7 @@ impl KernelSq {
         wqe.wr_id.set(wr.wr_id());
         wqe.opcode.set(wr.opcode());
         wqe.send_flags.set(wr.flags());
-        wqe.ex = wr.imm();
+        wqe.ex = wr.ex();
         // CAST: Bounded by `max_sge`.
         wqe.dma.num_sge.set(sges.len() as u32);
         if let Some((ah, qpn, qkey)) = wr.datagram() {
@@ -381,6 +403,13 @@ impl KernelSq {
             args.remote_qpn.set(qpn);
             args.remote_qkey.set(qkey);
             args.ah_num.set(ah.data().number());
+            put(&mut wqe.args, args.as_bytes())?;
+        } else if let Some(atomic) = wr.atomic() {
+            let mut args = AtomicArgs::new_zeroed();
+            args.remote_addr.set(atomic.va);
+            args.compare_add.set(atomic.compare_add);
+            args.swap.set(atomic.swap);
+            args.rkey.set(atomic.rkey);
             put(&mut wqe.args, args.as_bytes())?;
         } else if let Some((va, rkey)) = wr.remote() {
             let mut args = RdmaArgs::new_zeroed();

@@ -6,6 +6,9 @@
 //! - RC: success means that the peer has the data, and the receive completion if there is one;
 //!   messages arrive once, in order and unchanged. After the first error everything is flushed.
 //!   Without faults nothing fails but what was sabotaged, and that with the right status.
+//! - RC: what is done to a word of the peer is done exactly once, in order: every value that was
+//!   found, and the last one, is the sum of what was added before.
+//! - Operations of the own side are executed once, in their turn.
 //! - UC, UD: what arrives is unchanged. Only sabotage fails.
 //! - A receive work request completes at most once, in the order in which they were taken.
 //! - Nothing is written outside of what an operation names.
@@ -28,7 +31,9 @@ use crate::{
     ops::{
         Op,
         Sabotage,
-        GUARD, //
+        COUNTER,
+        GUARD,
+        WORD, //
     },
     Node,
     Scenario, //
@@ -104,6 +109,7 @@ impl Check {
             check_guards(node.memory(), peer.ops())?;
             if self.transport == Transport::Rc {
                 self.finish_reliable(index, node, peer)?;
+                self.finish_counter(index, node, peer)?;
             }
         }
         Ok(())
@@ -120,13 +126,21 @@ impl Check {
             let written: u64 = node
                 .ops()
                 .iter()
-                .filter(|op| matches!(op.wr.op, SendOp::Write | SendOp::WriteImm))
+                .filter(|op| op.is_write())
                 .map(|op| u64::from(op.wr.length))
                 .sum();
             if peer.written() != written {
                 return Err(format!(
                     "node {index}: {written} bytes were to be written, {} were",
                     peer.written()
+                ));
+            }
+            let flushes = node.ops().iter().filter(|op| op.wr.op == SendOp::Flush);
+            let flushes = flushes.count() as u64;
+            if peer.flushed() != flushes {
+                return Err(format!(
+                    "node {index}: {flushes} FLUSHes, {} were executed",
+                    peer.flushed()
                 ));
             }
         }
@@ -147,6 +161,27 @@ impl Check {
                 "node {index}: failed with {:?} instead of {expected:?}",
                 progress.failure
             ));
+        }
+        Ok(())
+    }
+
+    /// Checks that the counter is what a number of additions, in order, make of it: at least those
+    /// that succeeded, and all if nothing failed.
+    fn finish_counter(&self, index: usize, node: &Node, peer: &Node) -> Result<(), Violation> {
+        let ops = node.ops();
+        if !ops.iter().any(|op| op.wr.op == SendOp::FetchAdd) {
+            return Ok(());
+        }
+        let word = peer.memory()[COUNTER..][..WORD].try_into();
+        let counter = u64::from_ne_bytes(word.map_err(|_| "no counter")?);
+        let progress = &self.progress[index];
+        let least = match (node.failed() || peer.failed(), progress.failure) {
+            (false, _) => ops.len(),
+            (true, Some((at, _))) => at,
+            (true, None) => progress.completed,
+        };
+        if !(least..=ops.len()).any(|at| added_before(ops, at) == counter) {
+            return Err(format!("node {index}: the peer counted to {counter:#x}"));
         }
         Ok(())
     }
@@ -211,11 +246,21 @@ impl Check {
         }
         let payload = op.payload();
         let intact = match op.wr.op {
-            SendOp::Send | SendOp::SendImm => true,
-            SendOp::Write | SendOp::WriteImm => {
+            SendOp::Send | SendOp::SendImm | SendOp::SendInv | SendOp::Flush => true,
+            SendOp::LocalInv | SendOp::BindMw | SendOp::RegMr => true,
+            SendOp::Write | SendOp::WriteImm | SendOp::AtomicWrite => {
                 peer.memory()[op.area..op.area + payload.len()] == payload[..]
             }
             SendOp::Read => sent.landed == payload,
+            SendOp::FetchAdd => sent.landed == added_before(node.ops(), at).to_ne_bytes(),
+            SendOp::CompareSwap => {
+                let now = match op.wr.compare == op.wr.wr_id {
+                    true => op.wr.swap_add,
+                    false => op.wr.wr_id,
+                };
+                sent.landed == op.wr.wr_id.to_ne_bytes()
+                    && peer.memory()[op.area..][..WORD] == now.to_ne_bytes()
+            }
         };
         if !intact {
             return wrong("data differs");
@@ -270,9 +315,11 @@ impl Check {
         };
         let with_rdma = op.wr.op == SendOp::WriteImm;
         let imm = op.wr.op.has_imm().then_some(op.wr.imm);
+        let invalidated = (op.wr.op == SendOp::SendInv).then_some(op.wr.rkey);
         if completion.byte_len != op.wr.length + headroom
             || completion.with_rdma != with_rdma
             || completion.imm != imm
+            || completion.invalidated != invalidated
             || completion.solicited != op.wr.solicited
         {
             return wrong("does not fit what was sent");
@@ -306,6 +353,12 @@ fn identify<'a>(
     })
 }
 
+/// Returns what operations before one have added to the counter of the peer.
+fn added_before(ops: &[Op], at: usize) -> u64 {
+    let adds = ops[..at].iter().filter(|op| op.wr.op == SendOp::FetchAdd);
+    adds.fold(0, |sum, op| sum.wrapping_add(op.wr.swap_add))
+}
+
 fn is_sabotaged(ops: &[Op]) -> bool {
     ops.iter().any(|op| op.sabotage != Sabotage::None)
 }
@@ -315,7 +368,7 @@ fn expected_status(op: &Op) -> Status {
         Sabotage::None => Status::Success,
         Sabotage::BadKey | Sabotage::BadAddress => Status::RemAccess,
         Sabotage::Local { .. } => Status::LocProt,
-        Sabotage::TooLong => Status::RemInvReq,
+        Sabotage::TooLong | Sabotage::Unaligned => Status::RemInvReq,
     }
 }
 

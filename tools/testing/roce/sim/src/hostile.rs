@@ -16,6 +16,7 @@ use roce::{
     },
     opcode::{
         Opcode,
+        Operation,
         Transport, //
     },
     psn::Psn,
@@ -27,6 +28,7 @@ use roce::{
     },
     responder::{
         Access,
+        Action,
         Place,
         ReadRequest,
         RecvParams,
@@ -37,7 +39,9 @@ use roce::{
     time::Instant,
     wire::{
         pad_for,
+        AtomicEth,
         Deth,
+        Feth,
         Packet,
         Reth,
         ICRC_LEN,
@@ -147,6 +151,9 @@ impl Target {
             access: Access {
                 remote_write: true,
                 remote_read: true,
+                remote_atomic: true,
+                flush_global: true,
+                flush_persistent: true,
             },
             max_dest_rd_atomic: 2,
             ..RecvParams::default()
@@ -177,6 +184,13 @@ impl Target {
                         break;
                     }
                     self.requester.transmitted(now);
+                }
+                if self.requester.poll_local().is_some() {
+                    let failed = input.u8() < 10;
+                    let result = if failed { Err(Status::MwBind) } else { Ok(()) };
+                    self.requester.local_done(result);
+                    // Not twice.
+                    self.requester.local_done(result);
                 }
             }
             6 | 7 => self.respond(input),
@@ -220,6 +234,13 @@ impl Target {
             SendOp::Write,
             SendOp::WriteImm,
             SendOp::Read,
+            SendOp::SendInv,
+            SendOp::CompareSwap,
+            SendOp::FetchAdd,
+            SendOp::AtomicWrite,
+            SendOp::Flush,
+            SendOp::LocalInv,
+            SendOp::BindMw,
         ];
         let wr = SendWr {
             wr_id: self.posted,
@@ -253,6 +274,7 @@ impl Target {
             Opcode::RcReadResponseMiddle,
             Opcode::RcReadResponseLast,
             Opcode::RcReadResponseOnly,
+            Opcode::RcAtomicAcknowledge,
         ];
         let opcode = opcodes[usize::from(input.u8()) % opcodes.len()];
         let back = if input.flag() {
@@ -297,7 +319,15 @@ impl Target {
         let now = Instant::from_ns(self.now);
         let response = self.requester.on_response(now, pkt);
         if let Some(place) = response.place {
-            assert_eq!(place.len, pkt.payload_len());
+            match place.found {
+                Some(_) => assert_eq!(pkt.payload_len(), 0),
+                None => assert_eq!(place.len, pkt.payload_len()),
+            }
+            match self.posted % 16 {
+                0 => self.requester.placed(now, Err(Status::LocProt)),
+                1 => {}
+                _ => self.requester.placed(now, Ok(())),
+            }
         }
         let size = self.recvs.size;
         let held = self.responder.holds_wqe();
@@ -309,6 +339,17 @@ impl Target {
             }
             Verdict::Place(place) => self.place(now, pkt, place, (!held).then_some(size)),
             Verdict::Read(request) => self.read(request),
+            Verdict::Execute(command) => {
+                let word = !matches!(command.action, Action::Flush { .. });
+                assert!(!word || command.va % 8 == 0);
+                let allowed = command.rkey.get() % 8 != 7;
+                let outcome = self.responder.executed(if allowed {
+                    Ok(command.va)
+                } else {
+                    Err(MemError::Protection)
+                });
+                assert!(outcome.error != allowed && outcome.reply.is_some());
+            }
         }
         if self.responder.holds_wqe() && self.transport == Transport::Ud {
             panic!("a datagram left a receive WQE behind");
@@ -369,8 +410,15 @@ fn frame(opcode: Opcode, psn: Psn, input: &mut Input<'_>, mtu: u32) -> Vec<u8> {
         0..=127 => mtu,
         _ => input.u32() % (mtu + 8),
     };
-    let bare = matches!(opcode, Opcode::RcAcknowledge | Opcode::RcReadRequest);
-    let len = if bare { 0 } else { len };
+    let len = match opcode.operation() {
+        Operation::Acknowledge
+        | Operation::AtomicAck
+        | Operation::ReadRequest
+        | Operation::Atomic
+        | Operation::Flush => 0,
+        Operation::AtomicWrite if input.flag() => 8,
+        _ => len,
+    };
     let transmit = Transmit {
         slot: 0,
         opcode,
@@ -384,9 +432,19 @@ fn frame(opcode: Opcode, psn: Psn, input: &mut Input<'_>, mtu: u32) -> Vec<u8> {
             rkey: Rkey::new(u32::from(input.u8())),
             len: if input.flag() { len } else { input.length() },
         }),
-        // Whatever has four bytes will do for the headers that a request never has.
-        imm: (opcode.has_immdt() || opcode.has_aeth() || opcode.has_ieth()).then_some([0; 4]),
-        deth: opcode.has_deth().then_some(Deth {
+        feth: opcode
+            .has_feth()
+            .then(|| Feth::new(input.u8() % 4, input.u8() % 3).unwrap_or_default()),
+        // What has the right size will do for the headers that a request never has.
+        atomic: opcode.has_atomic().then(|| AtomicEth {
+            va: u64::from(input.u32()) << (input.u8() % 33),
+            rkey: Rkey::new(u32::from(input.u8())),
+            swap_add: 1,
+            compare: 2,
+        }),
+        imm: (opcode.has_immdt() || opcode.has_aeth()).then_some([0; 4]),
+        ieth: opcode.has_ieth().then(|| Rkey::new(u32::from(input.u8()))),
+        deth: (opcode.has_deth() || opcode.has_atomic_ack()).then_some(Deth {
             qkey: QKEY,
             src_qpn: Qpn::new(2),
         }),

@@ -19,6 +19,7 @@ use roce::{
         Slot, //
     },
     responder::{
+        Command,
         RecvCompletion,
         RecvQueue,
         Responder, //
@@ -151,9 +152,15 @@ pub struct Node {
     completed: usize,
     /// How often the sabotaged part of each operation was handled.
     attempts: Vec<u32>,
-    /// Whether each operation is a READ that was asked for.
+    /// Whether each operation is a READ, an atomic or its like that was asked for.
     asked: Vec<bool>,
+    /// Whether the last packet of each operation was sent, or it was executed.
+    begun: Vec<bool>,
     written: u64,
+    /// FLUSHes that were executed.
+    flushed: u64,
+    /// A command of the peer that takes longer.
+    command: Option<Command>,
     counters: Counters,
     sent: Vec<Sent>,
     received: Vec<Received>,
@@ -193,7 +200,10 @@ impl Node {
             completed: 0,
             attempts: vec![0; ops.len()],
             asked: vec![false; ops.len()],
+            begun: vec![false; ops.len()],
             written: 0,
+            flushed: 0,
+            command: None,
             counters: Counters::default(),
             sent: Vec::new(),
             received: Vec::new(),
@@ -215,6 +225,11 @@ impl Node {
     /// Returns how many bytes the peer has written.
     pub fn written(&self) -> u64 {
         self.written
+    }
+
+    /// Returns how many FLUSHes of the peer were executed.
+    pub fn flushed(&self) -> u64 {
+        self.flushed
     }
 
     /// Returns the operations of the node.
@@ -324,6 +339,7 @@ impl Node {
         self.failed = true;
         self.requester.flush();
         self.backlog.clear();
+        self.command = None;
         self.recvs.held = None;
     }
 

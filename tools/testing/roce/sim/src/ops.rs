@@ -9,7 +9,10 @@ use roce::{
         Rkey, //
     },
     opcode::Transport,
-    wire::GRH_LEN,
+    wire::{
+        Feth,
+        GRH_LEN, //
+    },
     wr::{
         SendOp,
         SendWr, //
@@ -30,6 +33,12 @@ pub const BASE: u64 = 0x7000_0000_1000;
 /// Bytes between two areas of the memory region that nobody may touch.
 pub const GUARD: usize = 16;
 
+/// Where the counter of the memory region is that the peer adds to.
+pub const COUNTER: usize = GUARD;
+
+/// Bytes of a word that is changed in one step.
+pub const WORD: usize = 8;
+
 /// Something that goes wrong with an operation, on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
@@ -49,6 +58,8 @@ pub enum Sabotage {
     },
     /// The receive buffers of the peer are too short for it.
     TooLong,
+    /// It names a word that is not aligned.
+    Unaligned,
 }
 
 impl Sabotage {
@@ -57,7 +68,9 @@ impl Sabotage {
         match self {
             Sabotage::None => false,
             Sabotage::Local { attempt, .. } => attempt == 1,
-            Sabotage::BadKey | Sabotage::BadAddress | Sabotage::TooLong => true,
+            Sabotage::BadKey | Sabotage::BadAddress | Sabotage::TooLong | Sabotage::Unaligned => {
+                true
+            }
         }
     }
 }
@@ -67,7 +80,7 @@ impl Sabotage {
 pub struct Op {
     /// The work request. Its `wr_id` also tells the payload.
     pub wr: SendWr,
-    /// Where its area in the memory region of the peer starts. WRITE and READ only.
+    /// Where its area in the memory region of the peer starts, if it is about remote memory.
     pub area: usize,
     /// What goes wrong with it.
     pub sabotage: Sabotage,
@@ -78,13 +91,26 @@ impl Op {
     pub fn takes_recv(&self) -> bool {
         matches!(
             self.wr.op,
-            SendOp::Send | SendOp::SendImm | SendOp::WriteImm
+            SendOp::Send | SendOp::SendImm | SendOp::SendInv | SendOp::WriteImm
         )
     }
 
     /// Returns whether it is about remote memory.
     pub fn is_rdma(&self) -> bool {
-        matches!(self.wr.op, SendOp::Write | SendOp::WriteImm | SendOp::Read)
+        matches!(self.wr.op, SendOp::Write | SendOp::WriteImm) || self.wr.op.is_answered()
+    }
+
+    /// Returns whether it writes bytes to the memory of the peer.
+    pub fn is_write(&self) -> bool {
+        matches!(
+            self.wr.op,
+            SendOp::Write | SendOp::WriteImm | SendOp::AtomicWrite
+        )
+    }
+
+    /// Returns whether it is about a word of the peer.
+    pub fn is_word(&self) -> bool {
+        self.wr.op.is_atomic() || self.wr.op == SendOp::AtomicWrite
     }
 
     /// Returns its payload, or the data that it reads.
@@ -101,7 +127,7 @@ pub fn draw(rng: &mut Rng, scenario: &Scenario, node: u64) -> (Vec<Op>, usize) {
     } else {
         u64::MAX
     };
-    let mut memory = GUARD;
+    let mut memory = COUNTER + WORD + GUARD;
     let ops = (0..count)
         .map(|index| {
             let mut op = draw_one(rng, scenario, node << 32 | index);
@@ -110,15 +136,21 @@ pub fn draw(rng: &mut Rng, scenario: &Scenario, node: u64) -> (Vec<Op>, usize) {
                 match op.sabotage {
                     Sabotage::BadKey => op.wr.rkey = Rkey::new(1),
                     Sabotage::BadAddress => op.wr.va = u64::MAX - 10,
+                    Sabotage::Unaligned => op.wr.va = 4,
                     _ => {}
                 }
             }
             if op.is_rdma() {
                 op.area = memory;
-                if op.sabotage != Sabotage::BadAddress {
-                    op.wr.va = BASE + memory as u64;
+                if op.wr.op == SendOp::FetchAdd {
+                    op.area = COUNTER;
+                } else if op.is_word() {
+                    op.area = memory.next_multiple_of(WORD);
                 }
-                memory += op.wr.length as usize + GUARD;
+                if op.sabotage != Sabotage::BadAddress {
+                    op.wr.va = op.wr.va.wrapping_add(BASE + op.area as u64);
+                }
+                memory = memory.max(op.area + op.wr.length as usize + GUARD);
             }
             op
         })
@@ -150,12 +182,22 @@ fn draw_one(rng: &mut Rng, scenario: &Scenario, id: u64) -> Op {
             SendOp::Write,
             SendOp::WriteImm,
             SendOp::Read,
+            SendOp::SendInv,
+            SendOp::CompareSwap,
+            SendOp::FetchAdd,
+            SendOp::FetchAdd,
+            SendOp::AtomicWrite,
+            SendOp::Flush,
+            SendOp::LocalInv,
+            SendOp::BindMw,
         ][..],
         Transport::Uc => &[
             SendOp::Send,
             SendOp::SendImm,
             SendOp::Write,
             SendOp::WriteImm,
+            SendOp::LocalInv,
+            SendOp::BindMw,
         ],
         Transport::Ud => &[SendOp::Send, SendOp::SendImm],
     });
@@ -166,6 +208,11 @@ fn draw_one(rng: &mut Rng, scenario: &Scenario, id: u64) -> Op {
         SendOp::Send if scenario.transport != Transport::Rc && length < 8 => SendOp::SendImm,
         op => op,
     };
+    let length = match op {
+        SendOp::CompareSwap | SendOp::FetchAdd | SendOp::AtomicWrite => WORD as u32,
+        SendOp::LocalInv | SendOp::BindMw => 0,
+        _ => length,
+    };
     Op {
         wr: SendWr {
             wr_id: id,
@@ -175,6 +222,10 @@ fn draw_one(rng: &mut Rng, scenario: &Scenario, id: u64) -> Op {
             signalled: rng.chance(500),
             solicited: rng.chance(300),
             fence: rng.chance(100),
+            // In half of the cases it is what is there, see `prepare`.
+            compare: id ^ u64::from(rng.chance(500)),
+            swap_add: !id,
+            feth: Feth::new(1, u8::from(rng.chance(500))).unwrap_or_default(),
             rkey: RKEY,
             dest_qpn: Qpn::new(scenario.qpn(1 - (id >> 32))),
             qkey: Qkey::new(0x1111),
@@ -210,15 +261,22 @@ fn sabotage(rng: &mut Rng, scenario: &Scenario, op: &Op) -> Sabotage {
     let local = Sabotage::Local {
         offset: rng.range(0..=u64::from(op.wr.length)) as u32,
         attempt: match op.wr.op {
-            SendOp::Read => 1,
-            _ => rng.pick(&[1, 1, 2, 3]),
+            SendOp::Send | SendOp::SendImm | SendOp::Write | SendOp::WriteImm => {
+                rng.pick(&[1, 1, 2, 3])
+            }
+            _ => 1,
         },
     };
     let choice = match op.wr.op {
         SendOp::Write | SendOp::WriteImm | SendOp::Read => {
             rng.pick(&[Sabotage::BadKey, Sabotage::BadAddress, local])
         }
-        SendOp::Send | SendOp::SendImm => rng.pick(&[Sabotage::TooLong, local]),
+        SendOp::Send | SendOp::SendImm | SendOp::SendInv => rng.pick(&[Sabotage::TooLong, local]),
+        SendOp::CompareSwap | SendOp::FetchAdd | SendOp::AtomicWrite => {
+            rng.pick(&[Sabotage::BadKey, Sabotage::Unaligned, local])
+        }
+        SendOp::Flush => Sabotage::BadKey,
+        SendOp::LocalInv | SendOp::BindMw | SendOp::RegMr => return local,
     };
     // An empty message needs no memory, and which WQE a message gets that others before may miss is
     // not known.

@@ -154,6 +154,9 @@ impl Scenario {
             access: Access {
                 remote_write: true,
                 remote_read: true,
+                remote_atomic: true,
+                flush_global: true,
+                flush_persistent: false,
             },
             max_dest_rd_atomic: self.max_rd_atomic,
         }

@@ -7,6 +7,8 @@ use std::{
     collections::BinaryHeap, //
 };
 
+use roce::wr::SendOp;
+
 use crate::{
     check::Check,
     net::Link,
@@ -305,9 +307,11 @@ impl World {
 fn prepare(len: usize, peer_ops: &[ops::Op]) -> Vec<u8> {
     let mut memory = vec![0; len];
     for op in peer_ops {
-        if op.wr.op == roce::wr::SendOp::Read {
-            let area = op.area..op.area + op.wr.length as usize;
-            pattern::fill(op.wr.wr_id, 0, &mut memory[area]);
+        let area = op.area..op.area + op.wr.length as usize;
+        match op.wr.op {
+            SendOp::Read => pattern::fill(op.wr.wr_id, 0, &mut memory[area]),
+            SendOp::CompareSwap => memory[area].copy_from_slice(&op.wr.wr_id.to_ne_bytes()),
+            _ => {}
         }
     }
     memory

@@ -14,17 +14,23 @@ use roce::{
         Qpn,
         Rkey, //
     },
-    opcode::Opcode,
+    opcode::{
+        Opcode,
+        Operation, //
+    },
     psn::Psn,
     requester::Transmit,
     responder::{
         ReadSegment,
-        Reply, //
+        Reply,
+        ReplyKind, //
     },
     wire::{
         pad_for,
         Aeth,
+        AtomicEth,
         Deth,
+        Feth,
         Packet,
         Reth,
         Syndrome,
@@ -43,6 +49,10 @@ fn check(pkt: &Packet<'_>, bytes: &[u8]) {
     assert_eq!(pkt.aeth().is_some(), pkt.opcode().has_aeth());
     assert_eq!(pkt.imm().is_some(), pkt.opcode().has_immdt());
     assert_eq!(pkt.deth().is_some(), pkt.opcode().has_deth());
+    assert_eq!(pkt.feth().is_some(), pkt.opcode().has_feth());
+    assert_eq!(pkt.atomic().is_some(), pkt.opcode().has_atomic());
+    assert_eq!(pkt.found().is_some(), pkt.opcode().has_atomic_ack());
+    assert_eq!(pkt.ieth().is_some(), pkt.opcode().has_ieth());
 }
 
 /// Appends payload, pad and ICRC.
@@ -55,8 +65,7 @@ fn finish(head: &[u8], len: u32) -> Vec<u8> {
 
 fn requests() -> Vec<Opcode> {
     let all = Opcode::ALL.iter().copied();
-    all.filter(|opcode| opcode.is_request() && !opcode.has_ieth())
-        .collect()
+    all.filter(|opcode| opcode.is_request()).collect()
 }
 
 prop_compose! {
@@ -76,13 +85,26 @@ prop_compose! {
             ack_req: flags[0],
             solicited: flags[1],
             offset: 0,
-            len: if opcode == Opcode::RcReadRequest { 0 } else { len },
+            len: match opcode.operation() {
+                Operation::ReadRequest | Operation::Atomic | Operation::Flush => 0,
+                _ => len,
+            },
             reth: opcode.has_reth().then_some(Reth {
                 va,
                 rkey: Rkey::new(words[0]),
                 len: words[1],
             }),
+            feth: opcode
+                .has_feth()
+                .then(|| Feth::new(1 + imm[0] % 3, imm[1] % 2).unwrap_or_default()),
+            atomic: opcode.has_atomic().then_some(AtomicEth {
+                va,
+                rkey: Rkey::new(words[0]),
+                swap_add: u64::from(words[2]) << 32 | u64::from(words[3]),
+                compare: u64::from(words[4]) << 32 | u64::from(words[5]),
+            }),
             imm: opcode.has_immdt().then_some(imm),
+            ieth: opcode.has_ieth().then_some(Rkey::new(words[5])),
             deth: opcode.has_deth().then_some(Deth {
                 qkey: Qkey::new(words[2]),
                 src_qpn: Qpn::new(words[3]),
@@ -144,6 +166,9 @@ proptest! {
         prop_assert_eq!(pkt.payload_len(), sent.len);
         prop_assert_eq!(pkt.reth(), sent.reth);
         prop_assert_eq!(pkt.imm(), sent.imm);
+        prop_assert_eq!(pkt.feth(), sent.feth);
+        prop_assert_eq!(pkt.atomic(), sent.atomic);
+        prop_assert_eq!(pkt.ieth(), sent.ieth);
         prop_assert_eq!(pkt.deth(), sent.deth);
         // A buffer that is too short is not written beyond its end.
         let short = head.get_mut(..written - 1).unwrap();
@@ -151,8 +176,22 @@ proptest! {
     }
 
     #[test]
-    fn replies_survive_the_wire(psn in any::<u32>(), raw in any::<u8>(), msn in 0u32..1 << 24) {
+    fn replies_survive_the_wire(
+        psn in any::<u32>(),
+        raw in any::<u8>(),
+        msn in 0u32..1 << 24,
+        kind in select(&[ReplyKind::Acknowledge, ReplyKind::Found(0), ReplyKind::Done][..]),
+        found in any::<u64>(),
+    ) {
+        let (kind, opcode, found) = match kind {
+            ReplyKind::Acknowledge => (kind, Opcode::RcAcknowledge, None),
+            ReplyKind::Found(_) => {
+                (ReplyKind::Found(found), Opcode::RcAtomicAcknowledge, Some(found))
+            }
+            ReplyKind::Done => (kind, Opcode::RcReadResponseOnly, None),
+        };
         let reply = Reply {
+            kind,
             psn: Psn::new(psn),
             syndrome: Syndrome::parse(raw),
             msn,
@@ -162,7 +201,8 @@ proptest! {
         let written = reply.write_headers(Pkey::DEFAULT, &mut head).unwrap();
         let bytes = finish(&head[..written], 0);
         let pkt = Packet::parse(&bytes).unwrap();
-        prop_assert_eq!(pkt.opcode(), Opcode::RcAcknowledge);
+        prop_assert_eq!(pkt.opcode(), opcode);
+        prop_assert_eq!(pkt.found(), found);
         prop_assert_eq!(pkt.psn(), reply.psn);
         prop_assert_eq!(pkt.aeth(), Some(Aeth { syndrome: reply.syndrome, msn }));
     }

@@ -4,6 +4,8 @@
 
 use roce::{
     responder::{
+        Action,
+        Command,
         Outcome,
         Place,
         Verdict, //
@@ -18,11 +20,20 @@ use super::{
     Received,
     Violation, //
 };
+use crate::ops::{
+    BASE,
+    WORD, //
+};
 
 impl Node {
     /// Handles the backlog, and answers READs. Returns whether there is more to do.
     pub(super) fn run_responder(&mut self, now: Instant, budget: u64) -> Result<bool, Violation> {
         let mut left = budget;
+        if let Some(command) = self.command.take() {
+            let result = self.do_command(&command, &[]);
+            let outcome = self.responder.executed(result);
+            self.execute(outcome)?;
+        }
         loop {
             while let Some(segment) = self.responder.poll_response() {
                 if left == 0 {
@@ -43,6 +54,9 @@ impl Node {
                 return Ok(false);
             };
             self.on_request(now, &bytes)?;
+            if self.command.is_some() {
+                return Ok(true);
+            }
         }
     }
 
@@ -66,6 +80,18 @@ impl Node {
                 let outcome = self.responder.finish(now, result);
                 self.execute(outcome)
             }
+            Verdict::Execute(command) => {
+                if let Action::Flush { .. } = command.action {
+                    self.command = Some(command);
+                    return Ok(());
+                }
+                let start = pkt.payload_offset();
+                let payload = bytes.get(start..start + pkt.payload_len() as usize);
+                let payload = payload.ok_or("payload is longer than the packet")?;
+                let result = self.do_command(&command, payload);
+                let outcome = self.responder.executed(result);
+                self.execute(outcome)
+            }
             Verdict::Read(request) => {
                 let data = Self::region(&mut self.memory, request.rkey, request.va, request.len);
                 let result = data.map(|_| ());
@@ -75,6 +101,37 @@ impl Node {
                 }
             }
         }
+    }
+
+    /// Does to memory what the peer asks for.
+    fn do_command(&mut self, command: &Command, payload: &[u8]) -> Result<u64, MemError> {
+        let len = match command.action {
+            Action::Flush { feth, .. } if feth.whole() => 0,
+            Action::Flush { len, .. } => len,
+            _ => WORD as u32,
+        };
+        let va = match command.action {
+            Action::Flush { feth, .. } if feth.whole() => BASE,
+            _ => command.va,
+        };
+        let area = Self::region(&mut self.memory, command.rkey, va, len)?;
+        if let Action::Flush { .. } = command.action {
+            self.flushed += 1;
+            return Ok(0);
+        }
+        let word: &mut [u8; WORD] = area.try_into().map_err(|_| MemError::Length)?;
+        let found = u64::from_ne_bytes(*word);
+        let stored = match command.action {
+            Action::CompareSwap { compare, swap } if found == compare => swap,
+            Action::CompareSwap { .. } | Action::Flush { .. } => found,
+            Action::FetchAdd { add } => found.wrapping_add(add),
+            Action::Store => {
+                self.written += WORD as u64;
+                u64::from_ne_bytes(payload.try_into().map_err(|_| MemError::Length)?)
+            }
+        };
+        *word = stored.to_ne_bytes();
+        Ok(found)
     }
 
     /// Copies payload to where it belongs. Receive buffers always work; the memory region may

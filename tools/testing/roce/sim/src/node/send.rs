@@ -3,10 +3,16 @@
 //! The shell around the send half.
 
 use roce::{
-    requester::Transmit,
+    requester::{
+        Local,
+        Transmit, //
+    },
     time::Instant,
     wire::Packet,
-    wr::SendOp, //
+    wr::{
+        SendOp,
+        Status, //
+    }, //
 };
 
 use super::{
@@ -16,6 +22,7 @@ use super::{
     LOCAL_STATUS, //
 };
 use crate::{
+    ops::Sabotage,
     pattern,
     Rng, //
 };
@@ -31,14 +38,22 @@ impl Node {
         self.complete();
         self.post(rng)?;
         let mut left = budget;
-        while let Some(transmit) = self.requester.poll_transmit(now) {
-            if left == 0 {
-                return Ok(true);
+        loop {
+            while let Some(transmit) = self.requester.poll_transmit(now) {
+                if left == 0 {
+                    return Ok(true);
+                }
+                left -= 1;
+                if self.send(&transmit)? {
+                    self.requester.transmitted(now);
+                }
+                self.complete();
             }
-            left -= 1;
-            if self.send(&transmit)? {
-                self.requester.transmitted(now);
-            }
+            let Some(local) = self.requester.poll_local() else {
+                break;
+            };
+            let result = self.execute_local(&local)?;
+            self.requester.local_done(result);
             self.complete();
         }
         Ok(self.posted < self.ops.len() && !self.requester.is_full())
@@ -63,12 +78,18 @@ impl Node {
                     landed.len()
                 ));
             }
+            let found = place.found.map(u64::to_ne_bytes);
             let start = pkt.payload_offset();
-            let payload = bytes.get(start..start + place.len as usize);
-            landed.extend_from_slice(payload.ok_or("placement is longer than the packet")?);
-            if self.is_gone(op, place.offset, place.len) {
-                self.requester.local_error(place.slot, LOCAL_STATUS);
-            }
+            let data = match &found {
+                Some(found) => found.get(..place.len as usize),
+                None => bytes.get(start..start + place.len as usize),
+            };
+            landed.extend_from_slice(data.ok_or("placement is longer than the data")?);
+            let result = match self.is_gone(op, place.offset, place.len) {
+                true => Err(LOCAL_STATUS),
+                false => Ok(()),
+            };
+            self.requester.placed(now, result);
         }
         self.complete();
         Ok(())
@@ -120,30 +141,59 @@ impl Node {
         let id = self.ops[op].wr.wr_id;
         pattern::fill(id, transmit.offset as usize, &mut payload);
         self.put_out(|pkey, buf| transmit.write_headers(pkey, buf), &payload)?;
+        let wr = &self.ops[op].wr;
+        self.begun[op] |= wr.op.is_answered() || transmit.offset + transmit.len == wr.length;
         Ok(true)
     }
 
-    /// Checks that nothing overtakes a READ that it has to wait for.
-    fn check_order(&mut self, op: usize, transmit: &Transmit) -> Result<(), Violation> {
-        let open = |node: &Node, op: usize| {
-            let wr = &node.ops[op].wr;
-            wr.op == SendOp::Read && node.landed[op].len() < wr.length as usize
+    /// Executes an operation of the own side, whose turn it must be.
+    fn execute_local(&mut self, local: &Local) -> Result<Result<(), Status>, Violation> {
+        let op = self.slots[usize::from(local.slot)];
+        let early = match local.op {
+            SendOp::LocalInv => op != self.completed,
+            _ => self.begun[self.completed..op].contains(&false),
         };
-        if self.ops[op].wr.fence && transmit.opcode.starts_message() && transmit.offset == 0 {
-            let waits_for = (self.completed..op).find(|&earlier| open(self, earlier));
-            if let Some(earlier) = waits_for {
-                return Err(format!("op {op} is fenced and overtook READ {earlier}"));
-            }
+        if early || self.begun[op] || local.op != self.ops[op].wr.op {
+            return Err(format!("local op {op} is executed out of turn"));
         }
-        if self.ops[op].wr.op == SendOp::Read {
+        self.check_fence(op)?;
+        self.begun[op] = true;
+        Ok(match self.ops[op].sabotage {
+            Sabotage::None => Ok(()),
+            _ => Err(LOCAL_STATUS),
+        })
+    }
+
+    /// Checks that nothing overtakes what it has to wait for.
+    fn check_order(&mut self, op: usize, transmit: &Transmit) -> Result<(), Violation> {
+        let wr = &self.ops[op].wr;
+        if transmit.opcode.starts_message() && transmit.offset == 0 {
+            self.check_fence(op)?;
+        }
+        let overtakes =
+            |earlier: &usize| self.ops[*earlier].wr.op.is_local() && !self.begun[*earlier];
+        if let Some(earlier) = (self.completed..op).find(overtakes) {
+            return Err(format!("op {op} overtook local op {earlier}"));
+        }
+        if wr.op.is_answered() {
             self.asked[op] = true;
-            let outstanding = (self.completed..=op)
-                .filter(|&op| self.asked[op] && open(self, op))
-                .count();
+            let outstanding = (self.completed..=op).filter(|&op| self.asked[op]).count();
             if outstanding > self.max_rd_atomic {
-                return Err(format!("READ {op} is one too many"));
+                return Err(format!("{:?} {op} is one too many", self.ops[op].wr.op));
             }
         }
         Ok(())
+    }
+
+    /// Checks that every answer is there for which a fenced operation has to wait.
+    fn check_fence(&self, op: usize) -> Result<(), Violation> {
+        // What was answered is complete, for everything before it is.
+        let open = |earlier: &usize| self.ops[*earlier].wr.op.is_answered();
+        match (self.completed..op).find(open) {
+            Some(earlier) if self.ops[op].wr.fence => {
+                Err(format!("op {op} is fenced and overtook {earlier}"))
+            }
+            _ => Ok(()),
+        }
     }
 }

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a peer has done to memory in one step: atomic operations, ATOMIC WRITE and FLUSH.
+
+use crate::mr;
+use kernel::sync::{
+    atomic::Full,
+    barrier::smp_mb, //
+};
+use rdma::ib::{
+    object::PdId,
+    Access, //
+};
+use roce::{
+    responder::{
+        Action,
+        Command, //
+    },
+    wr::MemError, //
+};
+
+/// Bytes of a word.
+const WORD: u64 = 8;
+
+/// Executes a command, once; returns what an atomic operation found.
+///
+/// Called under the lock of the receive half, which orders it behind what the peer has written
+/// before. To everybody else it is one instruction of the processor.
+///
+/// # Errors
+///
+/// [`MemError::Protection`] if the key does not allow it, [`MemError::Fault`] if the memory is
+/// gone.
+pub(super) fn execute(command: &Command, payload: &[u8], pd: PdId) -> Result<u64, MemError> {
+    let find = |access| mr::find(command.rkey.get(), pd, access);
+
+    match command.action {
+        Action::CompareSwap { compare, swap } => {
+            let target = find(Access::REMOTE_ATOMIC)?;
+            let at = target.offset(command.va, WORD)?;
+            target.memory().compare_swap(at, compare, swap)
+        }
+        Action::FetchAdd { add } => {
+            let target = find(Access::REMOTE_ATOMIC)?;
+            let at = target.offset(command.va, WORD)?;
+            target.memory().fetch_add(at, add)
+        }
+        Action::Store => {
+            let word = payload.first_chunk().ok_or(MemError::Length)?;
+            let target = find(Access::REMOTE_WRITE)?;
+            let at = target.offset(command.va, WORD)?;
+            // The bytes go as they are, whatever their order means.
+            target.memory().store(at, u64::from_ne_bytes(*word))?;
+            Ok(0)
+        }
+        Action::Flush { len, feth } => {
+            let global = Access::FLUSH_GLOBAL.when(feth.global());
+            let persistent = Access::FLUSH_PERSISTENT.when(feth.persistent());
+            let target = find(global.or(persistent))?;
+            if !feth.whole() {
+                target.offset(command.va, u64::from(len))?;
+            }
+            if feth.persistent() {
+                // No region has the right.
+                return Err(MemError::Protection);
+            }
+            smp_mb(Full);
+            Ok(0)
+        }
+    }
+}

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Responses that answer a request itself: of READs, atomics and their like (RC).
+
+use core::ops::DerefMut;
+
+use super::{
+    Requester,
+    Response,
+    ResponseKind,
+    Slot, //
+};
+use crate::{
+    psn::Psn,
+    time::Instant,
+    wire::{
+        Packet,
+        Syndrome, //
+    },
+    wr::Status, //
+};
+
+/// Where the data of a response belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// The slot of the request.
+    pub slot: u16,
+    /// Where the data starts in the message, in bytes.
+    pub offset: u32,
+    /// Bytes of data.
+    pub len: u32,
+    /// The data, if it is not the payload: what an atomic operation found, to be placed in host
+    /// byte order.
+    pub found: Option<u64>,
+}
+
+/// What becomes of the slot at `done` with the response whose data the shell is placing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Accept {
+    /// Whether what was asked for at once has come.
+    ends_part: bool,
+    /// Whether the request is over.
+    ends: bool,
+}
+
+impl<S: DerefMut<Target = [Slot]>> Requester<S> {
+    /// Says how it went to place the data of the response that [`Requester::on_response`] took
+    /// last. If it failed, the request completes with the status.
+    #[inline]
+    pub fn placed(&mut self, now: Instant, result: Result<(), Status>) {
+        let Some(accept) = self.accept.take() else {
+            return;
+        };
+        match result {
+            Ok(()) => self.accepted(now, accept),
+            Err(status) => self.fail(status),
+        }
+    }
+
+    pub(super) fn on_answer(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
+        let psn = pkt.psn();
+        if !self.is_unacknowledged(psn) {
+            self.peer_is_busy(now);
+            return ResponseKind::Duplicate.into();
+        }
+        let Some((place, first_psn)) = self.answered_by(psn) else {
+            return self.bad_response();
+        };
+        // A response acknowledges the requests before it, but not those whose own responses are
+        // missing.
+        if place != self.done && !self.acknowledge(now, first_psn) {
+            return self.gap(ResponseKind::Gap).into();
+        }
+        if !self.is_active() {
+            return ResponseKind::Ack.into();
+        }
+        if psn != self.una {
+            return self.gap(ResponseKind::Gap).into();
+        }
+        self.accept_answer(now, pkt)
+    }
+
+    /// Takes the response that is the next one.
+    fn accept_answer(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
+        let (Some(number), Some(slot)) = (self.ring.number(self.done), self.ring.get(self.done))
+        else {
+            return ResponseKind::Dropped.into();
+        };
+        let is_read = slot.is_read();
+        let index = slot.first_psn.forward(self.una);
+        let offset = index.checked_shl(self.mtu_shift).unwrap_or(0);
+        let (len, ends_part) = if is_read {
+            let rest = slot.wr.length.saturating_sub(offset);
+            (rest.min(self.mtu()), slot.read_part(index) == 1)
+        } else {
+            (0, true)
+        };
+        let accept = Accept {
+            ends_part,
+            ends: index.wrapping_add(1) == slot.packets(),
+        };
+        let found = pkt.found();
+        let positive = match pkt.aeth() {
+            Some(aeth) => matches!(aeth.syndrome, Syndrome::Ack { .. }),
+            None => true,
+        };
+        // Where a repeated part starts is no matter: the peer may say FIRST or, as C rxe does,
+        // MIDDLE.
+        if pkt.opcode().ends_message() != ends_part
+            || pkt.payload_len() != len
+            || found.is_some() != slot.wr.op.is_atomic()
+            || !positive
+        {
+            return self.bad_response();
+        }
+        // FLUSH and ATOMIC WRITE have nothing to be placed.
+        let place = (is_read || found.is_some()).then_some(Placement {
+            slot: number,
+            offset,
+            len: if is_read { len } else { slot.wr.length },
+            found,
+        });
+        if place.is_some() {
+            self.accept = Some(accept);
+        } else {
+            self.accepted(now, accept);
+        }
+        Response {
+            place,
+            outcome: ResponseKind::ReadResponse,
+        }
+    }
+
+    /// Goes on after the data of a response was placed.
+    #[inline]
+    fn accepted(&mut self, now: Instant, accept: Accept) {
+        let before = self.una;
+        self.una = before.next();
+        if accept.ends_part {
+            // After going back, the responses may still come before they are asked for again. Then
+            // none are counted, for requests go out in order.
+            self.reads = self.reads.saturating_sub(1);
+        }
+        if accept.ends {
+            self.succeed();
+        }
+        self.catch_up();
+        self.progressed(now, before);
+        self.fail_if_due();
+    }
+
+    /// Returns place and first PSN of the request that the PSN, which must be unacknowledged,
+    /// answers.
+    fn answered_by(&self, psn: Psn) -> Option<(usize, Psn)> {
+        let distance = self.una.forward(psn);
+        for place in self.done..self.begun {
+            let slot = self.ring.get(place)?;
+            if !slot.wr.op.is_local() && self.una.forward(slot.last_psn) >= distance {
+                return slot.is_answered().then_some((place, slot.first_psn));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_answer))]
+mod tests {
+    use super::*;
+    use crate::{
+        ids::Qpn,
+        opcode::{
+            Opcode,
+            Transport, //
+        },
+        responder::{
+            ReadSegment,
+            Reply,
+            ReplyKind, //
+        },
+        testutil::{
+            requester,
+            slots,
+            wr,
+            Frame,
+            MTU,
+            NOW, //
+        },
+        wire::Aeth,
+        wr::{
+            SendOp,
+            SendWr, //
+        },
+    };
+
+    /// Sends all packets, and returns how many they were.
+    fn send_all(rc: &mut Requester<&mut [Slot]>) -> usize {
+        let mut count = 0;
+        while rc.poll_transmit(NOW).is_some() {
+            rc.transmitted(NOW);
+            count += 1;
+        }
+        count
+    }
+
+    fn post(rc: &mut Requester<&mut [Slot]>, wrs: &[SendWr]) {
+        for wr in wrs {
+            assert!(rc.post(*wr).is_ok());
+        }
+    }
+
+    fn respond(rc: &mut Requester<&mut [Slot]>, frame: &Frame) -> Response {
+        rc.on_response(NOW, &frame.packet())
+    }
+
+    fn acknowledge(rc: &mut Requester<&mut [Slot]>, psn: u32, syndrome: Syndrome) -> ResponseKind {
+        respond(rc, &Frame::ack(psn, syndrome)).outcome
+    }
+
+    fn status(rc: &mut Requester<&mut [Slot]>) -> Option<Status> {
+        rc.poll_completion().map(|completion| completion.status)
+    }
+
+    fn read_response(opcode: Opcode, psn: u32, len: u32) -> Frame {
+        let segment = ReadSegment {
+            opcode,
+            psn: Psn::new(psn),
+            rkey: Default::default(),
+            va: 0,
+            len,
+            aeth: opcode.has_aeth().then_some(Aeth {
+                syndrome: Syndrome::ACK,
+                msn: 0,
+            }),
+            dest_qpn: Qpn::new(1),
+        };
+        Frame::new(|pkey, buf| segment.write_headers(pkey, buf), len)
+    }
+
+    fn reply(psn: u32, kind: ReplyKind) -> Frame {
+        let reply = Reply {
+            kind,
+            psn: Psn::new(psn),
+            syndrome: Syndrome::ACK,
+            msn: 0,
+            dest_qpn: Qpn::new(1),
+        };
+        Frame::new(|pkey, buf| reply.write_headers(pkey, buf), 0)
+    }
+
+    #[test]
+    fn a_read_response_is_placed_and_acknowledges_what_came_before() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Send, 0), wr(SendOp::Read, MTU + 1)]);
+        assert_eq!(send_all(&mut rc), 2);
+        let first = read_response(Opcode::RcReadResponseFirst, 1, MTU);
+        let place = respond(&mut rc, &first).place;
+        assert_eq!(
+            place.map(|place| (place.slot, place.offset, place.len)),
+            Some((1, 0, MTU))
+        );
+        assert_eq!(status(&mut rc), Some(Status::Success));
+        // Until its data is placed it may come again.
+        assert_eq!(respond(&mut rc, &first).place, place);
+        rc.placed(NOW, Ok(()));
+        assert_eq!(respond(&mut rc, &first).outcome, ResponseKind::Duplicate);
+        let last = read_response(Opcode::RcReadResponseLast, 2, 1);
+        let place = respond(&mut rc, &last).place;
+        assert_eq!(status(&mut rc), None);
+        rc.placed(NOW, Ok(()));
+        assert_eq!(
+            place.map(|place| (place.slot, place.offset, place.len)),
+            Some((1, MTU, 1))
+        );
+        assert_eq!(status(&mut rc), Some(Status::Success));
+    }
+
+    #[test]
+    fn a_missing_read_response_is_asked_for_again() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Read, 3 * MTU), wr(SendOp::Send, 0)]);
+        assert_eq!(send_all(&mut rc), 2);
+        let first = read_response(Opcode::RcReadResponseFirst, 0, MTU);
+        assert!(respond(&mut rc, &first).place.is_some());
+        rc.placed(NOW, Ok(()));
+        // Either of these shows that response 1 got lost, but the second one says nothing new.
+        let last = read_response(Opcode::RcReadResponseLast, 2, MTU);
+        assert_eq!(respond(&mut rc, &last).outcome, ResponseKind::Gap);
+        let again = rc.poll_transmit(NOW);
+        let reth = again.and_then(|again| again.reth);
+        assert_eq!(
+            reth.map(|reth| (reth.va, reth.len)),
+            Some((0x1000 + u64::from(MTU), 2 * MTU))
+        );
+        assert_eq!(again.map(|again| again.psn), Some(Psn::new(1)));
+        assert_eq!(send_all(&mut rc), 2);
+        assert_eq!(
+            acknowledge(&mut rc, 3, Syndrome::ACK),
+            ResponseKind::Duplicate
+        );
+        assert_eq!(send_all(&mut rc), 0);
+    }
+
+    #[test]
+    fn a_read_response_of_the_wrong_length_is_the_end() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Read, 9)]);
+        assert_eq!(send_all(&mut rc), 1);
+        let short = read_response(Opcode::RcReadResponseOnly, 0, 8);
+        assert_eq!(respond(&mut rc, &short).outcome, ResponseKind::BadResponse);
+        assert_eq!(status(&mut rc), Some(Status::BadResp));
+    }
+
+    #[test]
+    fn read_data_without_a_place_fails_the_read() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Read, 9), wr(SendOp::Send, 0)]);
+        assert_eq!(send_all(&mut rc), 2);
+        let only = read_response(Opcode::RcReadResponseOnly, 0, 9);
+        assert!(respond(&mut rc, &only).place.is_some());
+        rc.placed(NOW, Err(Status::LocProt));
+        assert_eq!(status(&mut rc), Some(Status::LocProt));
+        assert_eq!(status(&mut rc), Some(Status::WrFlush));
+    }
+
+    #[test]
+    fn an_atomic_ends_with_its_own_answer() {
+        let mut slots = slots::<3>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut add = wr(SendOp::FetchAdd, 8);
+        add.swap_add = 5;
+        post(
+            &mut rc,
+            &[add, wr(SendOp::CompareSwap, 8), wr(SendOp::Send, 0)],
+        );
+        let sent = rc.poll_transmit(NOW);
+        let eth = sent.and_then(|sent| sent.atomic);
+        assert_eq!(eth.map(|eth| (eth.va, eth.swap_add)), Some((0x1000, 5)));
+        assert_eq!(sent.map(|sent| (sent.len, sent.ack_req)), Some((0, false)));
+        assert_eq!(send_all(&mut rc), 3);
+        // Something behind it shows that the answer got lost.
+        assert_eq!(acknowledge(&mut rc, 2, Syndrome::ACK), ResponseKind::Gap);
+        assert_eq!(send_all(&mut rc), 3);
+        let place = respond(&mut rc, &reply(0, ReplyKind::Found(42))).place;
+        let place = place.map(|place| (place.slot, place.offset, place.len, place.found));
+        assert_eq!(place, Some((0, 0, 8, Some(42))));
+        assert_eq!(status(&mut rc), None);
+        rc.placed(NOW, Ok(()));
+        assert_eq!(status(&mut rc), Some(Status::Success));
+        // An answer of the wrong kind is the end.
+        let bad = respond(&mut rc, &reply(1, ReplyKind::Done)).outcome;
+        assert_eq!(bad, ResponseKind::BadResponse);
+        assert_eq!(status(&mut rc), Some(Status::BadResp));
+    }
+
+    #[test]
+    fn a_flush_and_an_atomic_write_end_with_an_empty_answer() {
+        for op in [SendOp::Flush, SendOp::AtomicWrite] {
+            let mut slots = slots::<1>();
+            let mut rc = requester(Transport::Rc, &mut slots);
+            post(&mut rc, &[wr(op, 8)]);
+            assert_eq!(send_all(&mut rc), 1);
+            assert_eq!(acknowledge(&mut rc, 0, Syndrome::ACK), ResponseKind::Gap);
+            let response = respond(&mut rc, &reply(0, ReplyKind::Done));
+            assert_eq!(response.outcome, ResponseKind::ReadResponse);
+            assert_eq!(response.place, None);
+            assert_eq!(status(&mut rc), Some(Status::Success));
+        }
+    }
+}

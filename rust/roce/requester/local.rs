@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Operations of the own side that are executed in their turn (RC, UC).
+
+use core::ops::DerefMut;
+
+use super::{
+    Requester,
+    SendState,
+    Slot, //
+};
+use crate::{
+    ids::Rkey,
+    wr::{
+        SendOp,
+        Status, //
+    }, //
+};
+
+/// A local operation to execute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Local {
+    /// The slot of the request.
+    pub slot: u16,
+    /// What to do.
+    pub op: SendOp,
+    /// The key to invalidate. [`SendOp::LocalInv`] only.
+    pub key: Rkey,
+}
+
+impl<S: DerefMut<Target = [Slot]>> Requester<S> {
+    /// Returns the local operation to execute now, if there is one. Asking changes nothing; see
+    /// [`Requester::local_done`].
+    ///
+    /// It is due once everything before it was sent, or with the fence answered. To invalidate a
+    /// key waits until everything before it is over: a packet that gets lost may need the key
+    /// again.
+    #[inline]
+    pub fn poll_local(&self) -> Option<Local> {
+        let place = self.send;
+        let slot = self.ring.get(place)?;
+        if !slot.wr.op.is_local() || place < self.begun || self.state != SendState::Running {
+            return None;
+        }
+        let fenced = slot.wr.fence && self.reads > 0;
+        let early = slot.wr.op == SendOp::LocalInv && place != self.done;
+        let failed = self.fail_at.is_some_and(|failed| failed <= place);
+        if fenced || early || failed {
+            return None;
+        }
+        Some(Local {
+            slot: self.ring.number(place)?,
+            op: slot.wr.op,
+            key: slot.wr.rkey,
+        })
+    }
+
+    /// Says how the operation went that [`Requester::poll_local`] returned.
+    pub fn local_done(&mut self, result: Result<(), Status>) {
+        let place = self.send;
+        if self.poll_local().is_none() {
+            return;
+        }
+        if let Err(status) = result {
+            self.fail_slot(place, status);
+            return;
+        }
+        if let Some(slot) = self.ring.get_mut(place) {
+            slot.executed = true;
+            self.executed = self.executed.wrapping_add(1);
+        }
+        self.begun = place.wrapping_add(1);
+        self.pass_local();
+        self.fail_if_due();
+    }
+
+    /// Moves on from local operations that were executed: the oldest are over, and there is nothing
+    /// of them to send.
+    #[inline]
+    pub(super) fn pass_local(&mut self) {
+        if self.executed > 0 {
+            self.pass_executed();
+        }
+    }
+
+    fn pass_executed(&mut self) {
+        while self.is_executed(self.done) {
+            if let Some(slot) = self.ring.get_mut(self.done) {
+                slot.status = Status::Success;
+            }
+            self.done = self.done.wrapping_add(1);
+        }
+        self.begun = self.begun.max(self.done);
+        self.send = self.send.max(self.done);
+        while self.is_executed(self.send) {
+            self.send = self.send.wrapping_add(1);
+        }
+    }
+
+    fn is_executed(&self, place: usize) -> bool {
+        self.ring.get(place).is_some_and(|slot| slot.executed)
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_local))]
+mod tests {
+    use super::*;
+    use crate::{
+        opcode::Transport,
+        testutil::{
+            requester,
+            slots,
+            wr,
+            Frame,
+            MTU,
+            NOW, //
+        },
+        time::Instant,
+        wire::{
+            NakCode,
+            Syndrome, //
+        },
+    };
+
+    fn local<S: DerefMut<Target = [Slot]>>(rc: &Requester<S>) -> Option<u16> {
+        rc.poll_local().map(|local| local.slot)
+    }
+
+    fn completion<S: DerefMut<Target = [Slot]>>(rc: &mut Requester<S>) -> Option<(SendOp, Status)> {
+        rc.poll_completion().map(|end| (end.op, end.status))
+    }
+
+    fn ack<S: DerefMut<Target = [Slot]>>(rc: &mut Requester<S>, psn: u32) {
+        let frame = Frame::ack(psn, Syndrome::ACK);
+        rc.on_response(NOW, &frame.packet());
+    }
+
+    #[test]
+    fn local_operations_take_their_turn() {
+        let mut slots = slots::<4>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for op in [
+            SendOp::RegMr,
+            SendOp::Write,
+            SendOp::LocalInv,
+            SendOp::Write,
+        ] {
+            assert!(rc.post(wr(op, 0)).is_ok());
+        }
+        assert!(rc.poll_transmit(NOW).is_none());
+        assert_eq!(local(&rc), Some(0));
+        assert_eq!(completion(&mut rc), None);
+        rc.local_done(Ok(()));
+        assert_eq!(completion(&mut rc), Some((SendOp::RegMr, Status::Success)));
+        assert_eq!(rc.poll_local(), None);
+        let first = rc.poll_transmit(NOW);
+        assert_eq!(
+            first.map(|packet| (packet.slot, packet.ack_req)),
+            Some((1, true))
+        );
+        rc.transmitted(NOW);
+        // The key may be needed again, and nothing overtakes.
+        assert_eq!(rc.poll_local(), None);
+        assert!(rc.poll_transmit(NOW).is_none());
+        ack(&mut rc, 0);
+        assert_eq!(local(&rc), Some(2));
+        rc.local_done(Ok(()));
+        assert_eq!(rc.poll_local(), None);
+        let last = rc.poll_transmit(NOW);
+        assert_eq!(
+            last.map(|packet| (packet.slot, packet.psn.get())),
+            Some((3, 1))
+        );
+    }
+
+    #[test]
+    fn local_operations_are_not_repeated() {
+        let mut slots = slots::<5>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for op in [SendOp::Write, SendOp::BindMw, SendOp::BindMw, SendOp::Send] {
+            assert!(rc.post(wr(op, 4)).is_ok());
+        }
+        rc.transmitted(NOW);
+        for slot in [1, 2] {
+            assert_eq!(local(&rc), Some(slot));
+            rc.local_done(Ok(()));
+        }
+        rc.transmitted(NOW);
+        let nak = Frame::ack(0, Syndrome::Nak(NakCode::PsnSequence));
+        rc.on_response(NOW, &nak.packet());
+        for slot in [0, 3] {
+            assert_eq!(rc.poll_transmit(NOW).map(|packet| packet.slot), Some(slot));
+            assert_eq!(rc.poll_local(), None);
+            rc.transmitted(NOW);
+        }
+        ack(&mut rc, 1);
+        for op in [SendOp::Write, SendOp::BindMw, SendOp::BindMw, SendOp::Send] {
+            assert_eq!(completion(&mut rc), Some((op, Status::Success)));
+        }
+        assert_eq!(completion(&mut rc), None);
+    }
+
+    #[test]
+    fn a_failed_one_waits_for_what_is_before_it() {
+        let mut slots = slots::<3>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for op in [SendOp::Write, SendOp::BindMw, SendOp::Send] {
+            assert!(rc.post(wr(op, 4)).is_ok());
+        }
+        rc.transmitted(NOW);
+        rc.local_done(Err(Status::MwBind));
+        assert_eq!(completion(&mut rc), None);
+        ack(&mut rc, 0);
+        assert_eq!(completion(&mut rc), Some((SendOp::Write, Status::Success)));
+        assert_eq!(completion(&mut rc), Some((SendOp::BindMw, Status::MwBind)));
+        assert_eq!(completion(&mut rc), Some((SendOp::Send, Status::WrFlush)));
+        assert!(rc.take_error());
+    }
+
+    #[test]
+    fn the_fence_waits_for_answers() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        assert!(rc.post(wr(SendOp::Read, MTU)).is_ok());
+        let mut bind = wr(SendOp::BindMw, 0);
+        bind.fence = true;
+        assert!(rc.post(bind).is_ok());
+        rc.transmitted(NOW);
+        assert_eq!(rc.poll_local(), None);
+        let late = Instant::from_ns(1 << 40);
+        rc.on_timeout(late);
+        assert_eq!(rc.poll_local(), None);
+    }
+
+    #[test]
+    fn unreliable_connections_have_them_and_datagrams_do_not() {
+        let mut uc_slots = slots::<2>();
+        let mut uc = requester(Transport::Uc, &mut uc_slots);
+        assert!(uc.post(wr(SendOp::Send, 0)).is_ok());
+        assert!(uc.post(wr(SendOp::LocalInv, 0)).is_ok());
+        uc.transmitted(NOW);
+        assert_eq!(local(&uc), Some(1));
+        uc.local_done(Err(Status::LocQpOp));
+        assert_eq!(completion(&mut uc), Some((SendOp::Send, Status::Success)));
+        assert_eq!(
+            completion(&mut uc),
+            Some((SendOp::LocalInv, Status::LocQpOp))
+        );
+        let mut ud_slots = slots::<1>();
+        let mut ud = requester(Transport::Ud, &mut ud_slots);
+        assert!(ud.post(wr(SendOp::LocalInv, 0)).is_err());
+    }
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the peer was answered, in case that it asks again (RC).
+
+use super::MAX_RD_ATOMIC;
+use crate::{
+    ids::Rkey,
+    opcode::Opcode,
+    psn::Psn, //
+};
+
+/// What a request was answered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Memory, which is read again.
+    Read { rkey: Rkey, va: u64, len: u32 },
+    /// What an atomic operation found, which is not executed again.
+    Found(u64),
+    /// That it was done: ATOMIC WRITE or FLUSH, which is not done again either.
+    Done,
+}
+
+/// A request that was executed and answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record {
+    /// The PSN of the request, which is that of the first response.
+    pub(super) first_psn: Psn,
+    /// How many PSNs the answer took; 0 if the record is empty.
+    pub(super) count: u32,
+    /// What the request was.
+    pub(super) opcode: Opcode,
+    pub(super) answer: Answer,
+}
+
+impl Record {
+    const EMPTY: Record = Record {
+        first_psn: Psn::new(0),
+        count: 0,
+        opcode: Opcode::RcInvalid,
+        answer: Answer::Done,
+    };
+}
+
+/// The last requests that were answered.
+#[derive(Debug)]
+pub(super) struct Answers {
+    records: [Record; MAX_RD_ATOMIC],
+    /// How many were ever remembered.
+    total: usize,
+}
+
+impl Answers {
+    pub(super) fn new() -> Answers {
+        Answers {
+            records: [Record::EMPTY; MAX_RD_ATOMIC],
+            total: 0,
+        }
+    }
+
+    pub(super) fn remember(&mut self, record: Record) {
+        if let Some(place) = self.records.get_mut(self.total % MAX_RD_ATOMIC) {
+            *place = record;
+        }
+        self.total = self.total.wrapping_add(1);
+    }
+
+    /// Returns the request, one of the last `depth`, whose answer has the PSN.
+    pub(super) fn find(&self, psn: Psn, depth: u8) -> Option<&Record> {
+        (1..=usize::from(depth).min(MAX_RD_ATOMIC))
+            .filter_map(|age| {
+                let index = self.total.wrapping_sub(age) % MAX_RD_ATOMIC;
+                self.records.get(index)
+            })
+            .find(|record| record.first_psn.forward(psn) < record.count)
+    }
+}

@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Atomic operations, ATOMIC WRITE and FLUSH: executed once, answered as often as asked (RC).
+
+use super::{
+    answers::{
+        Answer,
+        Record, //
+    },
+    message::{
+        Fault,
+        Message, //
+    },
+    reliable::access_code,
+    Action,
+    AsyncEvent,
+    Command,
+    DropReason,
+    Outcome,
+    Pending,
+    PendingCommand,
+    Reply,
+    ReplyKind,
+    Responder,
+    Verdict, //
+};
+use crate::{
+    opcode::{
+        Opcode,
+        Operation, //
+    },
+    psn::Psn,
+    wire::{
+        Feth,
+        Packet,
+        MAX_MESSAGE_LEN, //
+    },
+    wr::{
+        MemError,
+        Status, //
+    }, //
+};
+
+/// Bytes of a word that is changed in one step.
+const WORD: u32 = 8;
+
+impl Responder {
+    /// Handles a new request that the shell executes.
+    pub(super) fn on_command(&mut self, pkt: &Packet<'_>) -> Verdict {
+        let psn = pkt.psn();
+        match self.command(pkt) {
+            Ok(command) => {
+                self.pending = Pending::Execute(PendingCommand {
+                    psn,
+                    opcode: pkt.opcode(),
+                });
+                Verdict::Execute(command)
+            }
+            Err(fault) => Verdict::Fail(self.refuse_faulty(psn, fault)),
+        }
+    }
+
+    /// Answers a request that was executed before, as long as the answer is remembered (C9-150,
+    /// oA19-14).
+    pub(super) fn on_command_again(&mut self, pkt: &Packet<'_>) -> Verdict {
+        let psn = pkt.psn();
+        let depth = self.params.max_dest_rd_atomic;
+        match self.answers.find(psn, depth) {
+            Some(record) if record.opcode == pkt.opcode() => {
+                Verdict::Reply(self.answer(psn, record.answer))
+            }
+            _ => Verdict::Drop(DropReason::Duplicate),
+        }
+    }
+
+    /// Returns the answer to the last request, if that was none of the others.
+    pub(super) fn last_answer(&self) -> Option<Reply> {
+        let psn = self.epsn.prev();
+        let record = self.answers.find(psn, 1)?;
+        (!matches!(record.answer, Answer::Read { .. })).then(|| self.answer(psn, record.answer))
+    }
+
+    /// Says how it went to do what [`Verdict::Execute`] asked for, with what an atomic operation
+    /// found, and returns what follows. The default outcome, which asks for nothing, is returned if
+    /// nothing was asked for.
+    pub fn executed(&mut self, result: Result<u64, MemError>) -> Outcome {
+        let command = match core::mem::replace(&mut self.pending, Pending::None) {
+            Pending::Execute(command) => command,
+            other => {
+                self.pending = other;
+                return Outcome::default();
+            }
+        };
+        let psn = command.psn;
+        let found = match result {
+            Ok(found) => found,
+            Err(error) => {
+                return self.refuse(
+                    psn,
+                    access_code(error),
+                    Status::LocAccess,
+                    AsyncEvent::AccessError,
+                );
+            }
+        };
+        let answer = match command.opcode.operation() {
+            Operation::Atomic => Answer::Found(found),
+            _ => Answer::Done,
+        };
+        self.answers.remember(Record {
+            first_psn: psn,
+            count: 1,
+            opcode: command.opcode,
+            answer,
+        });
+        self.epsn = psn.next();
+        self.count_message();
+        Outcome {
+            reply: Some(self.answer(psn, answer)),
+            event: self.established(),
+            ..Outcome::default()
+        }
+    }
+
+    /// Checks a request against the rules, and returns what it asks for.
+    fn command(&self, pkt: &Packet<'_>) -> Result<Command, Fault> {
+        if self.message != Message::None {
+            return Err(Fault::Opcode);
+        }
+        // No answer could be remembered.
+        if self.params.max_dest_rd_atomic == 0 {
+            return Err(Fault::NotAllowed);
+        }
+        match pkt.opcode().operation() {
+            Operation::Atomic => self.atomic(pkt),
+            Operation::AtomicWrite => self.store(pkt),
+            Operation::Flush => self.flush(pkt),
+            _ => Err(Fault::Opcode),
+        }
+    }
+
+    fn atomic(&self, pkt: &Packet<'_>) -> Result<Command, Fault> {
+        if !self.params.access.remote_atomic {
+            return Err(Fault::NotAllowed);
+        }
+        let eth = pkt.atomic().ok_or(Fault::Opcode)?;
+        check_alignment(eth.va)?;
+        Ok(Command {
+            rkey: eth.rkey,
+            va: eth.va,
+            action: if pkt.opcode() == Opcode::RcCompareSwap {
+                Action::CompareSwap {
+                    compare: eth.compare,
+                    swap: eth.swap_add,
+                }
+            } else {
+                Action::FetchAdd { add: eth.swap_add }
+            },
+        })
+    }
+
+    fn store(&self, pkt: &Packet<'_>) -> Result<Command, Fault> {
+        if !self.params.access.remote_write {
+            return Err(Fault::NotAllowed);
+        }
+        let reth = pkt.reth().ok_or(Fault::Opcode)?;
+        check_alignment(reth.va)?;
+        // Exactly a word (oA19-28).
+        if reth.len != WORD || pkt.payload_len() != WORD {
+            return Err(Fault::Length);
+        }
+        Ok(Command {
+            rkey: reth.rkey,
+            va: reth.va,
+            action: Action::Store,
+        })
+    }
+
+    fn flush(&self, pkt: &Packet<'_>) -> Result<Command, Fault> {
+        let (reth, feth) = match (pkt.reth(), pkt.feth()) {
+            (Some(reth), Some(feth)) if feth.is_valid() => (reth, feth),
+            _ => return Err(Fault::Opcode),
+        };
+        let access = &self.params.access;
+        if !may_flush(feth, access.flush_global, access.flush_persistent) {
+            return Err(Fault::NotAllowed);
+        }
+        if reth.len > MAX_MESSAGE_LEN {
+            return Err(Fault::Length);
+        }
+        Ok(Command {
+            rkey: reth.rkey,
+            va: reth.va,
+            action: Action::Flush {
+                len: reth.len,
+                feth,
+            },
+        })
+    }
+
+    /// Returns the response to the request with a PSN.
+    fn answer(&self, psn: Psn, answer: Answer) -> Reply {
+        Reply {
+            kind: match answer {
+                Answer::Found(found) => ReplyKind::Found(found),
+                Answer::Done | Answer::Read { .. } => ReplyKind::Done,
+            },
+            ..self.ack(psn)
+        }
+    }
+}
+
+fn may_flush(feth: Feth, global: bool, persistent: bool) -> bool {
+    (!feth.global() || global) && (!feth.persistent() || persistent)
+}
+
+fn check_alignment(va: u64) -> Result<(), Fault> {
+    if va & u64::from(WORD - 1) == 0 {
+        Ok(())
+    } else {
+        Err(Fault::Alignment)
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(
+    CONFIG_KUNIT = "y",
+    kernel::macros::kunit_tests(roce_responder_command)
+)]
+mod tests {
+    use super::*;
+    use crate::{
+        opcode::Transport,
+        requester::Transmit,
+        responder::RecvParams,
+        testutil::{
+            recv_params,
+            requester,
+            slots,
+            wr,
+            Frame,
+            Recvs,
+            NOW, //
+        },
+        wire::{
+            NakCode,
+            Syndrome, //
+        },
+        wr::{
+            SendOp,
+            SendWr, //
+        },
+    };
+
+    fn transmit(wr: SendWr) -> Transmit {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        assert!(rc.post(wr).is_ok());
+        rc.poll_transmit(NOW).unwrap()
+    }
+
+    fn flush(placement: u8, level: u8) -> Transmit {
+        transmit(SendWr {
+            feth: Feth::new(placement, level).unwrap_or_default(),
+            ..wr(SendOp::Flush, 64)
+        })
+    }
+
+    fn responder() -> Responder {
+        let mut responder = Responder::new(Transport::Rc);
+        responder.set_params(&recv_params());
+        responder
+    }
+
+    fn request(rx: &mut Responder, transmit: &Transmit) -> Verdict {
+        let mut rq = Recvs { left: 0, size: 0 };
+        rx.on_request(NOW, &Frame::request(transmit).packet(), &mut rq)
+    }
+
+    fn refused(verdict: Verdict) -> bool {
+        matches!(verdict, Verdict::Fail(outcome)
+            if outcome.error
+                && outcome.event == Some(AsyncEvent::RequestError)
+                && outcome.reply.map(|reply| reply.syndrome)
+                    == Some(Syndrome::Nak(NakCode::InvalidRequest)))
+    }
+
+    #[test]
+    fn an_atomic_is_executed_once_and_answered_twice() {
+        let mut rx = responder();
+        let mut swap = wr(SendOp::CompareSwap, 8);
+        (swap.compare, swap.swap_add) = (1, 2);
+        let sent = transmit(swap);
+        let verdict = request(&mut rx, &sent);
+        let command = Command {
+            rkey: swap.rkey,
+            va: swap.va,
+            action: Action::CompareSwap {
+                compare: 1,
+                swap: 2,
+            },
+        };
+        assert_eq!(verdict, Verdict::Execute(command));
+        assert!(rx.is_busy());
+        assert_eq!(request(&mut rx, &sent), Verdict::Drop(DropReason::Busy));
+        let reply = rx.executed(Ok(77)).reply;
+        assert_eq!(reply.map(|reply| reply.kind), Some(ReplyKind::Found(77)));
+        assert_eq!(reply.map(|reply| reply.msn), Some(1));
+        assert_eq!(rx.epsn().get(), 1);
+        assert_eq!(
+            rx.last_ack().map(|ack| ack.kind),
+            Some(ReplyKind::Found(77))
+        );
+        assert_eq!(reply.map(Verdict::Reply), Some(request(&mut rx, &sent)));
+        // Another request that claims to be that one gets nothing.
+        let verdict = request(&mut rx, &transmit(wr(SendOp::FetchAdd, 8)));
+        assert_eq!(verdict, Verdict::Drop(DropReason::Duplicate));
+        assert_eq!(rx.executed(Ok(78)), Outcome::default());
+    }
+
+    #[test]
+    fn only_as_many_answers_are_remembered_as_were_agreed_upon() {
+        let mut rx = responder();
+        let mut sent = transmit(wr(SendOp::FetchAdd, 8));
+        for psn in 0..3 {
+            sent.psn = Psn::new(psn);
+            assert!(matches!(request(&mut rx, &sent), Verdict::Execute(_)));
+            rx.executed(Ok(u64::from(psn)));
+        }
+        sent.psn = Psn::new(0);
+        assert_eq!(
+            request(&mut rx, &sent),
+            Verdict::Drop(DropReason::Duplicate)
+        );
+        sent.psn = Psn::new(1);
+        let verdict = request(&mut rx, &sent);
+        assert!(matches!(verdict, Verdict::Reply(reply) if reply.kind == ReplyKind::Found(1)));
+    }
+
+    #[test]
+    fn what_breaks_the_rules_is_refused() {
+        let unaligned = |op, length| {
+            transmit(SendWr {
+                va: 0x1004,
+                ..wr(op, length)
+            })
+        };
+        assert!(refused(request(
+            &mut responder(),
+            &unaligned(SendOp::FetchAdd, 8)
+        )));
+        assert!(refused(request(
+            &mut responder(),
+            &unaligned(SendOp::AtomicWrite, 8)
+        )));
+        let long = transmit(wr(SendOp::AtomicWrite, 12));
+        assert!(refused(request(&mut responder(), &long)));
+        // Not allowed by the queue pair.
+        assert!(refused(request(&mut responder(), &flush(2, 0))));
+        let nothing = SendWr {
+            feth: Feth::default(),
+            ..wr(SendOp::Flush, 8)
+        };
+        assert!(refused(request(&mut responder(), &transmit(nothing))));
+
+        let mut rx = responder();
+        rx.set_params(&RecvParams {
+            max_dest_rd_atomic: 0,
+            ..recv_params()
+        });
+        let sent = transmit(wr(SendOp::FetchAdd, 8));
+        assert!(refused(request(&mut rx, &sent)));
+        let mut rx = responder();
+        rx.set_params(&RecvParams {
+            access: Default::default(),
+            ..recv_params()
+        });
+        assert!(refused(request(&mut rx, &sent)));
+    }
+
+    #[test]
+    fn forbidden_memory_is_refused() {
+        let mut rx = responder();
+        let sent = transmit(wr(SendOp::FetchAdd, 8));
+        assert!(matches!(request(&mut rx, &sent), Verdict::Execute(_)));
+        let outcome = rx.executed(Err(MemError::Protection));
+        let nak = Syndrome::Nak(NakCode::RemoteAccess);
+        assert_eq!(outcome.reply.map(|reply| reply.syndrome), Some(nak));
+        assert_eq!(outcome.event, Some(AsyncEvent::AccessError));
+        assert!(outcome.error);
+        assert_eq!(rx.epsn().get(), 0);
+    }
+
+    #[test]
+    fn a_flush_and_an_atomic_write_have_an_empty_answer() {
+        for sent in [flush(1, 1), transmit(wr(SendOp::AtomicWrite, 8))] {
+            let mut rx = responder();
+            assert!(matches!(request(&mut rx, &sent), Verdict::Execute(_)));
+            let reply = rx.executed(Ok(0)).reply;
+            assert_eq!(reply.map(|reply| reply.kind), Some(ReplyKind::Done));
+            assert_eq!(reply.map(Verdict::Reply), Some(request(&mut rx, &sent)));
+        }
+    }
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The extended transport headers of atomic operations and of FLUSH.
+
+use zerocopy::network_endian::{
+    U32,
+    U64, //
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
+
+use crate::ids::Rkey;
+
+/// The word of the responder that an atomic operation is about, and its operands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AtomicEth {
+    /// The address of the word, as the owner of the memory named it.
+    pub va: u64,
+    /// The key of the memory region.
+    pub rkey: Rkey,
+    /// What to store, or to add.
+    pub swap_add: u64,
+    /// What must be there for the store. Compare and swap only.
+    pub compare: u64,
+}
+
+/// The AtomicETH as it lies on the wire.
+#[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawAtomicEth {
+    va: U64,
+    rkey: U32,
+    swap_add: U64,
+    compare: U64,
+}
+
+impl From<AtomicEth> for RawAtomicEth {
+    #[inline]
+    fn from(eth: AtomicEth) -> RawAtomicEth {
+        RawAtomicEth {
+            va: U64::new(eth.va),
+            rkey: U32::new(eth.rkey.get()),
+            swap_add: U64::new(eth.swap_add),
+            compare: U64::new(eth.compare),
+        }
+    }
+}
+
+impl From<RawAtomicEth> for AtomicEth {
+    #[inline]
+    fn from(raw: RawAtomicEth) -> AtomicEth {
+        AtomicEth {
+            va: raw.va.get(),
+            rkey: Rkey::new(raw.rkey.get()),
+            swap_add: raw.swap_add.get(),
+            compare: raw.compare.get(),
+        }
+    }
+}
+
+/// The AtomicAckETH as it lies on the wire: what an atomic operation found.
+#[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawAtomicAckEth(pub(crate) U64);
+
+/// The key that a SEND with invalidate names, as it lies on the wire.
+#[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawIeth(pub(crate) U32);
+
+/// Bits of a FETH: visible to everybody.
+const GLOBAL: u32 = 1 << 0;
+/// Bits of a FETH: persistent.
+const PERSISTENT: u32 = 1 << 1;
+/// Bits of a FETH that say how far to go.
+const PLACEMENT: u32 = 0xf;
+/// Bits of a FETH that say what is meant: 0 is a range, 1 all that the key names.
+const SELECTIVITY: u32 = 0x30;
+const WHOLE: u32 = 1 << 4;
+
+/// What a FLUSH asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Feth(u32);
+
+impl Feth {
+    /// Makes one from the numbers that programs use: a set of `enum ib_placement_type`, and an
+    /// `enum ib_selectivity_level`. `None` if they ask for nothing, or for what does not exist.
+    #[inline]
+    pub const fn new(placement: u8, level: u8) -> Option<Feth> {
+        // CAST: Widening.
+        let feth = Feth(((level as u32) << 4) | placement as u32);
+        if placement as u32 & !PLACEMENT == 0 && feth.is_valid() {
+            Some(feth)
+        } else {
+            None
+        }
+    }
+
+    /// Returns whether it asks for something, and only for what exists.
+    #[inline]
+    pub const fn is_valid(self) -> bool {
+        let placement = self.0 & PLACEMENT;
+        placement != 0
+            && placement & !(GLOBAL | PERSISTENT) == 0
+            && self.0 & SELECTIVITY & !WHOLE == 0
+            && self.0 & !(PLACEMENT | SELECTIVITY) == 0
+    }
+
+    /// Returns whether the data must be visible to everybody on the machine of the responder.
+    #[inline]
+    pub const fn global(self) -> bool {
+        self.0 & GLOBAL != 0
+    }
+
+    /// Returns whether the data must survive a loss of power.
+    #[inline]
+    pub const fn persistent(self) -> bool {
+        self.0 & PERSISTENT != 0
+    }
+
+    /// Returns whether all that the key names is meant, whatever range the request names.
+    #[inline]
+    pub const fn whole(self) -> bool {
+        self.0 & SELECTIVITY == WHOLE
+    }
+}
+
+/// The FETH as it lies on the wire.
+#[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawFeth(U32);
+
+impl From<Feth> for RawFeth {
+    #[inline]
+    fn from(feth: Feth) -> RawFeth {
+        RawFeth(U32::new(feth.0))
+    }
+}
+
+impl From<RawFeth> for Feth {
+    /// Reserved bits are ignored.
+    #[inline]
+    fn from(raw: RawFeth) -> Feth {
+        Feth(raw.0.get() & (PLACEMENT | SELECTIVITY))
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_wire_atomic))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_asks_for_something_that_exists() {
+        assert_eq!(Feth::new(0, 0), None);
+        assert_eq!(Feth::new(4, 0), None);
+        assert_eq!(Feth::new(0x10, 0), None);
+        assert_eq!(Feth::new(1, 2), None);
+        assert_eq!(Feth::new(1, 0xff), None);
+        let range = Feth::new(1, 0).unwrap_or_default();
+        assert!(range.global() && !range.persistent() && !range.whole());
+        let all = Feth::new(3, 1).unwrap_or_default();
+        assert!(all.global() && all.persistent() && all.whole());
+        assert_eq!(Feth::from(RawFeth::from(all)), all);
+        assert!(!Feth::default().is_valid());
+    }
+}
