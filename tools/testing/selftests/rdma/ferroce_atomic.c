@@ -153,7 +153,7 @@ static void test_extended(void)
 	pair_close(&a, &b);
 }
 
-#define ADDS 500
+#define ADDS 200
 
 static void *add_here(void *arg)
 {
@@ -205,7 +205,7 @@ static void test_together(void)
  */
 static void test_loss(void)
 {
-	const int count = 400;
+	const int count = 200;
 	int posted = 0, done = 0;
 	struct end a, b;
 
