@@ -83,10 +83,10 @@ pub enum Place {
         rkey: Rkey,
         /// Where the payload starts.
         va: u64,
-        /// Bytes of payload. May be 0, and the key is to be checked all the same.
+        /// Bytes of payload.
         len: u32,
         /// Bytes from `va` on that the key must allow: the whole message on its first packet, `len`
-        /// on the others.
+        /// on the others. If it is 0, key and address are not to be looked at (C9-88).
         check_len: u32,
     },
 }

@@ -24,7 +24,6 @@ enum fault {
 	TOO_LONG,
 	WRAPS,
 	NO_RIGHT,
-	NO_LENGTH,
 	FAULTS
 };
 
@@ -37,7 +36,6 @@ static const char *const fault_names[] = {
 	"too long",
 	"wraps around",
 	"no right",
-	"no length, wrong key",
 };
 
 static void one_fault(enum ibv_wr_opcode op, enum fault fault, bool is_rc)
@@ -79,10 +77,6 @@ static void one_fault(enum ibv_wr_opcode op, enum fault fault, bool is_rc)
 		break;
 	case WRAPS:
 		wr.wr.rdma.remote_addr = UINT64_MAX - 1000;
-		break;
-	case NO_LENGTH:
-		wr.num_sge = 0;
-		wr.wr.rdma.rkey = 0x12345;
 		break;
 	default:
 		break;
@@ -132,6 +126,37 @@ static void test_uc_write(void)
 {
 	for (int fault = 0; fault < FAULTS; fault++)
 		one_fault(IBV_WR_RDMA_WRITE, fault, false);
+}
+
+/* Where there is nothing to read or write, key and address may be anything. */
+static void test_no_length(void)
+{
+	static const enum ibv_wr_opcode ops[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
+						  IBV_WR_RDMA_READ };
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
+	struct end a, b;
+
+	for (int is_rc = 0; is_rc < 2; is_rc++) {
+		pair_open(&a, &b, is_rc ? IBV_QPT_RC : IBV_QPT_UC, LEN);
+		memset(b.buf, 0x22, LEN);
+		for (size_t i = 0; i < ARRAY_LEN(ops) - !is_rc; i++) {
+			make_send(&wr, &sge, &a, &b, ops[i], i, 0, 0, IBV_SEND_SIGNALED);
+			wr.num_sge = 0;
+			wr.wr.rdma.rkey = i ? 0 : 0x12345;
+			wr.wr.rdma.remote_addr = UINT64_MAX;
+			post_recv(&b, i, 0, 1);
+			post_wr(&a, &wr);
+			expect(&a, i, IBV_WC_SUCCESS);
+			if (ops[i] == IBV_WR_RDMA_WRITE_WITH_IMM)
+				CHECK_EQ(expect(&b, 0, IBV_WC_SUCCESS).byte_len, 0);
+			else
+				expect_none(&b);
+		}
+		CHECK_EQ(end_state(&b), IBV_QPS_RTS);
+		CHECK(all_bytes(b.buf, LEN, 0x22));
+		pair_close(&a, &b);
+	}
 }
 
 /* The queue pair of the target does not allow what the region allows. */
@@ -295,6 +320,7 @@ static const struct test tests[] = {
 	{ "RC, bad WRITEs", test_rc_write },
 	{ "RC, bad READs", test_rc_read },
 	{ "UC, bad WRITEs", test_uc_write },
+	{ "no length, any key", test_no_length },
 	{ "rights of the queue pair", test_qp_rights },
 	{ "no READs", test_no_reads },
 	{ "many READs", test_many_reads },

@@ -310,8 +310,13 @@ impl RecvHalf {
                 self.execute(qp, &outcome, incoming, after);
             }
             Verdict::Read(read) => {
-                let result = mr::find(read.rkey.get(), self.pd, Access::REMOTE_READ)
-                    .and_then(|region| region.offset(read.va, u64::from(read.len)).map(|_| ()));
+                // C9-88: no key and no address where there is nothing to read.
+                let result = if read.len == 0 {
+                    Ok(())
+                } else {
+                    mr::find(read.rkey.get(), self.pd, Access::REMOTE_READ)
+                        .and_then(|region| region.offset(read.va, u64::from(read.len)).map(|_| ()))
+                };
                 if let Some(outcome) = self.resp.start_read(result) {
                     self.execute(qp, &outcome, incoming, after);
                 }
@@ -348,6 +353,9 @@ impl RecvHalf {
                 }
                 Ok(())
             }
+            // C9-88: no key and no address where there is nothing to write. rsockets announce their
+            // credits so, with a key of zero.
+            Place::Remote { check_len: 0, .. } => Ok(()),
             Place::Remote {
                 rkey,
                 va,
