@@ -23,10 +23,17 @@ use crate::{
         MAX_OBJECTS, //
     },
     mcast,
-    mr::Region,
+    mr::{
+        self,
+        Region, //
+    },
     qp::{
         self,
         Qp, //
+    },
+    quota::{
+        Charge,
+        Quota, //
     },
     sockets::{
         self,
@@ -41,7 +48,8 @@ use crate::{
 use kernel::{
     alloc::Flags,
     mm::virt::VmaNew,
-    prelude::*, //
+    prelude::*,
+    sync::Arc, //
 };
 use rdma::{
     ib::{
@@ -122,6 +130,10 @@ pub(crate) const MAX_INLINE: u32 = 512;
 /// responder.
 pub(crate) const MAX_RD_ATOMIC: u8 = roce::responder::MAX_RD_ATOMIC as u8;
 
+/// The most protection domains of a device, those of kernel consumers included. They have no
+/// numbers that could run out, and a process has a use for few.
+const MAX_PD: u32 = 1 << 15;
+
 /// Bytes in front of the payload of a packet: IPv6, UDP, the longest transport headers, ICRC.
 const OVERHEAD: u32 = 80;
 
@@ -144,6 +156,8 @@ pub(crate) struct Ferroce {
     link: Link,
     /// The multicast groups in use.
     pub(crate) mcast: mcast::Usage,
+    /// Protection domains that there may be.
+    pds: Arc<Quota>,
     /// Keeps the sockets of the namespace open.
     _sockets: SocketRef,
 }
@@ -169,6 +183,7 @@ impl Ferroce {
             guid,
             counters: Counters::new(),
             mcast: mcast::Usage::new(),
+            pds: Quota::new(MAX_PD)?,
             _sockets: sockets,
         };
         let init = DeviceInit {
@@ -233,7 +248,8 @@ impl Driver for Ferroce {
     const COUNTERS: &'static [CounterDesc] = counters::NAMES;
 
     type Ucontext = Ucontext;
-    type Pd = ();
+    /// Nothing but that it is one of those that there may be.
+    type Pd = Charge;
     type Ah = Ah;
     type Mr = Region;
     type Cq = Cq;
@@ -244,7 +260,7 @@ impl Driver for Ferroce {
         let objects = MAX_OBJECTS;
         attr.set_vendor_id(VENDOR_ID)
             .set_sys_image_guid(u64::from_ne_bytes(dev.guid))
-            .set_max_mr_size(u64::MAX)
+            .set_max_mr_size(mr::MAX_LEN)
             .set_page_size_cap(!0xfff)
             .set_max_qp(objects)
             .set_max_qp_wr(MAX_WR)
@@ -257,7 +273,7 @@ impl Driver for Ferroce {
             .set_max_srq_wr(srq::MAX_SRQ_WR)
             .set_max_srq_sge(MAX_SGE)
             .set_max_mr(objects)
-            .set_max_pd(objects)
+            .set_max_pd(MAX_PD)
             .set_max_qp_rd_atom(u32::from(MAX_RD_ATOMIC))
             .set_max_res_rd_atom(objects.saturating_mul(u32::from(MAX_RD_ATOMIC)))
             .set_max_qp_init_rd_atom(u32::from(MAX_RD_ATOMIC))
@@ -339,8 +355,8 @@ impl Driver for Ferroce {
         ucontext.mmap(vma, offset)
     }
 
-    fn alloc_pd(_dev: &Device<Self>) -> impl PinInit<(), Error> {
-        Ok(())
+    fn alloc_pd(dev: &Device<Self>) -> impl PinInit<Charge, Error> {
+        Charge::new(&dev.pds)
     }
 
     fn create_ah(

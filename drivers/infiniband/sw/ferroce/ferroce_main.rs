@@ -23,6 +23,7 @@ mod mcast;
 mod mr;
 mod qp;
 mod queue;
+mod quota;
 mod receive;
 mod sockets;
 mod srq;

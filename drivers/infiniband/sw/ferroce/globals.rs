@@ -51,6 +51,9 @@ pub(crate) const MAX_OBJECTS: u32 = 1 << 20;
 /// Queue pair numbers below are special: 0 and 1 are management, and a few are kept free.
 const FIRST_QPN: u32 = 16;
 
+/// As many as there may be, the management queue pairs included.
+const LAST_QPN: u32 = FIRST_QPN + MAX_OBJECTS - 1;
+
 /// The most address handles of processes.
 pub(crate) const MAX_AH: u32 = 1 << 20;
 
@@ -70,7 +73,7 @@ static WORK: Global<Workqueue> = Global::new();
 /// Constructs the tables. Once, before anything else of the driver runs.
 pub(crate) fn init() -> Result {
     WORK.init(Workqueue::new(c"ferroce"))?;
-    QPS.init::<core::convert::Infallible>(Table::new(FIRST_QPN..=MAX_OBJECTS))?;
+    QPS.init::<core::convert::Infallible>(Table::new(FIRST_QPN..=LAST_QPN))?;
     CQS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS))?;
     SRQS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS))?;
     MRS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS))?;

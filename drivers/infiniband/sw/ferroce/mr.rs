@@ -6,7 +6,10 @@ mod region;
 mod target;
 
 pub(crate) use self::{
-    region::Region,
+    region::{
+        Region,
+        MAX_LEN, //
+    },
     target::Target, //
 };
 

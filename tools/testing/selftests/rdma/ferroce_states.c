@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What the states of a queue pair do to what is posted: ERR flushes both queues, RESET discards,
- * SQD drains, SQE flushes one. And that a query returns what was set.
+ * SQD drains, SQE flushes one. The event that the first
+ * message raises. And that a query returns what was set.
  */
 #include "ferroce_util.h"
 
@@ -325,6 +326,39 @@ static void test_query(void)
 	pair_close(&a, &b);
 }
 
+/*
+ * The first message to a queue pair that may receive but not send yet is told of, once, since the
+ * message that the connection waits for may be lost. One that may send already needs no telling.
+ */
+static void test_communication_established(void)
+{
+	struct end a, b;
+
+	for (int type = IBV_QPT_RC; type <= IBV_QPT_UC; type++) {
+		for (int state = IBV_QPS_RTR; state <= IBV_QPS_RTS; state++) {
+			end_init(&a, &r1, type, 4096);
+			end_init(&b, &r2, type, 4096);
+			end_create(&a);
+			end_create(&b);
+			end_to(&a, &b, state);
+			end_to(&b, &a, IBV_QPS_RTS);
+			for (int i = 0; i < 3; i++) {
+				post_recv(&a, i, 0, 64);
+				post_send(&b, &a, IBV_WR_SEND, i, 0, 64, IBV_SEND_SIGNALED);
+				expect(&b, i, IBV_WC_SUCCESS);
+				expect(&a, i, IBV_WC_SUCCESS);
+				if (!i && state == IBV_QPS_RTR)
+					expect_event(&a, IBV_EVENT_COMM_EST);
+			}
+			for (int i = 0; i < 50; i++) {
+				CHECK(!have_event(&a));
+				CHECK_EQ(end_state(&a), state);
+			}
+			pair_close(&a, &b);
+		}
+	}
+}
+
 static const struct test tests[] = {
 	{ "ERR flushes both queues", test_err_flushes },
 	{ "ERR flushes what is in flight", test_err_in_flight },
@@ -334,6 +368,7 @@ static const struct test tests[] = {
 	{ "sends before RTS", test_send_too_early },
 	{ "SQD drains", test_sqd },
 	{ "SQE and back", test_sqe },
+	{ "communication established", test_communication_established },
 	{ "a query returns what was set", test_query },
 };
 

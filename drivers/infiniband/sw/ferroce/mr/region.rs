@@ -29,6 +29,10 @@ use rdma::{
     }, //
 };
 
+/// The most bytes of a region of pinned memory: there is one list of its pages, of at most 2 GiB.
+/// One page less than that would allow, because a region may begin in the middle of one.
+pub(crate) const MAX_LEN: u64 = (1 << 40) - (2 << 12);
+
 /// Rights that a region of user memory may have.
 const SUPPORTED: Access = Access::LOCAL_WRITE
     .or(Access::REMOTE_WRITE)
@@ -56,8 +60,8 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` for a right that is not supported, `EINVAL` if the addresses wrap around, and
-    /// what pinning answers.
+    /// `EOPNOTSUPP` for a right that is not supported, `EINVAL` if the addresses wrap around
+    /// or are too many, and what pinning answers.
     pub(crate) fn user(pd: &Pd<Ferroce>, range: UserRange, access: Access) -> Result<Self> {
         if !access.is_within(SUPPORTED) {
             return Err(EOPNOTSUPP);
@@ -153,6 +157,9 @@ impl Drop for Region {
 
 /// Returns the address that requests use for the first byte.
 fn first_address(range: UserRange, access: Access) -> Result<u64> {
+    if range.len > MAX_LEN {
+        return Err(EINVAL);
+    }
     if access.contains(Access::ZERO_BASED) {
         return Ok(0);
     }
