@@ -132,6 +132,39 @@ impl Headers {
         immdt: true,
         ..Headers::NONE
     };
+
+    /// Returns the bytes of the BTH and of these headers.
+    const fn len(&self) -> u8 {
+        use crate::wire;
+
+        let mut len = wire::BTH_LEN;
+        if self.deth {
+            len = len.wrapping_add(wire::DETH_LEN);
+        }
+        if self.feth {
+            len = len.wrapping_add(wire::FETH_LEN);
+        }
+        if self.atomic {
+            len = len.wrapping_add(wire::ATOMIC_LEN);
+        }
+        if self.reth {
+            len = len.wrapping_add(wire::RETH_LEN);
+        }
+        if self.aeth {
+            len = len.wrapping_add(wire::AETH_LEN);
+        }
+        if self.atomic_ack {
+            len = len.wrapping_add(wire::ATOMIC_ACK_LEN);
+        }
+        if self.immdt {
+            len = len.wrapping_add(wire::IMMDT_LEN);
+        }
+        if self.ieth {
+            len = len.wrapping_add(wire::IETH_LEN);
+        }
+        // CAST: A test compares it with what a packet may have at most.
+        len as u8
+    }
 }
 
 /// Everything that an opcode says.
@@ -141,6 +174,8 @@ struct Info {
     operation: Operation,
     position: Position,
     headers: Headers,
+    /// Bytes of the BTH and all of `headers`.
+    header_len: u8,
 }
 
 macro_rules! opcodes {
@@ -188,6 +223,7 @@ macro_rules! opcodes {
                         operation: Operation::$operation,
                         position: Position::$position,
                         headers: Headers::$headers,
+                        header_len: const { Headers::$headers.len() },
                     },)*
                 }
             }
@@ -367,35 +403,8 @@ impl Opcode {
     /// [`MAX_HEADER_LEN`](crate::wire::MAX_HEADER_LEN).
     #[inline]
     pub const fn header_len(self) -> usize {
-        use crate::wire;
-
-        let headers = self.info().headers;
-        let mut len = wire::BTH_LEN;
-        if headers.deth {
-            len = len.wrapping_add(wire::DETH_LEN);
-        }
-        if headers.feth {
-            len = len.wrapping_add(wire::FETH_LEN);
-        }
-        if headers.atomic {
-            len = len.wrapping_add(wire::ATOMIC_LEN);
-        }
-        if headers.reth {
-            len = len.wrapping_add(wire::RETH_LEN);
-        }
-        if headers.aeth {
-            len = len.wrapping_add(wire::AETH_LEN);
-        }
-        if headers.atomic_ack {
-            len = len.wrapping_add(wire::ATOMIC_ACK_LEN);
-        }
-        if headers.immdt {
-            len = len.wrapping_add(wire::IMMDT_LEN);
-        }
-        if headers.ieth {
-            len = len.wrapping_add(wire::IETH_LEN);
-        }
-        len
+        // CAST: Widening.
+        self.info().header_len as usize
     }
 
     /// Returns the opcode of one packet of a SEND, or `None` if there is none: datagrams are always

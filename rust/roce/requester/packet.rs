@@ -87,9 +87,17 @@ impl Transmit {
             ack_req: self.ack_req,
             psn: self.psn,
         };
-        let writer = HeaderWriter::new(buf, &bth)?;
-        let writer = writer.deth(self.deth)?.feth(self.feth)?.reth(self.reth)?;
-        let writer = writer.atomic(self.atomic)?.imm(self.imm)?.ieth(self.ieth)?;
+        let writer = HeaderWriter::new(buf, &bth)?.deth(self.deth)?;
+        // Most packets have none of the others.
+        let writer = if self.feth.is_some() | self.atomic.is_some() | self.ieth.is_some() {
+            writer
+                .feth(self.feth)?
+                .reth(self.reth)?
+                .atomic(self.atomic)?
+                .ieth(self.ieth)?
+        } else {
+            writer.reth(self.reth)?.imm(self.imm)?
+        };
         Some(writer.finish())
     }
 }
