@@ -58,3 +58,14 @@ rust_helper_net_device_is_registered(const struct net_device *dev)
 {
 	return READ_ONCE(dev->reg_state) == NETREG_REGISTERED;
 }
+
+__rust_helper __be16
+rust_helper_dev_parse_header_protocol(const struct sk_buff *skb)
+{
+	return dev_parse_header_protocol(skb);
+}
+
+__rust_helper int rust_helper_dev_queue_xmit(struct sk_buff *skb)
+{
+	return dev_queue_xmit(skb);
+}

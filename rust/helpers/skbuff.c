@@ -91,6 +91,17 @@ __rust_helper int rust_helper_skb_transport_offset(const struct sk_buff *skb)
 	return skb_transport_offset(skb);
 }
 
+__rust_helper void rust_helper_skb_reset_mac_header(struct sk_buff *skb)
+{
+	skb_reset_mac_header(skb);
+}
+
+__rust_helper void rust_helper_skb_set_network_header(struct sk_buff *skb,
+						      int offset)
+{
+	skb_set_network_header(skb, offset);
+}
+
 /* These lie in unnamed unions, whose names bindgen makes up. */
 
 __rust_helper struct net_device *
@@ -121,4 +132,10 @@ __rust_helper void rust_helper_sk_buff_set_destructor_arg(struct sk_buff *skb,
 							  void *arg)
 {
 	skb_shinfo(skb)->destructor_arg = arg;
+}
+
+__rust_helper void rust_helper_sk_buff_set_protocol(struct sk_buff *skb,
+						    __be16 protocol)
+{
+	skb->protocol = protocol;
 }

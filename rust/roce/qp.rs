@@ -49,14 +49,16 @@ pub enum QpType {
     Ud,
     /// General services interface: queue pair 1, which carries management datagrams.
     Gsi,
+    /// Raw packets: what is sent leaves the net device as it is, and nothing is received.
+    RawPacket,
 }
 
 /// Why there is no queue pair of the type that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TypeError {
     /// A type that verbs know and that this driver does not carry: subnet management and raw
-    /// packets have no place on RoCE v2 over UDP, extended reliable connections and driver types do
-    /// not exist here.
+    /// InfiniBand packets have no place on RoCE v2 over UDP, extended reliable connections and
+    /// driver types do not exist here.
     ///
     /// Reliable datagram (RD) belongs here too. It has no number, since Linux verbs never had it,
     /// so nobody can ask.
@@ -76,7 +78,13 @@ pub enum ErrnoKind {
 
 impl QpType {
     /// Every type, in the order of the documentation.
-    pub const ALL: [QpType; 4] = [QpType::Rc, QpType::Uc, QpType::Ud, QpType::Gsi];
+    pub const ALL: [QpType; 5] = [
+        QpType::Rc,
+        QpType::Uc,
+        QpType::Ud,
+        QpType::Gsi,
+        QpType::RawPacket,
+    ];
 
     /// Returns the number that `enum ib_qp_type` gives it.
     pub const fn as_ib(self) -> u32 {
@@ -85,6 +93,7 @@ impl QpType {
             QpType::Rc => 2,
             QpType::Uc => 3,
             QpType::Ud => 4,
+            QpType::RawPacket => 8,
         }
     }
 
@@ -95,16 +104,29 @@ impl QpType {
             QpType::Uc => "UC",
             QpType::Ud => "UD",
             QpType::Gsi => "GSI",
+            QpType::RawPacket => "RAW",
         }
     }
 
-    /// Returns the transport that carries its packets.
+    /// Returns the transport that carries its packets. For raw packets, which none carries, the
+    /// one whose rules their queues follow: a request is one packet, and complete when it is sent.
     pub const fn transport(self) -> Transport {
         match self {
             QpType::Rc => Transport::Rc,
             QpType::Uc => Transport::Uc,
-            QpType::Ud | QpType::Gsi => Transport::Ud,
+            QpType::Ud | QpType::Gsi | QpType::RawPacket => Transport::Ud,
         }
+    }
+
+    /// Tells whether it takes packets of a transport.
+    #[inline]
+    pub const fn takes(self, transport: Transport) -> bool {
+        matches!(
+            (self, transport),
+            (QpType::Rc, Transport::Rc)
+                | (QpType::Uc, Transport::Uc)
+                | (QpType::Ud | QpType::Gsi, Transport::Ud)
+        )
     }
 
     /// Tells whether it has one peer, which an address vector and a queue pair number of its own
@@ -124,8 +146,9 @@ impl TryFrom<u32> for QpType {
             2 => Ok(QpType::Rc),
             3 => Ok(QpType::Uc),
             4 => Ok(QpType::Ud),
-            // SMI; RAW_IPV6, RAW_ETHERTYPE; RAW_PACKET, XRC_INI, XRC_TGT; DRIVER.
-            0 | 5 | 6 | 8..=10 | 0xff => Err(TypeError::NotCarried),
+            8 => Ok(QpType::RawPacket),
+            // SMI; RAW_IPV6, RAW_ETHERTYPE; XRC_INI, XRC_TGT; DRIVER.
+            0 | 5 | 6 | 9 | 10 | 0xff => Err(TypeError::NotCarried),
             _ => Err(TypeError::Unknown),
         }
     }
@@ -154,8 +177,18 @@ mod tests {
     }
 
     #[test]
+    fn each_type_takes_its_own_transport_and_raw_packets_take_none() {
+        for ty in QpType::ALL {
+            for transport in [Transport::Rc, Transport::Uc, Transport::Ud] {
+                let own = ty != QpType::RawPacket && ty.transport() == transport;
+                assert_eq!(ty.takes(transport), own);
+            }
+        }
+    }
+
+    #[test]
     fn all_other_numbers_are_refused() {
-        for ib in [0, 5, 6, 8, 9, 10, 0xff] {
+        for ib in [0, 5, 6, 9, 10, 0xff] {
             assert_eq!(QpType::try_from(ib), Err(TypeError::NotCarried));
         }
         for ib in [7, 11, 0xfe, 0x100, 0x1000, u32::MAX] {

@@ -32,6 +32,9 @@ use kernel::{
     prelude::*, //
 };
 
+/// Bytes of an Ethernet header.
+pub const ETHERNET_LEN: usize = 14;
+
 /// A packet: an owned `struct sk_buff`.
 ///
 /// Dropping it means to the kernel's statistics and tracers that the packet was lost; see

@@ -69,6 +69,7 @@ pub const TRANSITIONS: &[Transition] = transitions! {
         Rc | Uc: required(PKEY_INDEX PORT ACCESS_FLAGS);
         Ud: required(PKEY_INDEX PORT QKEY);
         Gsi: required(PKEY_INDEX QKEY);
+        RawPacket: required(PORT);
     }
 
     Init => Reset {}

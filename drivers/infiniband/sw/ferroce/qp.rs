@@ -11,6 +11,7 @@
 
 mod command;
 mod credit;
+mod frame;
 pub(crate) mod modify;
 pub(crate) mod path;
 pub(crate) mod recv;
@@ -221,6 +222,16 @@ impl Qp {
         if ty == QpType::Gsi && (udata.is_some() || init.port_num != 1 || init.srq.is_some()) {
             return Err(EINVAL);
         }
+        let raw = ty == QpType::RawPacket;
+        if raw && udata.is_none() {
+            // Nobody in the kernel wants them.
+            return Err(EOPNOTSUPP);
+        }
+        let frames = if raw {
+            Some(frame::netdev(init.pd.device())?)
+        } else {
+            None
+        };
         let queues = lay_out(&mut init.cap, init.srq.is_some())?;
         let send_queue = Queue::new(queues.send)?;
         let recv_queue = queues.recv.map(Queue::new).transpose()?;
@@ -230,6 +241,7 @@ impl Qp {
             max_inline: cap.max_inline_data,
             qkey: Qkey::new(0),
             kernel: udata.is_none(),
+            raw,
         };
         let pd = init.pd.id();
         let device_number = init.pd.device().number();
@@ -261,7 +273,7 @@ impl Qp {
         let qpn = number.get();
         let manager = match ty {
             QpType::Gsi => Some(Manager::new(device_number, qpn)?),
-            QpType::Rc | QpType::Uc | QpType::Ud => None,
+            QpType::Rc | QpType::Uc | QpType::Ud | QpType::RawPacket => None,
         };
         // CAST: Bounded by `MAX_IN_FLIGHT`.
         let slots = cap.max_send_wr.min(MAX_IN_FLIGHT) as usize;
@@ -270,6 +282,7 @@ impl Qp {
             Sq::new(send_queue, transport, pd, limits, signal_all, slots)?,
             slots,
             TxAccount::new(MAX_QUEUED, wake, qpn)?,
+            frames,
         )?;
         let rq = match (recv_queue, &init.srq) {
             (None, Some(srq)) => Rq::shared(srq.clone())?,
@@ -347,14 +360,14 @@ impl Qp {
         failed
     }
 
-    /// Moves the queue pair to where an error of the send queue leads: SQE for datagrams and UC
-    /// (C10-38), ERR for RC.
+    /// Moves the queue pair to where an error of the send queue leads: SQE for datagrams, raw
+    /// packets and UC (C10-38), ERR for RC.
     pub(crate) fn fail_send(&self) {
         match self.ty {
             QpType::Rc => {
                 self.fail();
             }
-            QpType::Uc | QpType::Ud | QpType::Gsi => {
+            QpType::Uc | QpType::Ud | QpType::Gsi | QpType::RawPacket => {
                 self.leave(State::is_sending, State::Sqe);
             }
         }

@@ -200,7 +200,7 @@ fn receive(mut skb: SkBuff, dev: &NetDevice) -> Result<(), Counter> {
         return mcast::deliver(incoming, &origin, &link);
     }
     let qp = find(packet.dest_qpn(), &origin).ok_or(Counter::NoQp)?;
-    let result = if qp.ty.transport() != packet.opcode().transport() {
+    let result = if !qp.ty.takes(packet.opcode().transport()) {
         Err(Counter::Refused)
     } else if !incoming.is_intact() {
         Err(Counter::BadIcrc)

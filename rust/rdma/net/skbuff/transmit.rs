@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The way of a packet to the IP layer.
+//! The way of a packet to the IP layer, and of a frame to a device.
 //!
 //! C headers: [`include/net/ip.h`](srctree/include/net/ip.h),
-//! [`include/net/ipv6.h`](srctree/include/net/ipv6.h)
+//! [`include/net/ipv6.h`](srctree/include/net/ipv6.h),
+//! [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
 
-use super::SkBuff;
+use super::{
+    SkBuff,
+    ETHERNET_LEN, //
+};
 use crate::{
     bindings,
-    net::Dst, //
+    net::{
+        netdevice::NetDevice,
+        Dst, //
+    }, //
 };
 use core::{
     mem::ManuallyDrop,
@@ -56,6 +63,33 @@ impl SkBuff {
         unsafe { self.transmit(dst, 40, bindings::ip6_local_out) }
     }
 
+    /// Sends a frame that begins with its Ethernet header through a device.
+    ///
+    /// A device that is down, or gone, drops it.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL` if the frame is too short.
+    /// - `ENOBUFS` if a queue was full, or others; the frame is gone in any case.
+    pub fn transmit_frame(self, dev: &NetDevice) -> Result {
+        if self.data().len() < ETHERNET_LEN {
+            return Err(EINVAL);
+        }
+        let skb = ManuallyDrop::new(self).as_raw();
+
+        // SAFETY: The frame is owned and given away here. It begins with an Ethernet header, and
+        // the caller keeps the device alive for the call; queues drop their packets for a device
+        // when that goes.
+        let ret = unsafe {
+            bindings::sk_buff_set_dev(skb, dev.as_raw());
+            bindings::skb_reset_mac_header(skb);
+            bindings::skb_set_network_header(skb, ETHERNET_LEN as ffi::c_int);
+            bindings::sk_buff_set_protocol(skb, bindings::dev_parse_header_protocol(skb));
+            bindings::dev_queue_xmit(skb)
+        };
+        sent(ret)
+    }
+
     /// Sends a packet.
     ///
     /// # Safety
@@ -85,11 +119,16 @@ impl SkBuff {
             output(bindings::dst_dev_net_rcu(dst.as_raw()), null_mut(), skb)
         };
 
-        match u32::try_from(ret) {
-            // Congestion means that this packet, or one before it, may have been dropped.
-            Ok(bindings::NET_XMIT_SUCCESS | bindings::NET_XMIT_CN) => Ok(()),
-            Ok(_) => Err(ENOBUFS),
-            Err(_) => Err(Error::from_errno(ret)),
-        }
+        sent(ret)
+    }
+}
+
+/// Returns what became of a packet.
+fn sent(ret: ffi::c_int) -> Result {
+    match u32::try_from(ret) {
+        // Congestion means that this packet, or one before it, may have been dropped.
+        Ok(bindings::NET_XMIT_SUCCESS | bindings::NET_XMIT_CN) => Ok(()),
+        Ok(_) => Err(ENOBUFS),
+        Err(_) => Err(Error::from_errno(ret)),
     }
 }

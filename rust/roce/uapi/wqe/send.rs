@@ -57,6 +57,8 @@ pub struct SendLimits {
     /// Whether the WQEs are those of a kernel consumer, which alone may register memory, and cannot
     /// bind windows.
     pub kernel: bool,
+    /// Whether requests are raw packets, which name no address. Only for UD.
+    pub raw: bool,
 }
 
 /// Where the payload of a send WQE is.
@@ -107,7 +109,7 @@ fn validate_send(
     limits: &SendLimits,
 ) -> Result<(SendWr, Payload), WqeErrorKind> {
     let op = send_op(wqe.opcode.get(), limits.kernel).ok_or(WqeErrorKind::Opcode)?;
-    if !is_carried(transport, op) {
+    if !is_carried(transport, op) || (limits.raw && op != SendOp::Send) {
         return Err(WqeErrorKind::Transport);
     }
 
@@ -125,7 +127,7 @@ fn validate_send(
     };
     match op {
         SendOp::Send | SendOp::SendImm => {
-            if transport == Transport::Ud {
+            if transport == Transport::Ud && !limits.raw {
                 let ud: &UdArgs = args(wqe)?;
                 if ud.ah_num.get() == 0 {
                     return Err(WqeErrorKind::AddressHandle);
@@ -345,6 +347,7 @@ mod tests {
         max_inline: 64,
         qkey: Qkey::new(0x8001_0000),
         kernel: false,
+        raw: false,
     };
 
     /// A copied WQE with four SGEs of which the header uses `num_sge`.
@@ -410,6 +413,20 @@ mod tests {
         let long = send_bytes(3, SEND_INLINE, 0, 65);
         assert_eq!(kind(&long, Transport::Uc), Some(WqeErrorKind::Length));
         Ok(())
+    }
+
+    #[test]
+    fn a_raw_packet_is_a_send_without_an_address() {
+        let mut raw = LIMITS;
+        raw.raw = true;
+        for opcode in 0..=14 {
+            // No address handle: its number is zero.
+            let mut wqe = SendWqe::new_zeroed();
+            wqe.opcode = U32::new(opcode);
+            let parsed = parse_send(wqe.as_bytes(), Transport::Ud, &raw);
+            assert_eq!(parsed.is_ok(), opcode == 2);
+            assert!(kind(wqe.as_bytes(), Transport::Ud).is_some());
+        }
     }
 
     #[test]

@@ -223,7 +223,6 @@ static void test_absent_types(void)
 					.cap = { .max_send_wr = 4, .max_send_sge = 1 } };
 	static const int unknown[] = { 1, 5, 6, 7, 11, 0x77 };
 
-	try_qp(IBV_QPT_RAW_PACKET, cap, EOPNOTSUPP);
 	try_qp(IBV_QPT_DRIVER, cap, EOPNOTSUPP);
 	for (size_t i = 0; i < ARRAY_LEN(unknown); i++)
 		try_qp((enum ibv_qp_type)unknown[i], cap, EINVAL);

@@ -3,6 +3,7 @@
 //! The send half: from the send queue to the wire, and responses back.
 
 use super::{
+    frame,
     path::{
         SendError,
         TxPath, //
@@ -26,13 +27,19 @@ use crate::{
     globals::QpRef,
     receive::Origin, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::aref::ARef, //
+};
 use rdma::{
     ib::gid::{
         udp_sport,
         GidAttr, //
     },
-    net::tx_account::TxAccount,
+    net::{
+        netdevice::NetDevice,
+        tx_account::TxAccount, //
+    },
     time::now, //
 };
 use roce::{
@@ -79,6 +86,8 @@ pub(crate) struct SendHalf {
     pub(crate) tell_drained: bool,
     /// The way of the last datagram, for the next one to the same address.
     datagram: Option<TxPath>,
+    /// The way of raw packets.
+    frames: Option<ARef<NetDevice>>,
     /// When to try again after there was no memory for a packet.
     retry_at: Option<Instant>,
 }
@@ -155,6 +164,7 @@ impl SendHalf {
         sq: Sq,
         slots: usize,
         account: TxAccount,
+        frames: Option<ARef<NetDevice>>,
     ) -> Result<KBox<Self>> {
         Ok(KBox::new(
             Self {
@@ -167,6 +177,7 @@ impl SendHalf {
                 account,
                 tell_drained: false,
                 datagram: None,
+                frames,
                 retry_at: None,
             },
             GFP_KERNEL_ACCOUNT,
@@ -284,6 +295,9 @@ impl SendHalf {
         let gather = |skb: &mut _| sq.gather(transmit.slot, transmit.offset, transmit.len, skb);
 
         if qp.ty.transport() == Transport::Ud {
+            if let Some(netdev) = &self.frames {
+                return frame::send(netdev, transmit.len, gather, &self.account);
+            }
             let av = sq.av(transmit.slot).ok_or(SendError::Lost)?;
             if transmit.oversize {
                 return Ok(());

@@ -145,7 +145,7 @@ impl Sq {
             // There is nothing to register or to bind yet.
             error = Some(Status::LocQpOp);
         }
-        if self.transport == Transport::Ud && error.is_none() {
+        if self.transport == Transport::Ud && !self.limits.raw && error.is_none() {
             let av = self.find_av(slot);
             if av.is_none() {
                 error = Some(Status::LocQpOp);

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Raw packets: Ethernet frames that leave the net device as they are in the buffer.
+//!
+//! Whoever may create such a queue pair has CAP_NET_RAW, which the core checks, and could send the
+//! same through a packet socket.
+
+use super::path::SendError;
+use crate::device::Ferroce;
+use kernel::{
+    prelude::*,
+    sync::aref::ARef, //
+};
+use rdma::{
+    ib::Device,
+    net::{
+        netdevice::NetDevice,
+        skbuff::{
+            SkBuff,
+            ETHERNET_LEN, //
+        },
+        tx_account::TxAccount, //
+    }, //
+};
+use roce::wr::MemError;
+
+/// Room for what drivers add in front (`LL_MAX_HEADER` is 128 on common kernels).
+const HEADROOM: usize = 128;
+/// Bytes of a VLAN tag, by which a frame may be longer.
+const TAG_LEN: u32 = 4;
+/// The types of frames with a tag: 802.1Q and 802.1ad.
+const TAGS: [[u8; 2]; 2] = [[0x81, 0x00], [0x88, 0xa8]];
+
+/// Returns the net device that frames leave through. Process context.
+///
+/// The reference delays the end of the net device, but not for long: with the net device the RDMA
+/// device goes, and the queue pairs with it.
+///
+/// # Errors
+///
+/// `ENODEV` if it is gone, `EOPNOTSUPP` if it has no Ethernet frames.
+pub(super) fn netdev(device: &Device<Ferroce>) -> Result<ARef<NetDevice>> {
+    let netdev = device.netdev().ok_or(ENODEV)?;
+
+    if netdev.mac().is_none() {
+        return Err(EOPNOTSUPP);
+    }
+    Ok(netdev)
+}
+
+/// Sends `len` bytes that `gather` appends. Bottom halves are off.
+pub(super) fn send(
+    netdev: &NetDevice,
+    len: u32,
+    gather: impl FnOnce(&mut SkBuff) -> Result<(), MemError>,
+    account: &TxAccount,
+) -> Result<(), SendError> {
+    // CAST: 14.
+    let plain = netdev.mtu().saturating_add(ETHERNET_LEN as u32);
+    // CAST: Widening.
+    let size = len as usize;
+
+    if size < ETHERNET_LEN || len > plain.saturating_add(TAG_LEN) {
+        return Err(SendError::Memory(MemError::Length));
+    }
+    let mut skb = SkBuff::alloc(HEADROOM, size).ok_or(SendError::NoMemory)?;
+    gather(&mut skb).map_err(SendError::Memory)?;
+    if len > plain && !is_tagged(&skb) {
+        return Err(SendError::Memory(MemError::Length));
+    }
+    account.charge(&mut skb);
+    skb.transmit_frame(netdev).map_err(|_| SendError::Lost)
+}
+
+/// Returns whether a frame has a VLAN tag.
+fn is_tagged(skb: &SkBuff) -> bool {
+    skb.data()
+        .first_chunk::<ETHERNET_LEN>()
+        .and_then(|header| header.last_chunk())
+        .is_some_and(|ty| TAGS.contains(ty))
+}
