@@ -128,17 +128,17 @@ module_removed() {
 }
 
 test_case "client of ib_write_bw killed" dies client ib_write_bw -F -D 1000
-test_case "client of ib_read_bw killed" dies client ib_read_bw -F -D 1000 -q 4
-test_case "client of ibv_ud_pingpong killed" dies client ibv_ud_pingpong -n 10000000
+slow || test_case "client of ib_read_bw killed" dies client ib_read_bw -F -D 1000 -q 4
+slow || test_case "client of ibv_ud_pingpong killed" dies client ibv_ud_pingpong -n 10000000
 test_case "client of ibv_rc_pingpong -e killed" dies client ibv_rc_pingpong -e -n 10000000
-test_case "server of ib_send_bw killed" dies server ib_send_bw -F -D 1000 -b
-test_case "server of ib_write_bw killed" dies server ib_write_bw -F -D 1000
+slow || test_case "server of ib_send_bw killed" dies server ib_send_bw -F -D 1000 -b
+slow || test_case "server of ib_write_bw killed" dies server ib_write_bw -F -D 1000
 test_case "server of ibv_uc_pingpong killed" dies server ibv_uc_pingpong -n 10000000
 test_case "link deleted under ib_write_bw" link_deleted ib_write_bw -F -D 1000
-test_case "link deleted under ibv_ud_pingpong" link_deleted ibv_ud_pingpong -n 10000000
+slow || test_case "link deleted under ibv_ud_pingpong" link_deleted ibv_ud_pingpong -n 10000000
 test_case "net device deleted under ib_write_bw" netdev_deleted ib_write_bw -F -D 1000 -b
-test_case "network namespace deleted under ib_send_bw" netns_deleted ib_send_bw -F -D 1000
+slow || test_case "network namespace deleted under ib_send_bw" netns_deleted ib_send_bw -F -D 1000
 test_case "module removed under ib_read_bw" module_removed ib_read_bw -F -D 1000
-test_case "module removed under ibv_uc_pingpong" module_removed ibv_uc_pingpong -n 10000000
+slow || test_case "module removed under ibv_uc_pingpong" module_removed ibv_uc_pingpong -n 10000000
 
 run_cases "$@"

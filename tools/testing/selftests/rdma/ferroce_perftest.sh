@@ -21,13 +21,13 @@ for operation in send write; do
 done
 test_case "ib_send_bw UD" both ib_send_bw -F -n 20 -c UD -s 1024
 test_case "ib_send_lat UD" both ib_send_lat -F -n 20 -c UD -s 1024
-test_case "ib_send_bw RC with events" both ib_send_bw -F -n 50 -e
-test_case "ib_write_bw 4 queue pairs" both ib_write_bw -F -n 20 -q 4
-test_case "ib_read_bw 4 queue pairs" both ib_read_bw -F -n 20 -q 4
+slow || test_case "ib_send_bw RC with events" both ib_send_bw -F -n 50 -e
+slow || test_case "ib_write_bw 4 queue pairs" both ib_write_bw -F -n 20 -q 4
+slow || test_case "ib_read_bw 4 queue pairs" both ib_read_bw -F -n 20 -q 4
 test_case "ib_send_bw 4 queue pairs both ways" both ib_send_bw -F -n 20 -q 4 -b
-test_case "ib_write_bw both ways" both ib_write_bw -F -n 20 -b
-test_case "ib_read_bw both ways" both ib_read_bw -F -n 20 -b
-test_case "ib_write_bw all sizes" both ib_write_bw -F -n 5 -a
+slow || test_case "ib_write_bw both ways" both ib_write_bw -F -n 20 -b
+slow || test_case "ib_read_bw both ways" both ib_read_bw -F -n 20 -b
+slow || test_case "ib_write_bw all sizes" both ib_write_bw -F -n 5 -a
 test_case "ib_read_bw MTU 256" both ib_read_bw -F -n 20 -m 256
 test_case "ib_send_bw 17 MiB" both ib_send_bw -F -n 5 -s 17825792
 
