@@ -134,7 +134,7 @@ static size_t longest(void)
 
 	uname(&name);
 	/* Too slow to be of use there. */
-	return strstr(name.release, "debug") ? 32 * MIB : GIB2;
+	return strstr(name.release, "debug") ? 9 * MIB : GIB2;
 }
 
 static void test_write(void)
