@@ -27,6 +27,7 @@
 #include "ipv6.c"
 #include "libnvdimm.c"
 #include "mm.c"
+#include "mmu_notifier.c"
 #include "module.c"
 #include "net_namespace.c"
 #include "netdevice.c"

@@ -37,7 +37,21 @@ impl Workqueue {
     ///
     /// `ENOMEM`.
     pub fn new(name: &'static CStr) -> Result<Self> {
-        let flags = bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags_WQ_MEM_RECLAIM;
+        Self::with_flags(name, bindings::wq_flags_WQ_MEM_RECLAIM)
+    }
+
+    /// Allocates a work queue whose items may wait for memory, and which nothing that frees memory
+    /// waits for. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn new_waiting(name: &'static CStr) -> Result<Self> {
+        Self::with_flags(name, 0)
+    }
+
+    fn with_flags(name: &'static CStr, flags: u32) -> Result<Self> {
+        let flags = flags | bindings::wq_flags_WQ_UNBOUND;
         // SAFETY: `name` is a C string, and it is copied.
         let wq = unsafe { bindings::alloc_workqueue(name.as_char_ptr(), flags, 0) };
         if wq.is_null() {
@@ -58,6 +72,23 @@ impl Workqueue {
         // SAFETY: By the type invariant the queue is there until the end of the RCU section, and
         // `Work` cancels itself before its memory goes away.
         unsafe { bindings::queue_work(wq, work.raw.get()) }
+    }
+
+    /// Has `f` called in process context, once. Callable in any context.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, or `ESHUTDOWN` if the queue is shut down; `f` is dropped then.
+    pub fn spawn(&self, f: impl FnOnce() + Send + 'static) -> Result {
+        let _rcu = rcu::read_lock();
+        let wq = self.0.load(Ordering::Acquire);
+        if wq.is_null() {
+            return Err(ESHUTDOWN);
+        }
+        // SAFETY: By the type invariant the queue is there until the end of the RCU section.
+        let queue = unsafe { kernel::workqueue::Queue::from_raw(wq) };
+        queue.try_spawn(GFP_ATOMIC, f)?;
+        Ok(())
     }
 
     /// Runs every item that is queued, and takes no more. May sleep.

@@ -321,6 +321,13 @@ impl Responder {
         }
     }
 
+    /// Forgets the packet that [`Verdict::Place`] or [`Verdict::Read`] was about, as if it had been
+    /// lost on its way. The receive work request that it may have taken is held for the next one.
+    #[cold]
+    pub fn abandon(&mut self) {
+        self.pending = Pending::None;
+    }
+
     /// Goes on after the payload was copied.
     #[inline]
     fn placed(&mut self, place: PendingPlace) -> Outcome {

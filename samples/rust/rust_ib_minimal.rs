@@ -61,6 +61,8 @@ use rdma::{
             LinkType, //
         },
         mr::{
+            Advice,
+            Change,
             Keys,
             UserRange, //
         },
@@ -81,7 +83,8 @@ use rdma::{
         umem::DmaMemory,
         wr::{
             RecvList,
-            SendList, //
+            SendList,
+            Sges, //
         },
         Access,
         Device,
@@ -243,6 +246,10 @@ impl Driver for Minimal {
 
     fn rereg_user_mr(mr: &mut Never, _change: Change<'_, Self>) -> Result {
         match *mr {}
+    }
+
+    fn advise_mr(_pd: &Pd<Self>, _advice: Advice, _flush: bool, _sges: Sges<'_>) -> Result {
+        Err(EOPNOTSUPP)
     }
 
     fn create_cq(

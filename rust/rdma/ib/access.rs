@@ -25,6 +25,10 @@ impl Access {
     pub const FLUSH_GLOBAL: Self = Self(bindings::ib_access_flags_IB_ACCESS_FLUSH_GLOBAL);
     /// A peer may ask until what it wrote is persistent.
     pub const FLUSH_PERSISTENT: Self = Self(bindings::ib_access_flags_IB_ACCESS_FLUSH_PERSISTENT);
+    /// Pages are fetched when they are used.
+    pub const ON_DEMAND: Self = Self(bindings::ib_access_flags_IB_ACCESS_ON_DEMAND);
+    /// The pages are huge ones; goes with [`ON_DEMAND`](Self::ON_DEMAND).
+    pub const HUGETLB: Self = Self(bindings::ib_access_flags_IB_ACCESS_HUGETLB);
     /// All hints that a driver may ignore.
     pub const OPTIONAL: Self = Self(bindings::RUST_CONST_HELPER_IB_ACCESS_OPTIONAL);
 

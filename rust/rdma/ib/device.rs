@@ -306,6 +306,56 @@ limits! {
     set_local_ca_ack_delay = local_ca_ack_delay: u8,
 }
 
+/// What works with memory that is fetched on demand, `enum ib_odp_transport_cap_bits` each.
+pub struct OdpCaps {
+    /// Whether a region can be all of a process' memory.
+    pub implicit: bool,
+    /// For RC queue pairs.
+    pub rc: u32,
+    /// For UC queue pairs.
+    pub uc: u32,
+    /// For UD queue pairs.
+    pub ud: u32,
+}
+
+impl DeviceAttr {
+    /// Says that memory is fetched on demand.
+    pub fn set_odp_caps(&mut self, caps: &OdpCaps) -> &mut Self {
+        let mut general = bindings::ib_odp_general_cap_bits_IB_ODP_SUPPORT;
+        if caps.implicit {
+            general |= bindings::ib_odp_general_cap_bits_IB_ODP_SUPPORT_IMPLICIT;
+        }
+        let odp = &mut self.0.odp_caps;
+        odp.general_caps = u64::from(general);
+        odp.per_transport_caps.rc_odp_caps = caps.rc;
+        odp.per_transport_caps.uc_odp_caps = caps.uc;
+        odp.per_transport_caps.ud_odp_caps = caps.ud;
+        self
+    }
+}
+
+/// The bits of [`OdpCaps`].
+pub mod odp {
+    use crate::bindings;
+
+    /// Buffers of sends.
+    pub const SEND: u32 = bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_SEND;
+    /// Buffers of receives.
+    pub const RECV: u32 = bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_RECV;
+    /// Buffers of shared receive queues.
+    pub const SRQ_RECV: u32 = bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_SRQ_RECV;
+    /// Both ends of WRITEs.
+    pub const WRITE: u32 = bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_WRITE;
+    /// Both ends of READs.
+    pub const READ: u32 = bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_READ;
+    /// Both ends of atomic operations.
+    pub const ATOMIC: u32 = bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_ATOMIC;
+    /// The target of ATOMIC WRITE.
+    pub const ATOMIC_WRITE: u32 = bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_ATOMIC_WRITE;
+    /// The target of FLUSH.
+    pub const FLUSH: u32 = bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_FLUSH;
+}
+
 /// `IB_DEVICE_UD_AV_PORT_ENFORCE` and the other flags that a driver may set.
 pub mod cap {
     use crate::bindings;
@@ -328,6 +378,8 @@ pub mod cap {
     pub const FLUSH_GLOBAL: u64 = bindings::ib_device_cap_flags_IB_DEVICE_FLUSH_GLOBAL as u64;
     /// ATOMIC WRITE.
     pub const ATOMIC_WRITE: u64 = bindings::ib_device_cap_flags_IB_DEVICE_ATOMIC_WRITE as u64;
+    /// Kernel: regions may be fetched on demand.
+    pub const ON_DEMAND_PAGING: u64 = bindings::ib_kernel_cap_flags_IBK_ON_DEMAND_PAGING as u64;
     /// Kernel: `rdma link delete` may destroy the device.
     pub const ALLOW_USER_UNREG: u64 = bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG as u64;
     /// Kernel: datagrams a queue pair sends come back to it if it is a member of their group.

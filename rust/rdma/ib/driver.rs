@@ -17,6 +17,7 @@ use super::{
         Path, //
     },
     mr::{
+        Advice,
         Change,
         Keys,
         UserRange, //
@@ -45,7 +46,8 @@ use super::{
     umem::DmaMemory,
     wr::{
         RecvList,
-        SendList, //
+        SendList,
+        Sges, //
     },
     Access,
     Device, //
@@ -149,6 +151,10 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// Changes a region of a process' memory, whose keys stay. All or nothing.
     fn rereg_user_mr(mr: &mut Self::Mr, change: Change<'_, Self>) -> Result;
+
+    /// Takes advice about regions that are fetched when they are used: the lists name parts of
+    /// them. If `flush` says so it is followed before this returns.
+    fn advise_mr(pd: &Pd<Self>, advice: Advice, flush: bool, sges: Sges<'_>) -> Result;
 
     /// Creates the driver's part of a completion queue; writes the size granted into `init`.
     fn create_cq(

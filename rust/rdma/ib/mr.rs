@@ -8,6 +8,7 @@ use super::{
         Pd, //
     },
     umem::DmaMemory,
+    wr::Sges,
     Access,
     Device,
     Driver, //
@@ -146,6 +147,55 @@ pub(super) unsafe extern "C" fn get_dma_mr<D: Driver>(
         })
     };
     ptr_or_err(create())
+}
+
+/// What a process says about memory that is fetched when it is used.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Advice {
+    /// Fetch it for reading.
+    Prefetch,
+    /// Fetch it for writing.
+    PrefetchWrite,
+    /// Take note of what is in memory already.
+    PrefetchNoFault,
+}
+
+impl Advice {
+    fn from_raw(advice: bindings::ib_uverbs_advise_mr_advice) -> Result<Self> {
+        use bindings::ib_uverbs_advise_mr_advice as raw;
+
+        match advice {
+            raw::IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH => Ok(Self::Prefetch),
+            raw::IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE => Ok(Self::PrefetchWrite),
+            raw::IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT => Ok(Self::PrefetchNoFault),
+            _ => Err(EOPNOTSUPP),
+        }
+    }
+}
+
+/// `ib_device_ops.advise_mr`: may sleep.
+///
+/// # Safety
+///
+/// Only for the core, with a live protection domain and a list of `num_sge` entries.
+pub(super) unsafe extern "C" fn advise_mr<D: Driver>(
+    pd: *mut bindings::ib_pd,
+    advice: bindings::ib_uverbs_advise_mr_advice,
+    flags: u32,
+    sg_list: *mut bindings::ib_sge,
+    num_sge: u32,
+    _attrs: *mut bindings::uverbs_attr_bundle,
+) -> ffi::c_int {
+    let advise = || {
+        let flush = flags & bindings::ib_uverbs_advise_mr_flag_IB_UVERBS_ADVISE_MR_FLAG_FLUSH != 0;
+        let num = i32::try_from(num_sge)?;
+        // SAFETY: The list has `num_sge` entries, valid for the call.
+        let sges = unsafe { Sges::new(sg_list, num) };
+        // SAFETY: The domain is alive for the call.
+        let pd = unsafe { Pd::from_raw(pd) };
+        D::advise_mr(pd, Advice::from_raw(advice)?, flush, sges)
+    };
+    errno(advise())
 }
 
 /// `ib_device_ops.rereg_user_mr`: may sleep. Changes the region in place.

@@ -70,6 +70,7 @@ impl<D: Driver> VTable<D> {
         get_dma_mr: Some(mr::get_dma_mr::<D>),
         rereg_user_mr: Some(mr::rereg_user_mr::<D>),
         dereg_mr: Some(mr::dereg_mr::<D>),
+        advise_mr: Some(mr::advise_mr::<D>),
 
         create_cq: Some(cq::create_cq::<D>),
         destroy_cq: Some(cq::destroy_cq::<D>),

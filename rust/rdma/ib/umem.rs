@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory behind a region: pinned pages of a process, or the kernel's own.
+//! The memory behind a region: pages of a process, pinned or not, or the kernel's own.
 //!
 //! C header: [`include/rdma/ib_umem.h`](srctree/include/rdma/ib_umem.h)
 
 mod dma;
+mod paged;
 mod pinned;
 
 pub use self::{
     dma::DmaMemory,
+    paged::{
+        Fetch,
+        Paged, //
+    },
     pinned::Umem, //
 };
 
@@ -20,15 +25,21 @@ use core::sync::atomic::{
     AtomicU64,
     Ordering, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 /// Memory that a region gives access to. Offsets count from the start of the region.
 ///
 /// A process may change its pages at any time, so no reference into them is ever formed but to
-/// atomic words. Nothing in here sleeps.
+/// atomic words. Nothing in here sleeps: an access to what has to be fetched first fails with
+/// `EAGAIN`.
 pub enum Memory {
     /// Pinned pages of a process.
     User(Umem),
+    /// Pages of a process that are fetched when they are used.
+    Paged(Arc<Paged>),
     /// The kernel's memory, by address.
     Dma(DmaMemory),
 }
@@ -38,7 +49,16 @@ impl Memory {
     pub fn is_writable(&self) -> bool {
         match self {
             Self::User(umem) => umem.is_writable(),
+            Self::Paged(paged) => paged.is_writable(),
             Self::Dma(_) => true,
+        }
+    }
+
+    /// Returns the memory if it is fetched when it is used.
+    pub fn paged(&self) -> Option<&Arc<Paged>> {
+        match self {
+            Self::Paged(paged) => Some(paged),
+            Self::User(_) | Self::Dma(_) => None,
         }
     }
 
@@ -182,6 +202,7 @@ impl Memory {
     ) -> Result {
         match self {
             Self::User(umem) => umem.for_each_piece(offset, len, write, f),
+            Self::Paged(paged) => paged.for_each_piece(offset, len, write, f),
             Self::Dma(_) => {
                 f(DmaMemory::ptr(offset, len)?, len);
                 Ok(())

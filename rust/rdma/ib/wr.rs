@@ -244,7 +244,7 @@ impl Sges<'_> {
     /// # Safety
     ///
     /// `ptr` must have `num` entries.
-    unsafe fn new(ptr: *const bindings::ib_sge, num: i32) -> Self {
+    pub(super) unsafe fn new(ptr: *const bindings::ib_sge, num: i32) -> Self {
         Self {
             ptr,
             len: if ptr.is_null() {

@@ -167,6 +167,14 @@ impl SkBuff {
         Ok(())
     }
 
+    /// Returns a packet with the same data, which neither can change any more while both are there.
+    pub fn try_clone(&self) -> Option<Self> {
+        // SAFETY: The packet is alive by the type invariant.
+        let raw = unsafe { bindings::skb_clone(self.as_raw(), bindings::GFP_ATOMIC) };
+        // INVARIANT: The clone is owned, and has the headers and the data of this packet.
+        NonNull::new(raw).map(Self)
+    }
+
     /// Adds `bytes` at the end.
     ///
     /// # Errors

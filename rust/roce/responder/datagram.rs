@@ -36,14 +36,18 @@ impl Responder {
         if len > self.params.mtu {
             return Verdict::Drop(DropReason::BadLength);
         }
-        let capacity = match rq.take() {
-            Some(Ok(capacity)) => capacity,
-            Some(Err(error)) => {
-                // The work request was taken, and ends here.
-                self.held = Some(0);
-                return Verdict::Fail(self.datagram_refused(error));
-            }
-            None => return Verdict::Drop(DropReason::NoRecvWqe),
+        let capacity = match self.held {
+            // That of a packet that was abandoned.
+            Some(capacity) => capacity,
+            None => match rq.take() {
+                Some(Ok(capacity)) => capacity,
+                Some(Err(error)) => {
+                    // The work request was taken, and ends here.
+                    self.held = Some(0);
+                    return Verdict::Fail(self.datagram_refused(error));
+                }
+                None => return Verdict::Drop(DropReason::NoRecvWqe),
+            },
         };
         self.held = Some(capacity);
         let byte_len = len.saturating_add(GRH_LEN);
@@ -119,6 +123,28 @@ mod tests {
         let mut responder = Responder::new(Transport::Ud);
         responder.set_params(params);
         responder
+    }
+
+    #[test]
+    fn an_abandoned_datagram_leaves_its_work_request_to_the_next_one() {
+        let mut ud = responder(&recv_params());
+        let mut rq = Recvs {
+            left: 1,
+            size: GRH_LEN + 5,
+        };
+        let place = Verdict::Place(Place::Recv {
+            offset: GRH_LEN,
+            len: 5,
+        });
+        for _ in 0..2 {
+            let verdict = ud.on_request(NOW, &datagram(5).packet(), &mut rq);
+            assert_eq!(verdict, place);
+            ud.abandon();
+            assert!(ud.holds_wqe() && rq.left == 0);
+        }
+        ud.on_request(NOW, &datagram(5).packet(), &mut rq);
+        assert!(ud.finish(NOW, Ok(())).consumed);
+        assert!(!ud.holds_wqe());
     }
 
     #[test]

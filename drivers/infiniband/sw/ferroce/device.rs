@@ -60,8 +60,10 @@ use rdma::{
         },
         device::{
             cap,
+            odp,
             DeviceAttr,
             DeviceInit,
+            OdpCaps,
             PortAttr,
             PortState, //
         },
@@ -75,6 +77,7 @@ use rdma::{
             Path, //
         },
         mr::{
+            Advice,
             Change,
             Keys,
             UserRange, //
@@ -100,7 +103,8 @@ use rdma::{
         umem::DmaMemory,
         wr::{
             RecvList,
-            SendList, //
+            SendList,
+            Sges, //
         },
         Access,
         Device,
@@ -145,6 +149,22 @@ const VENDOR_ID: u32 = 0xff_ffff;
 
 /// The ACK delay code: 134 ms, as others in software state.
 const ACK_DELAY: u8 = 15;
+
+/// What was tested with memory that is fetched on demand.
+const ODP_CAPS: OdpCaps = OdpCaps {
+    implicit: true,
+    rc: odp::SEND
+        | odp::RECV
+        | odp::SRQ_RECV
+        | odp::WRITE
+        | odp::READ
+        | odp::ATOMIC
+        | odp::ATOMIC_WRITE
+        | odp::FLUSH,
+    // TODO[ODPU].
+    uc: 0,
+    ud: odp::SEND | odp::RECV | odp::SRQ_RECV,
+};
 
 /// What the driver keeps for a device.
 pub(crate) struct Ferroce {
@@ -293,7 +313,8 @@ impl Driver for Ferroce {
                     | cap::FLUSH_GLOBAL
                     | cap::ATOMIC_WRITE,
             )
-            .set_kernel_cap_flags(cap::ALLOW_USER_UNREG);
+            .set_kernel_cap_flags(cap::ALLOW_USER_UNREG | cap::ON_DEMAND_PAGING)
+            .set_odp_caps(&ODP_CAPS);
     }
 
     fn query_port(dev: &Device<Self>, attr: &mut PortAttr<'_>) -> Result {
@@ -391,6 +412,10 @@ impl Driver for Ferroce {
 
     fn rereg_user_mr(mr: &mut Region, change: Change<'_, Self>) -> Result {
         mr.change(change)
+    }
+
+    fn advise_mr(pd: &Pd<Self>, advice: Advice, flush: bool, sges: Sges<'_>) -> Result {
+        mr::prefetch(pd.id(), advice, flush, sges)
     }
 
     fn create_cq(

@@ -69,10 +69,12 @@ static AHS: Global<CopyTable<Av>> = Global::new();
 static KERNEL_AHS: Global<CopyTable<Av>> = Global::new();
 static PACKETS: Global<PacketPools> = Global::new();
 static WORK: Global<Workqueue> = Global::new();
+static FETCHES: Global<Workqueue> = Global::new();
 
 /// Constructs the tables. Once, before anything else of the driver runs.
 pub(crate) fn init() -> Result {
     WORK.init(Workqueue::new(c"ferroce"))?;
+    FETCHES.init(Workqueue::new_waiting(c"ferroce_odp"))?;
     QPS.init::<core::convert::Infallible>(Table::new(FIRST_QPN..=LAST_QPN))?;
     CQS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS))?;
     SRQS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS))?;
@@ -128,14 +130,17 @@ pub(crate) fn ahs(number: u32) -> Result<&'static CopyTable<Av>> {
     }
 }
 
-/// Ends the work queue and waits for packets that the network stack has. Dropped when nothing uses
+/// Ends the work queues and waits for packets that the network stack has. Dropped when nothing uses
 /// the tables any more: what remains would run code of a module that is gone.
 pub(crate) struct Cleanup;
 
 impl Drop for Cleanup {
     fn drop(&mut self) {
-        if let Some(queue) = WORK.get() {
-            queue.shut_down();
+        // The first queues items of the second.
+        for queue in [&FETCHES, &WORK] {
+            if let Some(queue) = queue.get() {
+                queue.shut_down();
+            }
         }
         tx_account::wait_all_returned(|accounts| {
             pr_warn!("unloading waits for packets of {accounts} queue pairs in network devices\n");
@@ -157,4 +162,13 @@ pub(crate) fn queue_work(work: &Work) {
     if let Some(queue) = WORK.get() {
         queue.queue(work);
     }
+}
+
+/// Has `f` called in process context, where it may wait for memory of a process.
+///
+/// # Errors
+///
+/// `ENOMEM`, `ESHUTDOWN`.
+pub(crate) fn spawn(f: impl FnOnce() + Send + 'static) -> Result {
+    FETCHES.get().ok_or(ESHUTDOWN)?.spawn(f)
 }

@@ -2,10 +2,14 @@
 
 //! Memory regions and the checks of their keys.
 
+mod fetch;
+mod prefetch;
 mod region;
 mod target;
 
 pub(crate) use self::{
+    fetch::Missing,
+    prefetch::prefetch,
     region::{
         Region,
         MAX_LEN, //

@@ -9,6 +9,7 @@
 //!
 //! Documentation/infiniband/ferroce/locking.rst has the table.
 
+mod backlog;
 mod command;
 mod credit;
 mod frame;
@@ -18,6 +19,7 @@ pub(crate) mod recv;
 pub(crate) mod rq;
 pub(crate) mod send;
 mod sq;
+mod wait;
 
 use crate::{
     cq::{

@@ -73,20 +73,18 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// Takes a packet back that waited in a backlog.
-    pub(crate) fn again(skb: SkBuff) -> Self {
-        // Only datagrams need to know it, and they do not wait.
-        Self { skb, vlan: None }
-    }
-
     /// Returns the VLAN of the net device that the packet came in through.
     pub(crate) fn vlan(&self) -> Option<u16> {
         self.vlan
     }
 
-    /// Returns the packet to let it wait.
-    pub(crate) fn into_skb(self) -> SkBuff {
-        self.skb
+    /// Returns a copy, of which the bytes are shared.
+    #[cold]
+    pub(crate) fn copy(&self) -> Option<Self> {
+        Some(Self {
+            skb: self.skb.try_clone()?,
+            vlan: self.vlan,
+        })
     }
 
     /// Frees the packet, which did what it came for.
@@ -207,9 +205,7 @@ fn receive(mut skb: SkBuff, dev: &NetDevice) -> Result<(), Counter> {
     } else if packet.opcode().is_request() {
         recv::request(&qp, &origin, incoming)
     } else {
-        let done = send::respond(&qp, &origin, &packet, incoming.payload(&packet));
-        incoming.consume();
-        done
+        send::respond(&qp, &origin, incoming)
     };
     if let Err(counter) = result {
         qp.device().count(counter);

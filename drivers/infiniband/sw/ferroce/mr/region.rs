@@ -19,9 +19,11 @@ use rdma::{
         umem::{
             DmaMemory,
             Memory,
+            Paged,
             Umem, //
         },
-        Access, //
+        Access,
+        Device, //
     },
     sync::{
         Number,
@@ -40,6 +42,7 @@ const SUPPORTED: Access = Access::LOCAL_WRITE
     .or(Access::REMOTE_ATOMIC)
     .or(Access::FLUSH_GLOBAL)
     .or(Access::ZERO_BASED)
+    .or(Access::ON_DEMAND)
     .or(Access::OPTIONAL);
 
 /// Rights that pages are pinned for writing for, as `ib_access_writable()` has it.
@@ -56,19 +59,17 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// Pins a part of the calling process' memory.
+    /// Pins a part of the calling process' memory, or makes it available on demand.
     ///
     /// # Errors
     ///
     /// `EOPNOTSUPP` for a right that is not supported, `EINVAL` if the addresses wrap around
     /// or are too many, and what pinning answers.
     pub(crate) fn user(pd: &Pd<Ferroce>, range: UserRange, access: Access) -> Result<Self> {
-        if !access.is_within(SUPPORTED) {
-            return Err(EOPNOTSUPP);
-        }
+        check(access)?;
         let iova = first_address(range, access)?;
-        let umem = Umem::new(pd.device(), range.start, range.len, access)?;
-        Self::publish(pd, access, iova, range.len, Memory::User(umem))
+        let memory = memory(pd.device(), range, access)?;
+        Self::publish(pd, access, iova, range.len, memory)
     }
 
     /// Gives access to all of the kernel's memory.
@@ -110,26 +111,25 @@ impl Region {
     /// # Errors
     ///
     /// As [`user`](Self::user); besides `EACCES` if the same memory shall be written to and may
-    /// not, and `EINVAL` if it shall begin at another address.
+    /// not, and `EINVAL` if it shall begin at another address, or be pinned if it was not or the
+    /// other way round.
     pub(crate) fn change(&mut self, change: Change<'_, Ferroce>) -> Result {
         let access = change.access.unwrap_or(self.mr.access);
-        if !access.is_within(SUPPORTED) {
-            return Err(EOPNOTSUPP);
-        }
+        check(access)?;
         let new = match change.range {
             Some(range) => {
                 let iova = first_address(range, access)?;
-                let umem = Umem::new(change.device, range.start, range.len, access)?;
-                Some((iova, range.len, Memory::User(umem)))
+                let memory = memory(change.device, range, access)?;
+                Some((iova, range.len, memory))
             }
             None => {
                 if access.intersects(WRITES) && !self.mr.memory.is_writable() {
                     return Err(EACCES);
                 }
-                if access.contains(Access::ZERO_BASED)
-                    != self.mr.access.contains(Access::ZERO_BASED)
-                {
-                    return Err(EINVAL);
+                for fixed in [Access::ZERO_BASED, Access::ON_DEMAND] {
+                    if access.contains(fixed) != self.mr.access.contains(fixed) {
+                        return Err(EINVAL);
+                    }
                 }
                 None
             }
@@ -155,11 +155,36 @@ impl Drop for Region {
     }
 }
 
-/// Returns the address that requests use for the first byte.
-fn first_address(range: UserRange, access: Access) -> Result<u64> {
+/// Checks that rights are supported.
+fn check(access: Access) -> Result {
+    // Memory on demand is looked up page by page, however large its pages are.
+    let hints = if access.contains(Access::ON_DEMAND) {
+        Access::HUGETLB
+    } else {
+        Access::NONE
+    };
+    if access.is_within(SUPPORTED.or(hints)) {
+        Ok(())
+    } else {
+        Err(EOPNOTSUPP)
+    }
+}
+
+/// Returns a part of the calling process' memory.
+fn memory(dev: &Device<Ferroce>, range: UserRange, access: Access) -> Result<Memory> {
+    if access.contains(Access::ON_DEMAND) {
+        let paged = Paged::new(range.start, range.len, access.intersects(WRITES))?;
+        return Ok(Memory::Paged(paged));
+    }
     if range.len > MAX_LEN {
         return Err(EINVAL);
     }
+    let umem = Umem::new(dev, range.start, range.len, access)?;
+    Ok(Memory::User(umem))
+}
+
+/// Returns the address that requests use for the first byte.
+fn first_address(range: UserRange, access: Access) -> Result<u64> {
     if access.contains(Access::ZERO_BASED) {
         return Ok(0);
     }

@@ -2,9 +2,19 @@
 
 //! Memory that a key gives access to, for one packet.
 
-use super::Mr;
-use kernel::prelude::*;
+use super::{
+    fetch::Missing,
+    Mr, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 use rdma::{
+    ib::{
+        umem::Paged,
+        Access, //
+    },
     net::skbuff::SkBuff,
     sync::Ref, //
 };
@@ -37,6 +47,43 @@ impl Target {
             return Err(MemError::Protection);
         }
         Ok(offset)
+    }
+
+    /// Returns whether it allows all of `access`.
+    pub(super) fn allows(&self, access: Access) -> bool {
+        self.mr.access.contains(access)
+    }
+
+    /// Returns whether the memory is fetched when it is used.
+    pub(super) fn is_on_demand(&self) -> bool {
+        self.mr.memory.paged().is_some()
+    }
+
+    /// Returns the memory if it is fetched when it is used, to be used when the target is gone.
+    /// Dropping it may sleep.
+    pub(super) fn on_demand(&self) -> Option<Arc<Paged>> {
+        self.mr.memory.paged().cloned()
+    }
+
+    /// Returns what has to be fetched before `len` bytes at `at` can be accessed, for writing if
+    /// `write` says so, or `None` if they can be.
+    ///
+    /// With it come up to `ahead` bytes behind them.
+    #[cold]
+    pub(crate) fn missing(self, at: u64, len: u64, ahead: u64, write: bool) -> Option<Missing> {
+        let memory = self.mr.memory.paged()?.clone();
+        if memory.is_there(at, len, write) {
+            return None;
+        }
+        let rest = self.mr.len.saturating_sub(at.saturating_add(len));
+        Some(Missing {
+            target: self,
+            memory,
+            at,
+            len,
+            ahead: ahead.min(rest),
+            write,
+        })
     }
 
     /// Returns the memory.
@@ -86,11 +133,12 @@ impl View<'_> {
 
 /// Returns what an errno of the memory means to the protocol.
 #[cold]
-fn mem_error(error: Error) -> MemError {
+pub(super) fn mem_error(error: Error) -> MemError {
     if error == EAGAIN {
         MemError::Absent
-    } else if error == EINVAL {
-        // Not aligned.
+    } else if error == EINVAL || error == EFAULT {
+        // Not aligned; or nothing that may be accessed so, which for pinned memory was found out
+        // when the region was made.
         MemError::Protection
     } else {
         MemError::Fault

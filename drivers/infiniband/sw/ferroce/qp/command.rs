@@ -2,7 +2,10 @@
 
 //! What a peer has done to memory in one step: atomic operations, ATOMIC WRITE and FLUSH.
 
-use crate::mr;
+use crate::mr::{
+    self,
+    Missing, //
+};
 use kernel::sync::{
     atomic::Full,
     barrier::smp_mb, //
@@ -30,7 +33,7 @@ const WORD: u64 = 8;
 /// # Errors
 ///
 /// [`MemError::Protection`] if the key does not allow it, [`MemError::Fault`] if the memory is
-/// gone.
+/// gone; [`MemError::Absent`] if it has to be fetched first.
 pub(super) fn execute(command: &Command, payload: &[u8], pd: PdId) -> Result<u64, MemError> {
     let find = |access| mr::find(command.rkey.get(), pd, access);
 
@@ -68,4 +71,21 @@ pub(super) fn execute(command: &Command, payload: &[u8], pd: PdId) -> Result<u64
             Ok(0)
         }
     }
+}
+
+/// Returns what has to be fetched before a command can be executed.
+///
+/// # Errors
+///
+/// As [`execute`].
+#[cold]
+pub(super) fn missing(command: &Command, pd: PdId) -> Result<Option<Missing>, MemError> {
+    let access = match command.action {
+        Action::CompareSwap { .. } | Action::FetchAdd { .. } => Access::REMOTE_ATOMIC,
+        Action::Store => Access::REMOTE_WRITE,
+        Action::Flush { .. } => return Ok(None),
+    };
+    let target = mr::find(command.rkey.get(), pd, access)?;
+    let at = target.offset(command.va, WORD)?;
+    Ok(target.missing(at, WORD, 0, true))
 }

@@ -2,13 +2,18 @@
 
 //! The receive half: requests of the peer in, replies and completions out.
 
+mod absent;
+mod answer;
+
+pub(crate) use absent::fetched;
+
+use self::absent::Parked;
 use super::{
+    backlog::Backlog,
     command,
-    path::{
-        SendError,
-        TxPath, //
-    },
+    path::TxPath,
     rq::Rq,
+    wait::Wait,
     Event,
     IbQp, //
 };
@@ -38,10 +43,7 @@ use rdma::{
     },
     net::{
         namespace::NetId,
-        skbuff::{
-            IpHeader,
-            SkBuff, //
-        },
+        skbuff::IpHeader,
         tx_account::TxAccount, //
     },
     time::now, //
@@ -57,12 +59,12 @@ use roce::{
         AsyncEvent,
         Outcome,
         Place,
-        ReadSegment,
         RecvCompletion,
         Reply,
         Responder,
         Verdict, //
     },
+    time::Instant,
     uapi::cqe::{
         Cqe,
         WcOpcode, //
@@ -82,9 +84,6 @@ use roce::{
 /// The most packets sent, and requests flushed, before the lock is dropped.
 const BUDGET: u32 = 64;
 
-/// The most packets that wait while the half answers a READ; more are dropped.
-pub(crate) const BACKLOG: usize = 128;
-
 /// What the lock of the receive half protects.
 pub(crate) struct RecvHalf {
     pub(crate) resp: Responder,
@@ -96,10 +95,24 @@ pub(crate) struct RecvHalf {
     /// The address that datagrams came to last, which is one of the device as long as
     /// [`gids::generation`] is this.
     address: Option<(u32, NetId, [u8; 16])>,
-    /// Packets that wait, oldest first. Never longer than [`BACKLOG`], which it has room for.
-    backlog: KVec<SkBuff>,
     /// Whether the consumer was told that nothing more is taken from the shared receive queue.
     told_last: bool,
+    /// Packets that wait while the half answers a READ or waits for memory.
+    backlog: Backlog,
+    /// For memory that `parked`, or the answer of a READ, needs.
+    wait: Wait,
+    /// A packet that the responder has decided about and that could not be placed yet. The others
+    /// wait behind it.
+    parked: Option<Parked>,
+}
+
+/// A packet that is being dealt with.
+struct Arrival<'a> {
+    packet: Packet<'a>,
+    incoming: &'a Incoming,
+    now: Instant,
+    /// Why memory that it waited for could not be fetched.
+    failed: Option<MemError>,
 }
 
 /// What remains to be done once the lock is dropped.
@@ -135,9 +148,7 @@ pub(crate) fn multicast(qp: &QpRef, incoming: &Incoming) {
         if !qp.state().is_receiving() {
             return;
         }
-        if let Ok(packet) = incoming.packet() {
-            half.handle(qp, &packet, incoming, &mut after);
-        }
+        half.take_copy(qp, incoming, &mut after);
         after
     };
     finish(qp, &after);
@@ -181,7 +192,7 @@ impl RecvHalf {
         account: TxAccount,
         pd: PdId,
     ) -> Result<KBox<Self>> {
-        let backlog = KVec::with_capacity(BACKLOG, GFP_KERNEL_ACCOUNT)?;
+        let backlog = Backlog::new()?;
         KBox::init(
             init!(Self {
                 resp: Responder::new(transport),
@@ -192,6 +203,8 @@ impl RecvHalf {
                 address: None,
                 backlog,
                 told_last: false,
+                wait: Wait::new(),
+                parked: None,
             }? Error),
             GFP_KERNEL_ACCOUNT,
         )
@@ -202,8 +215,8 @@ impl RecvHalf {
         self.resp.reset();
         self.rq.discard();
         self.path = None;
-        self.backlog.clear();
         self.told_last = false;
+        self.stop_waiting();
     }
 
     /// Returns whether a packet from there is for this queue pair, in the state that it is in.
@@ -242,33 +255,55 @@ impl RecvHalf {
         }
     }
 
-    /// Handles a packet, or lets it wait for the answer that is under way.
+    /// Handles a packet, or lets it wait for what is under way.
     #[inline]
     fn take(&mut self, qp: &IbQp, incoming: Incoming, after: &mut After) -> Result<(), Counter> {
         if self.resp.is_busy() || !self.backlog.is_empty() {
-            let result = self.postpone(incoming);
+            let result = self.backlog.push(incoming);
             self.answer(qp, after);
             return result;
         }
-        if let Ok(packet) = incoming.packet() {
-            self.handle(qp, &packet, &incoming, after);
-            self.answer(qp, after);
-            incoming.consume();
-        }
+        self.take_owned(qp, incoming, after);
+        self.answer(qp, after);
         Ok(())
     }
 
-    /// Lets a packet wait, or drops it.
-    fn postpone(&mut self, incoming: Incoming) -> Result<(), Counter> {
-        // A drop is as a loss on the wire: the peer sends it again.
-        self.backlog
-            .push_within_capacity(incoming.into_skb())
-            .map_err(|_| Counter::Backlog)
+    /// Handles a packet at once.
+    #[inline]
+    fn take_owned(&mut self, qp: &IbQp, incoming: Incoming, after: &mut After) {
+        match self.handle(qp, &incoming, after) {
+            None => incoming.consume(),
+            Some(verdict) => self.park(qp, Parked { incoming, verdict }, after),
+        }
     }
 
-    /// Takes what waited, after the READ that it waited for.
+    /// Handles a packet that others get too. Only if it has to wait it is copied.
+    #[inline]
+    fn take_copy(&mut self, qp: &IbQp, incoming: &Incoming, after: &mut After) {
+        if self.resp.is_busy() || !self.backlog.is_empty() {
+            let waits = incoming
+                .copy()
+                .is_some_and(|copy| self.backlog.push(copy).is_ok());
+            if !waits {
+                qp.device().count(Counter::Backlog);
+            }
+            return;
+        }
+        let Some(verdict) = self.handle(qp, incoming, after) else {
+            return;
+        };
+        match incoming.copy() {
+            Some(incoming) => self.park(qp, Parked { incoming, verdict }, after),
+            None => self.resp.abandon(),
+        }
+    }
+
+    /// Goes on with what was under way, then takes what waited for it.
     fn resume(&mut self, qp: &IbQp, after: &mut After) {
         let mut budget = BUDGET;
+        if self.parked.is_some() && !self.wait.is_pending() {
+            self.unpark(qp, after);
+        }
         loop {
             self.answer(qp, after);
             if self.resp.is_busy() || self.backlog.is_empty() {
@@ -279,34 +314,60 @@ impl RecvHalf {
                 return;
             }
             budget = budget.saturating_sub(1);
-            let Ok(skb) = self.backlog.remove(0) else {
+            let Some(incoming) = self.backlog.pop() else {
                 return;
             };
-            let incoming = Incoming::again(skb);
-            if let Ok(packet) = incoming.packet() {
-                self.handle(qp, &packet, &incoming, after);
-            }
+            self.take_owned(qp, incoming, after);
         }
     }
 
-    /// Executes one request.
+    /// Executes one request. If memory has to be fetched first, returns what is to be done then.
     #[inline]
-    fn handle(&mut self, qp: &IbQp, packet: &Packet<'_>, incoming: &Incoming, after: &mut After) {
+    fn handle(&mut self, qp: &IbQp, incoming: &Incoming, after: &mut After) -> Option<Verdict> {
         let now = now();
-        match self.resp.on_request(now, packet, &mut self.rq) {
-            Verdict::Drop(reason) => qp.device().count(counters::of_drop(reason)),
+        let packet = incoming.packet().ok()?;
+        let verdict = self.resp.on_request(now, &packet, &mut self.rq);
+        let arrival = Arrival {
+            packet,
+            incoming,
+            now,
+            failed: None,
+        };
+        let done = self.obey(qp, &verdict, &arrival, after);
+        (!done).then_some(verdict)
+    }
+
+    /// Does what the responder says about a packet; returns `false` if memory has to be fetched
+    /// first.
+    #[inline]
+    fn obey(
+        &mut self,
+        qp: &IbQp,
+        verdict: &Verdict,
+        arrival: &Arrival<'_>,
+        after: &mut After,
+    ) -> bool {
+        let incoming = arrival.incoming;
+        match verdict {
+            Verdict::Drop(reason) => qp.device().count(counters::of_drop(*reason)),
             Verdict::Reply(reply) => {
                 qp.device().count(match reply.syndrome {
                     Syndrome::Ack { .. } => Counter::Duplicate,
                     Syndrome::Rnr { .. } => Counter::RnrSent,
                     Syndrome::Nak(_) | Syndrome::Reserved => Counter::OutOfSequence,
                 });
-                self.reply(&reply);
+                self.reply(reply);
             }
-            Verdict::Fail(outcome) => self.execute(qp, &outcome, incoming, after),
+            Verdict::Fail(outcome) => self.execute(qp, outcome, incoming, after),
             Verdict::Place(place) => {
-                let result = self.place(qp, &place, packet, incoming);
-                let outcome = self.resp.finish(now, result);
+                let result = match arrival.failed {
+                    Some(error) => Err(error),
+                    None => self.place(qp, place, &arrival.packet, incoming),
+                };
+                if result == Err(MemError::Absent) {
+                    return false;
+                }
+                let outcome = self.resp.finish(arrival.now, result);
                 self.execute(qp, &outcome, incoming, after);
             }
             Verdict::Read(read) => {
@@ -322,11 +383,28 @@ impl RecvHalf {
                 }
             }
             Verdict::Execute(command) => {
-                let result = command::execute(&command, incoming.payload(packet), self.pd);
+                let result = match arrival.failed {
+                    Some(error) => Err(error),
+                    None => {
+                        let payload = incoming.payload(&arrival.packet);
+                        command::execute(command, payload, self.pd)
+                    }
+                };
+                if result == Err(MemError::Absent) {
+                    return false;
+                }
                 let outcome = self.resp.executed(result);
                 self.execute(qp, &outcome, incoming, after);
             }
         }
+        true
+    }
+
+    /// Forgets what waits.
+    fn stop_waiting(&mut self) {
+        self.wait.cancel();
+        self.parked = None;
+        self.backlog.clear();
     }
 
     /// Copies the payload of a packet to where it belongs, and invalidates the key that it names.
@@ -419,69 +497,11 @@ impl RecvHalf {
         }
     }
 
-    /// Sends responses of the READ in progress, within a budget.
-    fn answer(&mut self, qp: &IbQp, after: &mut After) {
-        let mut budget = BUDGET;
-        while let Some(segment) = self.resp.poll_response() {
-            if !self.account.admits() {
-                // The account calls back once the packets have left.
-                return;
-            }
-            if budget == 0 {
-                after.again = true;
-                return;
-            }
-            budget = budget.saturating_sub(1);
-            match self.send_segment(&segment) {
-                // The peer asks again for what it misses.
-                Ok(()) | Err(SendError::Lost | SendError::NoMemory) => self.resp.response_sent(),
-                Err(SendError::Memory(_)) => {
-                    let outcome = self.resp.response_failed();
-                    if let Some(reply) = &outcome.reply {
-                        self.reply(reply);
-                    }
-                    if outcome.event == Some(AsyncEvent::AccessError) {
-                        qp.raise(Event::AccessError);
-                    }
-                    if outcome.error {
-                        qp.fail();
-                    }
-                    return;
-                }
-            }
-        }
-        // Packets that came in the meantime.
-        after.again |= !self.backlog.is_empty();
-    }
-
-    /// Sends one READ response.
-    #[inline]
-    fn send_segment(&mut self, segment: &ReadSegment) -> Result<(), SendError> {
-        let mut headers = [0; MAX_HEADER_LEN];
-        let len = segment
-            .write_headers(Pkey::DEFAULT, &mut headers)
-            .ok_or(SendError::Lost)?;
-        let headers = headers.get(..len).ok_or(SendError::Lost)?;
-        let pd = self.pd;
-        let path = self.path.as_mut().ok_or(SendError::Lost)?;
-        path.send(
-            headers,
-            segment.len,
-            |skb| {
-                let region = mr::find(segment.rkey.get(), pd, Access::REMOTE_READ)?;
-                let at = region.offset(segment.va, u64::from(segment.len))?;
-                // CAST: Widening.
-                region.memory().append_to(at, segment.len as usize, skb)
-            },
-            Some(&self.account),
-        )
-    }
-
     /// Flushes what was posted (ERR).
     fn flush(&mut self, qp: &IbQp, after: &mut After) {
         let mut budget = BUDGET;
         self.resp.reset();
-        self.backlog.clear();
+        self.stop_waiting();
         while qp.recv_credit.take() {
             let Some(wr_id) = self.rq.flush_one() else {
                 return;

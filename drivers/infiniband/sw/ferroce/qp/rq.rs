@@ -2,15 +2,20 @@
 
 //! The receive queue: work requests in the ring, and a private copy of the one in use.
 
-use super::sq::scatter;
+use super::{
+    sq::scatter,
+    wait::missing, //
+};
 use crate::{
     globals::SrqRef,
+    mr::Missing,
     queue::Queue, //
 };
 use kernel::prelude::*;
 use rdma::ib::{
     object::PdId,
-    wr::Sges, //
+    wr::Sges,
+    Access, //
 };
 use roce::{
     responder::RecvQueue,
@@ -142,6 +147,30 @@ impl Rq {
             |i| recv_sge(&self.copy, i).map(|sge| (sge.addr, sge.length, sge.lkey.get())),
             offset,
             bytes,
+        )
+    }
+
+    /// Returns what has to be fetched of `len` bytes at `offset` of the buffers of the request in
+    /// use, so that they can be received.
+    ///
+    /// # Errors
+    ///
+    /// As [`scatter`](Self::scatter).
+    #[cold]
+    pub(crate) fn missing(
+        &self,
+        offset: u32,
+        len: u32,
+        ahead: u64,
+    ) -> Result<Option<Missing>, MemError> {
+        missing(
+            self.pd,
+            self.wr.num_sge,
+            |i| recv_sge(&self.copy, i).map(|sge| (sge.addr, sge.length, sge.lkey.get())),
+            offset,
+            len,
+            ahead,
+            Access::LOCAL_WRITE,
         )
     }
 }

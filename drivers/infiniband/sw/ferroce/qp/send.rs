@@ -2,13 +2,19 @@
 
 //! The send half: from the send queue to the wire, and responses back.
 
+mod absent;
+
+pub(crate) use absent::fetched;
+
 use super::{
+    backlog::Backlog,
     frame,
     path::{
         SendError,
         TxPath, //
     },
     sq::Sq,
+    wait::Wait,
     Event,
     IbQp, //
 };
@@ -23,9 +29,11 @@ use crate::{
         Completion,
         Pushed, //
     },
-
     globals::QpRef,
-    receive::Origin, //
+    receive::{
+        Incoming,
+        Origin, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -50,6 +58,7 @@ use roce::{
     opcode::Transport,
     qp::state::State,
     requester::{
+        Placement,
         Requester,
         SendCompletion,
         SendState,
@@ -90,6 +99,14 @@ pub(crate) struct SendHalf {
     frames: Option<ARef<NetDevice>>,
     /// When to try again after there was no memory for a packet.
     retry_at: Option<Instant>,
+    /// For memory that the next packet is in.
+    request_wait: Wait,
+    /// For memory that `parked` needs.
+    response_wait: Wait,
+    /// A response of which the data could not be placed yet: it has not come, to the requester.
+    parked: Option<Incoming>,
+    /// Responses behind it.
+    backlog: Backlog,
 }
 
 /// What remains to be done once the lock is dropped.
@@ -114,22 +131,22 @@ pub(crate) fn run(qp: &QpRef) {
 /// # Errors
 ///
 /// What to count if the packet is not for this queue pair.
-pub(crate) fn respond(
-    qp: &QpRef,
-    origin: &Origin,
-    packet: &Packet<'_>,
-    payload: &[u8],
-) -> Result<(), Counter> {
-    let after = {
+pub(crate) fn respond(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result<(), Counter> {
+    let (result, after) = {
         let mut half = qp.send.lock();
         if !half.path.as_ref().is_some_and(|path| path.is_from(origin)) {
             return Err(Counter::NoQp);
         }
-        half.on_response(qp, packet, payload);
-        half.drive(qp)
+        let result = if half.parked.is_some() {
+            half.backlog.push(incoming)
+        } else {
+            half.on_response(qp, incoming, None);
+            Ok(())
+        };
+        (result, half.drive(qp))
     };
     finish(qp, &after);
-    Ok(())
+    result
 }
 
 /// The timer: a response is overdue, or a receiver may be ready by now.
@@ -137,7 +154,8 @@ pub(crate) fn expired(qp: &QpRef) {
     let after = {
         let mut half = qp.send.lock();
         let now = now();
-        if half.req.next_timeout().is_some_and(|at| at.is_due(now)) {
+        let due = half.req.next_timeout().is_some_and(|at| at.is_due(now));
+        if due && half.parked.is_none() {
             qp.device().count(Counter::Timeout);
             half.req.on_timeout(now);
         }
@@ -179,6 +197,10 @@ impl SendHalf {
                 datagram: None,
                 frames,
                 retry_at: None,
+                request_wait: Wait::new(),
+                response_wait: Wait::new(),
+                parked: None,
+                backlog: Backlog::new()?,
             },
             GFP_KERNEL_ACCOUNT,
         )?)
@@ -192,6 +214,7 @@ impl SendHalf {
         self.datagram = None;
         self.tell_drained = false;
         self.retry_at = None;
+        self.stop_waiting();
     }
 
     /// Runs the requester within a budget.
@@ -200,9 +223,15 @@ impl SendHalf {
         let mut budget = BUDGET;
 
         match qp.state() {
-            State::Err if self.req.state() != SendState::Error => self.req.flush(),
+            State::Err if self.req.state() != SendState::Error => {
+                self.stop_waiting();
+                self.req.flush();
+            }
             State::Reset | State::Init | State::Rtr => return after,
             _ => {}
+        }
+        if self.parked.is_some() && !self.response_wait.is_pending() {
+            self.unpark(qp);
         }
         loop {
             let pulled = self.pull(qp);
@@ -219,13 +248,21 @@ impl SendHalf {
             }
         }
         if self.req.take_error() {
+            self.stop_waiting();
             qp.fail_send();
         }
         if self.tell_drained && self.req.state() == SendState::Drained {
             self.tell_drained = false;
             qp.raise(Event::SqDrained);
         }
-        let due = self.req.next_timeout();
+        let mut due = self.req.next_timeout();
+        if self.parked.is_some() {
+            // What the peer owes may be waiting here.
+            due = None;
+            if !self.response_wait.is_pending() {
+                self.retry_at = Some(now().after(RETRY_ALLOC));
+            }
+        }
         let due = match self.retry_at {
             Some(retry) => Some(due.map_or(retry, |at| at.min(retry))),
             None => due,
@@ -256,6 +293,9 @@ impl SendHalf {
     /// Sends packets; returns whether there were any.
     fn transmit(&mut self, qp: &IbQp, budget: &mut u32, after: &mut After) -> bool {
         let mut sent = false;
+        if self.request_wait.is_pending() {
+            return sent;
+        }
         while *budget > 0 {
             if !self.account.admits() {
                 // The account calls back once the packets have left.
@@ -267,6 +307,11 @@ impl SendHalf {
             };
             match self.send(qp, &transmit) {
                 Ok(()) | Err(SendError::Lost) => self.req.transmitted(now),
+                Err(SendError::Memory(MemError::Absent)) => {
+                    if !self.await_request(qp, &transmit) {
+                        return sent;
+                    }
+                }
                 Err(SendError::Memory(e)) => {
                     self.req.local_error(transmit.slot, local_status(e));
                 }
@@ -347,25 +392,49 @@ impl SendHalf {
     }
 
     /// Takes a response.
-    fn on_response(&mut self, qp: &IbQp, packet: &Packet<'_>, payload: &[u8]) {
+    ///
+    /// `failed` is why memory for it could not be fetched.
+    fn on_response(&mut self, qp: &IbQp, incoming: Incoming, failed: Option<MemError>) {
+        let Ok(packet) = incoming.packet() else {
+            return;
+        };
         let now = now();
-        let response = self.req.on_response(now, packet);
+        let response = self.req.on_response(now, &packet);
+        if let Some(place) = response.place {
+            let result = match failed {
+                Some(error) => Err(error),
+                None => self.place(&place, &packet, &incoming),
+            };
+            if result == Err(MemError::Absent) {
+                self.park(qp, incoming, &place);
+                return;
+            }
+            self.req.placed(now, result.map_err(local_status));
+        }
         if let Some(counter) = counters::of_response(response.outcome) {
             qp.device().count(counter);
         }
-        if let Some(place) = response.place {
-            let found = place.found.map(u64::to_ne_bytes);
-            let data = match &found {
-                Some(found) => found.as_slice(),
-                None => payload,
-            };
-            let result = data
-                // CAST: Widening.
-                .get(..place.len as usize)
-                .ok_or(MemError::Length)
-                .and_then(|bytes| self.sq.scatter(place.slot, place.offset, bytes));
-            self.req.placed(now, result.map_err(local_status));
-        }
+        incoming.consume();
+    }
+
+    /// Copies the data of a response to where it belongs.
+    #[inline]
+    fn place(
+        &self,
+        place: &Placement,
+        packet: &Packet<'_>,
+        incoming: &Incoming,
+    ) -> Result<(), MemError> {
+        let found = place.found.map(u64::to_ne_bytes);
+        let data = match &found {
+            Some(found) => found.as_slice(),
+            None => incoming.payload(packet),
+        };
+        let bytes = data
+            // CAST: Widening.
+            .get(..place.len as usize)
+            .ok_or(MemError::Length)?;
+        self.sq.scatter(place.slot, place.offset, bytes)
     }
 }
 

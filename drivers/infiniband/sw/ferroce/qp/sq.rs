@@ -2,11 +2,15 @@
 
 //! The send queue: work requests in the ring, and private copies of those in flight.
 
+use super::wait::missing;
 use crate::{
     ah::Av,
     device::Ferroce,
     globals,
-    mr,
+    mr::{
+        self,
+        Missing, //
+    },
     queue::Queue, //
 };
 use kernel::prelude::*;
@@ -259,6 +263,35 @@ impl Sq {
             |i| send_sge(wqe, i).map(|sge| (sge.addr, sge.length, sge.lkey.get())),
             offset,
             bytes,
+        )
+    }
+
+    /// Returns what has to be fetched of `len` bytes at `offset` of the message of a slot, so that
+    /// they can be sent or, if `access` says so, received.
+    ///
+    /// # Errors
+    ///
+    /// As [`gather`](Self::gather) and [`scatter`](Self::scatter).
+    #[cold]
+    pub(crate) fn missing(
+        &self,
+        slot: u16,
+        offset: u32,
+        len: u32,
+        ahead: u64,
+        access: Access,
+    ) -> Result<Option<Missing>, MemError> {
+        let (Payload::Sges { count }, wqe) = self.slot(slot).ok_or(MemError::Fault)? else {
+            return Ok(None);
+        };
+        missing(
+            self.pd,
+            count,
+            |i| send_sge(wqe, i).map(|sge| (sge.addr, sge.length, sge.lkey.get())),
+            offset,
+            len,
+            ahead,
+            access,
         )
     }
 

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Fetching memory before somebody needs it.
+
+use super::{
+    fetch::Counted,
+    find,
+    Target, //
+};
+use crate::globals;
+use kernel::prelude::*;
+use rdma::ib::{
+    mr::Advice,
+    object::PdId,
+    umem::Fetch,
+    wr::Sges,
+    Access, //
+};
+
+/// Bytes that are fetched before the key is looked up again.
+const CHUNK: u64 = 1 << 20;
+
+/// A part of a region, as requests name it.
+#[derive(Clone, Copy)]
+struct Range {
+    lkey: u32,
+    addr: u64,
+    len: u64,
+}
+
+/// Fetches parts of regions: at once if `flush` says so, or else in the background as far as that
+/// succeeds.
+///
+/// # Errors
+///
+/// `EINVAL` for a key that is not one of the protection domain, or whose memory is pinned; `EPERM`
+/// if it shall be written to and may not; `EFAULT` if it is not all in the region or, with `flush`,
+/// not there; `EAGAIN` or `ENOMEM`.
+pub(crate) fn prefetch(pd: PdId, advice: Advice, flush: bool, sges: Sges<'_>) -> Result {
+    let how = match advice {
+        Advice::Prefetch => Fetch::Read,
+        Advice::PrefetchWrite => Fetch::Write,
+        Advice::PrefetchNoFault => Fetch::Present,
+    };
+    let mut ranges = KVec::from_elem(
+        Range {
+            lkey: 0,
+            addr: 0,
+            len: 0,
+        },
+        sges.len(),
+        GFP_KERNEL_ACCOUNT,
+    )?;
+    for (i, range) in ranges.iter_mut().enumerate() {
+        let (addr, len, lkey) = sges.get(i).ok_or(EINVAL)?;
+        *range = Range {
+            lkey,
+            addr,
+            len: u64::from(len),
+        };
+        range.look_up(pd, how)?;
+    }
+    if flush {
+        return ranges.iter().try_for_each(|range| range.fetch(pd, how));
+    }
+    let counted = Counted::new()?;
+    globals::spawn(move || {
+        let _counted = counted;
+        for range in &ranges {
+            // It is only an advice: whoever needs the memory will hear of it.
+            let _ = range.fetch(pd, how);
+        }
+    })
+}
+
+impl Range {
+    /// Finds the region, and where the range is in it.
+    fn look_up(&self, pd: PdId, how: Fetch) -> Result<(Target, u64)> {
+        let target = find(self.lkey, pd, Access::NONE).map_err(|_| EINVAL)?;
+        if !target.is_on_demand() {
+            return Err(EINVAL);
+        }
+        if how == Fetch::Write && !target.allows(Access::LOCAL_WRITE) {
+            return Err(EPERM);
+        }
+        let at = target.offset(self.addr, self.len).map_err(|_| EFAULT)?;
+        Ok((target, at))
+    }
+
+    /// Fetches the range. May sleep, for as long as the process likes: the region is not held.
+    fn fetch(&self, pd: PdId, how: Fetch) -> Result {
+        let mut rest = *self;
+        while rest.len > 0 {
+            let part = Range {
+                len: rest.len.min(CHUNK),
+                ..rest
+            };
+            // Once more each time: by now the region may be gone.
+            let (target, at) = part.look_up(pd, how)?;
+            let memory = target.on_demand().ok_or(EINVAL)?;
+            drop(target);
+            memory.fetch(at, part.len, how)?;
+            rest.addr = rest.addr.wrapping_add(part.len);
+            rest.len = rest.len.wrapping_sub(part.len);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Packets that wait for what a half is doing.
+
+use crate::{
+    counters::Counter,
+    receive::Incoming, //
+};
+use kernel::prelude::*;
+
+/// The most packets that wait; more are dropped.
+const MAX: usize = 128;
+
+/// Packets that wait, oldest first. Belongs to a half, under its lock.
+pub(crate) struct Backlog(KVec<Incoming>);
+
+impl Backlog {
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self(KVec::with_capacity(MAX, GFP_KERNEL_ACCOUNT)?))
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Lets a packet wait.
+    ///
+    /// # Errors
+    ///
+    /// What to count if there is no room. The packet is gone then, as if it had been lost on the
+    /// wire.
+    // Not inlined, so that it is compiled together with the check that makes it safe.
+    #[inline(never)]
+    pub(crate) fn push(&mut self, incoming: Incoming) -> Result<(), Counter> {
+        self.0
+            .push_within_capacity(incoming)
+            .map_err(|_| Counter::Backlog)
+    }
+
+    /// Takes the packet that has waited longest.
+    pub(crate) fn pop(&mut self) -> Option<Incoming> {
+        self.0.remove(0).ok()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Packets that wait for memory, and READs whose answers do.
+
+use super::{
+    run,
+    After,
+    Arrival,
+    RecvHalf, //
+};
+use crate::{
+    globals::QpRef,
+    mr::{
+        self,
+        Missing, //
+    },
+    qp::{
+        command,
+        wait::{
+            ahead,
+            Waiter, //
+        },
+        IbQp, //
+    },
+    receive::Incoming, //
+};
+use kernel::prelude::*;
+use rdma::{
+    ib::Access,
+    time::now, //
+};
+use roce::{
+    responder::{
+        Place,
+        ReadSegment,
+        Verdict, //
+    },
+    wire::Packet,
+    wr::MemError, //
+};
+
+/// A packet and what is to be done with it once memory is there.
+pub(super) struct Parked {
+    pub(super) incoming: Incoming,
+    pub(super) verdict: Verdict,
+}
+
+/// Memory was fetched that the half waits for, or could not be. Process context, no lock held.
+pub(crate) fn fetched(qp: &QpRef, round: u32, result: Result<(), MemError>) {
+    if qp.recv.lock().wait.finish(round, result) {
+        run(qp);
+    }
+}
+
+impl RecvHalf {
+    /// Lets a packet wait for memory, and the others for the packet.
+    #[cold]
+    pub(super) fn park(&mut self, qp: &IbQp, parked: Parked, after: &mut After) {
+        let Ok(packet) = parked.incoming.packet() else {
+            return;
+        };
+        let failed = match self.missing(&parked.verdict, &packet) {
+            Ok(Some(missing)) => {
+                if self.wait.start(qp, Waiter::Recv, 0, missing).is_ok() {
+                    self.parked = Some(parked);
+                } else {
+                    // As lost on its way.
+                    self.resp.abandon();
+                }
+                return;
+            }
+            // It came meanwhile.
+            Ok(None) => None,
+            Err(error) => Some(error),
+        };
+        let arrival = Arrival {
+            packet,
+            incoming: &parked.incoming,
+            now: now(),
+            failed,
+        };
+        if !self.obey(qp, &parked.verdict, &arrival, after) {
+            // And went again.
+            self.resp.abandon();
+        }
+    }
+
+    /// Goes on with the packet that waited for memory.
+    #[cold]
+    pub(super) fn unpark(&mut self, qp: &IbQp, after: &mut After) {
+        let Some(parked) = self.parked.take() else {
+            return;
+        };
+        let failed = self.wait.take_failure(0);
+        let Ok(packet) = parked.incoming.packet() else {
+            return;
+        };
+        let arrival = Arrival {
+            packet,
+            incoming: &parked.incoming,
+            now: now(),
+            failed,
+        };
+        if !self.obey(qp, &parked.verdict, &arrival, after) {
+            self.park(qp, parked, after);
+        }
+    }
+
+    /// Returns what has to be fetched before a packet can be dealt with as the responder says.
+    fn missing(&self, verdict: &Verdict, packet: &Packet<'_>) -> Result<Option<Missing>, MemError> {
+        match *verdict {
+            Verdict::Place(Place::Recv { offset, len }) => {
+                // The area in front of a datagram is written too.
+                let from = if packet.deth().is_some() { 0 } else { offset };
+                let len = offset.saturating_sub(from).saturating_add(len);
+                self.rq.missing(from, len, ahead(packet.opcode()))
+            }
+            Verdict::Place(Place::Remote {
+                rkey,
+                va,
+                len,
+                check_len,
+            }) => {
+                let region = mr::find(rkey.get(), self.pd, Access::REMOTE_WRITE)?;
+                let at = region.offset(va, u64::from(check_len))?;
+                Ok(region.missing(at, u64::from(len), ahead(packet.opcode()), true))
+            }
+            Verdict::Execute(ref command) => command::missing(command, self.pd),
+            _ => Ok(None),
+        }
+    }
+
+    /// Has the memory fetched that a READ response is in; returns `false` if it cannot be.
+    #[cold]
+    pub(super) fn await_segment(&mut self, qp: &IbQp, segment: &ReadSegment) -> bool {
+        let what = segment.psn.get();
+        if self.wait.take_failure(what).is_some() {
+            return false;
+        }
+        let missing = || {
+            let region = mr::find(segment.rkey.get(), self.pd, Access::REMOTE_READ)?;
+            let at = region.offset(segment.va, u64::from(segment.len))?;
+            let len = u64::from(segment.len);
+            Ok::<_, MemError>(region.missing(at, len, ahead(segment.opcode), false))
+        };
+        let Ok(missing) = missing() else {
+            return false;
+        };
+        match missing {
+            Some(missing) => {
+                if self.wait.start(qp, Waiter::Recv, what, missing).is_err() {
+                    // It cannot be fetched now. The peer asks again for what it misses.
+                    self.resp.response_sent();
+                    qp.defer();
+                }
+            }
+            // It came meanwhile.
+            None => qp.defer(),
+        }
+        true
+    }
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Answering READs.
+
+use super::{
+    After,
+    RecvHalf,
+    BUDGET, //
+};
+use crate::{
+    mr,
+    qp::{
+        path::SendError,
+        Event,
+        IbQp, //
+    }, //
+};
+use rdma::ib::Access;
+use roce::{
+    ids::Pkey,
+    responder::{
+        AsyncEvent,
+        ReadSegment, //
+    },
+    wire::MAX_HEADER_LEN,
+    wr::MemError, //
+};
+
+impl RecvHalf {
+    /// Sends responses of the READ in progress, within a budget.
+    pub(super) fn answer(&mut self, qp: &IbQp, after: &mut After) {
+        let mut budget = BUDGET;
+        if self.wait.is_pending() {
+            return;
+        }
+        while let Some(segment) = self.resp.poll_response() {
+            if !self.account.admits() {
+                // The account calls back once the packets have left.
+                return;
+            }
+            if budget == 0 {
+                after.again = true;
+                return;
+            }
+            budget = budget.saturating_sub(1);
+            match self.send_segment(&segment) {
+                // The peer asks again for what it misses.
+                Ok(()) | Err(SendError::Lost | SendError::NoMemory) => self.resp.response_sent(),
+                Err(SendError::Memory(MemError::Absent)) if self.await_segment(qp, &segment) => {
+                    return;
+                }
+                Err(SendError::Memory(_)) => {
+                    let outcome = self.resp.response_failed();
+                    if let Some(reply) = &outcome.reply {
+                        self.reply(reply);
+                    }
+                    if outcome.event == Some(AsyncEvent::AccessError) {
+                        qp.raise(Event::AccessError);
+                    }
+                    if outcome.error {
+                        qp.fail();
+                    }
+                    return;
+                }
+            }
+        }
+        // Packets that came in the meantime.
+        after.again |= !self.backlog.is_empty();
+    }
+
+    /// Sends one READ response.
+    #[inline]
+    fn send_segment(&mut self, segment: &ReadSegment) -> Result<(), SendError> {
+        let mut headers = [0; MAX_HEADER_LEN];
+        let len = segment
+            .write_headers(Pkey::DEFAULT, &mut headers)
+            .ok_or(SendError::Lost)?;
+        let headers = headers.get(..len).ok_or(SendError::Lost)?;
+        let pd = self.pd;
+        let path = self.path.as_mut().ok_or(SendError::Lost)?;
+        path.send(
+            headers,
+            segment.len,
+            |skb| {
+                let region = mr::find(segment.rkey.get(), pd, Access::REMOTE_READ)?;
+                let at = region.offset(segment.va, u64::from(segment.len))?;
+                // CAST: Widening.
+                region.memory().append_to(at, segment.len as usize, skb)
+            },
+            Some(&self.account),
+        )
+    }
+}

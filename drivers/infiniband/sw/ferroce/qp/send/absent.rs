@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Requests and responses that wait for memory.
+
+use super::{
+    finish,
+    local_status,
+    SendHalf,
+    RETRY_ALLOC, //
+};
+use crate::{
+    globals::QpRef,
+    qp::{
+        wait::{
+            ahead,
+            Waiter, //
+        },
+        IbQp, //
+    },
+    receive::Incoming, //
+};
+use kernel::prelude::*;
+use rdma::{
+    ib::Access,
+    time::now, //
+};
+use roce::{
+    requester::{
+        Placement,
+        Transmit, //
+    },
+    wr::MemError, //
+};
+
+/// Memory was fetched that the half waits for, or could not be. Process context, no lock held.
+pub(crate) fn fetched(qp: &QpRef, waiter: Waiter, round: u32, result: Result<(), MemError>) {
+    let after = {
+        let mut half = qp.send.lock();
+        let wait = match waiter {
+            Waiter::Request => &mut half.request_wait,
+            _ => &mut half.response_wait,
+        };
+        if !wait.finish(round, result) {
+            return;
+        }
+        half.drive(qp)
+    };
+    finish(qp, &after);
+}
+
+impl SendHalf {
+    /// Has the memory fetched that a packet is in; returns whether to go on at once.
+    #[cold]
+    pub(super) fn await_request(&mut self, qp: &IbQp, transmit: &Transmit) -> bool {
+        let slot = transmit.slot;
+        let what = transmit.psn.get();
+        let missing = match self.request_wait.take_failure(what) {
+            Some(error) => Err(error),
+            None => self.sq.missing(
+                slot,
+                transmit.offset,
+                transmit.len,
+                ahead(transmit.opcode),
+                Access::NONE,
+            ),
+        };
+        match missing {
+            Ok(Some(missing)) => {
+                if self
+                    .request_wait
+                    .start(qp, Waiter::Request, what, missing)
+                    .is_err()
+                {
+                    self.retry_at = Some(now().after(RETRY_ALLOC));
+                }
+                false
+            }
+            // It came meanwhile.
+            Ok(None) => true,
+            Err(error) => {
+                self.req.local_error(slot, local_status(error));
+                true
+            }
+        }
+    }
+
+    /// Lets a response wait for memory, and what comes behind it wait for the response.
+    ///
+    /// If the memory cannot be fetched now, or came meanwhile, `drive` tries again in a while.
+    #[cold]
+    pub(super) fn park(&mut self, qp: &IbQp, incoming: Incoming, place: &Placement) {
+        let ahead = incoming.packet().map_or(0, |packet| ahead(packet.opcode()));
+        let missing = self.sq.missing(
+            place.slot,
+            place.offset,
+            place.len,
+            ahead,
+            Access::LOCAL_WRITE,
+        );
+        match missing {
+            Ok(missing) => {
+                self.parked = Some(incoming);
+                if let Some(missing) = missing {
+                    let _ = self.response_wait.start(qp, Waiter::Response, 0, missing);
+                }
+            }
+            Err(e) => self.req.placed(now(), Err(local_status(e))),
+        }
+    }
+
+    /// Hands in the response that waited once more, then those behind it.
+    #[cold]
+    pub(super) fn unpark(&mut self, qp: &IbQp) {
+        let mut failed = self.response_wait.take_failure(0);
+        let mut next = self.parked.take();
+        while let Some(incoming) = next {
+            self.on_response(qp, incoming, failed.take());
+            if self.parked.is_some() {
+                return;
+            }
+            next = self.backlog.pop();
+        }
+    }
+
+    /// Gives up what waits for memory.
+    pub(super) fn stop_waiting(&mut self) {
+        self.request_wait.cancel();
+        self.response_wait.cancel();
+        self.parked = None;
+        self.backlog.clear();
+    }
+}

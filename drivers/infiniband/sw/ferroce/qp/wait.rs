@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Halves that wait for memory.
+//!
+//! What a half needs and finds absent is fetched by somebody else ([`Missing::fetch`]), who reports
+//! by number. The half goes on meanwhile with what does not depend on it. A report that comes after
+//! the half has lost interest is not for its round, and is ignored.
+//!
+//! Documentation/infiniband/ferroce/locking.rst has the whole of it, under *Memory on demand*.
+
+use super::{
+    find,
+    recv,
+    send,
+    sq::each_piece,
+    IbQp, //
+};
+use crate::mr::{
+    self,
+    Missing, //
+};
+use kernel::prelude::*;
+use rdma::ib::{
+    object::PdId,
+    Access, //
+};
+use roce::{
+    opcode::Opcode,
+    wr::MemError, //
+};
+
+/// Who waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waiter {
+    /// The send half, with a packet to send.
+    Request,
+    /// The send half, with a response that has come.
+    Response,
+    /// The receive half.
+    Recv,
+}
+
+/// Whether something waits for memory. Belongs to a half, under its lock.
+pub(crate) struct Wait {
+    round: u32,
+    state: WaitState,
+}
+
+enum WaitState {
+    /// For nothing.
+    No,
+    /// For memory that is being fetched.
+    Fetching { what: u32 },
+    /// For nothing, and it was in vain.
+    Failed { what: u32, error: MemError },
+}
+
+impl Wait {
+    pub(crate) const fn new() -> Self {
+        Self {
+            round: 0,
+            state: WaitState::No,
+        }
+    }
+
+    /// Returns whether memory is being fetched.
+    #[inline]
+    pub(crate) fn is_pending(&self) -> bool {
+        matches!(self.state, WaitState::Fetching { .. })
+    }
+
+    /// Has memory fetched; `what` tells what it is for from what comes after it.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` or another if that is not possible now.
+    pub(crate) fn start(
+        &mut self,
+        qp: &IbQp,
+        waiter: Waiter,
+        what: u32,
+        missing: Missing,
+    ) -> Result {
+        self.cancel();
+        let (qpn, round) = (qp.qpn, self.round);
+        missing.fetch(move |result| fetched(qpn, waiter, round, result))?;
+        self.state = WaitState::Fetching { what };
+        Ok(())
+    }
+
+    /// Takes the report of a round; returns whether somebody waits for it.
+    pub(crate) fn finish(&mut self, round: u32, result: Result<(), MemError>) -> bool {
+        let WaitState::Fetching { what } = self.state else {
+            return false;
+        };
+        if round != self.round {
+            return false;
+        }
+        self.state = match result {
+            Ok(()) => WaitState::No,
+            Err(error) => WaitState::Failed { what, error },
+        };
+        true
+    }
+
+    /// Returns why memory for this could not be fetched, once.
+    pub(crate) fn take_failure(&mut self, what: u32) -> Option<MemError> {
+        match self.state {
+            WaitState::Failed {
+                what: failed,
+                error,
+            } if failed == what => {
+                self.state = WaitState::No;
+                Some(error)
+            }
+            _ => None,
+        }
+    }
+
+    /// Waits no more.
+    pub(crate) fn cancel(&mut self) {
+        self.round = self.round.wrapping_add(1);
+        self.state = WaitState::No;
+    }
+}
+
+/// Memory was fetched, or could not be. Process context, no lock held.
+fn fetched(qpn: u32, waiter: Waiter, round: u32, result: Result<(), MemError>) {
+    let Some(qp) = find(qpn) else {
+        return;
+    };
+    match waiter {
+        Waiter::Request | Waiter::Response => send::fetched(&qp, waiter, round, result),
+        Waiter::Recv => recv::fetched(&qp, round, result),
+    }
+}
+
+/// Returns how many bytes behind its payload a packet makes likely to be needed.
+pub(super) fn ahead(opcode: Opcode) -> u64 {
+    const AHEAD: u64 = 64 << 10;
+
+    if opcode.ends_message() {
+        0
+    } else {
+        AHEAD
+    }
+}
+
+/// Returns the first part of `len` bytes at `offset` of a scatter or gather list that has to be
+/// fetched, or `None` if all of it is there.
+///
+/// # Errors
+///
+/// As the access itself.
+pub(super) fn missing(
+    pd: PdId,
+    count: u32,
+    sge: impl Fn(u32) -> Option<(u64, u32, u32)>,
+    offset: u32,
+    len: u32,
+    ahead: u64,
+    access: Access,
+) -> Result<Option<Missing>, MemError> {
+    let mut found = None;
+    each_piece(count, sge, offset, len, |addr, len, key| {
+        let target = mr::find(key, pd, access)?;
+        let at = target.offset(addr, u64::from(len))?;
+        if found.is_none() {
+            found = target.missing(at, u64::from(len), ahead, access != Access::NONE);
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}

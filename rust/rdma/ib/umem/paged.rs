@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory of a process that is fetched when it is used, and that the kernel may take away again.
+//!
+//! `struct ib_umem_odp` does not fit: `hmm_range_fault()` writes to its list of pages before it is
+//! known whether they are valid, under no lock, so that the list can be read only by who has just
+//! filled it, and under a mutex. Besides, `hmm_range_fault()` hands out pages of `memfd_secret(2)`,
+//! which the kernel cannot access. So pages are fetched with `get_user_pages_remote()`, as in KVM,
+//! and put into a table of our own once the MMU notifier says that they are still the right ones.
+//!
+//! C header: [`include/linux/mmu_notifier.h`](srctree/include/linux/mmu_notifier.h)
+
+mod table;
+
+use self::table::{
+    Room,
+    Table, //
+};
+use crate::{
+    bindings,
+    new_spinlock_bh,
+    sync::SpinLockBh, //
+};
+use kernel::{
+    container_of,
+    error::to_result,
+    ffi,
+    mm::{
+        Mm,
+        MmWithUser, //
+    },
+    page::{
+        PAGE_SHIFT,
+        PAGE_SIZE, //
+    },
+    prelude::*,
+    sync::Arc,
+    types::Opaque, //
+};
+
+/// Pages that are fetched with one hold of the memory map's lock.
+const BATCH: usize = 32;
+
+/// How often pages are fetched again that were taken away before they were in the table.
+const TRIES: u32 = 64;
+
+/// How to fetch memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Fetch {
+    /// For reading.
+    Read,
+    /// For reading and writing.
+    Write,
+    /// For reading, what is in memory already.
+    Present,
+}
+
+/// A part of a process' memory, or all of it, of which pages are fetched when they are used.
+///
+/// No page is pinned, or has a reference taken. The table has those that were fetched and that the
+/// kernel has not taken away since; it announces that (`invalidate`), and waits until they are out
+/// of the table. Whoever accesses one holds the lock of the table meanwhile.
+///
+/// # Invariants
+///
+/// `notifier` is registered for the address range of the memory, from when `table` is initialised
+/// until this is dropped. A page that is in `table` is mapped in the process, for writing if the
+/// table says so, at the address of its number, or an invalidation of it is waiting for the lock.
+#[pin_data(PinnedDrop)]
+pub struct Paged {
+    #[pin]
+    table: SpinLockBh<Table>,
+    #[pin]
+    notifier: Opaque<bindings::mmu_interval_notifier>,
+    /// The address of the first byte.
+    start: u64,
+    /// Bytes.
+    len: u64,
+    writable: bool,
+}
+
+// SAFETY: The notifier is accessed by functions that synchronise; the rest is constant or locked.
+unsafe impl Send for Paged {}
+// SAFETY: As for `Send`.
+unsafe impl Sync for Paged {}
+
+static OPS: bindings::mmu_interval_notifier_ops = bindings::mmu_interval_notifier_ops {
+    invalidate: Some(Paged::invalidate),
+    ..pin_init::zeroed()
+};
+
+impl Paged {
+    /// Gives access to `len` bytes of the calling process' memory at `start`. May sleep.
+    ///
+    /// `u64::MAX` bytes at 0 are all there is and will be.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the range is empty or wraps, `ENOMEM`, `EINTR`.
+    pub fn new(start: u64, len: u64, writable: bool) -> Result<Arc<Self>> {
+        let last = len
+            .checked_sub(1)
+            .and_then(|rest| start.checked_add(rest))
+            .ok_or(EINVAL)?;
+        let task = kernel::current!();
+        let mm = task.mm().ok_or(EINVAL)?.as_raw();
+        // CAST: 64 bits.
+        let first = start as usize & !(PAGE_SIZE - 1);
+        // The last page, as far as it can be said in bytes.
+        let end = last as usize | (PAGE_SIZE - 1);
+        let bytes = end.wrapping_sub(first).saturating_add(1);
+        Arc::pin_init(
+            try_pin_init!(Self {
+                table <- new_spinlock_bh!(Table::new(), "rdma::Paged"),
+                // INVARIANT: The table is initialised, and empty.
+                // SAFETY: `raw` is valid for write and pinned. The process is the calling one, so
+                // its memory map is in use.
+                notifier <- unsafe {
+                    Opaque::try_ffi_init(|raw| {
+                        to_result(bindings::mmu_interval_notifier_insert(
+                            raw,
+                            mm,
+                            first,
+                            bytes,
+                            &OPS,
+                        ))
+                    })
+                },
+                start,
+                len,
+                writable,
+            }? Error),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    /// Returns whether it can be written to, as far as the region is concerned.
+    pub(super) fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// Returns whether `len` bytes at `offset` can be accessed now.
+    pub fn is_there(&self, offset: u64, len: u64, write: bool) -> bool {
+        let Ok((first, last)) = self.pages(offset, len, write) else {
+            return false;
+        };
+        let table = self.table.lock();
+        (first..=last).all(|page| table.get(page, write).is_some())
+    }
+
+    /// Fetches `len` bytes at `offset`. May sleep, for as long as the process has it, which may
+    /// serve its memory itself: no lock may be held, and nobody should wait for this.
+    ///
+    /// After success an access may still find that the memory is not there: it may go any time.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` if the process has no such memory, or none that may be accessed so; `ESRCH` if the
+    /// process is gone; `ENOMEM`, `EINTR`.
+    pub fn fetch(&self, offset: u64, len: u64, how: Fetch) -> Result {
+        self.fetch_pages(offset, len, how, true)
+    }
+
+    /// Fetches `len` bytes at `offset` as far as that is possible without waiting for anybody. May
+    /// sleep, for memory of the kernel.
+    pub fn fetch_ahead(&self, offset: u64, len: u64, how: Fetch) {
+        // Whoever needs what is not there will hear of it.
+        let _ = self.fetch_pages(offset, len, how, false);
+    }
+
+    fn fetch_pages(&self, offset: u64, len: u64, how: Fetch, wait: bool) -> Result {
+        if len == 0 {
+            return Ok(());
+        }
+        let (mut page, last) = self.pages(offset, len, how == Fetch::Write)?;
+        while page <= last {
+            let count = BATCH
+                .min(Table::rest_of_chunk(page))
+                .min(last.wrapping_sub(page).saturating_add(1));
+            let done = match self.fetch_batch(page, count, how, wait) {
+                // What is not in memory is no matter.
+                Err(e) if how == Fetch::Present && e == EFAULT => 1,
+                result => result?,
+            };
+            page = page.checked_add(done).ok_or(EFAULT)?;
+        }
+        Ok(())
+    }
+
+    /// Calls `f` with each piece of a page that `len` bytes at `offset` consist of.
+    ///
+    /// Nothing is called if one of them is not there.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` if they are not all within the memory, or it may not be written to; `EAGAIN` if
+    /// they have to be fetched.
+    #[inline(never)]
+    pub(super) fn for_each_piece(
+        &self,
+        offset: u64,
+        len: usize,
+        write: bool,
+        mut f: impl FnMut(*mut u8, usize),
+    ) -> Result {
+        if len == 0 {
+            return Ok(());
+        }
+        // CAST: Both fit into 64 bits.
+        let (first, last) = self.pages(offset, len as u64, write)?;
+        let table = self.table.lock();
+        if !(first..=last).all(|page| table.get(page, write).is_some()) {
+            return Err(EAGAIN);
+        }
+        // CAST: What is in a page is less than 2^32.
+        let mut in_page = (self.start.wrapping_add(offset) as usize) % PAGE_SIZE;
+        let mut left = len;
+        for number in first..=last {
+            let page = table.get(number, write).ok_or(EAGAIN)?;
+            let piece = left.min(PAGE_SIZE.wrapping_sub(in_page));
+            // SAFETY: By the type invariant the page is there while the lock of the table is held,
+            // for writing if that was asked for, and `in_page + piece` is at most a page. The
+            // mapping is used before it is undone.
+            unsafe {
+                let addr = bindings::kmap_local_page(page.as_ptr());
+                f(addr.cast::<u8>().add(in_page), piece);
+                bindings::kunmap_local(addr);
+            }
+            in_page = 0;
+            left = left.wrapping_sub(piece);
+        }
+        Ok(())
+    }
+
+    /// Returns the numbers of the first and the last page of `len` bytes, not 0, at `offset`.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` if they are not all within the memory, or it may not be written to.
+    fn pages(&self, offset: u64, len: u64, write: bool) -> Result<(usize, usize)> {
+        let end = offset.checked_add(len).ok_or(EFAULT)?;
+        if end > self.len || (write && !self.writable) {
+            return Err(EFAULT);
+        }
+        let first = self.start.checked_add(offset).ok_or(EFAULT)?;
+        let last = len
+            .checked_sub(1)
+            .and_then(|rest| first.checked_add(rest))
+            .ok_or(EFAULT)?;
+        // CAST: 64 bits.
+        Ok((first as usize >> PAGE_SHIFT, last as usize >> PAGE_SHIFT))
+    }
+
+    /// Fetches `count` pages, all in one chunk; returns how many it were, at least one.
+    fn fetch_batch(&self, first: usize, count: usize, how: Fetch, wait: bool) -> Result<usize> {
+        // SAFETY: The notifier is registered by the type invariant, which keeps `mm` allocated.
+        let mm = unsafe { Mm::from_raw((*self.notifier.get()).mm) };
+        // For this batch only: a process that ends shall not live on because of a long range. This
+        // may be its last user, and to end it here would take long.
+        let mm = mm.mmget_not_zero().ok_or(ESRCH)?;
+        let mm = MmWithUser::into_mmput_async(mm);
+        for _ in 0..TRIES {
+            if !self.table.lock().has_room(first) {
+                let room = Room::new(first)?;
+                self.table.lock().add_room(room);
+            }
+            // SAFETY: The notifier is registered by the type invariant.
+            let seq = unsafe { bindings::mmu_interval_read_begin(self.notifier.get()) };
+            let pages = Pages::get(&mm, first, count, how, wait)?;
+            let mut table = self.table.lock();
+            // SAFETY: As above. The lock is the one that `invalidate` sets the number under.
+            let stale = unsafe { bindings::mmu_interval_read_retry(self.notifier.get(), seq) };
+            // INVARIANT: The pages were mapped at their addresses after `seq` was read, and none
+            // was invalidated since: an invalidation from now on waits for the lock.
+            if !stale && table.add(first, pages.as_slice(), how == Fetch::Write) {
+                return Ok(pages.as_slice().len());
+            }
+        }
+        // The process changes its memory all the time. Who asked will ask again.
+        Ok(count)
+    }
+
+    /// `mmu_interval_notifier_ops.invalidate`: pages are about to be taken away, or to become
+    /// read-only.
+    ///
+    /// The caller holds whatever the memory management wants, and may not be allowed to sleep.
+    ///
+    /// # Safety
+    ///
+    /// Only for the MMU notifiers, with the `notifier` of a [`Paged`].
+    unsafe extern "C" fn invalidate(
+        raw: *mut bindings::mmu_interval_notifier,
+        range: *const bindings::mmu_notifier_range,
+        seq: ffi::c_ulong,
+    ) -> bool {
+        let this = container_of!(Opaque::cast_from(raw), Self, notifier);
+        // SAFETY: `raw` is embedded in a `Paged`, whose drop waits for this; `range` is valid for
+        // the call.
+        let (this, start, end) = unsafe { (&*this, (*range).start, (*range).end) };
+        let last = end.saturating_sub(1) >> PAGE_SHIFT;
+        let mut next = Some(start >> PAGE_SHIFT);
+        while let Some(first) = next {
+            let mut table = this.table.lock();
+            // SAFETY: `raw` and `seq` are those of this call. From here on nothing is added to the
+            // table that was fetched before, so it does not matter that the lock is dropped.
+            unsafe { bindings::mmu_interval_set_seq(raw, seq) };
+            next = table.remove(first, last);
+        }
+        true
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for Paged {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: The notifier is registered by the type invariant. After this call `invalidate`
+        // neither runs nor will run.
+        unsafe { bindings::mmu_interval_notifier_remove(self.notifier.get()) };
+    }
+}
+
+/// Pages of a process with a reference each.
+///
+/// # Invariants
+///
+/// The first `count` of `pages` are valid, and this value owns a reference to each.
+struct Pages {
+    pages: [*mut bindings::page; BATCH],
+    count: usize,
+}
+
+impl Pages {
+    /// Takes references to `count` pages, at most [`BATCH`], or to the first of them. May sleep; if
+    /// `wait` says so, also until memory has come.
+    fn get(mm: &MmWithUser, first: usize, count: usize, how: Fetch, wait: bool) -> Result<Self> {
+        let mut this = Self {
+            pages: [core::ptr::null_mut(); BATCH],
+            count: 0,
+        };
+        let flags = match how {
+            Fetch::Read => 0,
+            Fetch::Write => bindings::FOLL_WRITE,
+            Fetch::Present => bindings::FOLL_NOFAULT,
+        };
+        let flags = if wait {
+            flags
+        } else {
+            flags | bindings::FOLL_NOWAIT
+        };
+        let count = count.min(BATCH);
+        // SAFETY: The memory map is alive; the field is not changed after `execve()`.
+        let limit = unsafe { (*mm.as_raw()).__bindgen_anon_1.task_size } >> PAGE_SHIFT;
+        // Addresses with tags would be found at another address, about which no notifier tells.
+        if first.checked_add(count).is_none_or(|end| end > limit) {
+            return Err(EFAULT);
+        }
+        let mut locked: ffi::c_int = 1;
+        let may_drop: *mut ffi::c_int = if wait {
+            &mut locked
+        } else {
+            core::ptr::null_mut()
+        };
+        // SAFETY: The memory map is in use and its lock held; there is room for `count` pointers.
+        // If the lock is dropped meanwhile, as it is while memory is waited for, `locked` says so.
+        let got = unsafe {
+            bindings::mmap_read_lock(mm.as_raw());
+            let got = bindings::get_user_pages_remote(
+                mm.as_raw(),
+                first << PAGE_SHIFT,
+                count,
+                flags,
+                this.pages.as_mut_ptr(),
+                may_drop,
+            );
+            if locked != 0 {
+                bindings::mmap_read_unlock(mm.as_raw());
+            }
+            got
+        };
+        if got <= 0 {
+            // CAST: A negative errno.
+            to_result(got as ffi::c_int)?;
+            return Err(EFAULT);
+        }
+        // INVARIANT: `get_user_pages_remote()` has taken so many references.
+        this.count = got.unsigned_abs();
+        Ok(this)
+    }
+
+    fn as_slice(&self) -> &[*mut bindings::page] {
+        self.pages.get(..self.count).unwrap_or(&[])
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        for page in self.as_slice() {
+            // SAFETY: This value owns a reference.
+            unsafe { bindings::put_page(*page) };
+        }
+    }
+}

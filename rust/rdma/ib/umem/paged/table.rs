@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which pages are there, by their number in the address space of a process.
+
+use crate::bindings;
+use core::ptr::NonNull;
+use kernel::{
+    prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNode, //
+    }, //
+};
+use pin_init::Zeroable;
+
+/// Pages of a chunk: what one page table of the processor has.
+const CHUNK: usize = 512;
+
+/// The bit of an entry that says that the page may be written to. A `struct page` is aligned to
+/// more than that.
+const WRITABLE: usize = 1;
+
+/// How many chunks [`Table::remove`] looks at in one call.
+const REMOVE_AT_ONCE: u32 = 16;
+
+/// A page that is there, with [`WRITABLE`], or null.
+type Entry = *mut bindings::page;
+
+/// The pages of one chunk.
+#[derive(Zeroable)]
+struct Chunk {
+    pages: [Entry; CHUNK],
+}
+
+/// The pages that are there.
+///
+/// Room for them is made a chunk at a time and outside of the lock of the table, so that nothing is
+/// allocated under it.
+pub(super) struct Table(RBTree<usize, KBox<Chunk>>);
+
+// SAFETY: The pointers are only that: who follows one proves that the page is there.
+unsafe impl Send for Table {}
+
+/// Room for the pages of a chunk.
+pub(super) struct Room {
+    chunk: usize,
+    node: RBTreeNode<usize, KBox<Chunk>>,
+}
+
+impl Room {
+    /// Allocates room for the chunk of a page. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(page: usize) -> Result<Self> {
+        let pages = KBox::init(pin_init::init_zeroed::<Chunk>(), GFP_KERNEL_ACCOUNT)?;
+        let chunk = page / CHUNK;
+        Ok(Self {
+            chunk,
+            node: RBTreeNode::new(chunk, pages, GFP_KERNEL_ACCOUNT)?,
+        })
+    }
+}
+
+impl Table {
+    pub(super) fn new() -> Self {
+        Self(RBTree::new())
+    }
+
+    /// Returns how many pages from `page` on are in one chunk.
+    pub(super) fn rest_of_chunk(page: usize) -> usize {
+        CHUNK.wrapping_sub(page % CHUNK)
+    }
+
+    /// Returns whether there is room for a page.
+    pub(super) fn has_room(&self, page: usize) -> bool {
+        self.0.get(&(page / CHUNK)).is_some()
+    }
+
+    /// Adds room, unless somebody else did.
+    pub(super) fn add_room(&mut self, room: Room) {
+        if self.0.get(&room.chunk).is_none() {
+            self.0.insert(room.node);
+        }
+    }
+
+    /// Returns a page that is there, and that may be written to if `write` says so.
+    #[inline]
+    pub(super) fn get(&self, page: usize, write: bool) -> Option<NonNull<bindings::page>> {
+        let entry = *self.0.get(&(page / CHUNK))?.pages.get(page % CHUNK)?;
+        if write && entry.addr() & WRITABLE == 0 {
+            return None;
+        }
+        NonNull::new(entry.map_addr(|addr| addr & !WRITABLE))
+    }
+
+    /// Adds pages, numbered from `first` on, all in one chunk; returns `false` if there is no room.
+    ///
+    /// What may be written to stays so.
+    pub(super) fn add(
+        &mut self,
+        first: usize,
+        pages: &[*mut bindings::page],
+        writable: bool,
+    ) -> bool {
+        let Some(chunk) = self.0.get_mut(&(first / CHUNK)) else {
+            return false;
+        };
+        let Some(entries) = chunk.pages.get_mut(first % CHUNK..) else {
+            return false;
+        };
+        for (entry, page) in entries.iter_mut().zip(pages) {
+            let marked = page.map_addr(|addr| addr | WRITABLE);
+            if *entry != marked {
+                *entry = if writable { marked } else { *page };
+            }
+        }
+        true
+    }
+
+    /// Removes the pages `first..=last`, and the room of whole chunks.
+    ///
+    /// Returns where to go on if that were too many for one call.
+    pub(super) fn remove(&mut self, first: usize, last: usize) -> Option<usize> {
+        let (first_chunk, last_chunk) = (first / CHUNK, last / CHUNK);
+        let mut next = first_chunk;
+        for _ in 0..REMOVE_AT_ONCE {
+            let chunk = *self.0.cursor_lower_bound(&next)?.current().0;
+            if chunk > last_chunk {
+                return None;
+            }
+            let from = if chunk == first_chunk {
+                first % CHUNK
+            } else {
+                0
+            };
+            let to = if chunk == last_chunk {
+                last % CHUNK
+            } else {
+                CHUNK - 1
+            };
+            if from == 0 && to == CHUNK - 1 {
+                self.0.remove_node(&chunk);
+            } else if let Some(entries) = self
+                .0
+                .get_mut(&chunk)
+                .and_then(|chunk| chunk.pages.get_mut(from..=to))
+            {
+                entries.fill(core::ptr::null_mut());
+            }
+            next = chunk.checked_add(1)?;
+        }
+        next.checked_mul(CHUNK).filter(|page| *page <= last)
+    }
+}
+
+#[cfg(CONFIG_KUNIT = "y")]
+#[kernel::macros::kunit_tests(rdma_ib_umem_paged_table)]
+mod tests {
+    use super::*;
+
+    /// The pointers are never followed.
+    fn page(number: usize) -> *mut bindings::page {
+        core::ptr::without_provenance_mut(number << 6)
+    }
+
+    #[test]
+    fn pages_are_found_until_they_are_removed() -> Result {
+        let mut table = Table::new();
+        assert!(!table.add(1000, &[page(1)], false));
+        table.add_room(Room::new(1000)?);
+        assert!(table.has_room(1023) && !table.has_room(1024));
+        assert!(table.add(1000, &[page(1), page(2)], false));
+        assert_eq!(table.get(1001, false).map(NonNull::as_ptr), Some(page(2)));
+        assert!(table.get(1001, true).is_none() && table.get(1002, false).is_none());
+        // Reading does not take the right to write away, another page does.
+        assert!(table.add(1001, &[page(2)], true));
+        assert!(table.add(1001, &[page(2)], false));
+        assert_eq!(table.get(1001, true).map(NonNull::as_ptr), Some(page(2)));
+        assert!(table.add(1001, &[page(3)], false));
+        assert!(table.get(1001, true).is_none());
+
+        assert_eq!(table.remove(1001, 1001), None);
+        assert!(table.get(1001, false).is_none() && table.get(1000, false).is_some());
+        assert!(table.has_room(1000));
+        assert_eq!(table.remove(0, usize::MAX), None);
+        assert!(!table.has_room(1000));
+        Ok(())
+    }
+
+    #[test]
+    fn removal_goes_on_where_it_stopped() -> Result {
+        const CHUNKS: usize = 40;
+
+        let mut table = Table::new();
+        for chunk in 0..CHUNKS {
+            table.add_room(Room::new(chunk * CHUNK)?);
+            assert!(table.add(chunk * CHUNK + 7, &[page(chunk + 1)], true));
+        }
+        // All but the first and the last.
+        let last = (CHUNKS - 1) * CHUNK + 6;
+        let mut next = Some(8);
+        let mut calls = 0;
+        while let Some(first) = next {
+            next = table.remove(first, last);
+            calls += 1;
+        }
+        assert!(calls > 1);
+        for chunk in 0..CHUNKS {
+            let stays = chunk == 0 || chunk == CHUNKS - 1;
+            assert_eq!(table.get(chunk * CHUNK + 7, true).is_some(), stays);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory on demand that is not there, may not be written to, never comes, or goes while it is used.
+ */
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "ferroce_util.h"
+
+#define PAGE 4096
+#define LEN (64 * PAGE)
+/* The page of the buffer that something is wrong with, and how far before it messages start. */
+#define BAD (8 * PAGE)
+#define BEFORE 2500
+#define ODP_ACCESS (FULL_ACCESS | IBV_ACCESS_ON_DEMAND)
+
+static void on_demand(struct end *e)
+{
+	CHECK_EQ(ibv_dereg_mr(e->mr), 0);
+	e->mr = ibv_reg_mr(e->dev->pd, e->buf, e->len, ODP_ACCESS);
+	CHECK(e->mr);
+}
+
+static void pair_open_odp(struct end *a, struct end *b, enum ibv_qp_type type)
+{
+	pair_open(a, b, type, LEN);
+	on_demand(a);
+	on_demand(b);
+}
+
+enum damage { HOLE, NO_ACCESS, READ_ONLY, BEYOND_FILE, DAMAGES };
+
+static const char *const damage_names[] = { "hole", "no access", "read-only", "beyond the file" };
+
+/* Damages one page in the middle of a buffer. */
+static void damage(struct end *e, enum damage how)
+{
+	int fd;
+
+	switch (how) {
+	case HOLE:
+		CHECK_EQ(munmap(e->buf + BAD, PAGE), 0);
+		break;
+	case NO_ACCESS:
+		CHECK_EQ(mprotect(e->buf + BAD, PAGE, PROT_NONE), 0);
+		break;
+	case READ_ONLY:
+		CHECK_EQ(mprotect(e->buf + BAD, PAGE, PROT_READ), 0);
+		break;
+	default:
+		fd = syscall(SYS_memfd_create, "odp", 0);
+		CHECK(fd >= 0);
+		CHECK(mmap(e->buf + BAD, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+			   0) == e->buf + BAD);
+		close(fd);
+	}
+}
+
+/* One end of one operation meets bad memory. */
+static void one_damage(enum ibv_wr_opcode op, bool at_target, enum damage how)
+{
+	bool written = at_target != (op == IBV_WR_RDMA_READ);
+	enum ibv_wc_status status = IBV_WC_LOC_PROT_ERR;
+	struct end a, b;
+
+	if (how == READ_ONLY && !written)
+		return;
+	printf("# opcode %d, %s, %s\n", op, at_target ? "target" : "requester", damage_names[how]);
+	pair_open_odp(&a, &b, IBV_QPT_RC);
+	memset(a.buf, 0x11, LEN);
+	memset(b.buf, 0x22, LEN);
+	damage(at_target ? &b : &a, how);
+	if (op == IBV_WR_SEND)
+		post_recv(&b, 9, BAD - BEFORE, 2 * BEFORE);
+	post_send(&a, &b, op, 1, BAD - BEFORE, 2 * BEFORE, IBV_SEND_SIGNALED);
+	if (at_target)
+		status = op == IBV_WR_SEND ? IBV_WC_REM_OP_ERR : IBV_WC_REM_ACCESS_ERR;
+	expect(&a, 1, status);
+	end_await(&a, IBV_QPS_ERR);
+	if (at_target) {
+		end_await(&b, IBV_QPS_ERR);
+		if (op == IBV_WR_SEND)
+			expect(&b, 9, IBV_WC_LOC_PROT_ERR);
+		else
+			expect_event(&b, IBV_EVENT_QP_ACCESS_ERR);
+	}
+	/* What is behind it was not touched. */
+	CHECK(all_bytes(a.buf + BAD + PAGE, LEN - BAD - PAGE, 0x11));
+	CHECK(all_bytes(b.buf + BAD + PAGE, LEN - BAD - PAGE, 0x22));
+	pair_close(&a, &b);
+}
+
+static void test_damage(void)
+{
+	static const enum ibv_wr_opcode ops[] = {
+		IBV_WR_SEND,
+		IBV_WR_RDMA_WRITE,
+		IBV_WR_RDMA_READ,
+	};
+
+	for (size_t op = 0; op < ARRAY_LEN(ops); op++)
+		for (int target = 0; target < 2; target++)
+			for (int how = 0; how < DAMAGES; how++)
+				one_damage(ops[op], target, how);
+}
+
+/* Datagrams: the sender's queue goes to SQE, the receiver's queue pair to ERR. */
+static void test_damage_ud(void)
+{
+	struct end a, b;
+
+	for (int target = 0; target < 2; target++) {
+		pair_open_odp(&a, &b, IBV_QPT_UD);
+		damage(target ? &b : &a, HOLE);
+		post_recv(&b, 9, BAD - GRH_LEN - 100, 1000 + GRH_LEN);
+		post_send(&a, &b, IBV_WR_SEND, 1, BAD - 100, 1000, IBV_SEND_SIGNALED);
+		expect(&a, 1, target ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR);
+		if (target) {
+			expect(&b, 9, IBV_WC_LOC_PROT_ERR);
+			end_await(&b, IBV_QPS_ERR);
+		} else {
+			end_await(&a, IBV_QPS_SQE);
+			/* Once it is mended, the queue pair goes on. */
+			CHECK(mmap(a.buf + BAD, PAGE, PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == a.buf + BAD);
+			end_modify(&a, IBV_QPS_RTS);
+			fill(a.buf + BAD - 100, 1000, 3);
+			post_send(&a, &b, IBV_WR_SEND, 2, BAD - 100, 1000, IBV_SEND_SIGNALED);
+			expect(&a, 2, IBV_WC_SUCCESS);
+			expect(&b, 9, IBV_WC_SUCCESS);
+			CHECK(filled(b.buf + BAD - 100, 1000, 3));
+		}
+		pair_close(&a, &b);
+	}
+}
+
+/* Ranges that no process has, and rights that a region does not have. */
+static void test_register(void)
+{
+	int hugetlb = IBV_ACCESS_HUGETLB;
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
+	struct ibv_mr *mr;
+	struct end a, b;
+
+	pair_open(&a, &b, IBV_QPT_RC, LEN);
+	CHECK(!ibv_reg_mr(r1.pd, a.buf, 0, ODP_ACCESS));
+	CHECK(!ibv_reg_mr(r1.pd, (void *)(uintptr_t)-PAGE, 2 * PAGE, ODP_ACCESS));
+	/* Huge pages are for memory on demand. */
+	CHECK(!ibv_reg_mr(r1.pd, a.buf, LEN, FULL_ACCESS | hugetlb));
+	mr = ibv_reg_mr(r1.pd, a.buf, LEN, ODP_ACCESS | hugetlb);
+	CHECK(mr);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+	/* The kernel's memory: may be named, and is not there. */
+	mr = ibv_reg_mr(r1.pd, (void *)(uintptr_t)0xffffffff81000000, LEN, ODP_ACCESS);
+	CHECK(mr);
+	make_send(&wr, &sge, &a, &b, IBV_WR_RDMA_WRITE, 1, 0, 64, IBV_SEND_SIGNALED);
+	sge.addr = 0xffffffff81000000;
+	sge.lkey = mr->lkey;
+	post_wr(&a, &wr);
+	expect(&a, 1, IBV_WC_LOC_PROT_ERR);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+	pair_close(&a, &b);
+
+	/* No right to write: a READ has nowhere to put its data. */
+	pair_open(&a, &b, IBV_QPT_RC, LEN);
+	CHECK_EQ(ibv_dereg_mr(a.mr), 0);
+	a.mr = ibv_reg_mr(r1.pd, a.buf, LEN, IBV_ACCESS_ON_DEMAND);
+	CHECK(a.mr);
+	post_send(&a, &b, IBV_WR_RDMA_WRITE, 1, 0, 64, IBV_SEND_SIGNALED);
+	expect(&a, 1, IBV_WC_SUCCESS);
+	post_send(&a, &b, IBV_WR_RDMA_READ, 2, 0, 64, IBV_SEND_SIGNALED);
+	expect(&a, 2, IBV_WC_LOC_PROT_ERR);
+	pair_close(&a, &b);
+}
+
+/* Memory that is kept from the kernel itself. */
+static void test_secret(void)
+{
+	int fd = syscall(SYS_memfd_secret, 0);
+	struct end a, b;
+
+	if (fd < 0) {
+		printf("# no memfd_secret here\n");
+		return;
+	}
+	pair_open_odp(&a, &b, IBV_QPT_RC);
+	CHECK_EQ(ftruncate(fd, PAGE), 0);
+	CHECK(mmap(a.buf, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == a.buf);
+	memset(a.buf, 1, PAGE);
+	post_send(&a, &b, IBV_WR_RDMA_WRITE, 1, 0, 64, IBV_SEND_SIGNALED);
+	expect(&a, 1, IBV_WC_LOC_PROT_ERR);
+	pair_close(&a, &b);
+	close(fd);
+}
+
+/* Memory that comes only once the process itself brings it. */
+static int userfault(struct end *e)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = {
+		.range = { .start = (uintptr_t)e->buf, .len = e->len },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
+
+	CHECK(fd >= 0);
+	CHECK_EQ(ioctl(fd, UFFDIO_API, &api), 0);
+	CHECK_EQ(madvise(e->buf, e->len, MADV_DONTNEED), 0);
+	CHECK_EQ(ioctl(fd, UFFDIO_REGISTER, &reg), 0);
+	return fd;
+}
+
+/* Waits until somebody wants memory. */
+static uint64_t wanted(int fd)
+{
+	struct uffd_msg msg;
+
+	CHECK_EQ(read(fd, &msg, sizeof(msg)), sizeof(msg));
+	CHECK_EQ(msg.event, UFFD_EVENT_PAGEFAULT);
+	return msg.arg.pagefault.address & ~(uint64_t)(PAGE - 1);
+}
+
+static void bring(int fd, uint64_t at)
+{
+	struct uffdio_zeropage zero = { .range = { .start = at, .len = PAGE } };
+
+	CHECK_EQ(ioctl(fd, UFFDIO_ZEROPAGE, &zero), 0);
+}
+
+/* Where a message waits for memory. */
+static const struct {
+	enum ibv_wr_opcode op;
+	bool at_target;
+} waits[] = {
+	{ IBV_WR_SEND, false },
+	{ IBV_WR_SEND, true },
+	{ IBV_WR_RDMA_WRITE, true },
+	{ IBV_WR_RDMA_READ, false },
+	{ IBV_WR_RDMA_READ, true },
+};
+
+/*
+ * Memory that takes long to come: nothing is lost, and nobody waits for the page behind it, which
+ * never comes.
+ */
+static void slow_memory(uint32_t len)
+{
+	struct end a, b;
+	int fd;
+
+	for (size_t i = 0; i < ARRAY_LEN(waits); i++) {
+		pair_open_odp(&a, &b, IBV_QPT_RC);
+		fill(a.buf, LEN, 1);
+		fill(b.buf, LEN, 2);
+		fd = userfault(waits[i].at_target ? &b : &a);
+		post_recv(&b, 9, 0, len);
+		post_send(&a, &b, waits[i].op, 1, 0, len, IBV_SEND_SIGNALED);
+		bring(fd, wanted(fd));
+		expect(&a, 1, IBV_WC_SUCCESS);
+		if (waits[i].op == IBV_WR_SEND)
+			expect(&b, 9, IBV_WC_SUCCESS);
+		CHECK(!memcmp(a.buf, b.buf, len));
+		close(fd);
+		pair_close(&a, &b);
+	}
+}
+
+static void test_slow_memory(void)
+{
+	slow_memory(64);
+	/* More than one packet. */
+	slow_memory(3000);
+}
+
+/*
+ * Memory that never comes keeps nobody from destroying what waits for it, in whatever order; nor
+ * the process from ending.
+ */
+static void test_stuck_memory(void)
+{
+	struct end a, b;
+	int fd;
+
+	for (size_t i = 0; i < ARRAY_LEN(waits); i++) {
+		pair_open_odp(&a, &b, IBV_QPT_RC);
+		fill(a.buf, LEN, 1);
+		fill(b.buf, LEN, 2);
+		fd = userfault(waits[i].at_target ? &b : &a);
+		post_recv(&b, 9, 0, 64);
+		post_send(&a, &b, waits[i].op, 1, 0, 64, IBV_SEND_SIGNALED);
+		wanted(fd);
+		if (i & 1) {
+			CHECK_EQ(ibv_dereg_mr(a.mr), 0);
+			CHECK_EQ(ibv_dereg_mr(b.mr), 0);
+			a.mr = NULL;
+			b.mr = NULL;
+		} else {
+			/* What waits is flushed. */
+			end_modify(&a, IBV_QPS_ERR);
+			end_modify(&b, IBV_QPS_ERR);
+			expect(&a, 1, IBV_WC_WR_FLUSH_ERR);
+			expect(&b, 9, IBV_WC_WR_FLUSH_ERR);
+		}
+		pair_close(&a, &b);
+		close(fd);
+	}
+}
+
+/* The process ends: its memory is waited for, and only its end makes that come to an end. */
+static void test_exit(void)
+{
+	int status;
+	pid_t child;
+
+	fflush(stdout);
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		struct end a, b;
+		int fd;
+
+		/* Contexts of its own: those of the parent are the parent's. */
+		devs_open();
+		pair_open_odp(&a, &b, IBV_QPT_RC);
+		fd = userfault(&a);
+		post_send(&a, &b, IBV_WR_RDMA_READ, 1, 0, 64, IBV_SEND_SIGNALED);
+		post_send(&a, &b, IBV_WR_RDMA_WRITE, 2, PAGE, 64, IBV_SEND_SIGNALED);
+		wanted(fd);
+		_exit(7);
+	}
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK(WIFEXITED(status));
+	CHECK_EQ(WEXITSTATUS(status), 7);
+}
+
+static struct end *victim;
+static atomic_bool stop;
+
+static void *forget(void *unused)
+{
+	(void)unused;
+	while (!stop)
+		madvise(victim->buf, LEN, MADV_DONTNEED);
+	return NULL;
+}
+
+/* A region that is deregistered while it is written to, read from and taken away. */
+static void test_dereg(void)
+{
+	static const enum ibv_wr_opcode ops[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };
+	enum ibv_wc_status status;
+	pthread_t thread;
+	struct ibv_wc wc;
+	struct end a, b;
+
+	for (int round = 0; round < 10; round++) {
+		pair_open_odp(&a, &b, IBV_QPT_RC);
+		victim = round & 1 ? &a : &b;
+		stop = false;
+		CHECK_EQ(pthread_create(&thread, NULL, forget, NULL), 0);
+		for (uint64_t i = 0; i < 20; i++)
+			post_send(&a, &b, ops[i & 1], i, 0, LEN / 2, IBV_SEND_SIGNALED);
+		for (int i = 0; i < round; i++)
+			expect(&a, i, IBV_WC_SUCCESS);
+		CHECK_EQ(ibv_dereg_mr(victim->mr), 0);
+		victim->mr = NULL;
+		/* Each request ends once, in order, and those behind a bad one are flushed. */
+		status = IBV_WC_SUCCESS;
+		for (uint64_t i = round; i < 20; i++) {
+			wait_begin();
+			while (!ibv_poll_cq(a.cq, 1, &wc))
+				wait_more("a completion");
+			CHECK_EQ(wc.wr_id, i);
+			if (status != IBV_WC_SUCCESS)
+				CHECK_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
+			status = wc.status;
+		}
+		stop = true;
+		pthread_join(thread, NULL);
+		pair_close(&a, &b);
+	}
+}
+
+static const struct test tests[] = {
+	{ "what may be registered", test_register },
+	{ "bad memory", test_damage },
+	{ "bad memory, datagrams", test_damage_ud },
+	{ "secret memory", test_secret },
+	{ "slow memory", test_slow_memory },
+	{ "memory that never comes", test_stuck_memory },
+	{ "exit while memory is awaited", test_exit },
+	{ "deregistered in use", test_dereg },
+};
+
+int main(int argc, char **argv)
+{
+	run_tests(argc, argv, NULL, tests, ARRAY_LEN(tests));
+}

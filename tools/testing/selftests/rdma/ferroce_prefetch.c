@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Prefetch of memory on demand. The provider has no call for it: this speaks to the core itself.
+ */
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/rdma_user_ioctl.h>
+#include "ferroce_util.h"
+
+#define PAGE 4096
+/* More than what is fetched before the key is looked up again. */
+#define PAGES 600
+#define LEN (PAGES * PAGE)
+#define ODP_ACCESS (FULL_ACCESS | IBV_ACCESS_ON_DEMAND)
+
+#define READ IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH
+#define WRITE IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE
+#define NO_FAULT IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT
+#define FLUSH IB_UVERBS_ADVISE_MR_FLAG_FLUSH
+
+static unsigned char *buf;
+
+static void set_up(void)
+{
+	buf = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(buf != MAP_FAILED);
+	/* Each page comes by itself. */
+	CHECK_EQ(madvise(buf, LEN, MADV_NOHUGEPAGE), 0);
+}
+
+/* What ibv_advise_mr() would do; returns 0 or the error. */
+static int advise(int advice, uint32_t flags, struct ibv_sge *sges, int n)
+{
+	struct {
+		struct ib_uverbs_ioctl_hdr hdr;
+		struct ib_uverbs_attr attrs[4];
+	} cmd = {
+		.hdr = {
+			.length = sizeof(cmd),
+			.object_id = UVERBS_OBJECT_MR,
+			.method_id = UVERBS_METHOD_ADVISE_MR,
+			.num_attrs = 4,
+			.driver_id = RDMA_DRIVER_RXE,
+		},
+		.attrs = {
+			{
+				.attr_id = UVERBS_ATTR_ADVISE_MR_PD_HANDLE,
+				.flags = UVERBS_ATTR_F_MANDATORY,
+				.data = r1.pd->handle,
+			},
+			{
+				.attr_id = UVERBS_ATTR_ADVISE_MR_ADVICE,
+				.len = sizeof(uint64_t),
+				.flags = UVERBS_ATTR_F_MANDATORY,
+				.data = advice,
+			},
+			{
+				.attr_id = UVERBS_ATTR_ADVISE_MR_FLAGS,
+				.len = sizeof(uint32_t),
+				.flags = UVERBS_ATTR_F_MANDATORY,
+				.data = flags,
+			},
+			{
+				.attr_id = UVERBS_ATTR_ADVISE_MR_SGE_LIST,
+				.len = n * sizeof(*sges),
+				.flags = UVERBS_ATTR_F_MANDATORY,
+				.data = (uintptr_t)sges,
+			},
+		},
+	};
+
+	return ioctl(r1.ctx->cmd_fd, RDMA_VERBS_IOCTL, &cmd) ? errno : 0;
+}
+
+static int advise_one(int advice, uint32_t flags, struct ibv_mr *mr, size_t off, uint32_t len)
+{
+	struct ibv_sge sge = { (uintptr_t)buf + off, len, mr->lkey };
+
+	return advise(advice, flags, &sge, 1);
+}
+
+/* How many pages of the buffer are in memory. */
+static int resident(void)
+{
+	unsigned char pages[PAGES];
+	int n = 0;
+
+	CHECK_EQ(mincore(buf, LEN, pages), 0);
+	for (int i = 0; i < PAGES; i++)
+		n += pages[i] & 1;
+	return n;
+}
+
+static void forget(void)
+{
+	/* What was asked for before may still be coming. */
+	wait_begin();
+	do {
+		CHECK_EQ(madvise(buf, LEN, MADV_DONTNEED), 0);
+		wait_more_verb("the end of an earlier prefetch");
+	} while (resident());
+}
+
+static void test_flush(void)
+{
+	struct ibv_mr *mr = ibv_reg_mr(r1.pd, buf, LEN, ODP_ACCESS);
+	struct ibv_sge sges[2];
+
+	CHECK(mr);
+	forget();
+	CHECK_EQ(advise_one(WRITE, FLUSH, mr, 0, LEN), 0);
+	CHECK_EQ(resident(), PAGES);
+	CHECK(all_bytes(buf, LEN, 0));
+	forget();
+	CHECK_EQ(advise_one(READ, FLUSH, mr, 3 * PAGE + 7, PAGE), 0);
+	CHECK_EQ(resident(), 2);
+	CHECK_EQ(advise_one(NO_FAULT, FLUSH, mr, 0, LEN), 0);
+	CHECK_EQ(resident(), 2);
+	forget();
+	sges[0] = (struct ibv_sge){ (uintptr_t)buf, 1, mr->lkey };
+	sges[1] = (struct ibv_sge){ (uintptr_t)buf + LEN - 1, 1, mr->lkey };
+	CHECK_EQ(advise(WRITE, FLUSH, sges, 2), 0);
+	CHECK_EQ(resident(), 2);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+}
+
+static void test_later(void)
+{
+	struct ibv_mr *mr = ibv_reg_mr(r1.pd, buf, LEN, ODP_ACCESS);
+
+	CHECK(mr);
+	forget();
+	CHECK_EQ(advise_one(WRITE, 0, mr, 0, LEN), 0);
+	wait_begin();
+	while (resident() != PAGES)
+		wait_more_verb("memory");
+	/* The region goes while it is being fetched, and the process has its memory back. */
+	for (int i = 0; i < 50; i++) {
+		CHECK_EQ(madvise(buf, LEN, MADV_DONTNEED), 0);
+		CHECK_EQ(advise_one(READ, 0, mr, 0, LEN), 0);
+		CHECK_EQ(ibv_dereg_mr(mr), 0);
+		mr = ibv_reg_mr(r1.pd, buf, LEN, ODP_ACCESS);
+		CHECK(mr);
+	}
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+}
+
+static void test_implicit(void)
+{
+	struct ibv_mr *mr = ibv_reg_mr(r1.pd, NULL, SIZE_MAX, ODP_ACCESS);
+
+	CHECK(mr);
+	forget();
+	CHECK_EQ(advise_one(WRITE, FLUSH, mr, PAGE, 10 * PAGE), 0);
+	CHECK_EQ(resident(), 10);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+}
+
+static void test_refused(void)
+{
+	struct ibv_mr *mr = ibv_reg_mr(r1.pd, buf, LEN, ODP_ACCESS);
+	struct ibv_mr *pinned = ibv_reg_mr(r1.pd, buf, PAGE, FULL_ACCESS);
+	struct ibv_mr *constant = ibv_reg_mr(r1.pd, buf, LEN, IBV_ACCESS_ON_DEMAND);
+	struct ibv_mr *other = ibv_reg_mr(r2.pd, buf, LEN, ODP_ACCESS);
+	struct ibv_sge sge;
+
+	CHECK(mr && pinned && constant && other);
+	for (uint32_t flags = 0; flags <= FLUSH; flags++) {
+		CHECK_EQ(advise_one(READ, flags, pinned, 0, PAGE), EINVAL);
+		CHECK_EQ(advise_one(READ, flags, other, 0, PAGE), EINVAL);
+		sge = (struct ibv_sge){ (uintptr_t)buf, PAGE, mr->lkey ^ 1 };
+		CHECK_EQ(advise(READ, flags, &sge, 1), EINVAL);
+		CHECK_EQ(advise_one(WRITE, flags, constant, 0, PAGE), EPERM);
+		CHECK_EQ(advise_one(READ, flags, constant, 0, PAGE), 0);
+		CHECK_EQ(advise_one(READ, flags, mr, LEN - 10, 11), EFAULT);
+		CHECK_EQ(advise_one(READ, flags, mr, -1, 2), EFAULT);
+		CHECK_EQ(advise_one(77, flags, mr, 0, PAGE), EOPNOTSUPP);
+	}
+	/* What the process does not have is an error at once, and none later. */
+	CHECK_EQ(ibv_dereg_mr(pinned), 0);
+	CHECK_EQ(munmap(buf + 5 * PAGE, PAGE), 0);
+	CHECK_EQ(advise_one(READ, FLUSH, mr, 0, LEN), EFAULT);
+	CHECK_EQ(advise_one(READ, 0, mr, 0, LEN), 0);
+	CHECK_EQ(advise_one(NO_FAULT, FLUSH, mr, 0, LEN), 0);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+	CHECK_EQ(ibv_dereg_mr(constant), 0);
+	CHECK_EQ(ibv_dereg_mr(other), 0);
+}
+
+static const struct test tests[] = {
+	{ "at once", test_flush },
+	{ "later", test_later },
+	{ "implicit", test_implicit },
+	{ "what is refused", test_refused },
+};
+
+int main(int argc, char **argv)
+{
+	run_tests(argc, argv, set_up, tests, ARRAY_LEN(tests));
+}
