@@ -45,7 +45,7 @@ static void test_device(void)
 	CHECK_EQ(ibv_query_device(r1.ctx, &attr), 0);
 	CHECK_EQ(attr.phys_port_cnt, 1);
 	CHECK_EQ(attr.max_mw, 0);
-	CHECK_EQ(attr.atomic_cap, IBV_ATOMIC_NONE);
+	CHECK_EQ(attr.atomic_cap, IBV_ATOMIC_HCA);
 	CHECK_EQ(attr.max_pkeys, 1);
 	CHECK(attr.max_qp_wr > 0 && attr.max_sge == 32 && attr.max_cqe > 0);
 	CHECK(attr.max_qp_rd_atom > 0 && attr.max_qp_init_rd_atom > 0);
