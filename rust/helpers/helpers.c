@@ -34,6 +34,7 @@
 #include "page_pool.c"
 #include "refcount.c"
 #include "route.c"
+#include "sched.c"
 #include "skbuff.c"
 #include "sock.c"
 #include "spinlock.c"

@@ -15,6 +15,7 @@ pub mod driver;
 pub mod gid;
 pub mod link;
 pub mod mr;
+pub mod mw;
 pub mod object;
 pub mod qp;
 pub mod srq;

@@ -10,7 +10,10 @@ pub mod owned;
 pub mod spinlock;
 pub mod table;
 
-pub use context::can_run;
+pub use context::{
+    can_run,
+    cond_resched, //
+};
 pub use copy_table::CopyTable;
 pub use global::Global;
 pub use multi_table::MultiTable;

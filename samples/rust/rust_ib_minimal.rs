@@ -163,6 +163,7 @@ impl Driver for Minimal {
     type Pd = CountedPd;
     type Ah = Never;
     type Mr = Never;
+    type Mw = Never;
     type Cq = Never;
     type Qp = Never;
     type Srq = Never;
@@ -241,6 +242,10 @@ impl Driver for Minimal {
     }
 
     fn mr_keys(mr: &Never) -> Keys {
+        match *mr {}
+    }
+
+    fn dereg_mr(mr: &Never) -> Result {
         match *mr {}
     }
 

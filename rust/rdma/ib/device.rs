@@ -284,6 +284,8 @@ limits! {
     set_max_srq_sge = max_srq_sge: u32,
     /// Sets the number of regions.
     set_max_mr = max_mr: u32,
+    /// Sets the number of memory windows.
+    set_max_mw = max_mw: u32,
     /// Sets the number of protection domains.
     set_max_pd = max_pd: u32,
     /// Sets the READs outstanding as responder, for a queue pair.
@@ -374,6 +376,11 @@ pub mod cap {
     pub const RC_RNR_NAK_GEN: u64 = bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN as u64;
     /// Shared receive queues can be resized.
     pub const SRQ_RESIZE: u64 = bindings::ib_device_cap_flags_IB_DEVICE_SRQ_RESIZE as u64;
+    /// Memory windows of type 1.
+    pub const MEM_WINDOW: u64 = bindings::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW as u64;
+    /// Memory windows of type 2B.
+    pub const MEM_WINDOW_TYPE_2B: u64 =
+        bindings::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW_TYPE_2B as u64;
     /// FLUSH makes writes visible to all.
     pub const FLUSH_GLOBAL: u64 = bindings::ib_device_cap_flags_IB_DEVICE_FLUSH_GLOBAL as u64;
     /// ATOMIC WRITE.

@@ -22,6 +22,7 @@ use super::{
         Keys,
         UserRange, //
     },
+    mw::MwType,
     object::{
         Pd,
         PdId,
@@ -90,6 +91,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Kept for each memory region. Its drop may sleep; when it returns nothing uses the memory any
     /// more.
     type Mr: Send + Sync;
+    /// Kept for each memory window. Its drop may sleep.
+    type Mw: Send + Sync;
     /// Kept for each completion queue.
     type Cq: Send + Sync;
     /// Kept for each queue pair.
@@ -150,11 +153,32 @@ pub trait Driver: Sized + Send + Sync + 'static {
     fn mr_keys(mr: &Self::Mr) -> Keys;
 
     /// Changes a region of a process' memory, whose keys stay. All or nothing.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if memory windows are bound to it.
     fn rereg_user_mr(mr: &mut Self::Mr, change: Change<'_, Self>) -> Result;
 
     /// Takes advice about regions that are fetched when they are used: the lists name parts of
     /// them. If `flush` says so it is followed before this returns.
     fn advise_mr(pd: &Pd<Self>, advice: Advice, flush: bool, sges: Sges<'_>) -> Result;
+
+    /// Prepares the end of a region, which is dropped if this succeeds.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if memory windows are bound to it.
+    fn dereg_mr(mr: &Self::Mr) -> Result;
+
+    /// Creates the driver's part of a memory window.
+    fn alloc_mw(_pd: &Pd<Self>, _ty: MwType) -> Result<Self::Mw> {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Returns the key of a memory window that is not bound yet.
+    fn mw_rkey(_mw: &Self::Mw) -> u32 {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Creates the driver's part of a completion queue; writes the size granted into `init`.
     fn create_cq(

@@ -247,8 +247,13 @@ pub(super) unsafe extern "C" fn dereg_mr<D: Driver>(
     raw: *mut bindings::ib_mr,
     _udata: *mut bindings::ib_udata,
 ) -> ffi::c_int {
-    // SAFETY: The region was made by `MrObject::create`; this is the last call with it. The drop
-    // waits for every packet that is using the region, then releases its memory.
-    drop(unsafe { KBox::<MrObject<D>>::from_raw(raw.cast()) });
-    errno(Ok(()))
+    let object = raw.cast::<MrObject<D>>();
+    // SAFETY: The region was made by `MrObject::create`, and nobody destroys it during the call.
+    let result = D::dereg_mr(unsafe { &(*object).data });
+    if result.is_ok() {
+        // The drop waits for every packet that is using the region, then releases its memory.
+        // SAFETY: As above; this is the last call with it.
+        drop(unsafe { KBox::from_raw(object) });
+    }
+    errno(result)
 }

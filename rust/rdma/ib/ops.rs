@@ -13,6 +13,7 @@ use super::{
     gid,
     mcast,
     mr,
+    mw,
     object::{
         self,
         alloc_size,
@@ -72,6 +73,17 @@ impl<D: Driver> VTable<D> {
         dereg_mr: Some(mr::dereg_mr::<D>),
         advise_mr: Some(mr::advise_mr::<D>),
 
+        alloc_mw: if D::HAS_ALLOC_MW {
+            Some(mw::alloc_mw::<D>)
+        } else {
+            None
+        },
+        dealloc_mw: if D::HAS_ALLOC_MW {
+            Some(mw::dealloc_mw::<D>)
+        } else {
+            None
+        },
+
         create_cq: Some(cq::create_cq::<D>),
         destroy_cq: Some(cq::destroy_cq::<D>),
         poll_cq: Some(cq::poll_cq::<D>),
@@ -127,6 +139,7 @@ impl<D: Driver> VTable<D> {
 
         size_ib_ah: alloc_size::<ah::Ah<D>>(),
         size_ib_cq: cq::Cq::<D>::SIZE,
+        size_ib_mw: alloc_size::<mw::MwObject<D>>(),
         size_ib_pd: alloc_size::<object::Pd<D>>(),
         size_ib_qp: qp::Qp::<D>::SIZE,
         size_ib_srq: srq::Srq::<D>::SIZE,

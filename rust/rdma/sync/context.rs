@@ -11,3 +11,9 @@ pub fn can_run() -> bool {
     // SAFETY: Both only read the state of the CPU and the task.
     unsafe { !bindings::irqs_disabled() && !bindings::in_hardirq() }
 }
+
+/// Lets others run who have waited long enough. May sleep.
+pub fn cond_resched() {
+    // SAFETY: The caller may sleep, so the scheduler may be called.
+    unsafe { bindings::cond_resched() };
+}

@@ -81,6 +81,8 @@ impl Access {
     pub const REMOTE_READ: u32 = 1 << 2;
     /// `IB_ACCESS_REMOTE_ATOMIC`: atomic operations.
     pub const REMOTE_ATOMIC: u32 = 1 << 3;
+    /// `IB_ACCESS_MW_BIND`: as `ON_DEMAND`. The region says whether windows may be bound to it.
+    pub const MW_BIND: u32 = 1 << 4;
     /// `IB_ACCESS_ON_DEMAND`: without meaning for a queue pair, but set by programs that have one
     /// set of flags for their memory and their queue pairs.
     pub const ON_DEMAND: u32 = 1 << 6;
@@ -99,6 +101,7 @@ impl Access {
         | Self::REMOTE_WRITE
         | Self::REMOTE_READ
         | Self::REMOTE_ATOMIC
+        | Self::MW_BIND
         | Self::ON_DEMAND
         | Self::FLUSH_GLOBAL
         | Self::FLUSH_PERSISTENT
@@ -281,11 +284,11 @@ mod tests {
     #[test]
     fn access_flags_are_kept_or_refused() {
         assert_eq!(
-            Access::from_bits(0x3ff0_034f).map(Access::bits),
-            Some(0x3ff0_034f)
+            Access::from_bits(0x3ff0_035f).map(Access::bits),
+            Some(0x3ff0_035f)
         );
-        // Memory windows, zero-based, huge pages; then what no one defined.
-        for bit in [4, 5, 7].into_iter().chain(10..20).chain(30..32) {
+        // Zero-based, huge pages; then what no one defined.
+        for bit in [5, 7].into_iter().chain(10..20).chain(30..32) {
             assert_eq!(Access::from_bits(1 << bit), None);
         }
     }

@@ -307,7 +307,7 @@ mod tests {
             (AttrMask::RQ_PSN, |r| r.rq_psn = 1 << 24),
             (AttrMask::SQ_PSN, |r| r.sq_psn = 1 << 24),
             (AttrMask::DEST_QPN, |r| r.dest_qp_num = 1 << 24),
-            (AttrMask::ACCESS_FLAGS, |r| r.qp_access_flags = 1 << 4),
+            (AttrMask::ACCESS_FLAGS, |r| r.qp_access_flags = 1 << 5),
             (AttrMask::PKEY_INDEX, |r| r.pkey_index = 1),
             (AttrMask::MAX_QP_RD_ATOMIC, |r| r.max_rd_atomic = 17),
             (AttrMask::MAX_DEST_RD_ATOMIC, |r| r.max_dest_rd_atomic = 33),

@@ -27,6 +27,7 @@ use crate::{
         self,
         Region, //
     },
+    mw::Window,
     qp::{
         self,
         Qp, //
@@ -82,6 +83,7 @@ use rdma::{
             Keys,
             UserRange, //
         },
+        mw::MwType,
         object::{
             Pd,
             PdId, //
@@ -272,6 +274,7 @@ impl Driver for Ferroce {
     type Pd = Charge;
     type Ah = Ah;
     type Mr = Region;
+    type Mw = Window;
     type Cq = Cq;
     type Qp = Qp;
     type Srq = Srq;
@@ -293,6 +296,7 @@ impl Driver for Ferroce {
             .set_max_srq_wr(srq::MAX_SRQ_WR)
             .set_max_srq_sge(MAX_SGE)
             .set_max_mr(objects)
+            .set_max_mw(objects)
             .set_max_pd(MAX_PD)
             .set_max_qp_rd_atom(u32::from(MAX_RD_ATOMIC))
             .set_max_res_rd_atom(objects.saturating_mul(u32::from(MAX_RD_ATOMIC)))
@@ -310,6 +314,8 @@ impl Driver for Ferroce {
                     | cap::SYS_IMAGE_GUID
                     | cap::SRQ_RESIZE
                     | cap::RC_RNR_NAK_GEN
+                    | cap::MEM_WINDOW
+                    | cap::MEM_WINDOW_TYPE_2B
                     | cap::FLUSH_GLOBAL
                     | cap::ATOMIC_WRITE,
             )
@@ -416,6 +422,18 @@ impl Driver for Ferroce {
 
     fn advise_mr(pd: &Pd<Self>, advice: Advice, flush: bool, sges: Sges<'_>) -> Result {
         mr::prefetch(pd.id(), advice, flush, sges)
+    }
+
+    fn dereg_mr(mr: &Region) -> Result {
+        mr.close()
+    }
+
+    fn alloc_mw(pd: &Pd<Self>, ty: MwType) -> Result<Window> {
+        Window::new(pd, ty)
+    }
+
+    fn mw_rkey(mw: &Window) -> u32 {
+        mw.rkey()
     }
 
     fn create_cq(

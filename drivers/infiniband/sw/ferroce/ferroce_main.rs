@@ -21,6 +21,7 @@ mod guard;
 mod link;
 mod mcast;
 mod mr;
+mod mw;
 mod qp;
 mod queue;
 mod quota;

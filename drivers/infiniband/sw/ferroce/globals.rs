@@ -12,6 +12,7 @@ use crate::{
     link,
     mcast,
     mr::Mr,
+    mw::Mw,
     sockets, //
 };
 use kernel::prelude::*;
@@ -45,8 +46,11 @@ pub(crate) type CqRef = Ref<ib::cq::Cq<Ferroce>>;
 /// A shared receive queue as lookups return it.
 pub(crate) type SrqRef = Ref<ib::srq::Srq<Ferroce>>;
 
-/// The most queue pairs, completion queues, shared receive queues and regions.
+/// The most queue pairs, completion queues, shared receive queues, regions and windows, each.
 pub(crate) const MAX_OBJECTS: u32 = 1 << 20;
+
+/// The first number of a window. Regions have those below, so a key says what it is a key of.
+pub(crate) const FIRST_MW: u32 = MAX_OBJECTS + 1;
 
 /// Queue pair numbers below are special: 0 and 1 are management, and a few are kept free.
 const FIRST_QPN: u32 = 16;
@@ -65,6 +69,7 @@ static QPS: Global<Table<ib::qp::Qp<Ferroce>>> = Global::new();
 static CQS: Global<Table<ib::cq::Cq<Ferroce>>> = Global::new();
 static SRQS: Global<Table<ib::srq::Srq<Ferroce>>> = Global::new();
 static MRS: Global<Table<Mr>> = Global::new();
+static MWS: Global<Table<Mw>> = Global::new();
 static AHS: Global<CopyTable<Av>> = Global::new();
 static KERNEL_AHS: Global<CopyTable<Av>> = Global::new();
 static PACKETS: Global<PacketPools> = Global::new();
@@ -79,6 +84,9 @@ pub(crate) fn init() -> Result {
     CQS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS))?;
     SRQS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS))?;
     MRS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS))?;
+    MWS.init::<core::convert::Infallible>(Table::new(
+        FIRST_MW..=FIRST_MW.wrapping_add(MAX_OBJECTS).wrapping_sub(1),
+    ))?;
     AHS.init::<core::convert::Infallible>(CopyTable::new(1..=MAX_AH))?;
     KERNEL_AHS.init::<core::convert::Infallible>(CopyTable::new(
         MAX_AH.wrapping_add(1)..=MAX_AH.wrapping_add(MAX_KERNEL_AH),
@@ -109,6 +117,11 @@ pub(crate) fn srqs() -> Result<&'static Table<ib::srq::Srq<Ferroce>>> {
 /// The memory regions, by the upper 24 bits of their keys.
 pub(crate) fn mrs() -> Result<&'static Table<Mr>> {
     MRS.get().ok_or(ENODEV)
+}
+
+/// The memory windows, by the upper 24 bits of their keys.
+pub(crate) fn mws() -> Result<&'static Table<Mw>> {
+    MWS.get().ok_or(ENODEV)
 }
 
 /// The address handles of processes, by the number that work requests have.

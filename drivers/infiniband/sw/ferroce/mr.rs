@@ -3,12 +3,14 @@
 //! Memory regions and the checks of their keys.
 
 mod fetch;
+mod lend;
 mod prefetch;
 mod region;
 mod target;
 
 pub(crate) use self::{
     fetch::Missing,
+    lend::Part,
     prefetch::prefetch,
     region::{
         Region,
@@ -17,7 +19,11 @@ pub(crate) use self::{
     target::Target, //
 };
 
-use crate::globals;
+use self::lend::Lent;
+use crate::{
+    globals,
+    mw, //
+};
 use rdma::ib::{
     object::PdId,
     umem::Memory,
@@ -30,6 +36,7 @@ pub(crate) struct Mr {
     /// Both keys: the number in the table of regions, and eight bits that change.
     key: u32,
     pd: PdId,
+    lent: Lent,
     access: Access,
     /// The address that requests use for the first byte.
     iova: u64,
@@ -39,17 +46,23 @@ pub(crate) struct Mr {
 }
 
 /// The low bits of a key, which are not part of the number.
-const KEY_BITS: u32 = 8;
+pub(crate) const KEY_BITS: u32 = 8;
 
 /// Returns a key of a number.
 ///
-/// Numbers are used again after a million registrations; the low bits make an old key of such a
-/// number wrong all the same, most of the time.
-fn key(number: u32) -> u32 {
-    (number << KEY_BITS) | u32::from(rdma::random::byte())
+/// Numbers are used again after a million registrations; the tag makes an old key of such a number
+/// wrong all the same, most of the time.
+pub(crate) fn key(number: u32, tag: u8) -> u32 {
+    (number << KEY_BITS) | u32::from(tag)
 }
 
-/// Finds the region of a key of this protection domain, with at least these rights.
+/// Returns the number that a key has.
+#[inline]
+pub(crate) fn number(key: u32) -> u32 {
+    key >> KEY_BITS
+}
+
+/// Finds the region that a request of the own side names, with at least these rights.
 ///
 /// # Errors
 ///
@@ -57,11 +70,29 @@ fn key(number: u32) -> u32 {
 #[inline]
 pub(crate) fn find(key: u32, pd: PdId, access: Access) -> Result<Target, MemError> {
     let mrs = globals::mrs().map_err(|_| MemError::Protection)?;
-    let mr = mrs.get(key >> KEY_BITS).ok_or(MemError::Protection)?;
+    let mr = mrs.get(number(key)).ok_or(MemError::Protection)?;
     if mr.key != key || mr.pd != pd || !mr.access.contains(access) {
         return Err(MemError::Protection);
     }
     Ok(Target::region(mr))
+}
+
+/// Finds what a peer of queue pair `qpn` names, with at least these rights.
+///
+/// # Errors
+///
+/// As [`find`].
+#[inline]
+pub(crate) fn find_remote(
+    rkey: u32,
+    pd: PdId,
+    qpn: u32,
+    access: Access,
+) -> Result<Target, MemError> {
+    if mw::is_window(rkey) {
+        return mw::find(rkey, pd, qpn, access);
+    }
+    find(rkey, pd, access)
 }
 
 /// Makes a key of this protection domain useless for everybody (LOCAL_INV), `qpn` being the queue
@@ -69,9 +100,12 @@ pub(crate) fn find(key: u32, pd: PdId, access: Access) -> Result<Target, MemErro
 ///
 /// # Errors
 ///
-/// [`MemError::Protection`] if the key is not one that may be invalidated so. None is yet: not that
-/// of a region which was registered by a verb, which C rxe refuses as well.
-pub(crate) fn invalidate_local(_key: u32, _pd: PdId, _qpn: u32) -> Result<(), MemError> {
+/// [`MemError::Protection`] if the key is not one that may be invalidated so. That of a region
+/// which was registered by a verb is not.
+pub(crate) fn invalidate_local(key: u32, pd: PdId, qpn: u32) -> Result<(), MemError> {
+    if mw::is_window(key) {
+        return mw::invalidate(key, pd, qpn);
+    }
     Err(MemError::Protection)
 }
 
@@ -80,6 +114,9 @@ pub(crate) fn invalidate_local(_key: u32, _pd: PdId, _qpn: u32) -> Result<(), Me
 /// # Errors
 ///
 /// As [`invalidate_local`]; besides, the peer must have been allowed to use the key.
-pub(crate) fn invalidate_remote(_rkey: u32, _pd: PdId, _qpn: u32) -> Result<(), MemError> {
+pub(crate) fn invalidate_remote(rkey: u32, pd: PdId, qpn: u32) -> Result<(), MemError> {
+    if mw::is_window(rkey) {
+        return mw::invalidate(rkey, pd, qpn);
+    }
     Err(MemError::Protection)
 }

@@ -41,6 +41,7 @@ use crate::{
         CqRef,
         QpRef, //
     },
+    mw,
     queue::Queue,
     receive::Origin,
     ucontext::{
@@ -187,6 +188,8 @@ pub(crate) struct Qp {
     events: Atomic<u32>,
     send_credit: Credit,
     recv_credit: Credit,
+    /// Whether memory windows may be bound to it.
+    pub(crate) windows: mw::Mark,
     /// Serialises modify; outside of the locks of the halves.
     #[pin]
     attributes: Mutex<Attributes>,
@@ -308,6 +311,7 @@ impl Qp {
             events: Atomic::new(0),
             send_credit: Credit::new(),
             recv_credit: Credit::new(),
+            windows: mw::Mark::new(),
             attributes <- new_mutex!(Attributes::new(), "ferroce::Qp::attributes"),
             send <- new_spinlock_bh!(send, "ferroce::Qp::send"),
             recv <- new_spinlock_bh!(recv, "ferroce::Qp::recv"),
@@ -490,6 +494,8 @@ pub(crate) fn destroy(qp: &Owned<IbQp>) {
     qp.set_state(State::Reset);
     send.reset();
     recv.reset();
+    drop((recv, send));
+    mw::release(qp);
 }
 
 /// Posts requests of a kernel consumer, or rings the doorbell of a user's.

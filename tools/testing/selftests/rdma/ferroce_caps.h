@@ -22,6 +22,7 @@ void show_mr_size(void);
 void show_page_size(void);
 void show_many(void);
 void show_many_srqs(void);
+void show_many_windows(void);
 void show_pds(void);
 void show_ahs(void);
 void show_rd_atom(void);

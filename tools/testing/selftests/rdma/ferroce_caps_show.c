@@ -249,6 +249,21 @@ void show_many_srqs(void)
 		CHECK_EQ(ibv_destroy_srq(srqs[i]), 0);
 }
 
+void show_many_windows(void)
+{
+	struct ibv_mw *mws[300];
+
+	CHECK(dev.orig_attr.max_mw >= (int)ARRAY_LEN(mws));
+	for (size_t i = 0; i < ARRAY_LEN(mws); i++) {
+		mws[i] = ibv_alloc_mw(r1.pd, i & 1 ? IBV_MW_TYPE_1 : IBV_MW_TYPE_2);
+		CHECK(mws[i]);
+		for (size_t k = 0; k < i; k++)
+			CHECK(mws[i]->rkey != mws[k]->rkey);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(mws); i++)
+		CHECK_EQ(ibv_dealloc_mw(mws[i]), 0);
+}
+
 /* What the device has of a kind, whose-ever it is. */
 static int count_objects(const char *kind)
 {

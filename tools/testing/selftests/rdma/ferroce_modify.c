@@ -277,7 +277,7 @@ static const struct bad_value {
 	BAD(DEST_QPN, uint32_t, dest_qp_num, 1 << 24),
 	BAD(MAX_QP_RD_ATOMIC, uint8_t, max_rd_atomic, 129),
 	BAD(MAX_DEST_RD_ATOMIC, uint8_t, max_dest_rd_atomic, 129),
-	BAD(ACCESS_FLAGS, uint32_t, qp_access_flags, IBV_ACCESS_MW_BIND),
+	BAD(ACCESS_FLAGS, uint32_t, qp_access_flags, IBV_ACCESS_ZERO_BASED),
 	BAD(ACCESS_FLAGS, uint32_t, qp_access_flags, 1u << 31),
 	BAD(PATH_MIG_STATE, uint32_t, path_mig_state, IBV_MIG_REARM),
 	BAD(PATH_MIG_STATE, uint32_t, path_mig_state, IBV_MIG_ARMED),

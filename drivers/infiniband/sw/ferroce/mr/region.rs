@@ -2,7 +2,10 @@
 
 //! Memory regions as their owners have them.
 
-use super::Mr;
+use super::{
+    Lent,
+    Mr, //
+};
 use crate::{
     device::Ferroce,
     globals, //
@@ -41,6 +44,7 @@ const SUPPORTED: Access = Access::LOCAL_WRITE
     .or(Access::REMOTE_READ)
     .or(Access::REMOTE_ATOMIC)
     .or(Access::FLUSH_GLOBAL)
+    .or(Access::MW_BIND)
     .or(Access::ZERO_BASED)
     .or(Access::ON_DEMAND)
     .or(Access::OPTIONAL);
@@ -48,7 +52,8 @@ const SUPPORTED: Access = Access::LOCAL_WRITE
 /// Rights that pages are pinned for writing for, as `ib_access_writable()` has it.
 const WRITES: Access = Access::LOCAL_WRITE
     .or(Access::REMOTE_WRITE)
-    .or(Access::REMOTE_ATOMIC);
+    .or(Access::REMOTE_ATOMIC)
+    .or(Access::MW_BIND);
 
 /// A memory region as the core's object has it.
 ///
@@ -87,8 +92,9 @@ impl Region {
     ) -> Result<Self> {
         let number = globals::mrs()?.reserve()?;
         let mr = Owned::new(Ok(Mr {
-            key: super::key(number.get()),
+            key: super::key(number.get(), rdma::random::byte()),
             pd: pd.id(),
+            lent: Lent::new(),
             access,
             iova,
             len,
@@ -111,8 +117,8 @@ impl Region {
     /// # Errors
     ///
     /// As [`user`](Self::user); besides `EACCES` if the same memory shall be written to and may
-    /// not, and `EINVAL` if it shall begin at another address, or be pinned if it was not or the
-    /// other way round.
+    /// not, `EINVAL` if it shall begin at another address, or be pinned if it was not or the other
+    /// way round, and as [`close`](Self::close).
     pub(crate) fn change(&mut self, change: Change<'_, Ferroce>) -> Result {
         let access = change.access.unwrap_or(self.mr.access);
         check(access)?;
@@ -134,8 +140,10 @@ impl Region {
                 None
             }
         };
+        self.mr.lent.close()?;
         self.number.hide();
         let old = self.mr.exclusive(|mr| {
+            mr.lent = Lent::new();
             mr.access = access;
             mr.pd = change.pd.map_or(mr.pd, Pd::id);
             let (iova, len, memory) = new?;
@@ -146,6 +154,15 @@ impl Region {
         self.number.publish(&self.mr);
         drop(old);
         Ok(())
+    }
+
+    /// Prepares the end: no window can be bound any more.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if windows are bound.
+    pub(crate) fn close(&self) -> Result {
+        self.mr.lent.close()
     }
 }
 

@@ -6,13 +6,17 @@ use super::{
     fetch::Missing,
     Mr, //
 };
+use crate::mw::Hold;
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
 use rdma::{
     ib::{
-        umem::Paged,
+        umem::{
+            Memory,
+            Paged, //
+        },
         Access, //
     },
     net::skbuff::SkBuff,
@@ -20,18 +24,49 @@ use rdma::{
 };
 use roce::wr::MemError;
 
-/// What a key was found to name.
+/// What a key was found to name: all of a region, or the part that a window shows.
 ///
-/// Destroying the region waits for it, so it lives for one packet.
+/// Destroying the region or the window waits for it, so it lives for one packet.
 pub(crate) struct Target {
     mr: Ref<Mr>,
+    /// Set if a window shows the memory.
+    window: Option<Hold>,
+    /// The address of the first byte.
+    va: u64,
+    /// Bytes.
+    len: u64,
+    /// Where the first byte is in the memory of the region.
+    skip: u64,
 }
 
 impl Target {
     /// The whole region.
     #[inline]
     pub(super) fn region(mr: Ref<Mr>) -> Self {
-        Self { mr }
+        Self {
+            window: None,
+            va: mr.iova,
+            len: mr.len,
+            skip: 0,
+            mr,
+        }
+    }
+
+    /// What a window shows.
+    #[inline]
+    pub(super) fn window(mr: Ref<Mr>, hold: Hold, va: u64, len: u64, skip: u64) -> Self {
+        Self {
+            mr,
+            window: Some(hold),
+            va,
+            len,
+            skip,
+        }
+    }
+
+    /// Returns the region.
+    pub(super) fn mr(&self) -> &Mr {
+        &self.mr
     }
 
     /// Returns where `len` bytes at `va` are in [`memory`](Self::memory).
@@ -41,12 +76,12 @@ impl Target {
     /// [`MemError::Protection`] if not all of them are what the key names.
     #[inline]
     pub(crate) fn offset(&self, va: u64, len: u64) -> Result<u64, MemError> {
-        let offset = va.checked_sub(self.mr.iova).ok_or(MemError::Protection)?;
+        let offset = va.checked_sub(self.va).ok_or(MemError::Protection)?;
         let end = offset.checked_add(len).ok_or(MemError::Protection)?;
-        if end > self.mr.len {
+        if end > self.len {
             return Err(MemError::Protection);
         }
-        Ok(offset)
+        offset.checked_add(self.skip).ok_or(MemError::Protection)
     }
 
     /// Returns whether it allows all of `access`.
@@ -95,7 +130,8 @@ impl Target {
 
 /// The memory of a [`Target`]. Offsets come from [`Target::offset`].
 ///
-/// All of it fails with [`MemError::Absent`] if the memory has to be fetched first. Nothing sleeps.
+/// All of it fails with [`MemError::Absent`] if the memory has to be fetched first, and with
+/// [`MemError::Protection`] if the key has become invalid meanwhile. Nothing sleeps.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a>(&'a Target);
 
@@ -103,31 +139,42 @@ impl View<'_> {
     /// Appends `len` bytes at `at` to a packet, which is unchanged if this fails.
     #[inline]
     pub(crate) fn append_to(self, at: u64, len: usize, skb: &mut SkBuff) -> Result<(), MemError> {
-        self.0.mr.memory.append_to(at, len, skb).map_err(mem_error)
+        self.with(|memory| memory.append_to(at, len, skb))
     }
 
     /// Copies bytes in at `at`.
     #[inline]
     pub(crate) fn write(self, at: u64, bytes: &[u8]) -> Result<(), MemError> {
-        self.0.mr.memory.write(at, bytes).map_err(mem_error)
+        self.with(|memory| memory.write(at, bytes))
+    }
+
+    /// Does something with the memory while the key cannot become invalid.
+    ///
+    /// So nobody touches the memory any more once an invalidation has returned.
+    #[inline]
+    fn with<R>(self, f: impl FnOnce(&Memory) -> Result<R>) -> Result<R, MemError> {
+        let _valid = match &self.0.window {
+            Some(hold) => Some(hold.lock()?),
+            None => None,
+        };
+        f(&self.0.mr.memory).map_err(mem_error)
     }
 
     /// Stores `swap` at `at` if `compare` is there; returns what was there. Host byte order,
     /// aligned to eight bytes, in one step.
     pub(crate) fn compare_swap(self, at: u64, compare: u64, swap: u64) -> Result<u64, MemError> {
-        let memory = &self.0.mr.memory;
-        memory.compare_swap(at, compare, swap).map_err(mem_error)
+        self.with(|memory| memory.compare_swap(at, compare, swap))
     }
 
     /// Adds to the number at `at`; returns what was there. As [`compare_swap`](Self::compare_swap).
     pub(crate) fn fetch_add(self, at: u64, add: u64) -> Result<u64, MemError> {
-        self.0.mr.memory.fetch_add(at, add).map_err(mem_error)
+        self.with(|memory| memory.fetch_add(at, add))
     }
 
     /// Stores a number at `at` in one step, after all that was written before. As
     /// [`compare_swap`](Self::compare_swap).
     pub(crate) fn store(self, at: u64, value: u64) -> Result<(), MemError> {
-        self.0.mr.memory.store(at, value).map_err(mem_error)
+        self.with(|memory| memory.store(at, value))
     }
 }
 

@@ -25,7 +25,7 @@ use roce::{
 /// Bytes of a word.
 const WORD: u64 = 8;
 
-/// Executes a command, once; returns what an atomic operation found.
+/// Executes a command for queue pair `qpn`, once; returns what an atomic operation found.
 ///
 /// Called under the lock of the receive half, which orders it behind what the peer has written
 /// before. To everybody else it is one instruction of the processor.
@@ -34,8 +34,13 @@ const WORD: u64 = 8;
 ///
 /// [`MemError::Protection`] if the key does not allow it, [`MemError::Fault`] if the memory is
 /// gone; [`MemError::Absent`] if it has to be fetched first.
-pub(super) fn execute(command: &Command, payload: &[u8], pd: PdId) -> Result<u64, MemError> {
-    let find = |access| mr::find(command.rkey.get(), pd, access);
+pub(super) fn execute(
+    command: &Command,
+    payload: &[u8],
+    pd: PdId,
+    qpn: u32,
+) -> Result<u64, MemError> {
+    let find = |access| mr::find_remote(command.rkey.get(), pd, qpn, access);
 
     match command.action {
         Action::CompareSwap { compare, swap } => {
@@ -79,13 +84,13 @@ pub(super) fn execute(command: &Command, payload: &[u8], pd: PdId) -> Result<u64
 ///
 /// As [`execute`].
 #[cold]
-pub(super) fn missing(command: &Command, pd: PdId) -> Result<Option<Missing>, MemError> {
+pub(super) fn missing(command: &Command, pd: PdId, qpn: u32) -> Result<Option<Missing>, MemError> {
     let access = match command.action {
         Action::CompareSwap { .. } | Action::FetchAdd { .. } => Access::REMOTE_ATOMIC,
         Action::Store => Access::REMOTE_WRITE,
         Action::Flush { .. } => return Ok(None),
     };
-    let target = mr::find(command.rkey.get(), pd, access)?;
+    let target = mr::find_remote(command.rkey.get(), pd, qpn, access)?;
     let at = target.offset(command.va, WORD)?;
     Ok(target.missing(at, WORD, 0, true))
 }

@@ -375,7 +375,7 @@ impl RecvHalf {
                 let result = if read.len == 0 {
                     Ok(())
                 } else {
-                    mr::find(read.rkey.get(), self.pd, Access::REMOTE_READ)
+                    mr::find_remote(read.rkey.get(), self.pd, qp.qpn, Access::REMOTE_READ)
                         .and_then(|region| region.offset(read.va, u64::from(read.len)).map(|_| ()))
                 };
                 if let Some(outcome) = self.resp.start_read(result) {
@@ -387,7 +387,7 @@ impl RecvHalf {
                     Some(error) => Err(error),
                     None => {
                         let payload = incoming.payload(&arrival.packet);
-                        command::execute(command, payload, self.pd)
+                        command::execute(command, payload, self.pd, qp.qpn)
                     }
                 };
                 if result == Err(MemError::Absent) {
@@ -440,7 +440,7 @@ impl RecvHalf {
                 len,
                 check_len,
             } => {
-                let region = mr::find(rkey.get(), self.pd, Access::REMOTE_WRITE)?;
+                let region = mr::find_remote(rkey.get(), self.pd, qp.qpn, Access::REMOTE_WRITE)?;
                 region.offset(va, u64::from(check_len))?;
                 let at = region.offset(va, u64::from(len))?;
                 // CAST: Widening.

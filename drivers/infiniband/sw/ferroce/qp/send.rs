@@ -366,7 +366,7 @@ impl SendHalf {
     fn execute(&mut self, qp: &IbQp) -> bool {
         let mut executed = false;
         while let Some(local) = self.req.poll_local() {
-            let result = self.sq.execute(&local, qp.qpn);
+            let result = self.sq.execute(&local, qp);
             self.req.local_done(result);
             executed = true;
         }

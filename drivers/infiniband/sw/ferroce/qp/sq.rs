@@ -2,7 +2,10 @@
 
 //! The send queue: work requests in the ring, and private copies of those in flight.
 
-use super::wait::missing;
+use super::{
+    wait::missing,
+    Qp, //
+};
 use crate::{
     ah::Av,
     device::Ferroce,
@@ -10,6 +13,10 @@ use crate::{
     mr::{
         self,
         Missing, //
+    },
+    mw::{
+        self,
+        Bind, //
     },
     queue::Queue, //
 };
@@ -32,6 +39,7 @@ use roce::{
     },
     uapi::wqe::{
         ah_num,
+        bind_args,
         inline_data,
         parse_send,
         send_sge,
@@ -145,10 +153,6 @@ impl Sq {
                 ),
             };
         wr.signalled |= self.signal_all;
-        if matches!(wr.op, SendOp::RegMr | SendOp::BindMw) {
-            // There is nothing to register or to bind yet.
-            error = Some(Status::LocQpOp);
-        }
         if self.transport == Transport::Ud && !self.limits.raw && error.is_none() {
             let av = self.find_av(slot);
             if av.is_none() {
@@ -240,15 +244,29 @@ impl Sq {
     /// # Errors
     ///
     /// The status that the request completes with.
-    pub(crate) fn execute(&self, local: &Local, qpn: u32) -> Result<(), Status> {
-        match local.op {
-            // The specification calls it a memory management operation error, for which the kernel
-            // has only the name of one of these operations. C rxe answers LOC_QP_OP_ERR.
-            SendOp::LocalInv => {
-                mr::invalidate_local(local.key.get(), self.pd, qpn).map_err(|_| Status::MwBind)
-            }
-            _ => Err(Status::LocQpOp),
-        }
+    pub(crate) fn execute(&self, local: &Local, qp: &Qp) -> Result<(), Status> {
+        let result = match local.op {
+            SendOp::LocalInv => mr::invalidate_local(local.key.get(), self.pd, qp.qpn),
+            SendOp::BindMw => self.bind(local.slot, qp),
+            _ => return Err(Status::LocQpOp),
+        };
+        // The specification calls it a memory management operation error, for which the kernel has
+        // only the name of one of these operations. C rxe answers LOC_QP_OP_ERR.
+        result.map_err(|_| Status::MwBind)
+    }
+
+    /// Binds a memory window.
+    fn bind(&self, slot: u16, qp: &Qp) -> Result<(), MemError> {
+        let args = bind_args(self.copy(slot)).ok_or(MemError::Fault)?;
+        let bind = Bind {
+            mw_rkey: args.mw_rkey.get(),
+            new_rkey: args.rkey.get(),
+            mr_lkey: args.mr_lkey.get(),
+            addr: args.addr.get(),
+            len: args.length.get(),
+            access: Access::from_raw(args.access.get()),
+        };
+        mw::bind(&bind, self.pd, qp)
     }
 
     /// Copies bytes to `offset` of the buffers of a slot, a READ or an atomic operation.

@@ -59,7 +59,7 @@ impl RecvHalf {
         let Ok(packet) = parked.incoming.packet() else {
             return;
         };
-        let failed = match self.missing(&parked.verdict, &packet) {
+        let failed = match self.missing(qp, &parked.verdict, &packet) {
             Ok(Some(missing)) => {
                 if self.wait.start(qp, Waiter::Recv, 0, missing).is_ok() {
                     self.parked = Some(parked);
@@ -107,7 +107,12 @@ impl RecvHalf {
     }
 
     /// Returns what has to be fetched before a packet can be dealt with as the responder says.
-    fn missing(&self, verdict: &Verdict, packet: &Packet<'_>) -> Result<Option<Missing>, MemError> {
+    fn missing(
+        &self,
+        qp: &IbQp,
+        verdict: &Verdict,
+        packet: &Packet<'_>,
+    ) -> Result<Option<Missing>, MemError> {
         match *verdict {
             Verdict::Place(Place::Recv { offset, len }) => {
                 // The area in front of a datagram is written too.
@@ -121,11 +126,11 @@ impl RecvHalf {
                 len,
                 check_len,
             }) => {
-                let region = mr::find(rkey.get(), self.pd, Access::REMOTE_WRITE)?;
+                let region = mr::find_remote(rkey.get(), self.pd, qp.qpn, Access::REMOTE_WRITE)?;
                 let at = region.offset(va, u64::from(check_len))?;
                 Ok(region.missing(at, u64::from(len), ahead(packet.opcode()), true))
             }
-            Verdict::Execute(ref command) => command::missing(command, self.pd),
+            Verdict::Execute(ref command) => command::missing(command, self.pd, qp.qpn),
             _ => Ok(None),
         }
     }
@@ -138,7 +143,7 @@ impl RecvHalf {
             return false;
         }
         let missing = || {
-            let region = mr::find(segment.rkey.get(), self.pd, Access::REMOTE_READ)?;
+            let region = mr::find_remote(segment.rkey.get(), self.pd, qp.qpn, Access::REMOTE_READ)?;
             let at = region.offset(segment.va, u64::from(segment.len))?;
             let len = u64::from(segment.len);
             Ok::<_, MemError>(region.missing(at, len, ahead(segment.opcode), false))

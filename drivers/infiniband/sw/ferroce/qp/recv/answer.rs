@@ -43,7 +43,7 @@ impl RecvHalf {
                 return;
             }
             budget = budget.saturating_sub(1);
-            match self.send_segment(&segment) {
+            match self.send_segment(qp, &segment) {
                 // The peer asks again for what it misses.
                 Ok(()) | Err(SendError::Lost | SendError::NoMemory) => self.resp.response_sent(),
                 Err(SendError::Memory(MemError::Absent)) if self.await_segment(qp, &segment) => {
@@ -70,7 +70,7 @@ impl RecvHalf {
 
     /// Sends one READ response.
     #[inline]
-    fn send_segment(&mut self, segment: &ReadSegment) -> Result<(), SendError> {
+    fn send_segment(&mut self, qp: &IbQp, segment: &ReadSegment) -> Result<(), SendError> {
         let mut headers = [0; MAX_HEADER_LEN];
         let len = segment
             .write_headers(Pkey::DEFAULT, &mut headers)
@@ -82,7 +82,7 @@ impl RecvHalf {
             headers,
             segment.len,
             |skb| {
-                let region = mr::find(segment.rkey.get(), pd, Access::REMOTE_READ)?;
+                let region = mr::find_remote(segment.rkey.get(), pd, qp.qpn, Access::REMOTE_READ)?;
                 let at = region.offset(segment.va, u64::from(segment.len))?;
                 // CAST: Widening.
                 region.memory().append_to(at, segment.len as usize, skb)

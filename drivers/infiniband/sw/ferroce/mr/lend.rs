@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Parts of regions that memory windows are bound to.
+
+use super::Target;
+use crate::{
+    globals,
+    mw::{
+        Bind,
+        Hold, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Full,
+        Relaxed, //
+    }, //
+};
+use rdma::ib::{
+    object::PdId,
+    Access, //
+};
+use roce::wr::MemError;
+
+/// Rights by which a peer changes memory.
+const REMOTE_CHANGE: Access = Access::REMOTE_WRITE.or(Access::REMOTE_ATOMIC);
+
+/// How many windows are bound to a region.
+pub(super) struct Lent(Atomic<u32>);
+
+impl Lent {
+    /// The region goes, or changes: no window can be bound.
+    const CLOSED: u32 = u32::MAX;
+
+    pub(super) fn new() -> Self {
+        Self(Atomic::new(0))
+    }
+
+    /// Counts one more.
+    fn add(&self) -> Result<(), MemError> {
+        let mut now = self.0.load(Relaxed);
+        loop {
+            // The number below `CLOSED` is not reached: there are far fewer windows.
+            let more = now.checked_add(1).ok_or(MemError::Protection)?;
+            match self.0.cmpxchg(now, more, Full) {
+                Ok(_) => return Ok(()),
+                Err(other) => now = other,
+            }
+        }
+    }
+
+    /// Counts one less.
+    fn sub(&self) {
+        let _ = self.0.fetch_sub(1, Full);
+    }
+
+    /// Lets no more be bound.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if there are any (C10-77 and C11-14).
+    pub(super) fn close(&self) -> Result {
+        match self.0.cmpxchg(0, Self::CLOSED, Full) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(EBUSY),
+        }
+    }
+}
+
+/// A part of a region that a window is bound to.
+#[derive(Clone, Copy)]
+pub(crate) struct Part {
+    /// Number of the region.
+    mr: u32,
+    /// Offset in the memory of the region.
+    offset: u64,
+}
+
+impl Part {
+    /// Lends a part of a region to a window.
+    ///
+    /// # Errors
+    ///
+    /// [`MemError::Protection`] if the region does not allow it.
+    pub(crate) fn lend(bind: &Bind, pd: PdId) -> Result<Self, MemError> {
+        let target = super::find(bind.mr_lkey, pd, Access::MW_BIND)?; // C10-73
+        let mr = target.mr();
+        // Nobody could tell which of two addresses a byte has.
+        if mr.access.contains(Access::ZERO_BASED) {
+            return Err(MemError::Protection);
+        }
+        // C10-74
+        if bind.access.intersects(REMOTE_CHANGE) && !mr.access.contains(Access::LOCAL_WRITE) {
+            return Err(MemError::Protection);
+        }
+        // The region must have been asked for it.
+        if !bind.access.and(Access::FLUSH_GLOBAL).is_within(mr.access) {
+            return Err(MemError::Protection);
+        }
+        let offset = target.offset(bind.addr, bind.len)?; // C10-75
+        mr.lent.add()?;
+        Ok(Self {
+            mr: super::number(bind.mr_lkey),
+            offset,
+        })
+    }
+
+    /// Gives the part back.
+    pub(crate) fn give_back(self) {
+        // The region is there: it is not destroyed while a part of it is lent.
+        if let Some(mr) = globals::mrs().ok().and_then(|mrs| mrs.get(self.mr)) {
+            mr.lent.sub();
+        }
+    }
+
+    /// Returns the part as a target.
+    #[inline]
+    pub(crate) fn target(self, hold: Hold, va: u64, len: u64) -> Result<Target, MemError> {
+        let mrs = globals::mrs().map_err(|_| MemError::Protection)?;
+        let mr = mrs.get(self.mr).ok_or(MemError::Protection)?;
+        Ok(Target::window(mr, hold, va, len, self.offset))
+    }
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory windows: keys to a part of a region that requests give out and take back.
+//!
+//! A window of type 1 is bound and bound again, each time with another key, and is for every queue
+//! pair of its protection domain. One of type 2 is bound to a queue pair until it is invalidated
+//! (type 2B). A region is not destroyed while a window is bound to it.
+
+use crate::{
+    device::Ferroce,
+    globals::{
+        self,
+        FIRST_MW, //
+    },
+    mr::{
+        self,
+        Part,
+        Target, //
+    },
+    qp::Qp, //
+};
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    }, //
+};
+use rdma::{
+    ib::{
+        mw::MwType,
+        object::{
+            Pd,
+            PdId, //
+        },
+        Access, //
+    },
+    new_spinlock_bh,
+    sync::{
+        Number,
+        Owned,
+        Ref,
+        SpinLockBh, //
+    }, //
+};
+use roce::wr::MemError;
+
+/// Rights that a window may have. The right to write locally is allowed and means nothing.
+const SUPPORTED: Access = Access::REMOTE_WRITE
+    .or(Access::REMOTE_READ)
+    .or(Access::REMOTE_ATOMIC)
+    .or(Access::ZERO_BASED)
+    .or(Access::LOCAL_WRITE)
+    .or(Access::OPTIONAL);
+
+/// Tags of new windows. Programs make the next key by adding a small number to the one they have,
+/// and a carry would leave the tag.
+const FIRST_TAGS: u8 = 0x7f;
+
+/// A memory window as its owner has it.
+///
+/// Dropping it takes the window away from the data path and waits for the packets that use it.
+pub(crate) struct Window {
+    mw: Owned<Mw>,
+    number: Number<Mw>,
+}
+
+impl Window {
+    pub(crate) fn new(pd: &Pd<Ferroce>, ty: MwType) -> Result<Self> {
+        let number = globals::mws()?.reserve()?;
+        let pd = pd.id();
+        let binding = Binding {
+            key: mr::key(number.get(), rdma::random::byte() & FIRST_TAGS),
+            epoch: 0,
+            bound: None,
+        };
+        let mw = Owned::new(try_pin_init!(Mw {
+            ty,
+            pd,
+            binding <- new_spinlock_bh!(binding, "ferroce::Mw::binding"),
+        }? Error))?;
+        number.publish(&mw);
+        Ok(Self { mw, number })
+    }
+
+    /// Returns the key.
+    pub(crate) fn rkey(&self) -> u32 {
+        self.mw.binding.lock().key
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        self.number.hide();
+        self.mw.binding.lock().unbind();
+    }
+}
+
+/// A memory window as the data path finds it.
+#[pin_data]
+pub(crate) struct Mw {
+    ty: MwType,
+    pd: PdId,
+    #[pin]
+    binding: SpinLockBh<Binding>,
+}
+
+/// What a window shows.
+struct Binding {
+    key: u32,
+    /// Changes with each binding and each end of one.
+    epoch: u64,
+    bound: Option<Bound>,
+}
+
+#[derive(Clone, Copy)]
+struct Bound {
+    part: Part,
+    /// The queue pair that may use it, for type 2.
+    qpn: Option<u32>,
+    access: Access,
+    /// The address that requests use for the first byte.
+    va: u64,
+    /// Bytes.
+    len: u64,
+}
+
+impl Binding {
+    /// Ends what there is. When this returns nobody uses the memory through the window: who does
+    /// holds the lock.
+    fn unbind(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+        if let Some(bound) = self.bound.take() {
+            bound.part.give_back();
+        }
+    }
+}
+
+/// Returns whether a key is one of a window.
+#[inline]
+pub(crate) fn is_window(key: u32) -> bool {
+    mr::number(key) >= FIRST_MW
+}
+
+/// Finds the window that a peer names, with at least these rights.
+///
+/// # Errors
+///
+/// [`MemError::Protection`].
+pub(crate) fn find(rkey: u32, pd: PdId, qpn: u32, access: Access) -> Result<Target, MemError> {
+    let mw = lookup(rkey)?;
+    let (bound, epoch) = {
+        let binding = mw.binding.lock();
+        let bound = binding.bound.ok_or(MemError::Protection)?;
+        if binding.key != rkey
+            || mw.pd != pd
+            || bound.qpn.is_some_and(|bound| bound != qpn)
+            || !bound.access.contains(access)
+        {
+            return Err(MemError::Protection);
+        }
+        (bound, binding.epoch)
+    };
+    // If the window goes from here on, so may the region, whose number then is another's. But then
+    // the hold does not hold.
+    let hold = Hold { mw, epoch };
+    bound.part.target(hold, bound.va, bound.len)
+}
+
+/// A window that was found.
+pub(crate) struct Hold {
+    mw: Ref<Mw>,
+    epoch: u64,
+}
+
+impl Hold {
+    /// Keeps the window from being invalidated.
+    ///
+    /// # Errors
+    ///
+    /// [`MemError::Protection`] if it has been.
+    #[inline]
+    pub(crate) fn lock(&self) -> Result<impl Sized + '_, MemError> {
+        let binding = self.mw.binding.lock();
+        if binding.epoch != self.epoch {
+            return Err(MemError::Protection);
+        }
+        Ok(binding)
+    }
+}
+
+/// What a request to bind a memory window asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Bind {
+    /// The key that the window has.
+    pub(crate) mw_rkey: u32,
+    /// The key that it shall have; only its low eight bits count.
+    pub(crate) new_rkey: u32,
+    /// The region.
+    pub(crate) mr_lkey: u32,
+    /// The first byte, as requests for the region address it.
+    pub(crate) addr: u64,
+    /// Bytes; none ends the binding of a window of type 1.
+    pub(crate) len: u64,
+    /// What the peer may do.
+    pub(crate) access: Access,
+}
+
+/// Binds a memory window for a request of queue pair `qp`, which is in protection domain `pd`.
+///
+/// Called under the lock of the send half.
+///
+/// # Errors
+///
+/// [`MemError::Protection`]; the window is as it was then.
+pub(crate) fn bind(bind: &Bind, pd: PdId, qp: &Qp) -> Result<(), MemError> {
+    const TAG: u32 = (1 << mr::KEY_BITS) - 1;
+
+    let mw = lookup(bind.mw_rkey)?;
+    let mut binding = mw.binding.lock();
+    // C10-72
+    if binding.key != bind.mw_rkey || mw.pd != pd || !bind.access.is_within(SUPPORTED) {
+        return Err(MemError::Protection);
+    }
+    let qpn = match mw.ty {
+        // o10-36.2.2
+        MwType::One if bind.access.contains(Access::ZERO_BASED) => {
+            return Err(MemError::Protection);
+        }
+        MwType::One => None,
+        // o10-37.2.30, o10-37.2.40
+        MwType::Two if binding.bound.is_some() || bind.len == 0 => {
+            return Err(MemError::Protection);
+        }
+        MwType::Two => {
+            qp.windows.mark();
+            Some(qp.qpn)
+        }
+    };
+    let bound = if bind.len == 0 {
+        None
+    } else {
+        Some(Bound {
+            part: Part::lend(bind, pd)?,
+            qpn,
+            access: bind.access,
+            va: if bind.access.contains(Access::ZERO_BASED) {
+                0
+            } else {
+                bind.addr
+            },
+            len: bind.len,
+        })
+    };
+    binding.unbind();
+    binding.bound = bound;
+    binding.key = (binding.key & !TAG) | (bind.new_rkey & TAG);
+    Ok(())
+}
+
+/// Ends the binding of a window of type 2, for its own queue pair or the peer of that.
+///
+/// # Errors
+///
+/// [`MemError::Protection`] if it is not bound, or to another queue pair.
+pub(crate) fn invalidate(key: u32, pd: PdId, qpn: u32) -> Result<(), MemError> {
+    let mw = lookup(key)?;
+    let mut binding = mw.binding.lock();
+    // o10-37.2.26: a window of type 1 has no queue pair.
+    let bound_to = binding.bound.and_then(|bound| bound.qpn);
+    if binding.key != key || mw.pd != pd || bound_to != Some(qpn) {
+        return Err(MemError::Protection);
+    }
+    binding.unbind();
+    Ok(())
+}
+
+/// Whether windows have ever been bound to a queue pair.
+pub(crate) struct Mark(Atomic<u32>);
+
+impl Mark {
+    pub(crate) fn new() -> Self {
+        Self(Atomic::new(0))
+    }
+
+    fn mark(&self) {
+        self.0.store(1, Relaxed);
+    }
+}
+
+/// Ends the bindings to a queue pair that goes. It executes no more requests.
+///
+/// Looks at every window there is, if it has to.
+pub(crate) fn release(qp: &Qp) {
+    if qp.windows.0.load(Relaxed) == 0 {
+        return;
+    }
+    let Ok(mws) = globals::mws() else {
+        return;
+    };
+    let mut last = 0;
+    while let Some((number, mw)) = mws.after(last) {
+        last = number;
+        let mut binding = mw.binding.lock();
+        if binding.bound.is_some_and(|bound| bound.qpn == Some(qp.qpn)) {
+            binding.unbind();
+        }
+        drop(binding);
+        rdma::sync::cond_resched();
+    }
+}
+
+/// Finds the window that has the number of a key.
+#[inline]
+fn lookup(key: u32) -> Result<Ref<Mw>, MemError> {
+    let mws = globals::mws().map_err(|_| MemError::Protection)?;
+    mws.get(mr::number(key)).ok_or(MemError::Protection)
+}

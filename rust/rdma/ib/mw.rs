@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory windows: keys to a part of a region that requests give out and take back.
+
+use super::{
+    object::{
+        errno,
+        Pd, //
+    },
+    Driver, //
+};
+use crate::bindings;
+use kernel::{
+    ffi,
+    prelude::*,
+    types::Opaque, //
+};
+
+/// A memory window: the core's part, then the driver's. The core allocates it.
+#[repr(C)]
+pub(super) struct MwObject<D: Driver> {
+    raw: Opaque<bindings::ib_mw>,
+    data: D::Mw,
+}
+
+/// `enum ib_mw_type`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum MwType {
+    /// For every queue pair of its protection domain. Bound anew by each request.
+    One,
+    /// For the queue pair that binds it, until it is invalidated.
+    Two,
+}
+
+/// `ib_device_ops.alloc_mw`: may sleep.
+///
+/// # Safety
+///
+/// Only for the core, with an allocation of `size_ib_mw` bytes whose protection domain and type are
+/// set.
+pub(super) unsafe extern "C" fn alloc_mw<D: Driver>(
+    raw: *mut bindings::ib_mw,
+    _udata: *mut bindings::ib_udata,
+) -> ffi::c_int {
+    let create = || {
+        // SAFETY: The window is valid, and the core has set its type.
+        let ty = match unsafe { (*raw).type_ } {
+            bindings::ib_mw_type_IB_MW_TYPE_1 => MwType::One,
+            bindings::ib_mw_type_IB_MW_TYPE_2 => MwType::Two,
+            _ => return Err(EINVAL),
+        };
+        // SAFETY: The core has set the domain, which is alive for the call.
+        let data = D::alloc_mw(unsafe { Pd::from_raw((*raw).pd) }, ty)?;
+        // SAFETY: The allocation has room for a `MwObject<D>`, whose driver's part is not
+        // initialised yet.
+        unsafe {
+            (*raw).rkey = D::mw_rkey(&data);
+            (&raw mut (*raw.cast::<MwObject<D>>()).data).write(data);
+        }
+        Ok(())
+    };
+    errno(create())
+}
+
+/// `ib_device_ops.dealloc_mw`: may sleep.
+///
+/// # Safety
+///
+/// Only for the core, with a window that [`alloc_mw`] constructed.
+pub(super) unsafe extern "C" fn dealloc_mw<D: Driver>(raw: *mut bindings::ib_mw) -> ffi::c_int {
+    // SAFETY: The window was constructed; this is the last call with it.
+    unsafe { core::ptr::drop_in_place(&raw mut (*raw.cast::<MwObject<D>>()).data) };
+    0
+}
