@@ -32,6 +32,9 @@ pub use kernel::bindings::*;
 // SAFETY: `__BindgenBitfieldUnit<Storage>` is a newtype around `Storage`.
 unsafe impl<Storage> Zeroable for __BindgenBitfieldUnit<Storage> where Storage: Zeroable {}
 
+// SAFETY: A newtype around an integer.
+unsafe impl Zeroable for ib_mr_type {}
+
 // SAFETY: `__BindgenUnionField<T>` has no bytes.
 unsafe impl<T> Zeroable for __BindgenUnionField<T> {}
 

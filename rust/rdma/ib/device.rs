@@ -286,6 +286,8 @@ limits! {
     set_max_mr = max_mr: u32,
     /// Sets the number of memory windows.
     set_max_mw = max_mw: u32,
+    /// Sets the pages of a region that kernel consumers map memory to.
+    set_max_fast_reg_page_list_len = max_fast_reg_page_list_len: u32,
     /// Sets the number of protection domains.
     set_max_pd = max_pd: u32,
     /// Sets the READs outstanding as responder, for a queue pair.
@@ -381,6 +383,9 @@ pub mod cap {
     /// Memory windows of type 2B.
     pub const MEM_WINDOW_TYPE_2B: u64 =
         bindings::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW_TYPE_2B as u64;
+    /// Kernel consumers register memory by requests, and keys are invalidated by requests.
+    pub const MEM_MGT_EXTENSIONS: u64 =
+        bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
     /// FLUSH makes writes visible to all.
     pub const FLUSH_GLOBAL: u64 = bindings::ib_device_cap_flags_IB_DEVICE_FLUSH_GLOBAL as u64;
     /// ATOMIC WRITE.

@@ -20,6 +20,7 @@ use super::{
         Advice,
         Change,
         Keys,
+        SgList,
         UserRange, //
     },
     mw::MwType,
@@ -151,6 +152,18 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// Returns the keys of a region.
     fn mr_keys(mr: &Self::Mr) -> Keys;
+
+    /// Creates the driver's part of a region that a kernel consumer maps memory to, up to
+    /// `max_pages` pages.
+    fn alloc_mr(_pd: &Pd<Self>, _max_pages: u32) -> Result<Self::Mr> {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Maps memory to a region of [`alloc_mr`](Self::alloc_mr), for the request that registers it.
+    /// Returns how many entries of the list were mapped. Any context.
+    fn map_mr_sg(_mr: &Self::Mr, _list: SgList<'_>) -> Result<i32> {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Changes a region of a process' memory, whose keys stay. All or nothing.
     ///

@@ -7,14 +7,20 @@ use super::{
         errno,
         Pd, //
     },
-    umem::DmaMemory,
+    umem::{
+        DmaMemory,
+        Mapped, //
+    },
     wr::Sges,
     Access,
     Device,
     Driver, //
 };
 use crate::bindings;
-use core::mem::MaybeUninit;
+use core::{
+    marker::PhantomData,
+    mem::MaybeUninit, //
+};
 use kernel::{
     ffi,
     prelude::*,
@@ -196,6 +202,137 @@ pub(super) unsafe extern "C" fn advise_mr<D: Driver>(
         D::advise_mr(pd, Advice::from_raw(advice)?, flush, sges)
     };
     errno(advise())
+}
+
+/// `ib_device_ops.alloc_mr`: may sleep. For kernel consumers.
+///
+/// # Safety
+///
+/// Only for the core, with a live protection domain.
+pub(super) unsafe extern "C" fn alloc_mr<D: Driver>(
+    pd: *mut bindings::ib_pd,
+    ty: bindings::ib_mr_type,
+    max_pages: u32,
+) -> *mut bindings::ib_mr {
+    let create = || {
+        if ty != bindings::ib_mr_type::IB_MR_TYPE_MEM_REG {
+            return Err(EOPNOTSUPP);
+        }
+        MrObject::<D>::create(pd, || {
+            // SAFETY: The domain is alive for the call.
+            D::alloc_mr(unsafe { Pd::from_raw(pd) }, max_pages)
+        })
+    };
+    ptr_or_err(create())
+}
+
+/// `ib_device_ops.map_mr_sg`: any context. For kernel consumers.
+///
+/// # Safety
+///
+/// Only for the core, with a region of [`alloc_mr`] and a list that is mapped for its device.
+pub(super) unsafe extern "C" fn map_mr_sg<D: Driver>(
+    raw: *mut bindings::ib_mr,
+    list: *mut bindings::scatterlist,
+    entries: ffi::c_int,
+    offset: *mut ffi::c_uint,
+) -> ffi::c_int {
+    // SAFETY: The region was made by `MrObject::create`, and nobody destroys it during the call.
+    let data = unsafe { &(*raw.cast::<MrObject<D>>()).data };
+    // INVARIANT: By the requirement of this function.
+    let list = SgList {
+        mr: raw,
+        list,
+        entries,
+        offset,
+        _p: PhantomData,
+    };
+    match D::map_mr_sg(data, list) {
+        Ok(entries) => entries,
+        Err(e) => e.to_errno(),
+    }
+}
+
+/// A scatter list of a kernel consumer, for one call of [`Driver::map_mr_sg`].
+///
+/// # Invariants
+///
+/// The pointers are the arguments of the core's callback, valid for `'a`.
+pub struct SgList<'a> {
+    mr: *mut bindings::ib_mr,
+    list: *mut bindings::scatterlist,
+    entries: ffi::c_int,
+    offset: *mut ffi::c_uint,
+    _p: PhantomData<&'a mut bindings::scatterlist>,
+}
+
+/// What `ib_sg_to_pages()` works on: it hands its callback nothing but the region, so it gets one
+/// of our own, which has more to it.
+#[repr(C)]
+struct Walk<'a> {
+    raw: bindings::ib_mr,
+    to: &'a mut Mapped,
+}
+
+impl SgList<'_> {
+    /// Maps as many entries as fit, from the first one, and returns how many that were.
+    ///
+    /// What was mapped before is forgotten.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a page size that is no power of two, or what `ib_sg_to_pages()` returns.
+    pub fn map_to(self, to: &mut Mapped) -> Result<ffi::c_int> {
+        // SAFETY: Valid by the type invariant; the core has set the page size.
+        let page_size = unsafe { (*self.mr).page_size };
+        if !page_size.is_power_of_two() {
+            return Err(EINVAL);
+        }
+        to.clear(page_size.trailing_zeros());
+        let mut walk = Walk {
+            raw: bindings::ib_mr {
+                page_size,
+                ..pin_init::zeroed()
+            },
+            to,
+        };
+        // SAFETY: The list is valid by the type invariant. The callback is for a `Walk`, and gets
+        // the pointer to this one, which nobody else uses meanwhile.
+        let ret = unsafe {
+            let walk = &raw mut walk;
+            bindings::ib_sg_to_pages(
+                walk.cast(),
+                self.list,
+                self.entries,
+                self.offset,
+                Some(set_page),
+            )
+        };
+        kernel::error::to_result(ret.min(0))?;
+        let (iova, len) = (walk.raw.iova, walk.raw.length);
+        walk.to.set_range(iova, len);
+        // SAFETY: Valid by the type invariant. These are the core's to read, and the consumer's.
+        unsafe {
+            (*self.mr).iova = iova;
+            (*self.mr).length = len;
+        }
+        Ok(ret)
+    }
+}
+
+/// The callback of `ib_sg_to_pages()`.
+///
+/// # Safety
+///
+/// `raw` must point to the first field of a [`Walk`] that nobody else uses.
+unsafe extern "C" fn set_page(raw: *mut bindings::ib_mr, addr: u64) -> ffi::c_int {
+    let walk = raw.cast::<Walk<'_>>();
+    // SAFETY: By the requirement of this function. The address is that of a page of the consumer's
+    // list, which it has mapped for this device.
+    match unsafe { (*walk).to.push(addr) } {
+        Ok(()) => 0,
+        Err(e) => e.to_errno(),
+    }
 }
 
 /// `ib_device_ops.rereg_user_mr`: may sleep. Changes the region in place.

@@ -73,6 +73,17 @@ impl<D: Driver> VTable<D> {
         dereg_mr: Some(mr::dereg_mr::<D>),
         advise_mr: Some(mr::advise_mr::<D>),
 
+        alloc_mr: if D::HAS_ALLOC_MR {
+            Some(mr::alloc_mr::<D>)
+        } else {
+            None
+        },
+        map_mr_sg: if D::HAS_MAP_MR_SG {
+            Some(mr::map_mr_sg::<D>)
+        } else {
+            None
+        },
+
         alloc_mw: if D::HAS_ALLOC_MW {
             Some(mw::alloc_mw::<D>)
         } else {

@@ -5,11 +5,13 @@
 //! C header: [`include/rdma/ib_umem.h`](srctree/include/rdma/ib_umem.h)
 
 mod dma;
+mod mapped;
 mod paged;
 mod pinned;
 
 pub use self::{
     dma::DmaMemory,
+    mapped::Mapped,
     paged::{
         Fetch,
         Paged, //
@@ -42,6 +44,8 @@ pub enum Memory {
     Paged(Arc<Paged>),
     /// The kernel's memory, by address.
     Dma(DmaMemory),
+    /// Pages that a kernel consumer has mapped.
+    Mapped(Mapped),
 }
 
 impl Memory {
@@ -50,7 +54,7 @@ impl Memory {
         match self {
             Self::User(umem) => umem.is_writable(),
             Self::Paged(paged) => paged.is_writable(),
-            Self::Dma(_) => true,
+            Self::Dma(_) | Self::Mapped(_) => true,
         }
     }
 
@@ -58,7 +62,7 @@ impl Memory {
     pub fn paged(&self) -> Option<&Arc<Paged>> {
         match self {
             Self::Paged(paged) => Some(paged),
-            Self::User(_) | Self::Dma(_) => None,
+            Self::User(_) | Self::Dma(_) | Self::Mapped(_) => None,
         }
     }
 
@@ -203,6 +207,7 @@ impl Memory {
         match self {
             Self::User(umem) => umem.for_each_piece(offset, len, write, f),
             Self::Paged(paged) => paged.for_each_piece(offset, len, write, f),
+            Self::Mapped(mapped) => mapped.for_each_piece(offset, len, f),
             Self::Dma(_) => {
                 f(DmaMemory::ptr(offset, len)?, len);
                 Ok(())

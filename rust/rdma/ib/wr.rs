@@ -4,6 +4,7 @@
 
 use super::{
     ah::Ah,
+    Access,
     Driver, //
 };
 use crate::bindings;
@@ -148,6 +149,24 @@ impl<D: Driver> SendWr<'_, D> {
         }
     }
 
+    /// Returns what a registration of mapped memory asks for.
+    pub fn registration(&self) -> Option<Registration> {
+        if self.wr.opcode != bindings::ib_wr_opcode_IB_WR_REG_MR {
+            return None;
+        }
+        // SAFETY: A request with this opcode is embedded in an `ib_reg_wr`, by the contract of
+        // `ib_post_send()`.
+        let reg = unsafe { &*container_of!(core::ptr::from_ref(self.wr), bindings::ib_reg_wr, wr) };
+        let mr = NonNull::new(reg.mr)?;
+        Some(Registration {
+            // SAFETY: The consumer keeps the region until the request completes.
+            iova: unsafe { (*mr.as_ptr()).iova },
+            key: reg.key,
+            // CAST: A mask of flags.
+            access: Access::from_raw(reg.access as u32),
+        })
+    }
+
     /// Returns the address handle, the destination and its Q_Key, if the queue pair is of a
     /// datagram type.
     pub fn datagram(&self) -> Option<(&Ah<D>, u32, u32)> {
@@ -180,6 +199,16 @@ pub struct Atomic {
     pub swap: u64,
     /// The remote key.
     pub rkey: u32,
+}
+
+/// What a registration of mapped memory asks for.
+pub struct Registration {
+    /// The address that requests use for the first byte.
+    pub iova: u64,
+    /// The key that the region shall have.
+    pub key: u32,
+    /// What it allows.
+    pub access: Access,
 }
 
 /// A chain of receive work requests.

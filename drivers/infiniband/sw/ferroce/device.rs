@@ -25,7 +25,8 @@ use crate::{
     mcast,
     mr::{
         self,
-        Region, //
+        Region,
+        MAX_FAST_PAGES, //
     },
     mw::Window,
     qp::{
@@ -81,6 +82,7 @@ use rdma::{
             Advice,
             Change,
             Keys,
+            SgList,
             UserRange, //
         },
         mw::MwType,
@@ -297,6 +299,7 @@ impl Driver for Ferroce {
             .set_max_srq_sge(MAX_SGE)
             .set_max_mr(objects)
             .set_max_mw(objects)
+            .set_max_fast_reg_page_list_len(MAX_FAST_PAGES)
             .set_max_pd(MAX_PD)
             .set_max_qp_rd_atom(u32::from(MAX_RD_ATOMIC))
             .set_max_res_rd_atom(objects.saturating_mul(u32::from(MAX_RD_ATOMIC)))
@@ -316,6 +319,7 @@ impl Driver for Ferroce {
                     | cap::RC_RNR_NAK_GEN
                     | cap::MEM_WINDOW
                     | cap::MEM_WINDOW_TYPE_2B
+                    | cap::MEM_MGT_EXTENSIONS
                     | cap::FLUSH_GLOBAL
                     | cap::ATOMIC_WRITE,
             )
@@ -410,6 +414,14 @@ impl Driver for Ferroce {
 
     fn get_dma_mr(pd: &Pd<Self>, memory: DmaMemory, access: Access) -> Result<Region> {
         Region::dma(pd, memory, access)
+    }
+
+    fn alloc_mr(pd: &Pd<Self>, max_pages: u32) -> Result<Region> {
+        Region::fast(pd, max_pages)
+    }
+
+    fn map_mr_sg(mr: &Region, list: SgList<'_>) -> Result<i32> {
+        mr.map(list)
     }
 
     fn mr_keys(mr: &Region) -> Keys {

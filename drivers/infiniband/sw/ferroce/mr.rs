@@ -2,6 +2,7 @@
 
 //! Memory regions and the checks of their keys.
 
+mod fast;
 mod fetch;
 mod lend;
 mod prefetch;
@@ -9,21 +10,27 @@ mod region;
 mod target;
 
 pub(crate) use self::{
+    fast::Registration,
     fetch::Missing,
     lend::Part,
     prefetch::prefetch,
     region::{
         Region,
+        MAX_FAST_PAGES,
         MAX_LEN, //
     },
     target::Target, //
 };
 
-use self::lend::Lent;
+use self::{
+    fast::Fast,
+    lend::Lent, //
+};
 use crate::{
     globals,
     mw, //
 };
+use kernel::prelude::*;
 use rdma::ib::{
     object::PdId,
     umem::Memory,
@@ -33,7 +40,8 @@ use roce::wr::MemError;
 
 /// A memory region as the data path finds it.
 pub(crate) struct Mr {
-    /// Both keys: the number in the table of regions, and eight bits that change.
+    /// Both keys: the number in the table of regions, and eight bits that change. None that exists
+    /// if `fast` is set.
     key: u32,
     pd: PdId,
     lent: Lent,
@@ -43,6 +51,8 @@ pub(crate) struct Mr {
     /// Bytes.
     len: u64,
     memory: Memory,
+    /// Set if the memory and the keys come from requests.
+    fast: Option<Pin<KBox<Fast>>>,
 }
 
 /// The low bits of a key, which are not part of the number.
@@ -71,7 +81,13 @@ pub(crate) fn number(key: u32) -> u32 {
 pub(crate) fn find(key: u32, pd: PdId, access: Access) -> Result<Target, MemError> {
     let mrs = globals::mrs().map_err(|_| MemError::Protection)?;
     let mr = mrs.get(number(key)).ok_or(MemError::Protection)?;
-    if mr.key != key || mr.pd != pd || !mr.access.contains(access) {
+    if mr.pd != pd {
+        return Err(MemError::Protection);
+    }
+    if mr.key != key {
+        return fast::find(mr, key, access);
+    }
+    if !mr.access.contains(access) {
         return Err(MemError::Protection);
     }
     Ok(Target::region(mr))
@@ -106,7 +122,7 @@ pub(crate) fn invalidate_local(key: u32, pd: PdId, qpn: u32) -> Result<(), MemEr
     if mw::is_window(key) {
         return mw::invalidate(key, pd, qpn);
     }
-    Err(MemError::Protection)
+    with_fast(key, pd, |fast| fast.invalidate(key, false))
 }
 
 /// Makes a key useless because the peer of queue pair `qpn` asks for it (SEND with invalidate).
@@ -118,5 +134,28 @@ pub(crate) fn invalidate_remote(rkey: u32, pd: PdId, qpn: u32) -> Result<(), Mem
     if mw::is_window(rkey) {
         return mw::invalidate(rkey, pd, qpn);
     }
-    Err(MemError::Protection)
+    with_fast(rkey, pd, |fast| fast.invalidate(rkey, true))
+}
+
+/// Makes what was mapped to a region available under a key.
+///
+/// # Errors
+///
+/// [`MemError::Protection`]; the region is as it was then.
+pub(crate) fn register(registration: &Registration, pd: PdId) -> Result<(), MemError> {
+    with_fast(registration.key, pd, |fast| fast.register(registration))
+}
+
+/// Does something with the region of a key, if it is one for requests to register.
+fn with_fast<R>(
+    key: u32,
+    pd: PdId,
+    f: impl FnOnce(&Fast) -> Result<R, MemError>,
+) -> Result<R, MemError> {
+    let mrs = globals::mrs().map_err(|_| MemError::Protection)?;
+    let mr = mrs.get(number(key)).ok_or(MemError::Protection)?;
+    match &mr.fast {
+        Some(fast) if mr.pd == pd => f(fast),
+        _ => Err(MemError::Protection),
+    }
 }

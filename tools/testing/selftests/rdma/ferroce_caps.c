@@ -125,6 +125,7 @@ static const struct row dev_flags[] = {
 	FLAG(IBV_DEVICE_RC_RNR_NAK_GEN, .show = show_rnr),
 	FLAG(IBV_DEVICE_MEM_WINDOW, .program = "ferroce_windows"),
 	FLAG(IBV_DEVICE_MEM_WINDOW_TYPE_2B, .program = "ferroce_windows"),
+	FLAG(IBV_DEVICE_MEM_MGT_EXTENSIONS, .program = "ferroce_nvme.sh"),
 	FLAG(IBV_DEVICE_SRQ_RESIZE, .show = show_srq_resize),
 	FLAG(IB_UVERBS_DEVICE_FLUSH_GLOBAL, .program = "ferroce_operations"),
 	FLAG(IB_UVERBS_DEVICE_ATOMIC_WRITE, .program = "ferroce_operations"),

@@ -3,6 +3,7 @@
 //! Memory regions as their owners have them.
 
 use super::{
+    Fast,
     Lent,
     Mr, //
 };
@@ -16,11 +17,13 @@ use rdma::{
         mr::{
             Change,
             Keys,
+            SgList,
             UserRange, //
         },
         object::Pd,
         umem::{
             DmaMemory,
+            Mapped,
             Memory,
             Paged,
             Umem, //
@@ -55,6 +58,9 @@ const WRITES: Access = Access::LOCAL_WRITE
     .or(Access::REMOTE_ATOMIC)
     .or(Access::MW_BIND);
 
+/// The most pages that can be mapped to a region.
+pub(crate) const MAX_FAST_PAGES: u32 = 512;
+
 /// A memory region as the core's object has it.
 ///
 /// Dropping it takes the region away from the data path and waits for the packets that use it.
@@ -74,12 +80,37 @@ impl Region {
         check(access)?;
         let iova = first_address(range, access)?;
         let memory = memory(pd.device(), range, access)?;
-        Self::publish(pd, access, iova, range.len, memory)
+        Self::publish(pd, access, iova, range.len, memory, None)
     }
 
     /// Gives access to all of the kernel's memory.
     pub(crate) fn dma(pd: &Pd<Ferroce>, memory: DmaMemory, access: Access) -> Result<Self> {
-        Self::publish(pd, access, 0, u64::MAX, Memory::Dma(memory))
+        Self::publish(pd, access, 0, u64::MAX, Memory::Dma(memory), None)
+    }
+
+    /// Makes a region that up to `max_pages` pages can be mapped to.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for no page, or more than [`MAX_FAST_PAGES`]; `ENOMEM`.
+    pub(crate) fn fast(pd: &Pd<Ferroce>, max_pages: u32) -> Result<Self> {
+        if max_pages == 0 || max_pages > MAX_FAST_PAGES {
+            return Err(EINVAL);
+        }
+        // CAST: Widening.
+        let fast = Fast::new(max_pages as usize)?;
+        // No request gets at this memory: the key that a request has is not that of the region.
+        let memory = Memory::Mapped(Mapped::new(0)?);
+        Self::publish(pd, Access::NONE, 0, 0, memory, Some(fast))
+    }
+
+    /// Maps memory to a region of [`fast`](Self::fast).
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for another region, or what the list says.
+    pub(crate) fn map(&self, list: SgList<'_>) -> Result<i32> {
+        self.mr.fast.as_ref().ok_or(EINVAL)?.map(list)
     }
 
     /// Makes memory visible under a new key.
@@ -89,16 +120,23 @@ impl Region {
         iova: u64,
         len: u64,
         memory: Memory,
+        fast: Option<Pin<KBox<Fast>>>,
     ) -> Result<Self> {
         let number = globals::mrs()?.reserve()?;
+        let key = match fast {
+            // Numbers begin at one, so no key is zero.
+            Some(_) => 0,
+            None => super::key(number.get(), rdma::random::byte()),
+        };
         let mr = Owned::new(Ok(Mr {
-            key: super::key(number.get(), rdma::random::byte()),
+            key,
             pd: pd.id(),
             lent: Lent::new(),
             access,
             iova,
             len,
             memory,
+            fast,
         }))?;
         number.publish(&mr);
         Ok(Self { mr, number })
@@ -106,9 +144,14 @@ impl Region {
 
     /// Returns the keys.
     pub(crate) fn keys(&self) -> Keys {
+        let key = match self.mr.fast {
+            // What the consumer makes the first key of.
+            Some(_) => super::key(self.number.get(), 0),
+            None => self.mr.key,
+        };
         Keys {
-            lkey: self.mr.key,
-            rkey: self.mr.key,
+            lkey: key,
+            rkey: key,
         }
     }
 

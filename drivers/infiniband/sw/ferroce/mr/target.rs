@@ -29,8 +29,7 @@ use roce::wr::MemError;
 /// Destroying the region or the window waits for it, so it lives for one packet.
 pub(crate) struct Target {
     mr: Ref<Mr>,
-    /// Set if a window shows the memory.
-    window: Option<Hold>,
+    through: Through,
     /// The address of the first byte.
     va: u64,
     /// Bytes.
@@ -39,12 +38,22 @@ pub(crate) struct Target {
     skip: u64,
 }
 
+/// Whether a key can become invalid while the region is there.
+enum Through {
+    /// No.
+    Region,
+    /// That of a window can.
+    Window(Hold),
+    /// That of a registration by a request can, of which this is the number.
+    Fast(u64),
+}
+
 impl Target {
     /// The whole region.
     #[inline]
     pub(super) fn region(mr: Ref<Mr>) -> Self {
         Self {
-            window: None,
+            through: Through::Region,
             va: mr.iova,
             len: mr.len,
             skip: 0,
@@ -57,10 +66,21 @@ impl Target {
     pub(super) fn window(mr: Ref<Mr>, hold: Hold, va: u64, len: u64, skip: u64) -> Self {
         Self {
             mr,
-            window: Some(hold),
+            through: Through::Window(hold),
             va,
             len,
             skip,
+        }
+    }
+
+    /// A registration by a request.
+    pub(super) fn fast(mr: Ref<Mr>, epoch: u64, va: u64, len: u64) -> Self {
+        Self {
+            mr,
+            through: Through::Fast(epoch),
+            va,
+            len,
+            skip: 0,
         }
     }
 
@@ -153,11 +173,19 @@ impl View<'_> {
     /// So nobody touches the memory any more once an invalidation has returned.
     #[inline]
     fn with<R>(self, f: impl FnOnce(&Memory) -> Result<R>) -> Result<R, MemError> {
-        let _valid = match &self.0.window {
-            Some(hold) => Some(hold.lock()?),
-            None => None,
+        let mr = &self.0.mr;
+        let result = match &self.0.through {
+            Through::Region => f(&mr.memory),
+            Through::Window(hold) => {
+                let _valid = hold.lock()?;
+                f(&mr.memory)
+            }
+            Through::Fast(epoch) => {
+                let fast = mr.fast.as_ref().ok_or(MemError::Protection)?;
+                fast.with(*epoch, f)?
+            }
         };
-        f(&self.0.mr.memory).map_err(mem_error)
+        result.map_err(mem_error)
     }
 
     /// Stores `swap` at `at` if `compare` is there; returns what was there. Host byte order,

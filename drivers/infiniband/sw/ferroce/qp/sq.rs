@@ -12,7 +12,8 @@ use crate::{
     globals,
     mr::{
         self,
-        Missing, //
+        Missing,
+        Registration, //
     },
     mw::{
         self,
@@ -42,11 +43,13 @@ use roce::{
         bind_args,
         inline_data,
         parse_send,
+        reg_args,
         send_sge,
         AtomicArgs,
         Payload,
         RawSge,
         RdmaArgs,
+        RegArgs,
         SendLimits,
         SendWqe,
         UdArgs,
@@ -248,6 +251,7 @@ impl Sq {
         let result = match local.op {
             SendOp::LocalInv => mr::invalidate_local(local.key.get(), self.pd, qp.qpn),
             SendOp::BindMw => self.bind(local.slot, qp),
+            SendOp::RegMr => self.register(local.slot),
             _ => return Err(Status::LocQpOp),
         };
         // The specification calls it a memory management operation error, for which the kernel has
@@ -267,6 +271,17 @@ impl Sq {
             access: Access::from_raw(args.access.get()),
         };
         mw::bind(&bind, self.pd, qp)
+    }
+
+    /// Registers what a kernel consumer has mapped.
+    fn register(&self, slot: u16) -> Result<(), MemError> {
+        let args = reg_args(self.copy(slot)).ok_or(MemError::Fault)?;
+        let registration = Registration {
+            key: args.key.get(),
+            iova: args.iova.get(),
+            access: Access::from_raw(args.access.get()),
+        };
+        mr::register(&registration, self.pd)
     }
 
     /// Copies bytes to `offset` of the buffers of a slot, a READ or an atomic operation.
@@ -461,6 +476,12 @@ impl KernelSq {
             args.compare_add.set(atomic.compare_add);
             args.swap.set(atomic.swap);
             args.rkey.set(atomic.rkey);
+            put(&mut wqe.args, args.as_bytes())?;
+        } else if let Some(reg) = wr.registration() {
+            let mut args = RegArgs::new_zeroed();
+            args.iova.set(reg.iova);
+            args.key.set(reg.key);
+            args.access.set(reg.access.raw());
             put(&mut wqe.args, args.as_bytes())?;
         } else if let Some((va, rkey)) = wr.remote() {
             let mut args = RdmaArgs::new_zeroed();

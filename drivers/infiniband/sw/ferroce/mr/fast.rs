@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Regions that kernel consumers map memory to and register by requests.
+//!
+//! `ib_map_mr_sg()` fills one list of pages while requests may still use the other: the request
+//! that registers the region (REG_MR) exchanges them. The key is valid until it is invalidated.
+
+use super::{
+    Mr,
+    Target, //
+};
+use kernel::prelude::*;
+use rdma::{
+    ib::{
+        mr::SgList,
+        umem::{
+            Mapped,
+            Memory, //
+        },
+        Access, //
+    },
+    new_spinlock_bh,
+    new_spinlock_irqsave,
+    sync::{
+        Ref,
+        SpinLockBh,
+        SpinLockIrqSave, //
+    }, //
+};
+use roce::wr::MemError;
+
+/// Rights that such a region may have.
+const SUPPORTED: Access = Access::LOCAL_WRITE
+    .or(Access::REMOTE_WRITE)
+    .or(Access::REMOTE_READ)
+    .or(Access::REMOTE_ATOMIC)
+    .or(Access::OPTIONAL);
+
+/// Rights of a peer.
+const REMOTE: Access = Access::REMOTE_WRITE
+    .or(Access::REMOTE_READ)
+    .or(Access::REMOTE_ATOMIC);
+
+/// What such a region has more than others.
+#[pin_data]
+pub(super) struct Fast {
+    #[pin]
+    active: SpinLockBh<Active>,
+    /// What was mapped and is not registered yet.
+    #[pin]
+    staged: SpinLockIrqSave<Mapped>,
+}
+
+/// What requests use.
+struct Active {
+    /// Both keys, while they are valid.
+    key: Option<u32>,
+    access: Access,
+    /// The address that requests use for the first byte.
+    iova: u64,
+    /// Changes with each registration.
+    epoch: u64,
+    memory: Memory,
+}
+
+/// What a request to register memory asks for (REG_MR).
+#[derive(Clone, Copy)]
+pub(crate) struct Registration {
+    /// The key that the region shall have; it names the region by all but its low eight bits.
+    pub(crate) key: u32,
+    /// The address that requests use for the first byte.
+    pub(crate) iova: u64,
+    /// What it allows.
+    pub(crate) access: Access,
+}
+
+impl Fast {
+    /// Allocates room for some pages, twice.
+    pub(super) fn new(max_pages: usize) -> Result<Pin<KBox<Self>>> {
+        let active = Active {
+            key: None,
+            access: Access::NONE,
+            iova: 0,
+            epoch: 0,
+            memory: Memory::Mapped(Mapped::new(max_pages)?),
+        };
+        let staged = Mapped::new(max_pages)?;
+        KBox::try_pin_init(
+            try_pin_init!(Self {
+                active <- new_spinlock_bh!(active, "ferroce::Fast::active"),
+                staged <- new_spinlock_irqsave!(staged, "ferroce::Fast::staged"),
+            }? Error),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Maps memory for the next registration.
+    pub(super) fn map(&self, list: SgList<'_>) -> Result<i32> {
+        list.map_to(&mut self.staged.lock())
+    }
+
+    /// Makes what was mapped available under a key.
+    ///
+    /// Without anything new the memory of the last registration is.
+    pub(super) fn register(&self, registration: &Registration) -> Result<(), MemError> {
+        let mut active = self.active.lock();
+        let active = &mut *active;
+        if active.key.is_some() || !registration.access.is_within(SUPPORTED) {
+            return Err(MemError::Protection);
+        }
+        let Memory::Mapped(mapped) = &mut active.memory else {
+            return Err(MemError::Protection);
+        };
+        let mut staged = self.staged.lock();
+        let next = if staged.is_empty() {
+            &*mapped
+        } else {
+            &*staged
+        };
+        // The end is not beyond the address space, either.
+        let end = registration.iova.checked_add(next.len());
+        if next.is_empty() || !next.fits(registration.iova) || end.is_none() {
+            return Err(MemError::Protection);
+        }
+        if !staged.is_empty() {
+            core::mem::swap(mapped, &mut *staged);
+            staged.forget();
+        }
+        active.key = Some(registration.key);
+        active.access = registration.access;
+        active.iova = registration.iova;
+        active.epoch = active.epoch.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Ends a registration. When this returns nobody uses the memory through the key: who does
+    /// holds the lock.
+    pub(super) fn invalidate(&self, key: u32, by_peer: bool) -> Result<(), MemError> {
+        let mut active = self.active.lock();
+        if active.key != Some(key) || (by_peer && !active.access.intersects(REMOTE)) {
+            return Err(MemError::Protection);
+        }
+        active.key = None;
+        Ok(())
+    }
+
+    /// Does something with the memory of a registration, which cannot end meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`MemError::Protection`] if it has ended.
+    pub(super) fn with<R>(
+        &self,
+        epoch: u64,
+        f: impl FnOnce(&Memory) -> Result<R>,
+    ) -> Result<Result<R>, MemError> {
+        let active = self.active.lock();
+        if active.key.is_none() || active.epoch != epoch {
+            return Err(MemError::Protection);
+        }
+        Ok(f(&active.memory))
+    }
+}
+
+/// Finds the registration of a key, with at least these rights, in a region of the right domain.
+///
+/// # Errors
+///
+/// [`MemError::Protection`].
+#[cold]
+pub(super) fn find(mr: Ref<Mr>, key: u32, access: Access) -> Result<Target, MemError> {
+    let fast = mr.fast.as_ref().ok_or(MemError::Protection)?;
+    let (iova, len, epoch) = {
+        let active = fast.active.lock();
+        let Memory::Mapped(mapped) = &active.memory else {
+            return Err(MemError::Protection);
+        };
+        if active.key != Some(key) || !active.access.contains(access) {
+            return Err(MemError::Protection);
+        }
+        (active.iova, mapped.len(), active.epoch)
+    };
+    Ok(Target::fast(mr, epoch, iova, len))
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that a kernel consumer has mapped to a region.
+
+use crate::bindings;
+use kernel::prelude::*;
+
+/// Pages of the kernel that make up a region, all of one size, in order.
+///
+/// That they are there while a key to them is valid is the contract of `IB_WR_REG_MR` with the
+/// consumer: it invalidates the key first.
+///
+/// # Invariants
+///
+/// Each entry of `pages` is what `ib_dma_map_sg()` made of a page of `1 << shift` bytes of the
+/// kernel's memory.
+pub struct Mapped {
+    pages: KVVec<u64>,
+    shift: u32,
+    /// The address of the first byte. Only its offset in a page matters here.
+    iova: u64,
+    /// Bytes.
+    len: u64,
+}
+
+impl Mapped {
+    /// Allocates room for some pages. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn new(max_pages: usize) -> Result<Self> {
+        // INVARIANT: There are no pages.
+        Ok(Self {
+            pages: KVVec::with_capacity(max_pages, GFP_KERNEL)?,
+            shift: 0,
+            iova: 0,
+            len: 0,
+        })
+    }
+
+    /// Returns the number of bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Returns whether nothing is mapped.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns whether requests may use `iova` for the first byte: only whole pages may differ from
+    /// where it is.
+    pub fn fits(&self, iova: u64) -> bool {
+        (iova ^ self.iova) & self.mask() == 0
+    }
+
+    /// Forgets what is mapped.
+    pub fn forget(&mut self) {
+        self.clear(0);
+    }
+
+    /// Forgets what is mapped; pages of another size may follow.
+    pub(in crate::ib) fn clear(&mut self, shift: u32) {
+        self.pages.clear();
+        self.shift = shift;
+        self.len = 0;
+    }
+
+    /// Adds a page.
+    ///
+    /// # Safety
+    ///
+    /// `addr` must be as the type invariant wants it.
+    pub(in crate::ib) unsafe fn push(&mut self, addr: u64) -> Result {
+        // INVARIANT: By the requirement of this function.
+        self.pages.push_within_capacity(addr).map_err(|_| ENOMEM)
+    }
+
+    /// Says which bytes of the pages it is.
+    pub(in crate::ib) fn set_range(&mut self, iova: u64, len: u64) {
+        self.iova = iova;
+        self.len = len;
+    }
+
+    /// The bits of an address that are an offset in a page.
+    fn mask(&self) -> u64 {
+        1u64.checked_shl(self.shift).unwrap_or(0).wrapping_sub(1)
+    }
+
+    /// Calls `f` with each piece that `len` bytes at `offset` consist of; with none if they are not
+    /// all there.
+    pub(super) fn for_each_piece(
+        &self,
+        offset: u64,
+        len: usize,
+        mut f: impl FnMut(*mut u8, usize),
+    ) -> Result {
+        let mask = self.mask();
+        let skip = self.iova & mask;
+        // CAST: Widening.
+        let end = offset.checked_add(len as u64).ok_or(EFAULT)?;
+        let last = end.checked_add(skip).ok_or(EFAULT)?;
+        // CAST: Widening.
+        let room = (self.pages.len() as u64).saturating_mul(mask.saturating_add(1));
+        if end > self.len || last > room {
+            return Err(EFAULT);
+        }
+        let mut pos = offset.wrapping_add(skip);
+        // CAST: Widening.
+        let mut left = len as u64;
+        while left > 0 {
+            let in_page = pos & mask;
+            let piece = left.min(mask.wrapping_add(1).wrapping_sub(in_page));
+            let index = pos.checked_shr(self.shift).ok_or(EFAULT)?;
+            // CAST: Below the number of pages.
+            let page = self.pages.get(index as usize).ok_or(EFAULT)?;
+            // SAFETY: Only a conversion of an address within the page.
+            let ptr = unsafe { bindings::ib_virt_dma_to_ptr(page.wrapping_add(in_page)) };
+            if ptr.is_null() {
+                return Err(EFAULT);
+            }
+            // CAST: At most `len`.
+            f(ptr.cast(), piece as usize);
+            pos = pos.wrapping_add(piece);
+            left = left.wrapping_sub(piece);
+        }
+        Ok(())
+    }
+}
