@@ -159,6 +159,27 @@ test_disconnect() {
 	disconnect
 }
 
+has_srq() {
+	rdma resource show srq | grep nvmet_rdma
+}
+
+# The target takes what it receives from a shared queue, until the end of the program.
+test_shared_queue() {
+	rm "$nvmet/ports/1/subsystems/ferroce"
+	wait_for modprobe -r nvmet-rdma
+	modprobe nvmet-rdma use_srq=1
+	ln -s "$nvmet/subsystems/ferroce" "$nvmet/ports/1/subsystems/ferroce"
+	connect
+	has_srq
+	copy 65536
+	start_writing
+	disconnect
+	ends "$pid"
+	connect
+	copy 4096
+	disconnect
+}
+
 # The device goes: neither side holds it up.
 test_device_gone() {
 	connect
@@ -175,6 +196,7 @@ set_up make_target
 test_case "blocks of 4 KB to 1 MB" test_copy 4096 131072 1048576
 test_case "six programs at once" test_many
 test_case "disconnected while writing" test_disconnect
+test_case "a shared receive queue" test_shared_queue
 test_case "the device goes while writing" test_device_gone
 
 run_cases "$@"
