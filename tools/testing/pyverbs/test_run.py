@@ -31,6 +31,10 @@ class T(unittest.TestCase):
     def test_6_required_skip(self): self.skipTest("not here")
     def test_7_cleanup(self): self.addCleanup(self.fail, "cleanup")
     def test_8_new(self): pass
+    def test_8_unsupported(self):
+        error = OSError("no verb")
+        error.error_code = 95
+        raise error
 """,
     "dies": """
 import os, signal, unittest
@@ -93,6 +97,7 @@ not ok - pyverbs test_plain.T.test_5_subtest
 not ok - pyverbs test_plain.T.test_6_required_skip
 not ok - pyverbs test_plain.T.test_7_cleanup
 not ok - pyverbs test_plain.T.test_8_new
+ok - pyverbs test_plain.T.test_8_unsupported # SKIP no verb
 not ok - pyverbs test_plain.T.test_9_gone
 ok - pyverbs test_dies.T.test_1_ok
 not ok - pyverbs test_dies.T.test_2_segv
@@ -107,7 +112,7 @@ not ok - pyverbs test_hangs.T.test_4_hang
 not ok - pyverbs test_hangs.T.test_5_ok
 not ok - pyverbs test_class_fails.T.test_1_ok
 not ok - pyverbs unittest.loader._FailedTest.test_broken
-pyverbs: 5 ok, 3 skipped, 14 failed
+pyverbs: 5 ok, 4 skipped, 14 failed
 """.strip().splitlines()
 
 REASONS = [
