@@ -257,7 +257,6 @@ static const struct mad mad[] = {
 	{ "WRITE first of 2^32 - 1", RC_WRITE_FIRST, 0xffffffff, 1, 1024, 0 },
 	{ "WRITE first that ends at once", RC_WRITE_FIRST, 1024, 1, 1024, 0 },
 	{ "WRITE with a bad key", RC_WRITE_ONLY, 64, 2, 64, 0 },
-	{ "WRITE of nothing with a bad key", RC_WRITE_ONLY, 0, 2, 0, 0 },
 	{ "READ of 2^31", RC_READ_REQUEST, 1u << 31, 1, 0, 0 },
 	{ "READ of 2^32 - 1", RC_READ_REQUEST, 0xffffffff, 1, 0, 0 },
 	{ "READ with a bad key", RC_READ_REQUEST, 64, 2, 0, 0 },

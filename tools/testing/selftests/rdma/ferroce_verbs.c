@@ -244,7 +244,7 @@ static void test_mr(void)
 			CHECK_EQ(ibv_dereg_mr(mr), 0);
 	}
 	errno = 0;
-	CHECK(!ibv_reg_mr(r1.pd, buf, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND));
+	CHECK(!ibv_reg_mr(r1.pd, buf, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_HUGETLB));
 	CHECK_EQ(errno, EOPNOTSUPP);
 	/* Nothing there, wraps around, not ours. */
 	CHECK(!ibv_reg_mr(r1.pd, NULL, 4096, IBV_ACCESS_LOCAL_WRITE));
