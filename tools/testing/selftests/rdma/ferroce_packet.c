@@ -260,9 +260,8 @@ static const struct mad mad[] = {
 	{ "READ of 2^31", RC_READ_REQUEST, 1u << 31, 1, 0, 0 },
 	{ "READ of 2^32 - 1", RC_READ_REQUEST, 0xffffffff, 1, 0, 0 },
 	{ "READ with a bad key", RC_READ_REQUEST, 64, 2, 0, 0 },
-	{ "READ of nothing with a bad key", RC_READ_REQUEST, 0, 2, 0, 0 },
-	{ "SEND with invalidate", RC_SEND_ONLY_INV, 0, 0, 64, 0 },
-	{ "atomic operation", RC_CMP_SWAP, 0, 1, 12, 0 },
+	{ "SEND that invalidates a bad key", RC_SEND_ONLY_INV, 0, 0, 64, 0 },
+	{ "atomic operation that is not allowed", RC_CMP_SWAP, 0, 1, 12, 0 },
 	{ "reserved opcode", RC_RESERVED, 0, 0, 0, 0 },
 	{ "reserved opcode with payload", RC_RESERVED, 64, 1, 64, 0 },
 };
