@@ -16,7 +16,6 @@
 #define __rust_helper
 #endif
 
-#include "barrier.c"
 #include "bottom_half.c"
 #include "dst.c"
 #include "ib_umem.c"
@@ -25,7 +24,6 @@
 #include "inetdevice.c"
 #include "ip6_fib.c"
 #include "ipv6.c"
-#include "libnvdimm.c"
 #include "mm.c"
 #include "mmu_notifier.c"
 #include "module.c"

@@ -2,21 +2,10 @@
 
 #include <rdma/ib_verbs.h>
 
-__rust_helper bool rust_helper_ib_device_try_get(struct ib_device *dev)
-{
-	return ib_device_try_get(dev);
-}
-
 __rust_helper void
 rust_helper_ib_mark_name_assigned_by_user(struct ib_device *ibdev)
 {
 	ib_mark_name_assigned_by_user(ibdev);
-}
-
-__rust_helper const struct ib_global_route *
-rust_helper_rdma_ah_read_grh(const struct rdma_ah_attr *attr)
-{
-	return rdma_ah_read_grh(attr);
 }
 
 __rust_helper void *rust_helper_ib_virt_dma_to_ptr(u64 dma_addr)

@@ -19,10 +19,7 @@ pub use self::{
     pinned::Umem, //
 };
 
-use crate::{
-    bindings,
-    net::skbuff::SkBuff, //
-};
+use crate::net::skbuff::SkBuff;
 use core::sync::atomic::{
     AtomicU64,
     Ordering, //
@@ -138,23 +135,6 @@ impl Memory {
     /// As [`compare_swap`](Self::compare_swap).
     pub fn store(&self, offset: u64, value: u64) -> Result {
         self.with_word(offset, |word| word.store(value, Ordering::Release))
-    }
-
-    /// Writes `len` bytes at `offset` back from the caches to the memory, and waits for that.
-    ///
-    /// Takes time proportional to `len`; whether the memory is persistent is the caller's to know.
-    ///
-    /// # Errors
-    ///
-    /// `EFAULT` if they are not within the memory.
-    pub fn write_back(&self, offset: u64, len: usize) -> Result {
-        self.for_each_piece(offset, len, false, |piece, len| {
-            // SAFETY: `piece` is valid for `len` bytes.
-            unsafe { bindings::arch_wb_cache_pmem(piece.cast(), len) };
-        })?;
-        // SAFETY: A barrier has no requirement.
-        unsafe { bindings::pmem_wmb() };
-        Ok(())
     }
 
     /// Calls `f` with the word at `offset`.
