@@ -11,6 +11,8 @@ use crate::{
     },
     requester::{
         Requester,
+        Response,
+        ResponseKind,
         SendParams,
         Slot,
         Transmit, //
@@ -32,7 +34,8 @@ use crate::{
     wr::{
         MemError,
         SendOp,
-        SendWr, //
+        SendWr,
+        Status, //
     },
 };
 
@@ -163,4 +166,40 @@ pub(crate) fn requester(
 /// Makes slots.
 pub(crate) fn slots<const N: usize>() -> [Slot; N] {
     [(); N].map(|()| Slot::default())
+}
+
+/// Sends all packets, and returns how many they were.
+pub(crate) fn send_all(rc: &mut Requester<&mut [Slot]>) -> usize {
+    let mut count = 0;
+    while rc.poll_transmit(NOW).is_some() {
+        rc.transmitted(NOW);
+        count += 1;
+    }
+    count
+}
+
+/// Posts work requests, for which there must be slots.
+pub(crate) fn post(rc: &mut Requester<&mut [Slot]>, wrs: &[SendWr]) {
+    for wr in wrs {
+        assert!(rc.post(*wr).is_ok());
+    }
+}
+
+/// Hands a packet in as a response.
+pub(crate) fn respond(rc: &mut Requester<&mut [Slot]>, frame: &Frame) -> Response {
+    rc.on_response(NOW, &frame.packet())
+}
+
+/// Hands an acknowledgment in.
+pub(crate) fn acknowledge(
+    rc: &mut Requester<&mut [Slot]>,
+    psn: u32,
+    syndrome: Syndrome,
+) -> ResponseKind {
+    respond(rc, &Frame::ack(psn, syndrome)).outcome
+}
+
+/// Returns how the next request completes, if one does.
+pub(crate) fn status(rc: &mut Requester<&mut [Slot]>) -> Option<Status> {
+    rc.poll_completion().map(|completion| completion.status)
 }

@@ -179,8 +179,13 @@ mod tests {
             ReplyKind, //
         },
         testutil::{
+            acknowledge,
+            post,
             requester,
+            respond,
+            send_all,
             slots,
+            status,
             wr,
             Frame,
             MTU,
@@ -188,38 +193,9 @@ mod tests {
         },
         wire::Aeth,
         wr::{
-            SendOp,
-            SendWr, //
+            SendOp, //
         },
     };
-
-    /// Sends all packets, and returns how many they were.
-    fn send_all(rc: &mut Requester<&mut [Slot]>) -> usize {
-        let mut count = 0;
-        while rc.poll_transmit(NOW).is_some() {
-            rc.transmitted(NOW);
-            count += 1;
-        }
-        count
-    }
-
-    fn post(rc: &mut Requester<&mut [Slot]>, wrs: &[SendWr]) {
-        for wr in wrs {
-            assert!(rc.post(*wr).is_ok());
-        }
-    }
-
-    fn respond(rc: &mut Requester<&mut [Slot]>, frame: &Frame) -> Response {
-        rc.on_response(NOW, &frame.packet())
-    }
-
-    fn acknowledge(rc: &mut Requester<&mut [Slot]>, psn: u32, syndrome: Syndrome) -> ResponseKind {
-        respond(rc, &Frame::ack(psn, syndrome)).outcome
-    }
-
-    fn status(rc: &mut Requester<&mut [Slot]>) -> Option<Status> {
-        rc.poll_completion().map(|completion| completion.status)
-    }
 
     fn read_response(opcode: Opcode, psn: u32, len: u32) -> Frame {
         let segment = ReadSegment {

@@ -213,46 +213,20 @@ mod tests {
             Transport, //
         },
         testutil::{
+            acknowledge,
+            post,
             requester,
+            send_all,
             slots,
+            status,
             wr,
-            Frame,
             MTU,
             NOW, //
         },
         wr::{
-            SendOp,
-            SendWr, //
+            SendOp, //
         },
     };
-
-    /// Sends all packets, and returns how many they were.
-    fn send_all(rc: &mut Requester<&mut [Slot]>) -> usize {
-        let mut count = 0;
-        while rc.poll_transmit(NOW).is_some() {
-            rc.transmitted(NOW);
-            count += 1;
-        }
-        count
-    }
-
-    fn post(rc: &mut Requester<&mut [Slot]>, wrs: &[SendWr]) {
-        for wr in wrs {
-            assert!(rc.post(*wr).is_ok());
-        }
-    }
-
-    fn respond(rc: &mut Requester<&mut [Slot]>, frame: &Frame) -> Response {
-        rc.on_response(NOW, &frame.packet())
-    }
-
-    fn acknowledge(rc: &mut Requester<&mut [Slot]>, psn: u32, syndrome: Syndrome) -> ResponseKind {
-        respond(rc, &Frame::ack(psn, syndrome)).outcome
-    }
-
-    fn status(rc: &mut Requester<&mut [Slot]>) -> Option<Status> {
-        rc.poll_completion().map(|completion| completion.status)
-    }
 
     #[test]
     fn one_acknowledgment_ends_all_messages_before_it() {
