@@ -73,13 +73,7 @@ impl RecvHalf {
             Ok(None) => None,
             Err(error) => Some(error),
         };
-        let arrival = Arrival {
-            packet,
-            incoming: &parked.incoming,
-            now: now(),
-            failed,
-        };
-        if !self.obey(qp, &parked.verdict, &arrival, after) {
+        if !self.go_on(qp, &parked, failed, after) {
             // And went again.
             self.resp.abandon();
         }
@@ -92,8 +86,22 @@ impl RecvHalf {
             return;
         };
         let failed = self.wait.take_failure(0);
+        if !self.go_on(qp, &parked, failed, after) {
+            self.park(qp, parked, after);
+        }
+    }
+
+    /// Does what remains to be done with a packet; returns `false` if memory has to be fetched
+    /// first. `failed` is why memory that it waited for could not be.
+    fn go_on(
+        &mut self,
+        qp: &IbQp,
+        parked: &Parked,
+        failed: Option<MemError>,
+        after: &mut After,
+    ) -> bool {
         let Ok(packet) = parked.incoming.packet() else {
-            return;
+            return true;
         };
         let arrival = Arrival {
             packet,
@@ -101,9 +109,7 @@ impl RecvHalf {
             now: now(),
             failed,
         };
-        if !self.obey(qp, &parked.verdict, &arrival, after) {
-            self.park(qp, parked, after);
-        }
+        self.obey(qp, &parked.verdict, &arrival, after)
     }
 
     /// Returns what has to be fetched before a packet can be dealt with as the responder says.
