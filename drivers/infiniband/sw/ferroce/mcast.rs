@@ -111,11 +111,7 @@ pub(crate) fn attach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
     let groups = GROUPS.get().ok_or(ENODEV)?;
     let device = qp.device();
     let usage = &device.mcast;
-    let address = device.address(gid);
-    let member = Member {
-        device: device.number(),
-        qp: qp.qpn,
-    };
+    let (address, member) = membership(qp, gid);
     let _changing = groups.changing.lock();
     let (here, is_member) = groups.look(&address, member);
 
@@ -160,11 +156,7 @@ pub(crate) fn detach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
     let groups = GROUPS.get().ok_or(ENODEV)?;
     let device = qp.device();
     let usage = &device.mcast;
-    let address = device.address(gid);
-    let member = Member {
-        device: device.number(),
-        qp: qp.qpn,
-    };
+    let (address, member) = membership(qp, gid);
     let _changing = groups.changing.lock();
 
     groups
@@ -179,6 +171,16 @@ pub(crate) fn detach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
         gids::invalidate();
     }
     Ok(())
+}
+
+/// Returns what a queue pair would be a member of, and as what.
+fn membership(qp: &Owned<IbQp>, gid: [u8; 16]) -> (Address, Member) {
+    let device = qp.device();
+    let member = Member {
+        device: device.number(),
+        qp: qp.qpn,
+    };
+    (device.address(gid), member)
 }
 
 impl Groups {
