@@ -25,10 +25,7 @@ static void atomic_init(struct end *a, struct end *b, size_t len)
 
 static void pair_connect(struct end *a, struct end *b)
 {
-	end_create(a);
-	end_create(b);
-	end_to(a, b, IBV_QPS_RTS);
-	end_to(b, a, IBV_QPS_RTS);
+	pair_create(a, b);
 }
 
 static void atomic_open(struct end *a, struct end *b, size_t len)

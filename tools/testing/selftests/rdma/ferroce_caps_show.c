@@ -88,10 +88,7 @@ void show_sge(void)
 	end_init(&b, &r2, IBV_QPT_RC, LEN);
 	a.cap.max_send_sge = max;
 	b.cap.max_recv_sge = max;
-	end_create(&a);
-	end_create(&b);
-	end_to(&a, &b, IBV_QPS_RTS);
-	end_to(&b, &a, IBV_QPS_RTS);
+	pair_create(&a, &b);
 	fill(a.buf, max * 100, 1);
 	/* From the front to the back, and the other way round. */
 	for (uint32_t i = 0; i < max; i++) {
@@ -123,10 +120,7 @@ void show_sge_rd(void)
 	end_init(&a, &r1, IBV_QPT_RC, LEN);
 	end_init(&b, &r2, IBV_QPT_RC, LEN);
 	a.cap.max_send_sge = max;
-	end_create(&a);
-	end_create(&b);
-	end_to(&a, &b, IBV_QPS_RTS);
-	end_to(&b, &a, IBV_QPS_RTS);
+	pair_create(&a, &b);
 	fill(b.buf, max * 100, 3);
 	for (uint32_t i = 0; i < max; i++)
 		in[i] = (struct ibv_sge){ (uintptr_t)a.buf + i * 200, 100, a.mr->lkey };
@@ -368,10 +362,7 @@ void show_rd_atom(void)
 	end_init(&b, &r2, IBV_QPT_RC, LEN);
 	a.rd_atomic = init;
 	b.rd_atomic = dest;
-	end_create(&a);
-	end_create(&b);
-	end_to(&a, &b, IBV_QPS_RTS);
-	end_to(&b, &a, IBV_QPS_RTS);
+	pair_create(&a, &b);
 	fill(b.buf, LEN, 8);
 	for (int i = 0; i < 60; i++)
 		post_send(&a, &b, IBV_WR_RDMA_READ, i, i * 1000, 1000, IBV_SEND_SIGNALED);
@@ -443,10 +434,7 @@ void show_rnr(void)
 	end_init(&a, &r1, IBV_QPT_RC, LEN);
 	end_init(&b, &r2, IBV_QPT_RC, LEN);
 	a.rnr_retry = 1;
-	end_create(&a);
-	end_create(&b);
-	end_to(&a, &b, IBV_QPS_RTS);
-	end_to(&b, &a, IBV_QPS_RTS);
+	pair_create(&a, &b);
 	post_send(&a, &b, IBV_WR_SEND, 1, 0, 64, IBV_SEND_SIGNALED);
 	expect(&a, 1, IBV_WC_RNR_RETRY_EXC_ERR);
 	pair_close(&a, &b);
@@ -476,10 +464,7 @@ void show_mtu(void)
 	end_init(&b, &r2, IBV_QPT_RC, LEN);
 	a.mtu = port.active_mtu;
 	b.mtu = port.active_mtu;
-	end_create(&a);
-	end_create(&b);
-	end_to(&a, &b, IBV_QPS_RTS);
-	end_to(&b, &a, IBV_QPS_RTS);
+	pair_create(&a, &b);
 	fill(a.buf, 40000, 4);
 	post_recv(&b, 1, 0, 40000);
 	post_send(&a, &b, IBV_WR_SEND, 2, 0, 40000, IBV_SEND_SIGNALED);

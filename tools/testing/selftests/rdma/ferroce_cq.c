@@ -19,10 +19,7 @@ static void open_pair(int cqe)
 	end_init(&b, &r2, IBV_QPT_RC, LEN);
 	a.cqe = cqe;
 	a.cap.max_send_wr = 1000;
-	end_create(&a);
-	end_create(&b);
-	end_to(&a, &b, IBV_QPS_RTS);
-	end_to(&b, &a, IBV_QPS_RTS);
+	pair_create(&a, &b);
 }
 
 static void write_some(uint64_t from, uint64_t to)
@@ -243,10 +240,7 @@ static void test_traffic(void)
 	end_init(&b, &r2, IBV_QPT_RC, LEN);
 	a.cap.max_send_wr = 250;
 	b.cap.max_recv_wr = 250;
-	end_create(&a);
-	end_create(&b);
-	end_to(&a, &b, IBV_QPS_RTS);
-	end_to(&b, &a, IBV_QPS_RTS);
+	pair_create(&a, &b);
 	stop = false;
 	rounds = 0;
 	CHECK_EQ(pthread_create(&thread, NULL, resizer, NULL), 0);

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include <rdma/ib_user_verbs.h>
-#include "ferroce_util.h"
+#include "ferroce_traffic.h"
 
 #define LEN 16384
 /* The region is in the middle of the buffer, so that there are bytes of ours on both sides. */
@@ -236,46 +236,6 @@ static void test_change_memory(void)
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
 }
 
-/* A peer that goes on writing, whatever becomes of the memory: nobody tells it on UC. */
-struct traffic {
-	struct end a, b;
-	uint32_t rkey;
-	uint64_t va;
-	int stop;
-	unsigned long done;
-};
-
-static void *go_on_writing(void *arg)
-{
-	struct traffic *t = arg;
-	struct ibv_send_wr wr, *bad;
-	struct ibv_sge sge;
-	struct ibv_wc wc;
-
-	make_send(&wr, &sge, &t->a, &t->b, IBV_WR_RDMA_WRITE, 1, 0, 1024, IBV_SEND_SIGNALED);
-	wr.wr.rdma.rkey = t->rkey;
-	while (!__atomic_load_n(&t->stop, __ATOMIC_ACQUIRE)) {
-		wr.wr.rdma.remote_addr = t->va + t->done % 12 * 1024;
-		if (ibv_post_send(t->a.qp, &wr, &bad))
-			break;
-		while (!ibv_poll_cq(t->a.cq, 1, &wc))
-			;
-		if (wc.status != IBV_WC_SUCCESS)
-			break;
-		__atomic_add_fetch(&t->done, 1, __ATOMIC_RELEASE);
-	}
-	return NULL;
-}
-
-/* Whether a peer has written all of it, which nobody is told of on UC. */
-static bool arrived(const unsigned char *p)
-{
-	for (int i = 0; i < 1024; i++)
-		if (__atomic_load_n(p + i, __ATOMIC_RELAXED) != 0x11)
-			return false;
-	return true;
-}
-
 /*
  * Once a region has been moved to other memory nobody writes to what it was before, and nobody but
  * the old and the new memory is ever written to.
@@ -284,25 +244,25 @@ static void test_change_under_traffic(void)
 {
 	static struct traffic t;
 	unsigned char *from = buf, *to = other, *swap;
-	unsigned long before;
+	unsigned long wanted;
 	struct ibv_mr *mr;
 	pthread_t thread;
 
-	t = (struct traffic) {};
+	t = (struct traffic) { .places = 12 };
 	pair_open(&t.a, &t.b, IBV_QPT_UC, LEN);
 	memset(t.a.buf, 0x11, LEN);
 	mr = ibv_reg_mr(r2.pd, buf, LEN, FULL_ACCESS);
 	CHECK(mr);
 	t.va = (uintptr_t)buf;
 	t.rkey = mr->rkey;
-	CHECK_EQ(pthread_create(&thread, NULL, go_on_writing, &t), 0);
+	CHECK_EQ(pthread_create(&thread, NULL, traffic_run, &t), 0);
 	for (int i = 0; i < 200; i++) {
 		CHECK_EQ(change_memory(mr, to, LEN, t.va), 0);
 		memset(from, 0x44, LEN);
 		memset(to, 0x55, LEN);
-		before = __atomic_load_n(&t.done, __ATOMIC_ACQUIRE);
+		wanted = __atomic_load_n(&t.done, __ATOMIC_ACQUIRE) + 30;
 		wait_begin();
-		while (__atomic_load_n(&t.done, __ATOMIC_ACQUIRE) < before + 30 || !arrived(to))
+		while (__atomic_load_n(&t.done, __ATOMIC_ACQUIRE) < wanted || !traffic_arrived(to))
 			wait_more("WRITEs");
 		CHECK(all_bytes(from, LEN, 0x44));
 		CHECK(all_bytes(to + 12 * 1024, LEN - 12 * 1024, 0x55));

@@ -21,10 +21,7 @@ static void ends_init(struct end *a, struct end *b)
 
 static void ends_connect(struct end *a, struct end *b)
 {
-	end_create(a);
-	end_create(b);
-	end_to(a, b, IBV_QPS_RTS);
-	end_to(b, a, IBV_QPS_RTS);
+	pair_create(a, b);
 }
 
 static void ends_open(struct end *a, struct end *b)

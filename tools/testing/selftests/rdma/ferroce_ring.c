@@ -254,10 +254,7 @@ static void pair_open_srq(struct end *a, struct end *b, enum ibv_qp_type type)
 	a->srq = ibv_create_srq(r1.pd, &init);
 	b->srq = ibv_create_srq(r2.pd, &init);
 	CHECK(a->srq && b->srq);
-	end_create(a);
-	end_create(b);
-	end_to(a, b, IBV_QPS_RTS);
-	end_to(b, a, IBV_QPS_RTS);
+	pair_create(a, b);
 }
 
 static void hostile_rings(bool shared)

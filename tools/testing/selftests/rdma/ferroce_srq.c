@@ -57,10 +57,7 @@ static void open_shared(int n, enum ibv_qp_type type, uint32_t max_wr)
 		end_init(&to[i], &r1, type, LEN);
 		end_init(&from[i], &r2, type, LEN);
 		to[i].srq = srq;
-		end_create(&to[i]);
-		end_create(&from[i]);
-		end_to(&to[i], &from[i], IBV_QPS_RTS);
-		end_to(&from[i], &to[i], IBV_QPS_RTS);
+		pair_create(&to[i], &from[i]);
 	}
 }
 
@@ -244,10 +241,7 @@ static void test_empty_rc(void)
 	end_init(&from[0], &r2, IBV_QPT_RC, LEN);
 	to[0].srq = make_srq(4, 1);
 	from[0].rnr_retry = 2;
-	end_create(&to[0]);
-	end_create(&from[0]);
-	end_to(&to[0], &from[0], IBV_QPS_RTS);
-	end_to(&from[0], &to[0], IBV_QPS_RTS);
+	pair_create(&to[0], &from[0]);
 	send_one(0, 3, 64);
 	expect(&from[0], 3, IBV_WC_RNR_RETRY_EXC_ERR);
 	close_shared(1);
@@ -528,10 +522,7 @@ static void test_domains(void)
 	end_init(&from[0], &r2, IBV_QPT_RC, LEN);
 	to[0].srq = ibv_create_srq(other, &init);
 	CHECK(to[0].srq);
-	end_create(&to[0]);
-	end_create(&from[0]);
-	end_to(&to[0], &from[0], IBV_QPS_RTS);
-	end_to(&from[0], &to[0], IBV_QPS_RTS);
+	pair_create(&to[0], &from[0]);
 	CHECK_EQ(ibv_dealloc_pd(other), EBUSY);
 	mr = ibv_reg_mr(other, to[0].buf, LEN, FULL_ACCESS);
 	CHECK(mr);

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "ferroce_util.h"
+#include "ferroce_traffic.h"
 
 #define LEN 16384
 /* The part that a window shows, with bytes of the region on both sides of it. */
@@ -286,10 +286,7 @@ static void test_type_2(void)
 	/* It is not answered. */
 	a.timeout = 10;
 	a.retry_cnt = 2;
-	end_create(&a);
-	end_create(&b);
-	end_to(&a, &b, IBV_QPS_RTS);
-	end_to(&b, &a, IBV_QPS_RTS);
+	pair_create(&a, &b);
 	post_recv(&b, 3, 0, 64);
 	CHECK_EQ(invalidate(&a, IBV_WR_SEND_WITH_INV, s.mw->rkey), IBV_WC_RETRY_EXC_ERR);
 	expect(&b, 3, IBV_WC_REM_INV_REQ_ERR);
@@ -499,44 +496,6 @@ static void test_process_ends(void)
 		wait_more_verb("the regions to go");
 }
 
-/* A peer that goes on writing, whatever becomes of the window: nobody tells it on UC. */
-struct traffic {
-	struct end a, b;
-	uint32_t rkey;
-	int stop;
-	unsigned long done;
-};
-
-static void *go_on_writing(void *arg)
-{
-	struct traffic *t = arg;
-	struct ibv_send_wr wr, *bad;
-	struct ibv_sge sge;
-	struct ibv_wc wc;
-
-	make_send(&wr, &sge, &t->a, &t->b, IBV_WR_RDMA_WRITE, 1, 0, 1024, IBV_SEND_SIGNALED);
-	wr.wr.rdma.remote_addr = (uintptr_t)buf + AT;
-	while (!__atomic_load_n(&t->stop, __ATOMIC_ACQUIRE)) {
-		wr.wr.rdma.rkey = __atomic_load_n(&t->rkey, __ATOMIC_RELAXED);
-		if (ibv_post_send(t->a.qp, &wr, &bad))
-			break;
-		while (!ibv_poll_cq(t->a.cq, 1, &wc))
-			;
-		if (wc.status != IBV_WC_SUCCESS)
-			break;
-		__atomic_add_fetch(&t->done, 1, __ATOMIC_RELEASE);
-	}
-	return NULL;
-}
-
-static bool arrived(const unsigned char *p)
-{
-	for (int i = 0; i < 1024; i++)
-		if (__atomic_load_n(p + i, __ATOMIC_RELAXED) != 0x11)
-			return false;
-	return true;
-}
-
 /* Once the completion of an invalidation is there, nobody writes through the key. */
 static void test_invalidate_under_traffic(void)
 {
@@ -546,20 +505,20 @@ static void test_invalidate_under_traffic(void)
 	struct ibv_mr *mr;
 	pthread_t thread;
 
-	t = (struct traffic) {};
+	t = (struct traffic) { .va = (uintptr_t)buf + AT, .places = 1 };
 	pair_open(&t.a, &t.b, IBV_QPT_UC, LEN);
 	memset(t.a.buf, 0x11, LEN);
 	mr = ibv_reg_mr(r2.pd, buf, LEN, REGION);
 	mw = ibv_alloc_mw(r2.pd, IBV_MW_TYPE_2);
 	CHECK(mr && mw);
-	CHECK_EQ(pthread_create(&thread, NULL, go_on_writing, &t), 0);
+	CHECK_EQ(pthread_create(&thread, NULL, traffic_run, &t), 0);
 	for (int i = 0; i < 100; i++) {
 		memset(buf, 0x22, LEN);
 		CHECK_EQ(bind_request(&t.b, mw, mr, (uintptr_t)buf + AT, ROOM, READ_WRITE),
 			 IBV_WC_SUCCESS);
 		__atomic_store_n(&t.rkey, mw->rkey, __ATOMIC_RELAXED);
 		wait_begin();
-		while (!arrived(buf + AT))
+		while (!traffic_arrived(buf + AT))
 			wait_more("a WRITE");
 		CHECK_EQ(invalidate(&t.b, IBV_WR_LOCAL_INV, mw->rkey), IBV_WC_SUCCESS);
 		memset(buf, 0x33, LEN);
