@@ -17,11 +17,6 @@ verdict() {
 	fi
 }
 
-# skipped NAME REASON
-skipped() {
-	echo "ok - $1 # SKIP $2"
-}
-
 # sources [EXTENSION...]: files of the project, tracked or about to be.
 sources() {
 	git -c safe.directory="$PWD" ls-files -co --exclude-standard -- "${@/#/*.}" | while read -r file; do

@@ -33,7 +33,10 @@ mckeys() {
 	server=$pid
 	wait_for -t 100 grep -q 'receiving data' "$tmp/receiver.log"
 	start sender n2 mckey -m "$group" -b "$sender" -s "$@"
-	ends "$pid" && ends "$server" || { cat "$tmp/receiver.log" "$tmp/sender.log"; return 1; }
+	if ! { ends "$pid" && ends "$server"; }; then
+		cat "$tmp/receiver.log" "$tmp/sender.log"
+		return 1
+	fi
 	grep 'data transfers complete' "$tmp/receiver.log"
 	grep 'test complete' "$tmp/sender.log"
 	grep 'return status 0' "$tmp/sender.log"
@@ -88,7 +91,7 @@ joined() {
 
 left() {
 	! in_ns "$1" cat /proc/net/igmp | grep -q 0B0A07EF &&
-		! in_ns "$1" cat /proc/net/igmp6 | grep -q ff15.*00070a0b
+		! in_ns "$1" cat /proc/net/igmp6 | grep -q 'ff15.*00070a0b'
 }
 
 # hold: a process with a queue pair of r1 in two groups.

@@ -9,7 +9,7 @@
 . "$(dirname "$0")/lib.sh"
 need_module
 need_programs dd cmp
-modprobe -q nvmet-rdma && modprobe -q nvme-rdma || skip_all "no NVMe over RDMA"
+{ modprobe -q nvmet-rdma && modprobe -q nvme-rdma; } || skip_all "no NVMe over RDMA"
 modprobe -q null_blk nr_devices=1 gb=1 memory_backed=1 || skip_all "no module null_blk"
 
 config=/sys/kernel/config
@@ -123,6 +123,7 @@ test_many() {
 	connect
 	disk=$(disks)
 	for i in 1 2 3 4 5 6; do
+		# shellcheck disable=SC2016 # The inner shell expands it.
 		start "io$i" "" bash -c '
 			set -e
 			for round in 1 2 3; do
@@ -143,6 +144,7 @@ written() {
 # start_writing: goes on until it fails, for which the disk must not become a file.
 start_writing() {
 	: >"$tmp/rounds"
+	# shellcheck disable=SC2016 # The inner shell expands it.
 	start writer "" bash -c 'while dd if="$1" of="$2" bs=128k oflag=direct conv=nocreat status=none; do printf . >>"$3"; done' - \
 		"$tmp/pattern" "$(disks)" "$tmp/rounds"
 	wait_for -t 60 written 3
