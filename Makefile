@@ -31,8 +31,14 @@ demo: module ## pingpongs and perftest between two namespaces of a virtual machi
 shell: module ## a shell in a virtual machine with two namespaces, each with a device
 	@scripts/vm/run --kernel $(KERNEL) --interactive scripts/vm/shell
 
-bench: module ## compare with C rdma_rxe in one boot (build/bench.csv)
+bench: module ## compare with C rdma_rxe, siw and TCP in one boot (build/bench.csv, .svg; ROUNDS=, DRIVERS=, TESTS=)
 	@scripts/vm/bench
+
+bench-icount: module ## the same by instruction counts: slower, but repeatable (build/bench-icount.csv, .svg)
+	@scripts/vm/bench --icount
+
+bench-publish: ## take the results of both into Documentation
+	@scripts/vm/bench-publish
 
 ##@ Tests
 
@@ -78,4 +84,4 @@ clean: ## remove what was built here (the lab stays)
 help: ## show this
 	@awk -F ':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-z_-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' Makefile
 
-.PHONY: module samples modules_install demo shell bench check check-pyverbs check-debug lab lab-debug fmt fmt-check clippy doc rust-analyzer clean help
+.PHONY: module samples modules_install demo shell bench bench-icount bench-publish check check-pyverbs check-debug lab lab-debug fmt fmt-check clippy doc rust-analyzer clean help

@@ -1,34 +1,97 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Medians of measurements (test,size,qps,driver,value,unit on stdin), and their ratios to C rxe, as CSV."""
+"""bench-table.py build/NAME: from NAME/raw.csv (test,size,qps,driver,value,unit, no head line) writes
+
+NAME.csv  medians and their ratios to C rxe, where above 1 is better
+NAME.dat  the ratios, for the graph
+NAME.txt  a table for people, which is printed too; NAME/conditions goes before it
+
+A figure of which one measurement failed is "failed": a median of the others would flatter. The exit status says whether that
+happened to C rxe or ferroce; siw and TCP are for comparison only."""
 
 import csv
 import statistics
 import sys
 
-SMALLER_IS_BETTER = ("us", "ns")
+DRIVERS = ("rxe", "ferroce", "siw", "tcp")
+SMALLER_IS_BETTER = ("us",)
+
+
+def read(path):
+    """(test, size, qps, unit) -> driver -> values"""
+    figures = {}
+    with open(path, encoding="ascii") as file:
+        for test, size, qps, driver, value, unit in csv.reader(file):
+            figures.setdefault((test, int(size), int(qps), unit), {}).setdefault(driver, []).append(value)
+    return figures
+
+
+def median(values):
+    """None if one of them failed, or is no measurement."""
+    try:
+        result = statistics.median(float(value) for value in values)
+    except ValueError:
+        return None
+    return result if result > 0 else None
+
+
+def ratio(value, reference, unit):
+    if value is None or reference is None:
+        return None
+    return reference / value if unit in SMALLER_IS_BETTER else value / reference
+
+
+def size_name(size):
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def number(value):
+    return f"{value:.2f}" if value < 1000 else f"{value:.0f}"
 
 
 def main():
-    runs = {}
-    for test, size, qps, driver, value, unit in csv.reader(sys.stdin):
-        runs.setdefault((test, size, qps, unit), {}).setdefault(driver, []).append(float(value))
+    name = sys.argv[1]
+    figures = read(f"{name}/raw.csv")
+    drivers = [d for d in DRIVERS if any(d in by_driver for by_driver in figures.values())]
+    failures = []
+    ours_failed = False
+    lines = ["".join(("test".ljust(16), "size".rjust(8), "QPs".rjust(5), "unit".rjust(7), drivers[0].rjust(10))
+                     + tuple(f"{d:>10} ratio" for d in drivers[1:]))]
 
-    out = csv.writer(sys.stdout, lineterminator="\n")
-    out.writerow(["test", "size", "qps", "driver", "median", "unit", "ratio_to_rxe"])
-    for (test, size, qps, unit), drivers in runs.items():
-        medians = {driver: statistics.median(values) for driver, values in drivers.items()}
-        for driver, median in medians.items():
-            ratio = ""
-            if median == 0:
-                sys.exit(f"{test} {size} {driver}: a median of 0 {unit} cannot be")
-            if "rxe" in medians:
-                ratio = median / medians["rxe"]
-                if unit in SMALLER_IS_BETTER:
-                    ratio = 1 / ratio
-                ratio = f"{ratio:.2f}"
-            out.writerow([test, size, qps, driver, f"{median:.2f}", unit, ratio])
+    with open(f"{name}.csv", "w", encoding="ascii") as csv_file, open(f"{name}.dat", "w", encoding="ascii") as dat:
+        out = csv.writer(csv_file, lineterminator="\n")
+        out.writerow(["test", "size", "qps", "driver", "median", "unit", "ratio_to_rxe"])
+        print("label", *drivers, file=dat)
+        for (test, size, qps, unit), by_driver in figures.items():
+            medians = {driver: median(values) for driver, values in by_driver.items()}
+            ratios = {driver: ratio(value, medians.get("rxe"), unit) for driver, value in medians.items()}
+            line = f"{test:16}{size_name(size):>8}{qps:>5}{unit:>7}"
+            for driver in drivers:
+                value = medians.get(driver)
+                shown = number(value) if value is not None else "failed" if driver in medians else "-"
+                shown_ratio = f"{ratios[driver]:.2f}" if ratios.get(driver) is not None else ""
+                line += f"{shown:>10}" + (f" {shown_ratio:>5}" if driver != drivers[0] else "")
+                if driver in medians:
+                    out.writerow([test, size, qps, driver, shown if value is None else f"{value:.2f}", unit, shown_ratio])
+                if shown == "failed":
+                    values = by_driver[driver]
+                    ours_failed |= driver in ("rxe", "ferroce")
+                    failures.append(f"failed: {test} {size_name(size)}, {qps} QPs, {driver}: "
+                                    f"{values.count('failed')} of {len(values)}")
+            lines.append(line)
+            label = f'"{test} {size_name(size)}, {qps} QP{"s" if qps != 1 else ""}"'
+            print(label, *(ratios.get(d) or "nan" for d in drivers), file=dat)
+
+    with open(f"{name}/conditions", encoding="utf-8") as file:
+        conditions = file.read()
+    with open(f"{name}.txt", "w", encoding="utf-8") as file:
+        print(conditions, *lines, *failures, sep="\n", file=file)
+    print(*lines, *failures, sep="\n")
+    return 1 if ours_failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -97,7 +97,8 @@ make_net() {
 
 	ip netns add n1
 	ip netns add n2
-	ip link add v1 netns n1 mtu 4200 type veth peer name v2 netns n2 mtu 4200
+	# siw listens by the number of the net device, in whichever namespace.
+	ip link add v1 index 101 netns n1 mtu 4200 type veth peer name v2 index 102 netns n2 mtu 4200
 	for i in 1 2; do
 		ip -n "n$i" link set lo up
 		# Duplicate address detection would keep the IPv6 GID away for seconds.
