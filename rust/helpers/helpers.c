@@ -29,6 +29,7 @@
 #include "module.c"
 #include "net_namespace.c"
 #include "netdevice.c"
+#include "netlink.c"
 #include "page_pool.c"
 #include "refcount.c"
 #include "route.c"

@@ -10,6 +10,7 @@
 pub mod access;
 pub mod ah;
 pub mod cq;
+pub mod details;
 pub mod device;
 pub mod driver;
 pub mod gid;

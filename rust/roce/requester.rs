@@ -39,6 +39,7 @@ mod packet;
 mod response;
 mod retry;
 mod slot;
+mod snapshot;
 mod transmit;
 
 pub use self::{
@@ -49,7 +50,11 @@ pub use self::{
         Response,
         ResponseKind, //
     },
-    slot::Slot, //
+    slot::Slot,
+    snapshot::{
+        OldestRequest,
+        SendSnapshot, //
+    }, //
 };
 
 use core::ops::DerefMut;

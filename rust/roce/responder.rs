@@ -28,11 +28,16 @@ mod datagram;
 mod message;
 mod read;
 mod reliable;
+mod snapshot;
 mod unreliable;
 mod verdict;
 
 pub use self::{
     read::ReadSegment,
+    snapshot::{
+        RecvSnapshot,
+        RecvStage, //
+    },
     verdict::{
         Action,
         AsyncEvent,

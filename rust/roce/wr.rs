@@ -45,6 +45,25 @@ pub enum SendOp {
 }
 
 impl SendOp {
+    /// Returns a word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SendOp::Send => "SEND",
+            SendOp::SendImm => "SEND_IMM",
+            SendOp::Write => "WRITE",
+            SendOp::WriteImm => "WRITE_IMM",
+            SendOp::Read => "READ",
+            SendOp::SendInv => "SEND_INV",
+            SendOp::CompareSwap => "COMPARE_SWAP",
+            SendOp::FetchAdd => "FETCH_ADD",
+            SendOp::AtomicWrite => "ATOMIC_WRITE",
+            SendOp::Flush => "FLUSH",
+            SendOp::LocalInv => "LOCAL_INV",
+            SendOp::RegMr => "REG_MR",
+            SendOp::BindMw => "BIND_MW",
+        }
+    }
+
     /// Returns whether immediate data goes with it.
     #[inline]
     pub const fn has_imm(self) -> bool {

@@ -95,7 +95,7 @@ impl<D: Driver> Cq<D> {
     ///
     /// `raw` must be a queue of a device of `D` that `create_cq` constructed and that is valid for
     /// the lifetime.
-    unsafe fn owned<'a>(raw: *mut bindings::ib_cq) -> &'a Owned<Self> {
+    pub(super) unsafe fn owned<'a>(raw: *mut bindings::ib_cq) -> &'a Owned<Self> {
         // SAFETY: By the requirement of this function, and because `ib_cq` is the first field.
         unsafe { &(*raw.cast::<CqObject<D>>()).owned }
     }

@@ -8,6 +8,7 @@ use super::{
         CqInit,
         WcArray, //
     },
+    details::Details,
     device::{
         DeviceAttr,
         PortAttr, //
@@ -310,6 +311,27 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// Posts receive requests of a kernel consumer. Any context.
     fn post_srq_recv(_srq: &Owned<Srq<Self>>, _list: &mut RecvList<'_>) -> Result {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Says what the driver knows of a queue pair. Anybody may ask: no addresses, no keys.
+    fn describe_qp(_qp: &Owned<Qp<Self>>, _out: &mut Details<'_>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Says what the driver knows of a completion queue, as for a queue pair.
+    fn describe_cq(_cq: &Owned<Cq<Self>>, _out: &mut Details<'_>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Says what the driver knows of a shared receive queue, as for a queue pair.
+    fn describe_srq(_srq: &Owned<Srq<Self>>, _out: &mut Details<'_>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Says what the driver knows of the region with a local key, as for a queue pair. The region
+    /// may be changing: then nothing is said.
+    fn describe_mr(_lkey: u32, _out: &mut Details<'_>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 }

@@ -5,6 +5,7 @@
 use super::{
     ah,
     cq,
+    details,
     device::{
         Device,
         DeviceAttr,
@@ -144,6 +145,27 @@ impl<D: Driver> VTable<D> {
         },
         detach_mcast: if D::HAS_DETACH_MCAST {
             Some(mcast::detach_mcast::<D>)
+        } else {
+            None
+        },
+
+        fill_res_qp_entry: if D::HAS_DESCRIBE_QP {
+            Some(details::fill_res_qp::<D>)
+        } else {
+            None
+        },
+        fill_res_cq_entry: if D::HAS_DESCRIBE_CQ {
+            Some(details::fill_res_cq::<D>)
+        } else {
+            None
+        },
+        fill_res_srq_entry: if D::HAS_DESCRIBE_SRQ {
+            Some(details::fill_res_srq::<D>)
+        } else {
+            None
+        },
+        fill_res_mr_entry: if D::HAS_DESCRIBE_MR {
+            Some(details::fill_res_mr::<D>)
         } else {
             None
         },

@@ -81,7 +81,7 @@ impl<D: Driver> Srq<D> {
     ///
     /// `raw` must be a queue of a device of `D` that `create_srq` constructed and that is valid for
     /// the lifetime.
-    unsafe fn owned<'a>(raw: *mut bindings::ib_srq) -> &'a Owned<Self> {
+    pub(super) unsafe fn owned<'a>(raw: *mut bindings::ib_srq) -> &'a Owned<Self> {
         // SAFETY: By the requirement of this function, and because `ib_srq` is the first field.
         unsafe { &(*raw.cast::<SrqObject<D>>()).owned }
     }

@@ -88,6 +88,16 @@ impl TxAccount {
         inner.in_flight.load(Relaxed) <= inner.low_mark() && inner.paused.xchg(false, Full)
     }
 
+    /// Returns how many packets are on their way, for people.
+    pub fn in_flight(&self) -> u32 {
+        self.0.in_flight.load(Relaxed)
+    }
+
+    /// Returns whether the sender waits for packets to be returned, for people.
+    pub fn is_paused(&self) -> bool {
+        self.0.paused.load(Relaxed)
+    }
+
     /// Charges the account for a packet until the stack returns it.
     pub fn charge(&self, skb: &mut SkBuff) {
         let skb = skb.as_raw();

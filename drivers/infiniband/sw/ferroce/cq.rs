@@ -9,7 +9,10 @@ use crate::{
         CqRef, //
     },
     qp::errno,
-    queue::Queue,
+    queue::{
+        Fill,
+        Queue, //
+    },
     ucontext::{
         Offer,
         Ucontext, //
@@ -35,6 +38,7 @@ use rdma::{
             Wc,
             WcArray, //
         },
+        details::Details,
         qp::QpHandle,
         udata::Udata, //
     },
@@ -324,6 +328,52 @@ impl Cq {
             } => !queue.ring().is_empty(*producer, queue.consumer()),
             Store::Kernel { count, .. } => *count > 0,
         }
+    }
+}
+
+impl Cq {
+    /// Says how the queue is filled, and what its consumer waits for.
+    pub(crate) fn describe(&self, out: &mut Details<'_>) {
+        let inner = self.inner.lock();
+        let fill = match &inner.store {
+            Store::User {
+                queue, producer, ..
+            } => {
+                let consumer = queue.consumer();
+                Fill {
+                    posted: queue.ring().count(*producer, consumer),
+                    capacity: queue.ring().capacity(),
+                    producer: *producer,
+                    consumer,
+                }
+            }
+            Store::Kernel { wcs, head, count } => {
+                let producer = head.wrapping_add(*count).checked_rem(wcs.len());
+                // CAST: Bounded by `MAX_CQE`.
+                Fill {
+                    posted: *count as u32,
+                    capacity: wcs.len() as u32,
+                    producer: producer.unwrap_or(0) as u32,
+                    consumer: *head as u32,
+                }
+            }
+        };
+        let (armed, overrun) = (inner.armed, inner.overrun);
+        drop(inner);
+        out.number(c"number", self.number.get())
+            .number(c"waiting", fill.posted)
+            .number(c"size", fill.capacity)
+            .number(c"producer", fill.producer)
+            .number(c"consumer", fill.consumer)
+            .text(
+                c"armed",
+                match armed {
+                    Armed::No => "no",
+                    Armed::Solicited => "solicited",
+                    Armed::Any => "any",
+                },
+            )
+            .number(c"overrun", overrun.into());
     }
 }
 

@@ -60,6 +60,7 @@ use rdma::{
             CqInit,
             WcArray, //
         },
+        details::Details,
         device::{
             cap,
             odp,
@@ -562,5 +563,20 @@ impl Driver for Ferroce {
 
     fn post_srq_recv(srq: &Owned<ib::srq::Srq<Self>>, list: &mut RecvList<'_>) -> Result {
         srq.post(list)
+    }
+    fn describe_qp(qp: &Owned<ib::qp::Qp<Self>>, out: &mut Details<'_>) {
+        qp::picture::describe(qp, out);
+    }
+
+    fn describe_cq(cq: &Owned<ib::cq::Cq<Self>>, out: &mut Details<'_>) {
+        cq.describe(out);
+    }
+
+    fn describe_srq(srq: &Owned<ib::srq::Srq<Self>>, out: &mut Details<'_>) {
+        srq.describe(out);
+    }
+
+    fn describe_mr(lkey: u32, out: &mut Details<'_>) {
+        mr::describe(lkey, out);
     }
 }

@@ -32,6 +32,7 @@ mod ucontext;
 
 use kernel::prelude::*;
 use rdma::{
+    debugfs::Listing,
     ib::link::LinkRegistration,
     modules::ModuleNotifier,
     net::{
@@ -59,6 +60,7 @@ module! {
 /// any more, then the devices go, then what they use.
 #[pin_data]
 struct Module {
+    _queue_pairs: Listing<qp::show::QueuePairs>,
     _compat: Option<Pin<KBox<LinkRegistration<link::CompatLink>>>>,
     #[pin]
     _link: LinkRegistration<link::Link>,
@@ -85,6 +87,8 @@ impl kernel::InPlaceModule for Module {
                 _notifier <- NetdevNotifier::register(),
                 _devices: link::Devices,
                 _link <- LinkRegistration::new(),
+                // Nothing of it is needed for a device to work.
+                _queue_pairs: Listing::new(c"ferroce", c"qp"),
                 _compat: if *module_parameters::rxe_compat.value_ref() {
                     Some(KBox::pin_init(LinkRegistration::new(), GFP_KERNEL)?)
                 } else {

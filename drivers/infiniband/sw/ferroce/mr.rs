@@ -32,6 +32,7 @@ use crate::{
 };
 use kernel::prelude::*;
 use rdma::ib::{
+    details::Details,
     object::PdId,
     umem::Memory,
     Access, //
@@ -91,6 +92,28 @@ pub(crate) fn find(key: u32, pd: PdId, access: Access) -> Result<Target, MemErro
         return Err(MemError::Protection);
     }
     Ok(Target::region(mr))
+}
+
+/// Says what kind of region has a local key, and what it allows.
+pub(crate) fn describe(lkey: u32, out: &mut Details<'_>) {
+    // Not there while it changes.
+    let Some(mr) = globals::mrs().ok().and_then(|mrs| mrs.get(number(lkey))) else {
+        return;
+    };
+    let memory = match (&mr.fast, &mr.memory) {
+        (Some(_), _) | (None, Memory::Mapped(_)) => "by-request",
+        (None, Memory::User(_)) => "pinned",
+        (None, Memory::Paged(_)) => "on-demand",
+        (None, Memory::Dma(_)) => "kernel",
+    };
+    out.text(c"memory", memory);
+    match &mr.fast {
+        Some(fast) => fast.describe(out),
+        None => {
+            out.hex(c"access", mr.access.raw())
+                .number(c"windows", mr.lent.count());
+        }
+    }
 }
 
 /// Finds what a peer of queue pair `qpn` names, with at least these rights.

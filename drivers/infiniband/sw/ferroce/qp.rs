@@ -12,12 +12,15 @@
 mod backlog;
 mod command;
 mod credit;
+mod event;
 mod frame;
 pub(crate) mod modify;
 pub(crate) mod path;
+pub(crate) mod picture;
 pub(crate) mod recv;
 pub(crate) mod rq;
 pub(crate) mod send;
+pub(crate) mod show;
 mod sq;
 mod wait;
 
@@ -50,6 +53,7 @@ use crate::{
     }, //
 };
 use credit::Credit;
+pub(crate) use event::Event;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -70,7 +74,6 @@ use rdma::{
         self,
         qp::{
             QpCap,
-            QpEvent,
             QpHandle,
             QpInit, //
         },
@@ -128,32 +131,6 @@ use zerocopy::IntoBytes;
 
 /// The most packets of a half that may be queued below, in qdiscs and devices.
 const MAX_QUEUED: u32 = 128;
-
-/// An event that the work item raises.
-#[derive(Clone, Copy)]
-pub(crate) enum Event {
-    AccessError,
-    RequestError,
-    CommEst,
-    SqDrained,
-    Fatal,
-    LastWqeReached,
-}
-
-impl Event {
-    const ALL: [(Event, QpEvent); 6] = [
-        (Event::AccessError, QpEvent::AccessError),
-        (Event::RequestError, QpEvent::RequestError),
-        (Event::CommEst, QpEvent::CommEst),
-        (Event::SqDrained, QpEvent::SqDrained),
-        (Event::Fatal, QpEvent::Fatal),
-        (Event::LastWqeReached, QpEvent::LastWqeReached),
-    ];
-
-    const fn bit(self) -> u32 {
-        1 << self as u32
-    }
-}
 
 /// The rings as the producer of a kernel consumer needs them.
 #[pin_data]

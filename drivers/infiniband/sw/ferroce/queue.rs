@@ -26,6 +26,18 @@ pub(crate) struct Queue {
     ring: Ring,
 }
 
+/// How a ring is filled, for people.
+pub(crate) struct Fill {
+    /// Elements that were added and not taken away.
+    pub(crate) posted: u32,
+    /// How many there can be.
+    pub(crate) capacity: u32,
+    /// Where the next one is added.
+    pub(crate) producer: u32,
+    /// Where the next one is taken away.
+    pub(crate) consumer: u32,
+}
+
 impl Queue {
     /// Allocates an empty ring. May sleep.
     pub(crate) fn new(ring: Ring) -> Result<Self> {
@@ -57,6 +69,17 @@ impl Queue {
     #[inline]
     pub(crate) fn ring(&self) -> &Ring {
         &self.ring
+    }
+
+    /// Returns how the ring is filled, for a consumer that keeps its index to itself.
+    pub(crate) fn fill(&self, consumer: u32) -> Fill {
+        let producer = self.producer();
+        Fill {
+            posted: self.ring.count(producer, consumer),
+            capacity: self.ring.capacity(),
+            producer,
+            consumer,
+        }
     }
 
     /// Loads the producer index, masked; what was written before it is visible then.

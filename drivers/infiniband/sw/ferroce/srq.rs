@@ -33,6 +33,7 @@ use kernel::{
 use rdma::{
     ib::{
         self,
+        details::Details,
         object::PdId,
         srq::{
             SrqAttr,
@@ -174,6 +175,28 @@ impl Srq {
     /// Takes the queue away from its work item.
     pub(crate) fn hide(&self) {
         self.number.hide();
+    }
+
+    /// Returns the number.
+    pub(crate) fn id(&self) -> u32 {
+        self.number.get()
+    }
+
+    /// Says how the queue is filled.
+    pub(crate) fn describe(&self, out: &mut Details<'_>) {
+        let inner = self.inner.lock();
+        let mask = inner.queue.ring().index_mask();
+        let fill = inner.queue.fill(inner.taken & mask);
+        let (limit, resizing) = (inner.limit, inner.old.is_some());
+        drop(inner);
+        out.number(c"number", self.id())
+            .number(c"posted", fill.posted)
+            .number(c"size", fill.capacity)
+            .number(c"producer", fill.producer)
+            .number(c"consumer", fill.consumer)
+            .number(c"max_sge", self.max_sge)
+            .number(c"limit", limit)
+            .number(c"resizing", resizing.into());
     }
 
     /// Takes a request: copies it out of the ring, once, and frees its slot. Returns `false` if

@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <rdma/ib_user_verbs.h>
 #include "ferroce_traffic.h"
 
 #define LEN 16384
@@ -95,54 +94,22 @@ static void test_zero_based(void)
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
 }
 
-/* What ibv_rereg_mr() would do if the provider had it. */
-static int rereg(struct ibv_mr *mr, int flags, void *start, size_t len, uint64_t va,
-		 struct ibv_pd *pd, int access)
-{
-	struct ib_uverbs_rereg_mr_resp resp = {};
-	struct {
-		struct ib_uverbs_cmd_hdr hdr;
-		struct ib_uverbs_rereg_mr cmd;
-	} req = {
-		.hdr = {
-			.command = IB_USER_VERBS_CMD_REREG_MR,
-			.in_words = sizeof(req) / 4,
-			.out_words = sizeof(resp) / 4,
-		},
-		.cmd = {
-			.response = (uintptr_t)&resp,
-			.mr_handle = mr->handle,
-			.flags = flags,
-			.start = (uintptr_t)start,
-			.length = len,
-			.hca_va = va,
-			.pd_handle = pd ? pd->handle : 0,
-			.access_flags = access,
-		},
-	};
-
-	if (write(mr->context->cmd_fd, &req, sizeof(req)) != sizeof(req))
-		return errno;
-	CHECK_EQ(resp.lkey, mr->lkey);
-	CHECK_EQ(resp.rkey, mr->rkey);
-	return 0;
-}
-
 static int change_access(struct ibv_mr *mr, int access)
 {
-	return rereg(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, 0, 0, NULL, access);
+	return mr_rereg(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, 0, 0, NULL, access);
 }
 
 /* Moves a region to memory that begins at the same offset in a page as `va`. */
 static int change_memory(struct ibv_mr *mr, void *start, size_t len, uint64_t va)
 {
-	return rereg(mr, IBV_REREG_MR_CHANGE_TRANSLATION, start, len, va, NULL, 0);
+	return mr_rereg(mr, IBV_REREG_MR_CHANGE_TRANSLATION, start, len, va, NULL, 0);
 }
 
 static int change_both(struct ibv_mr *mr, void *start, size_t len, uint64_t va, int access)
 {
-	return rereg(mr, IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS, start, len,
-		     va, NULL, access);
+	int flags = IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS;
+
+	return mr_rereg(mr, flags, start, len, va, NULL, access);
 }
 
 static void test_change_access(void)
@@ -166,7 +133,7 @@ static void test_change_access(void)
 	CHECK_EQ(change_access(mr, IBV_ACCESS_REMOTE_WRITE), EINVAL);
 	CHECK_EQ(change_access(mr, FULL_ACCESS | IBV_ACCESS_ON_DEMAND), EINVAL);
 	CHECK_EQ(change_access(mr, FULL_ACCESS | IBV_ACCESS_ZERO_BASED), EINVAL);
-	CHECK_EQ(rereg(mr, 0, NULL, 0, 0, NULL, 0), EINVAL);
+	CHECK_EQ(mr_rereg(mr, 0, NULL, 0, 0, NULL, 0), EINVAL);
 	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, va, NULL), IBV_WC_SUCCESS);
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
 
@@ -190,12 +157,12 @@ static void test_change_pd(void)
 	memset(buf, 0x22, LEN);
 	mr = ibv_reg_mr(r2.pd, buf, LEN, FULL_ACCESS);
 	CHECK(mr);
-	CHECK_EQ(rereg(mr, IBV_REREG_MR_CHANGE_PD, NULL, 0, 0, pd, 0), 0);
+	CHECK_EQ(mr_rereg(mr, IBV_REREG_MR_CHANGE_PD, NULL, 0, 0, pd, 0), 0);
 	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, va, NULL), IBV_WC_REM_ACCESS_ERR);
 	CHECK(all_bytes(buf, LEN, 0x22));
 	/* The new domain is in use now. */
 	CHECK_EQ(ibv_dealloc_pd(pd), EBUSY);
-	CHECK_EQ(rereg(mr, IBV_REREG_MR_CHANGE_PD, NULL, 0, 0, r2.pd, 0), 0);
+	CHECK_EQ(mr_rereg(mr, IBV_REREG_MR_CHANGE_PD, NULL, 0, 0, r2.pd, 0), 0);
 	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, va, NULL), IBV_WC_SUCCESS);
 	CHECK_EQ(ibv_dealloc_pd(pd), 0);
 	CHECK_EQ(ibv_dereg_mr(mr), 0);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
+#include <unistd.h>
+#include <rdma/ib_user_verbs.h>
 #include "ferroce_traffic.h"
 
 void *traffic_run(void *arg)
@@ -30,4 +32,36 @@ bool traffic_arrived(const unsigned char *p)
 		if (__atomic_load_n(p + i, __ATOMIC_RELAXED) != 0x11)
 			return false;
 	return true;
+}
+
+int mr_rereg(struct ibv_mr *mr, int flags, void *start, size_t len, uint64_t va,
+	     struct ibv_pd *pd, int access)
+{
+	struct ib_uverbs_rereg_mr_resp resp = {};
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_rereg_mr cmd;
+	} req = {
+		.hdr = {
+			.command = IB_USER_VERBS_CMD_REREG_MR,
+			.in_words = sizeof(req) / 4,
+			.out_words = sizeof(resp) / 4,
+		},
+		.cmd = {
+			.response = (uintptr_t)&resp,
+			.mr_handle = mr->handle,
+			.flags = flags,
+			.start = (uintptr_t)start,
+			.length = len,
+			.hca_va = va,
+			.pd_handle = pd ? pd->handle : 0,
+			.access_flags = access,
+		},
+	};
+
+	if (write(mr->context->cmd_fd, &req, sizeof(req)) != sizeof(req))
+		return errno;
+	CHECK_EQ(resp.lkey, mr->lkey);
+	CHECK_EQ(resp.rkey, mr->rkey);
+	return 0;
 }

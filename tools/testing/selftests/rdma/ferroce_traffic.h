@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A peer that goes on writing, whatever becomes of the memory: nobody tells it on UC.
+ * A peer that goes on writing, whatever becomes of the memory: nobody tells it on UC. And what
+ * changes a region meanwhile.
  */
 #ifndef FERROCE_TRAFFIC_H
 #define FERROCE_TRAFFIC_H
@@ -27,5 +28,9 @@ void *traffic_run(void *arg);
 
 /* Whether a peer has written all of a piece, which nobody is told of on UC. */
 bool traffic_arrived(const unsigned char *p);
+
+/* What ibv_rereg_mr() would do if the provider had it. */
+int mr_rereg(struct ibv_mr *mr, int flags, void *start, size_t len, uint64_t va,
+	     struct ibv_pd *pd, int access);
 
 #endif

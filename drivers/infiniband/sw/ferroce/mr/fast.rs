@@ -12,6 +12,7 @@ use super::{
 use kernel::prelude::*;
 use rdma::{
     ib::{
+        details::Details,
         mr::SgList,
         umem::{
             Mapped,
@@ -97,6 +98,16 @@ impl Fast {
     /// Maps memory for the next registration.
     pub(super) fn map(&self, list: SgList<'_>) -> Result<i32> {
         list.map_to(&mut self.staged.lock())
+    }
+
+    /// Says what is registered.
+    pub(super) fn describe(&self, out: &mut Details<'_>) {
+        let active = self.active.lock();
+        let (valid, access, count) = (active.key.is_some(), active.access, active.epoch);
+        drop(active);
+        out.number(c"valid", valid.into())
+            .hex(c"access", access.raw())
+            .large(c"registrations", count);
     }
 
     /// Makes what was mapped available under a key.

@@ -38,6 +38,14 @@ impl Lent {
         Self(Atomic::new(0))
     }
 
+    /// Returns how many there are.
+    pub(super) fn count(&self) -> u32 {
+        match self.0.load(Relaxed) {
+            Self::CLOSED => 0,
+            count => count,
+        }
+    }
+
     /// Counts one more.
     fn add(&self) -> Result<(), MemError> {
         let mut now = self.0.load(Relaxed);

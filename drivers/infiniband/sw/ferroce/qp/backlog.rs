@@ -24,6 +24,11 @@ impl Backlog {
         self.0.is_empty()
     }
 
+    /// Returns how many packets wait.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Lets a packet wait.
     ///
     /// # Errors

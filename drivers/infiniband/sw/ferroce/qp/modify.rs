@@ -78,6 +78,14 @@ impl Attributes {
             path: None,
         }
     }
+
+    pub(super) fn attrs(&self) -> &Attrs {
+        &self.attrs
+    }
+
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.path.as_ref()
+    }
 }
 
 /// Changes attributes, all or none.

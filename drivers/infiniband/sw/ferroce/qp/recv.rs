@@ -219,6 +219,16 @@ impl RecvHalf {
         self.stop_waiting();
     }
 
+    /// Returns whether it waits for memory on demand.
+    pub(crate) fn waits_for_memory(&self) -> bool {
+        self.wait.is_pending()
+    }
+
+    /// Returns how many packets wait for what is under way.
+    pub(crate) fn waiting(&self) -> usize {
+        self.backlog.len()
+    }
+
     /// Returns whether a packet from there is for this queue pair, in the state that it is in.
     #[inline]
     fn admits(&mut self, qp: &IbQp, origin: &Origin) -> bool {

@@ -3,6 +3,7 @@
 //! The receive queue: work requests in the ring, and a private copy of the one in use.
 
 use super::{
+    picture,
     sq::scatter,
     wait::missing, //
 };
@@ -97,6 +98,14 @@ impl Rq {
     /// Returns whether requests come from a shared queue.
     pub(crate) fn is_shared(&self) -> bool {
         matches!(self.source, Source::Shared { .. })
+    }
+
+    /// Returns where requests come from, and how many there are.
+    pub(crate) fn source(&self) -> picture::Source {
+        match &self.source {
+            Source::Own { queue, consumer } => picture::Source::Own(queue.fill(*consumer)),
+            Source::Shared { srq, .. } => picture::Source::Shared(srq.id()),
+        }
     }
 
     /// Ends the request in use.

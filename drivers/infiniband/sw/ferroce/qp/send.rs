@@ -217,6 +217,21 @@ impl SendHalf {
         self.stop_waiting();
     }
 
+    /// Returns whether it waits for memory on demand.
+    pub(crate) fn waits_for_memory(&self) -> bool {
+        self.request_wait.is_pending() || self.parked.is_some()
+    }
+
+    /// Returns whether it waits until there is memory for a packet.
+    pub(crate) fn waits_for_packet(&self) -> bool {
+        self.retry_at.is_some()
+    }
+
+    /// Returns how many responses wait for the one that needs memory.
+    pub(crate) fn waiting(&self) -> usize {
+        self.backlog.len()
+    }
+
     /// Runs the requester within a budget.
     fn drive(&mut self, qp: &IbQp) -> After {
         let mut after = After::default();

@@ -19,7 +19,10 @@ use crate::{
         self,
         Bind, //
     },
-    queue::Queue, //
+    queue::{
+        Fill,
+        Queue, //
+    }, //
 };
 use kernel::prelude::*;
 use rdma::{
@@ -129,6 +132,11 @@ impl Sq {
     /// Sets the Q_Key that replaces a controlled one.
     pub(crate) fn set_qkey(&mut self, qkey: roce::ids::Qkey) {
         self.limits.qkey = qkey;
+    }
+
+    /// Returns how the ring is filled.
+    pub(crate) fn fill(&self) -> Fill {
+        self.queue.fill(self.consumer)
     }
 
     /// Fetches one request into the requester; returns `false` if there is none or no slot is free.

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where a queue pair stands, for somebody who wonders why it does not go on.
+//!
+//! Documentation/infiniband/ferroce/observe.rst says how to read it. Everybody may see it, so it
+//! has no addresses, no keys, and none of the consumer's cookies: for consumers in the kernel these
+//! are addresses.
+
+use super::{
+    recv::RecvHalf,
+    send::SendHalf,
+    IbQp, //
+};
+use crate::queue::Fill;
+use rdma::{
+    ib::details::Details,
+    time::now, //
+};
+use roce::{
+    requester::{
+        SendSnapshot,
+        SendState, //
+    },
+    responder::RecvSnapshot,
+    time::Instant, //
+};
+
+/// Where a queue pair stands. The halves are looked at one after the other.
+pub(crate) struct Picture {
+    pub(crate) qpn: u32,
+    pub(crate) send: SendPicture,
+    pub(crate) recv: RecvPicture,
+}
+
+/// Where the send half stands.
+pub(crate) struct SendPicture {
+    pub(crate) requester: SendSnapshot,
+    /// What was posted and has not completed, what was taken out of the ring included.
+    pub(crate) ring: Fill,
+    pub(crate) waits: Waits,
+    /// In how many microseconds the timer ends what it waits for, 0 if it should have by now.
+    pub(crate) due: Option<u64>,
+    /// Packets in qdiscs and devices below.
+    pub(crate) queued: u32,
+    /// Responses that wait behind one of which the data could not be placed.
+    pub(crate) backlog: usize,
+}
+
+/// Where the receive half stands.
+pub(crate) struct RecvPicture {
+    pub(crate) responder: RecvSnapshot,
+    pub(crate) source: Source,
+    /// Whether it waits for memory on demand.
+    pub(crate) memory: bool,
+    /// Packets in qdiscs and devices below: responses of READs only.
+    pub(crate) queued: u32,
+    /// Packets that wait for what is under way.
+    pub(crate) backlog: usize,
+}
+
+/// Where receive requests come from.
+pub(crate) enum Source {
+    /// A queue of the queue pair's own.
+    Own(Fill),
+    /// The shared queue with a number.
+    Shared(u32),
+}
+
+/// What a send half waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// Nothing: there is no work, or it may not be done in this state.
+    Nothing,
+    /// An acknowledgment, or another response.
+    Ack,
+    /// A receiver that was not ready.
+    Rnr,
+    /// Memory on demand.
+    Memory,
+    /// Packets that have not left the qdiscs and devices below.
+    Device,
+    /// Memory for a packet.
+    Packet,
+}
+
+impl Waits {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Ack => "ack",
+            Self::Rnr => "rnr",
+            Self::Memory => "memory",
+            Self::Device => "device",
+            Self::Packet => "packet",
+        }
+    }
+}
+
+impl Picture {
+    /// Looks at a queue pair. Process context, no lock held.
+    pub(crate) fn of(qp: &IbQp) -> Self {
+        let send = SendPicture::of(&qp.send.lock(), now());
+        let recv = RecvPicture::of(&qp.recv.lock());
+        Self {
+            qpn: qp.qpn,
+            send,
+            recv,
+        }
+    }
+}
+
+impl SendPicture {
+    fn of(half: &SendHalf, now: Instant) -> Self {
+        let requester = half.req.snapshot();
+        let active = matches!(requester.state, SendState::Running | SendState::Draining);
+        let timer = requester.rnr_until.or(requester.ack_due);
+        let waits = if half.waits_for_memory() {
+            Waits::Memory
+        } else if half.waits_for_packet() {
+            Waits::Packet
+        } else if half.account.is_paused() {
+            Waits::Device
+        } else if requester.rnr_until.is_some() {
+            Waits::Rnr
+        } else if active && requester.una.is_before(requester.max) {
+            Waits::Ack
+        } else {
+            Waits::Nothing
+        };
+        Self {
+            requester,
+            ring: half.sq.fill(),
+            waits,
+            due: timer.map(|at| at.as_ns().saturating_sub(now.as_ns()) / 1000),
+            queued: half.account.in_flight(),
+            backlog: half.waiting(),
+        }
+    }
+}
+
+impl RecvPicture {
+    fn of(half: &RecvHalf) -> Self {
+        Self {
+            responder: half.resp.snapshot(),
+            source: half.rq.source(),
+            memory: half.waits_for_memory(),
+            queued: half.account.in_flight(),
+            backlog: half.waiting(),
+        }
+    }
+}
+
+/// Says where a queue pair stands.
+pub(crate) fn describe(qp: &IbQp, out: &mut Details<'_>) {
+    let picture = Picture::of(qp);
+    // The core tells the state, and the PSN behind all that was sent.
+    out.number(c"number", picture.qpn);
+    describe_send(&picture.send, out);
+    describe_recv(&picture.recv, out);
+}
+
+fn describe_send(send: &SendPicture, out: &mut Details<'_>) {
+    let requester = &send.requester;
+    out.text(c"sq_state", requester.state.name())
+        .text(c"sq_waits_for", send.waits.name());
+    if let Some(due) = send.due {
+        out.large(c"sq_due_us", due);
+    }
+    out.number(c"sq_posted", send.ring.posted)
+        .number(c"sq_size", send.ring.capacity)
+        .number(c"sq_producer", send.ring.producer)
+        .number(c"sq_consumer", send.ring.consumer)
+        .number(c"sq_taken", small(requester.taken))
+        .number(c"sq_una", requester.una.get())
+        .number(c"sq_next", requester.next.get())
+        .number(c"sq_window", requester.window)
+        .number(c"sq_reads", requester.reads.into())
+        .number(c"sq_retries_left", requester.retries_left.into())
+        .number(c"sq_rnr_left", requester.rnr_left.into())
+        .number(c"sq_queued", send.queued)
+        .number(c"sq_backlog", small(send.backlog));
+}
+
+fn describe_recv(recv: &RecvPicture, out: &mut Details<'_>) {
+    let responder = &recv.responder;
+    out.text(c"rq_state", responder.stage.name());
+    match &recv.source {
+        Source::Own(ring) => out
+            .number(c"rq_posted", ring.posted)
+            .number(c"rq_size", ring.capacity)
+            .number(c"rq_producer", ring.producer)
+            .number(c"rq_consumer", ring.consumer),
+        Source::Shared(number) => out.number(c"rq_srq", *number),
+    };
+    out.number(c"rq_expects", responder.epsn.get())
+        .number(c"rq_acked", responder.acked.get())
+        .number(c"rq_msn", responder.msn)
+        .number(c"rq_nak_sent", responder.told.into())
+        .number(c"rq_needs_memory", recv.memory.into())
+        .number(c"rq_queued", recv.queued)
+        .number(c"rq_backlog", small(recv.backlog));
+}
+
+/// Returns a count that is bounded far below 2^32.
+fn small(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a driver knows of an object, for `rdma -dd resource show`.
+//!
+//! The core holds a reference of its resource tracking during the callbacks here. Destroying the
+//! object begins with waiting for it, so the object is whole. `rereg_user_mr` alone does not wait:
+//! see [`fill_res_mr`].
+//!
+//! C header: [`include/rdma/restrack.h`](srctree/include/rdma/restrack.h)
+
+use super::{
+    cq::Cq,
+    object::errno,
+    qp::Qp,
+    srq::Srq,
+    Driver, //
+};
+use crate::bindings;
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
+use kernel::{
+    error::to_result,
+    ffi,
+    prelude::*, //
+};
+
+/// The longest text, its terminator included.
+const MAX_TEXT: usize = 32;
+
+/// A message of the core that a driver adds named values to.
+///
+/// The first value that does not fit ends it: what is added then is ignored, and the core tries
+/// again with a larger message.
+///
+/// # Invariants
+///
+/// `msg` is a netlink message under construction, which nobody else uses for `'a`.
+pub struct Details<'a> {
+    msg: NonNull<bindings::sk_buff>,
+    result: Result,
+    _p: PhantomData<&'a mut bindings::sk_buff>,
+}
+
+impl Details<'_> {
+    /// Adds a number.
+    pub fn number(&mut self, name: &'static CStr, value: u32) -> &mut Self {
+        // SAFETY: The message is valid by the type invariant, and the name is a C string.
+        self.put(|msg| unsafe { bindings::rdma_nl_put_driver_u32(msg, name.as_char_ptr(), value) })
+    }
+
+    /// Adds a large number.
+    pub fn large(&mut self, name: &'static CStr, value: u64) -> &mut Self {
+        // SAFETY: As in `number`.
+        self.put(|msg| unsafe { bindings::rdma_nl_put_driver_u64(msg, name.as_char_ptr(), value) })
+    }
+
+    /// Adds a number that is shown in hexadecimal digits.
+    pub fn hex(&mut self, name: &'static CStr, value: u32) -> &mut Self {
+        // SAFETY: As in `number`.
+        self.put(|msg| unsafe {
+            bindings::rdma_nl_put_driver_u32_hex(msg, name.as_char_ptr(), value)
+        })
+    }
+
+    /// Adds a text, of at most 31 bytes: the rest is cut off.
+    pub fn text(&mut self, name: &'static CStr, value: &str) -> &mut Self {
+        let mut text = [0; MAX_TEXT];
+        for (to, from) in text.iter_mut().take(MAX_TEXT - 1).zip(value.bytes()) {
+            *to = from;
+        }
+        // SAFETY: As in `number`; the last byte of the text is zero.
+        self.put(|msg| unsafe {
+            bindings::rdma_nl_put_driver_string(msg, name.as_char_ptr(), text.as_ptr().cast())
+        })
+    }
+
+    fn put(&mut self, f: impl FnOnce(*mut bindings::sk_buff) -> ffi::c_int) -> &mut Self {
+        if self.result.is_ok() {
+            self.result = to_result(f(self.msg.as_ptr()));
+        }
+        self
+    }
+}
+
+/// Has a driver add its values, and returns the result as the core wants it.
+///
+/// # Safety
+///
+/// `msg` must be a netlink message under construction, which nobody else uses meanwhile.
+unsafe fn fill(msg: *mut bindings::sk_buff, describe: impl FnOnce(&mut Details<'_>)) -> ffi::c_int {
+    let fill = || {
+        let msg = NonNull::new(msg).ok_or(EINVAL)?;
+        // SAFETY: By the requirement of this function.
+        let table = unsafe {
+            bindings::nla_nest_start(
+                msg.as_ptr(),
+                // CAST: A small constant.
+                bindings::rdma_nldev_attr_RDMA_NLDEV_ATTR_DRIVER as ffi::c_int,
+            )
+        };
+        if table.is_null() {
+            return Err(EMSGSIZE);
+        }
+        // INVARIANT: By the requirement of this function.
+        let mut details = Details {
+            msg,
+            result: Ok(()),
+            _p: PhantomData,
+        };
+        describe(&mut details);
+        // After an error the core takes the whole entry out of the message.
+        details.result?;
+        // SAFETY: The attribute was begun in this message.
+        unsafe { bindings::nla_nest_end(msg.as_ptr(), table) };
+        Ok(())
+    };
+    errno(fill())
+}
+
+/// `ib_device_ops.fill_res_qp_entry`: may sleep.
+///
+/// # Safety
+///
+/// Only for the core, with a constructed queue pair.
+pub(super) unsafe extern "C" fn fill_res_qp<D: Driver>(
+    msg: *mut bindings::sk_buff,
+    raw: *mut bindings::ib_qp,
+) -> ffi::c_int {
+    // SAFETY: The arguments of the core's callback; destroying waits for it.
+    unsafe { fill(msg, |out| D::describe_qp(Qp::<D>::owned(raw), out)) }
+}
+
+/// `ib_device_ops.fill_res_cq_entry`: may sleep.
+///
+/// # Safety
+///
+/// Only for the core, with a constructed completion queue.
+pub(super) unsafe extern "C" fn fill_res_cq<D: Driver>(
+    msg: *mut bindings::sk_buff,
+    raw: *mut bindings::ib_cq,
+) -> ffi::c_int {
+    // SAFETY: The arguments of the core's callback; destroying waits for it.
+    unsafe { fill(msg, |out| D::describe_cq(Cq::<D>::owned(raw), out)) }
+}
+
+/// `ib_device_ops.fill_res_srq_entry`: may sleep.
+///
+/// # Safety
+///
+/// Only for the core, with a constructed queue.
+pub(super) unsafe extern "C" fn fill_res_srq<D: Driver>(
+    msg: *mut bindings::sk_buff,
+    raw: *mut bindings::ib_srq,
+) -> ffi::c_int {
+    // SAFETY: The arguments of the core's callback; destroying waits for it.
+    unsafe { fill(msg, |out| D::describe_srq(Srq::<D>::owned(raw), out)) }
+}
+
+/// `ib_device_ops.fill_res_mr_entry`: may sleep.
+///
+/// `rereg_user_mr` has exclusive access to the driver's part of a region, and may run now. So the
+/// driver gets the key, and looks the region up.
+///
+/// # Safety
+///
+/// Only for the core, with a region that was constructed.
+pub(super) unsafe extern "C" fn fill_res_mr<D: Driver>(
+    msg: *mut bindings::sk_buff,
+    raw: *mut bindings::ib_mr,
+) -> ffi::c_int {
+    // SAFETY: The arguments of the core's callback. Only the consumer of a region that requests
+    // register changes its key, and whatever is read is but a number.
+    unsafe {
+        fill(msg, |out| {
+            D::describe_mr((&raw const (*raw).lkey).read_volatile(), out)
+        })
+    }
+}

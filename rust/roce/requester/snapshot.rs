@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where a send half stands, for somebody who wonders why it does not go on.
+
+use core::ops::DerefMut;
+
+use super::{
+    Requester,
+    SendState,
+    Slot, //
+};
+use crate::{
+    psn::Psn,
+    time::Instant,
+    wr::SendOp, //
+};
+
+/// Where a send half stands. For people; nothing is decided by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendSnapshot {
+    /// What the half is doing.
+    pub state: SendState,
+    /// Work requests that were taken and are not retired.
+    pub taken: usize,
+    /// How many can be.
+    pub slots: usize,
+    /// Of those that were taken, how many are neither over nor were begun.
+    pub waiting: usize,
+    /// The oldest unacknowledged PSN.
+    pub una: Psn,
+    /// PSN of the next packet: behind `max` only while packets are sent again.
+    pub next: Psn,
+    /// PSN behind everything that was ever sent.
+    pub max: Psn,
+    /// How many PSNs may be unacknowledged.
+    pub window: u32,
+    /// READs, atomics and their like whose responses are under way.
+    pub reads: u8,
+    /// How often the packet at `una` may still be sent again.
+    pub retries_left: u8,
+    /// How often a receiver that is not ready may still be asked again, unless that has no end.
+    pub rnr_left: u8,
+    /// When the response is overdue.
+    pub ack_due: Option<Instant>,
+    /// When a receiver that was not ready may be asked again.
+    pub rnr_until: Option<Instant>,
+    /// The oldest request that is not over.
+    pub oldest: Option<OldestRequest>,
+}
+
+/// The request that all others wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OldestRequest {
+    /// What it is.
+    pub op: SendOp,
+    /// Bytes of its message.
+    pub length: u32,
+    /// PSNs of its first and of its last packet or response, once it was begun; a local operation
+    /// has none.
+    pub psns: Option<(Psn, Psn)>,
+}
+
+impl<S: DerefMut<Target = [Slot]>> Requester<S> {
+    /// Returns where the half stands.
+    pub fn snapshot(&self) -> SendSnapshot {
+        let oldest = self.ring.get(self.done).map(|slot| OldestRequest {
+            op: slot.wr.op,
+            length: slot.wr.length,
+            psns: (self.done < self.begun && !slot.wr.op.is_local())
+                .then_some((slot.first_psn, slot.last_psn)),
+        });
+        SendSnapshot {
+            state: self.state(),
+            taken: self.ring.len(),
+            slots: self.ring.capacity(),
+            waiting: self.ring.len().saturating_sub(self.begun.max(self.done)),
+            una: self.una,
+            next: self.send_psn,
+            max: self.max_psn,
+            window: self.window,
+            reads: self.reads,
+            retries_left: self.retries_left,
+            rnr_left: self.rnr_left,
+            ack_due: self.deadline,
+            rnr_until: self.rnr_until,
+            oldest,
+        }
+    }
+}
+
+impl SendState {
+    /// Returns a word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SendState::Stopped => "stopped",
+            SendState::Running => "running",
+            SendState::Draining => "draining",
+            SendState::Drained => "drained",
+            SendState::SendError => "send-error",
+            SendState::Error => "error",
+        }
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(
+    CONFIG_KUNIT = "y",
+    kernel::macros::kunit_tests(roce_requester_snapshot)
+)]
+mod tests {
+    use super::*;
+    use crate::{
+        opcode::Transport,
+        testutil::{
+            acknowledge,
+            post,
+            requester,
+            send_all,
+            slots,
+            wr,
+            MTU,
+            NOW,
+            TIMEOUT_NS, //
+        },
+        wire::Syndrome, //
+    };
+
+    #[test]
+    fn a_snapshot_tells_what_is_under_way() {
+        let mut slots = slots::<4>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let idle = rc.snapshot();
+        assert_eq!((idle.taken, idle.waiting, idle.oldest), (0, 0, None));
+        assert_eq!((idle.slots, idle.ack_due), (4, None));
+
+        post(&mut rc, &[wr(SendOp::Send, 2 * MTU), wr(SendOp::Write, 3)]);
+        let posted = rc.snapshot();
+        assert_eq!((posted.taken, posted.waiting), (2, 2));
+        assert_eq!(posted.oldest.and_then(|oldest| oldest.psns), None);
+
+        assert_eq!(send_all(&mut rc), 3);
+        let sent = rc.snapshot();
+        assert_eq!((sent.taken, sent.waiting), (2, 0));
+        assert_eq!((sent.una.get(), sent.next.get(), sent.max.get()), (0, 3, 3));
+        assert_eq!(sent.ack_due, Some(NOW.after(TIMEOUT_NS)));
+        let oldest = OldestRequest {
+            op: SendOp::Send,
+            length: 2 * MTU,
+            psns: Some((Psn::new(0), Psn::new(1))),
+        };
+        assert_eq!(sent.oldest, Some(oldest));
+
+        acknowledge(&mut rc, 1, Syndrome::ACK);
+        let oldest = rc.snapshot().oldest;
+        assert_eq!(oldest.map(|oldest| oldest.op), Some(SendOp::Write));
+        rc.on_timeout(NOW.after(TIMEOUT_NS));
+        let again = rc.snapshot();
+        assert_eq!((again.next.get(), again.max.get()), (2, 3));
+        assert_eq!((again.retries_left, again.ack_due), (0, None));
+        assert!(again.window < sent.window);
+    }
+
+    #[test]
+    fn a_snapshot_tells_of_a_receiver_that_is_not_ready() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Send, 0)]);
+        assert_eq!(send_all(&mut rc), 1);
+        acknowledge(&mut rc, 0, Syndrome::Rnr { timer: 1 });
+        let snapshot = rc.snapshot();
+        assert_eq!(snapshot.rnr_until, Some(NOW.after(10_000)));
+        assert_eq!((snapshot.ack_due, snapshot.rnr_left), (None, 0));
+        rc.flush();
+        assert_eq!(rc.snapshot().state.name(), "error");
+    }
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where a receive half stands, for somebody who wonders why it does not go on.
+
+use super::{
+    message::Message,
+    Pending,
+    Responder, //
+};
+use crate::psn::Psn;
+
+/// Where a receive half stands. For people; nothing is decided by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecvSnapshot {
+    /// What the half is doing.
+    pub stage: RecvStage,
+    /// The PSN to execute next.
+    pub epsn: Psn,
+    /// The last SEND or WRITE that was executed.
+    pub acked: Psn,
+    /// How many messages were completed, modulo 2^24.
+    pub msn: u32,
+    /// Whether the peer was told to send the packet at `epsn` again, and has not.
+    pub told: bool,
+    /// Bytes of the buffers of the receive work request in use, if there is one.
+    pub held: Option<u32>,
+}
+
+/// What a receive half is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecvStage {
+    /// Waits for a message.
+    Idle,
+    /// Waits for the rest of a message.
+    Message,
+    /// Copies payload, or waits for the memory that it belongs to.
+    Placing,
+    /// Executes an atomic operation or a FLUSH, or waits for its memory.
+    Executing,
+    /// Answers a READ.
+    Answering,
+    /// Is in ERR, or must get there.
+    Failed,
+}
+
+impl RecvStage {
+    /// Returns a word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            RecvStage::Idle => "idle",
+            RecvStage::Message => "message",
+            RecvStage::Placing => "placing",
+            RecvStage::Executing => "executing",
+            RecvStage::Answering => "answering",
+            RecvStage::Failed => "failed",
+        }
+    }
+}
+
+impl Responder {
+    /// Returns where the half stands.
+    pub fn snapshot(&self) -> RecvSnapshot {
+        let stage = match self.pending {
+            _ if self.failed => RecvStage::Failed,
+            Pending::Place(_) => RecvStage::Placing,
+            Pending::Execute(_) => RecvStage::Executing,
+            Pending::Read(_) => RecvStage::Answering,
+            Pending::None if self.read_in_progress() => RecvStage::Answering,
+            Pending::None if self.message != Message::None => RecvStage::Message,
+            Pending::None => RecvStage::Idle,
+        };
+        RecvSnapshot {
+            stage,
+            epsn: self.epsn,
+            acked: self.ack_psn,
+            msn: self.msn,
+            told: self.told,
+            held: self.held,
+        }
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(
+    CONFIG_KUNIT = "y",
+    kernel::macros::kunit_tests(roce_responder_snapshot)
+)]
+mod tests {
+    use super::*;
+    use crate::{
+        opcode::Transport,
+        testutil::{
+            post,
+            recv_params,
+            requester,
+            slots,
+            wr,
+            Frame,
+            Recvs,
+            MTU,
+            NOW, //
+        },
+        wr::{
+            MemError,
+            SendOp, //
+        },
+    };
+
+    #[test]
+    fn a_snapshot_tells_of_a_message_that_is_half_there() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Send, 2 * MTU)]);
+        let mut responder = Responder::new(Transport::Rc);
+        responder.set_params(&recv_params());
+        responder.set_epsn(Psn::new(0));
+        assert_eq!(responder.snapshot().stage, RecvStage::Idle);
+
+        let size = 4 * MTU;
+        let mut rq = Recvs { left: 1, size };
+        let mut next = || {
+            let frame = rc.poll_transmit(NOW).map(|sent| Frame::request(&sent));
+            rc.transmitted(NOW);
+            frame.unwrap()
+        };
+        responder.on_request(NOW, &next().packet(), &mut rq);
+        assert_eq!(responder.snapshot().stage, RecvStage::Placing);
+        responder.finish(NOW, Ok(()));
+        let half = responder.snapshot();
+        assert_eq!((half.stage, half.held), (RecvStage::Message, Some(size)));
+        assert_eq!((half.epsn.get(), half.acked.get(), half.msn), (1, 0, 0));
+
+        responder.on_request(NOW, &next().packet(), &mut rq);
+        responder.finish(NOW, Ok(()));
+        let whole = responder.snapshot();
+        assert_eq!((whole.stage, whole.held), (RecvStage::Idle, None));
+        assert_eq!((whole.epsn.get(), whole.msn, whole.told), (2, 1, false));
+    }
+
+    #[test]
+    fn a_snapshot_tells_of_a_failure() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Send, 1)]);
+        let frame = rc.poll_transmit(NOW).map(|sent| Frame::request(&sent));
+        let mut responder = Responder::new(Transport::Rc);
+        responder.set_params(&recv_params());
+        responder.set_epsn(Psn::new(0));
+        let mut rq = Recvs { left: 1, size: MTU };
+        responder.on_request(NOW, &frame.unwrap().packet(), &mut rq);
+        responder.finish(NOW, Err(MemError::Protection));
+        assert_eq!(responder.snapshot().stage.name(), "failed");
+    }
+}

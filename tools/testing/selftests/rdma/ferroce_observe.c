@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What somebody sees who looks at a queue pair that does not go on: the driver's part of
+ * "rdma resource show", and the list of queue pairs in debugfs. They are stopped where each value
+ * is known.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+#include <sys/mman.h>
+#include "ferroce_look.h"
+#include "ferroce_traffic.h"
+
+#define QPS "/sys/kernel/debug/ferroce/qp"
+
+static const char *name(struct end *e)
+{
+	return ibv_get_device_name(e->dev->ctx->device);
+}
+
+static void look_at(struct end *e)
+{
+	look("rdma -dd resource show qp link %s/1 lqpn %u", name(e), e->qp->qp_num);
+}
+
+/* Reads what debugfs has of a queue pair. */
+static void read_qp(struct end *e)
+{
+	read_all("awk -v RS= '/^qp %u /' " QPS, e->qp->qp_num);
+}
+
+static void idle(void)
+{
+	struct end a, b;
+
+	open_pair(&a, &b);
+	pair_create(&a, &b);
+	look_at(&a);
+	CHECK(says("state", "RTS"));
+	CHECK_EQ(number("drv_number"), a.qp->qp_num);
+	CHECK(says("drv_sq_state", "running") && says("drv_sq_waits_for", "nothing"));
+	CHECK(says("drv_rq_state", "idle"));
+	CHECK(!strstr(seen, "sq_due_us"));
+	CHECK_EQ(number("drv_sq_posted"), 0);
+	CHECK_EQ(number("drv_sq_size"), a.cap.max_send_wr);
+	CHECK_EQ(number("drv_sq_una"), PSN_A);
+	CHECK_EQ(number("drv_sq_next"), PSN_A);
+	CHECK_EQ(number("drv_sq_retries_left"), a.retry_cnt);
+	CHECK_EQ(number("drv_sq_rnr_left"), a.rnr_retry);
+	CHECK_EQ(number("drv_rq_size"), a.cap.max_recv_wr);
+	CHECK_EQ(number("drv_rq_expects"), PSN_B);
+	CHECK_EQ(number("drv_rq_msn"), 0);
+	/* Nobody's address. */
+	CHECK(!strstr(seen, "ffff8") && !strstr(seen, "ffffc9"));
+	end_modify(&a, IBV_QPS_SQD);
+	look_at(&a);
+	CHECK(says("drv_sq_state", "drained"));
+	end_modify(&a, IBV_QPS_ERR);
+	look_at(&a);
+	CHECK(says("drv_sq_state", "error"));
+	pair_close(&a, &b);
+}
+
+/* A peer that is not there any more: everything stays as it was sent. */
+static void unanswered(void)
+{
+	struct end a, b;
+
+	open_pair(&a, &b);
+	/* More than two hours. */
+	a.timeout = 31;
+	pair_create(&a, &b);
+	end_modify(&b, IBV_QPS_RESET);
+	post_send(&a, &b, IBV_WR_RDMA_WRITE, 1, 0, 3000, IBV_SEND_SIGNALED);
+	post_send(&a, &b, IBV_WR_SEND, 2, 0, 0, IBV_SEND_SIGNALED);
+	look_at(&a);
+	CHECK(says("drv_sq_state", "running") && says("drv_sq_waits_for", "ack"));
+	CHECK_EQ(number("drv_sq_una"), PSN_A);
+	CHECK_EQ(number("drv_sq_next"), PSN_A + 4);
+	CHECK_EQ(number("sq-psn"), PSN_A + 4);
+	CHECK_EQ(number("drv_sq_posted"), 2);
+	CHECK_EQ(number("drv_sq_producer"), 2);
+	CHECK_EQ(number("drv_sq_consumer"), 0);
+	CHECK_EQ(number("drv_sq_taken"), 2);
+	CHECK_EQ(number("drv_sq_reads"), 0);
+	CHECK_EQ(number("drv_sq_window"), 256);
+	CHECK(number("drv_sq_due_us") > 8000000000 && number("drv_sq_due_us") <= 8796093023);
+	post_send(&a, &b, IBV_WR_RDMA_READ, 3, 0, 10, IBV_SEND_SIGNALED);
+	look_at(&a);
+	CHECK_EQ(number("drv_sq_reads"), 1);
+	CHECK_EQ(number("drv_sq_next"), PSN_A + 5);
+
+	end_modify(&a, IBV_QPS_ERR);
+	for (int i = 1; i <= 3; i++)
+		expect(&a, i, IBV_WC_WR_FLUSH_ERR);
+	look_at(&a);
+	CHECK(says("drv_sq_state", "error") && says("drv_sq_waits_for", "nothing"));
+	CHECK_EQ(number("drv_sq_posted"), 0);
+	CHECK_EQ(number("drv_sq_consumer"), 3);
+	pair_close(&a, &b);
+}
+
+static void no_receive(void)
+{
+	struct end a, b;
+
+	open_pair(&a, &b);
+	/* 655 ms. */
+	b.min_rnr_timer = 0;
+	pair_create(&a, &b);
+	post_send(&a, &b, IBV_WR_SEND, 1, 0, 10, IBV_SEND_SIGNALED);
+	wait_begin();
+	for (;;) {
+		look_at(&a);
+		if (!strncmp(behind("drv_sq_waits_for"), "rnr ", 4))
+			break;
+		wait_more_verb("an RNR NAK");
+	}
+	CHECK_EQ(number("drv_sq_una"), PSN_A);
+	CHECK_EQ(number("drv_sq_next"), PSN_A);
+	CHECK_EQ(number("sq-psn"), PSN_A + 1);
+	CHECK_EQ(number("drv_sq_posted"), 1);
+	CHECK(number("drv_sq_due_us") <= 655360);
+	look_at(&b);
+	CHECK(says("drv_rq_state", "idle"));
+	CHECK_EQ(number("drv_rq_posted"), 0);
+	CHECK_EQ(number("drv_rq_expects"), PSN_A);
+
+	post_recv(&b, 2, 0, 20);
+	post_recv(&b, 3, 0, 20);
+	expect(&a, 1, IBV_WC_SUCCESS);
+	expect(&b, 2, IBV_WC_SUCCESS);
+	look_at(&a);
+	CHECK(says("drv_sq_waits_for", "nothing"));
+	CHECK_EQ(number("drv_sq_una"), PSN_A + 1);
+	CHECK_EQ(number("drv_sq_posted"), 0);
+	look_at(&b);
+	CHECK_EQ(number("drv_rq_posted"), 1);
+	CHECK_EQ(number("drv_rq_producer"), 2);
+	CHECK_EQ(number("drv_rq_consumer"), 1);
+	CHECK_EQ(number("drv_rq_expects"), PSN_A + 1);
+	CHECK_EQ(number("drv_rq_acked"), PSN_A);
+	CHECK_EQ(number("drv_rq_msn"), 1);
+	pair_close(&a, &b);
+}
+
+/* A device that sends next to nothing: the half waits until its packets have left. */
+static void slow_device(void)
+{
+	struct end a, b;
+
+	open_pair(&a, &b);
+	pair_create(&a, &b);
+	/* So that nobody has to be asked for an address later. */
+	post_send(&a, &b, IBV_WR_RDMA_WRITE, 1, 0, 1, IBV_SEND_SIGNALED);
+	expect(&a, 1, IBV_WC_SUCCESS);
+	shell("tc -n n1 qdisc add dev v1 root netem slot 100s 100s packets 1");
+	for (int i = 0; i < 4; i++)
+		post_send(&a, &b, IBV_WR_RDMA_WRITE, 2 + i, 0, LEN, IBV_SEND_SIGNALED);
+	look_at(&a);
+	shell("tc -n n1 qdisc del dev v1 root");
+	CHECK(says("drv_sq_waits_for", "device"));
+	/* A few went before it was slow. */
+	CHECK(number("drv_sq_queued") > 64 && number("drv_sq_queued") <= 128);
+	for (int i = 0; i < 4; i++)
+		expect(&a, 2 + i, IBV_WC_SUCCESS);
+	look_at(&a);
+	CHECK(says("drv_sq_waits_for", "nothing"));
+	CHECK_EQ(number("drv_sq_queued"), 0);
+	pair_close(&a, &b);
+}
+
+static void completion_queue(void)
+{
+	struct end a, b;
+
+	open_pair(&a, &b);
+	pair_create(&a, &b);
+	look("rdma -dd resource show cq dev r1 pid %d", getpid());
+	CHECK_EQ(number("drv_size"), 255);
+	CHECK_EQ(number("drv_waiting"), 0);
+	CHECK(says("drv_armed", "no"));
+	CHECK_EQ(number("drv_overrun"), 0);
+	CHECK_EQ(ibv_req_notify_cq(a.cq, 1), 0);
+	look("rdma -dd resource show cq dev r1 pid %d", getpid());
+	CHECK(says("drv_armed", "solicited"));
+	post_send(&a, &b, IBV_WR_RDMA_WRITE, 1, 0, 1, IBV_SEND_SIGNALED);
+	post_send(&a, &b, IBV_WR_RDMA_WRITE, 2, 0, 1, 0);
+	post_send(&a, &b, IBV_WR_RDMA_WRITE, 3, 0, 1, IBV_SEND_SIGNALED);
+	wait_begin();
+	for (;;) {
+		look("rdma -dd resource show cq dev r1 pid %d", getpid());
+		if (number("drv_waiting") == 2)
+			break;
+		wait_more_verb("two completions");
+	}
+	CHECK_EQ(number("drv_producer"), 2);
+	CHECK_EQ(number("drv_consumer"), 0);
+	expect(&a, 1, IBV_WC_SUCCESS);
+	look("rdma -dd resource show cq dev r1 pid %d", getpid());
+	CHECK_EQ(number("drv_waiting"), 1);
+	CHECK_EQ(number("drv_consumer"), 1);
+	CHECK_EQ(ibv_req_notify_cq(a.cq, 0), 0);
+	look("rdma -dd resource show cq dev r1 pid %d", getpid());
+	CHECK(says("drv_armed", "any"));
+	expect(&a, 3, IBV_WC_SUCCESS);
+	pair_close(&a, &b);
+}
+
+static void shared_queue(void)
+{
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = 10, .max_sge = 2 } };
+	struct ibv_srq_attr attr = { .srq_limit = 1 };
+	struct end a, b;
+	uint32_t srqn;
+
+	open_pair(&a, &b);
+	b.srq = ibv_create_srq(r2.pd, &init);
+	CHECK(b.srq);
+	pair_create(&a, &b);
+	for (int i = 0; i < 3; i++)
+		post_recv(&b, i, 0, 20);
+	CHECK_EQ(ibv_modify_srq(b.srq, &attr, IBV_SRQ_LIMIT), 0);
+	post_send(&a, &b, IBV_WR_SEND, 1, 0, 20, IBV_SEND_SIGNALED);
+	expect(&a, 1, IBV_WC_SUCCESS);
+	expect(&b, 0, IBV_WC_SUCCESS);
+	look("rdma -dd resource show srq dev r2 pid %d", getpid());
+	srqn = number("drv_number");
+	CHECK_EQ(number("drv_posted"), 2);
+	CHECK_EQ(number("drv_size"), init.attr.max_wr);
+	CHECK_EQ(number("drv_producer"), 3);
+	CHECK_EQ(number("drv_consumer"), 1);
+	CHECK_EQ(number("drv_max_sge"), 2);
+	CHECK_EQ(number("drv_limit"), 1);
+	CHECK_EQ(number("drv_resizing"), 0);
+	look_at(&b);
+	CHECK_EQ(number("drv_rq_srq"), srqn);
+	CHECK(!strstr(seen, "rq_posted"));
+	pair_close(&a, &b);
+	CHECK_EQ(ibv_destroy_srq(b.srq), 0);
+}
+
+static void region(unsigned int access, const char *kind)
+{
+	/* A length that no other region has. */
+	size_t len = 12345;
+	void *buf = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct ibv_mr *mr = ibv_reg_mr(r1.pd, buf, len, access);
+	struct ibv_mw *mw = ibv_alloc_mw(r1.pd, IBV_MW_TYPE_1);
+	struct ibv_mw_bind bind = {
+		.wr_id = 1,
+		.send_flags = IBV_SEND_SIGNALED,
+		.bind_info = { .mr = mr, .addr = (uintptr_t)buf, .length = 10 },
+	};
+	struct end a, b;
+
+	open_pair(&a, &b);
+	pair_create(&a, &b);
+	CHECK(mr && mw);
+	look("rdma -dd resource show mr dev r1 mrlen %zu", len);
+	CHECK(says("drv_memory", kind));
+	CHECK_EQ(number("drv_access"), access);
+	CHECK_EQ(number("drv_windows"), 0);
+	CHECK_EQ(ibv_bind_mw(a.qp, mw, &bind), 0);
+	expect(&a, 1, IBV_WC_SUCCESS);
+	look("rdma -dd resource show mr dev r1 mrlen %zu", len);
+	CHECK_EQ(number("drv_windows"), 1);
+	CHECK_EQ(ibv_dealloc_mw(mw), 0);
+	look("rdma -dd resource show mr dev r1 mrlen %zu", len);
+	CHECK_EQ(number("drv_windows"), 0);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+	munmap(buf, len);
+	pair_close(&a, &b);
+}
+
+static void regions(void)
+{
+	region(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND, "pinned");
+	region(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND, "on-demand");
+}
+
+static void listed(bool v6)
+{
+	const char *net = v6 ? "fd77:0:0:0:0:0:0:" : "10.77.0.";
+	struct end a, b;
+
+	open_pair(&a, &b);
+	a.v6 = v6;
+	b.v6 = v6;
+	a.timeout = 31;
+	pair_create(&a, &b);
+	end_modify(&b, IBV_QPS_RESET);
+	post_send(&a, &b, IBV_WR_RDMA_WRITE, 1, 0, 3000, IBV_SEND_SIGNALED);
+	post_send(&a, &b, IBV_WR_RDMA_READ, 2, 0, 10, IBV_SEND_SIGNALED);
+	post_recv(&a, 3, 0, 20);
+	read_qp(&a);
+	CHECK(has("qp %u device r1 type RC state RTS\n", a.qp->qp_num));
+	CHECK(has("\n  peer: qp %u at %s2, from %s1, mtu 1024\n", b.qp->qp_num, net, net));
+	CHECK(has("\n  timeout 8796093022 us, retries 7, when not ready 7; "));
+	CHECK(has("; READs 4, of the peer 4\n"));
+	CHECK(has("\n  send: running, waits for ack, due in 87"));
+	CHECK(has("\n    requests: 2 posted of %u (producer 2, consumer 0), ", a.cap.max_send_wr));
+	CHECK(has(", 2 taken, 0 of these not begun\n"));
+	CHECK(has("\n    oldest: WRITE of 3000 bytes, PSN %u to %u\n", PSN_A, PSN_A + 2));
+	CHECK(has("\n    PSN: oldest unacknowledged %u, next %u, first never sent %u; window 256\n",
+		  PSN_A, PSN_A + 4, PSN_A + 4));
+	CHECK(has("\n    READs under way 1; retries left 7, when not ready 7\n"));
+	CHECK(has("\n    packets below 0, responses waiting 0\n"));
+	CHECK(has("\n  receive: idle\n"));
+	CHECK(has("\n    requests: 1 posted of %u (producer 1, consumer 0)\n", a.cap.max_recv_wr));
+	CHECK(has("\n    PSN: expected %u, last executed %u; messages 0\n", PSN_B, PSN_B - 1));
+	CHECK(has("\n    packets below 0, packets waiting 0\n"));
+	read_qp(&b);
+	CHECK(has("qp %u device r2 type RC state RESET\n", b.qp->qp_num));
+	CHECK(has("\n  send: stopped, waits for nothing\n"));
+	CHECK(!strstr(seen, "oldest:") && !strstr(seen, "peer: "));
+	/* Once, whoever calls the device what. */
+	shell("rdma dev set r1 name r3");
+	read_qp(&a);
+	shell("rdma dev set r3 name r1");
+	CHECK(has("qp %u device r3 type", a.qp->qp_num));
+	pair_close(&a, &b);
+	read_all("cat " QPS);
+	CHECK(!strstr(seen, " type RC "));
+}
+
+static void listed_v4(void)
+{
+	listed(false);
+}
+
+static void listed_v6(void)
+{
+	listed(true);
+}
+
+/* More than a buffer of the reader, or of the file, holds. */
+static void many(void)
+{
+	static struct end ends[64];
+	unsigned int before = 0, count = 0, number;
+
+	for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
+		end_init(&ends[i], &r1, IBV_QPT_UD, 0);
+		end_create(&ends[i]);
+	}
+	read_all("dd if=" QPS " bs=100 status=none");
+	for (const char *at = seen; at; at = strstr(at, "\nqp ")) {
+		at += *at == '\n';
+		number = strtoul(at + 3, NULL, 10);
+		CHECK(number > before);
+		before = number;
+		count++;
+	}
+	/* Each device has one of the core's. */
+	CHECK_EQ(count, ARRAY_LEN(ends) + 2);
+	for (size_t i = 0; i < ARRAY_LEN(ends); i++)
+		end_close(&ends[i]);
+}
+
+/* The module stays while somebody has the file open, and nobody waits for whoever reads it. */
+static void held_open(void)
+{
+	int fd = open(QPS, O_RDONLY);
+	struct end a, b;
+	char byte;
+
+	CHECK(fd >= 0);
+	open_pair(&a, &b);
+	pair_create(&a, &b);
+	CHECK_EQ(read(fd, &byte, 1), 1);
+	pair_close(&a, &b);
+	CHECK(system("rmmod ferroce 2>/dev/null"));
+	while (read(fd, &byte, 1) == 1)
+		;
+	CHECK_EQ(close(fd), 0);
+	shell("test $(stat -c %%a " QPS ") = 400");
+}
+
+static atomic_bool ended;
+
+static void *show_all(void *arg)
+{
+	static const char command[] =
+		"for what in qp cq mr srq; do rdma -dd resource show $what >/dev/null || exit; done; "
+		"for i in 1 2 3 4 5 6; do cat " QPS " >/dev/null || exit; done";
+	int rounds = 12;
+
+	while (rounds-- && !system(command))
+		;
+	atomic_store(&ended, true);
+	return rounds < 0 ? NULL : "a command failed";
+}
+
+/* Objects come, go and change while somebody looks at them. */
+static void coming_and_going(void)
+{
+	pthread_t shower;
+	void *result;
+	struct end a, b;
+
+	atomic_store(&ended, false);
+	CHECK_EQ(pthread_create(&shower, NULL, show_all, NULL), 0);
+	while (!atomic_load(&ended)) {
+		open_pair(&a, &b);
+		pair_create(&a, &b);
+		post_send(&a, &b, IBV_WR_RDMA_WRITE, 1, 0, LEN, IBV_SEND_SIGNALED);
+		for (int i = 0; i < 20; i++)
+			CHECK_EQ(mr_rereg(b.mr, IBV_REREG_MR_CHANGE_TRANSLATION, b.buf, LEN - i,
+					  (uintptr_t)b.buf, NULL, 0), 0);
+		pair_close(&a, &b);
+	}
+	CHECK_EQ(pthread_join(shower, &result), 0);
+	CHECK(!result);
+}
+
+static void set_up(void)
+{
+	shell("mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug");
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		{ "resources: a queue pair with nothing to do", idle },
+		{ "resources: a peer that does not answer", unanswered },
+		{ "resources: a receiver that is not ready", no_receive },
+		{ "resources: a device that is slow", slow_device },
+		{ "resources: a completion queue", completion_queue },
+		{ "resources: a shared receive queue", shared_queue },
+		{ "resources: regions", regions },
+		{ "list: a queue pair over IPv4", listed_v4 },
+		{ "list: a queue pair over IPv6", listed_v6 },
+		{ "list: many queue pairs", many },
+		{ "list: a file that stays open", held_open },
+		{ "all: objects that come, go and change", coming_and_going },
+	};
+
+	run_tests(argc, argv, set_up, tests, ARRAY_LEN(tests));
+}
