@@ -18,6 +18,7 @@ pub mod random;
 pub mod sync;
 pub mod time;
 pub mod timer;
+pub mod trace;
 pub mod workqueue;
 
 mod crc32;

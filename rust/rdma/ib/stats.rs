@@ -28,6 +28,12 @@ impl CounterDesc {
             priv_: core::ptr::null(),
         })
     }
+
+    /// Returns the name.
+    pub fn name(&self) -> &'static CStr {
+        // SAFETY: `new` took the name from a static C string.
+        unsafe { crate::c_str(self.0.name) }
+    }
 }
 
 /// `ib_device_ops.alloc_hw_port_stats`: may sleep.

@@ -5,9 +5,12 @@
 //! Packets that do what they should are not counted: that would be an atomic on a line shared by
 //! all queue pairs, for each of them.
 
-use kernel::sync::atomic::{
-    Atomic,
-    Relaxed, //
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    }, //
 };
 use rdma::ib::stats::CounterDesc;
 use roce::{
@@ -68,6 +71,15 @@ counters! {
     SequenceNak = c"rcvd_seq_err",
     /// A timeout of a response.
     Timeout = c"ack_timeout",
+}
+
+impl Counter {
+    /// Returns the name.
+    #[cold]
+    pub(crate) fn name(self) -> &'static CStr {
+        // CAST: The variants are numbered from zero.
+        NAMES.get(self as usize).map_or(c"", CounterDesc::name)
+    }
 }
 
 /// The counters of a device.

@@ -28,6 +28,7 @@ mod quota;
 mod receive;
 mod sockets;
 mod srq;
+mod traces;
 mod ucontext;
 
 use kernel::prelude::*;

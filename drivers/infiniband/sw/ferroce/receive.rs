@@ -21,6 +21,10 @@ use crate::{
     qp::{
         recv,
         send, //
+    },
+    traces::{
+        self,
+        Kept, //
     }, //
 };
 use kernel::prelude::*;
@@ -57,10 +61,13 @@ pub(crate) struct Receiver;
 
 impl UdpReceive for Receiver {
     fn receive(skb: SkBuff, dev: &NetDevice) {
-        if let Err(counter) = receive(skb, dev) {
-            if let Some(device) = Device::<Ferroce>::by_netdev(dev) {
+        let mut kept = None;
+        if let Err(counter) = receive(skb, dev, &mut kept) {
+            let device = Device::<Ferroce>::by_netdev(dev);
+            if let Some(device) = &device {
                 device.count(counter);
             }
+            traces::was_dropped(device.as_deref(), &kept, counter);
         }
     }
 }
@@ -170,7 +177,7 @@ impl Origin {
 
 /// Checks a packet and hands it to the half that it is for, or says how to count that it is
 /// dropped.
-fn receive(mut skb: SkBuff, dev: &NetDevice) -> Result<(), Counter> {
+fn receive(mut skb: SkBuff, dev: &NetDevice, kept: &mut Option<Kept>) -> Result<(), Counter> {
     if !skb.is_linear() {
         skb.linearize().map_err(|_| Counter::Malformed)?;
     }
@@ -179,6 +186,7 @@ fn receive(mut skb: SkBuff, dev: &NetDevice) -> Result<(), Counter> {
         vlan: dev.vlan_id(),
     };
     let packet = incoming.packet().map_err(|_| Counter::Malformed)?;
+    traces::keep(&packet, kept);
     if !packet.pkey().matches(Pkey::DEFAULT) {
         return Err(Counter::BadPkey);
     }
@@ -202,13 +210,17 @@ fn receive(mut skb: SkBuff, dev: &NetDevice) -> Result<(), Counter> {
         Err(Counter::Refused)
     } else if !incoming.is_intact() {
         Err(Counter::BadIcrc)
-    } else if packet.opcode().is_request() {
-        recv::request(&qp, &origin, incoming)
     } else {
-        send::respond(&qp, &origin, incoming)
+        traces::received(&qp, &packet);
+        if packet.opcode().is_request() {
+            recv::request(&qp, &origin, incoming)
+        } else {
+            send::respond(&qp, &origin, incoming)
+        }
     };
     if let Err(counter) = result {
         qp.device().count(counter);
+        traces::was_dropped(Some(qp.device()), kept, counter);
     }
     Ok(())
 }

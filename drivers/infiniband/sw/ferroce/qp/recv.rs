@@ -33,7 +33,8 @@ use crate::{
     receive::{
         Incoming,
         Origin, //
-    }, //
+    },
+    traces, //
 };
 use kernel::prelude::*;
 use rdma::{
@@ -260,7 +261,7 @@ impl RecvHalf {
         }
         if let Some(ack) = self.resp.last_ack() {
             for _ in 0..COPIES {
-                self.reply(&ack);
+                self.reply(qp, &ack);
             }
         }
     }
@@ -359,14 +360,18 @@ impl RecvHalf {
     ) -> bool {
         let incoming = arrival.incoming;
         match verdict {
-            Verdict::Drop(reason) => qp.device().count(counters::of_drop(*reason)),
+            Verdict::Drop(reason) => {
+                let counter = counters::of_drop(*reason);
+                qp.device().count(counter);
+                traces::dropped(qp, &arrival.packet, counter);
+            }
             Verdict::Reply(reply) => {
                 qp.device().count(match reply.syndrome {
                     Syndrome::Ack { .. } => Counter::Duplicate,
                     Syndrome::Rnr { .. } => Counter::RnrSent,
                     Syndrome::Nak(_) | Syndrome::Reserved => Counter::OutOfSequence,
                 });
-                self.reply(reply);
+                self.reply(qp, reply);
             }
             Verdict::Fail(outcome) => self.execute(qp, outcome, incoming, after),
             Verdict::Place(place) => {
@@ -482,7 +487,7 @@ impl RecvHalf {
         // never hear of is not acknowledged.
         let reply = outcome.reply.filter(|_| pushed != Pushed::Lost);
         if let Some(reply) = &reply {
-            self.reply(reply);
+            self.reply(qp, reply);
         }
         match outcome.event {
             Some(AsyncEvent::AccessError) => qp.raise(Event::AccessError),
@@ -497,13 +502,15 @@ impl RecvHalf {
 
     /// Sends an acknowledgment. One that is not sent is as one that is lost.
     #[inline]
-    fn reply(&mut self, reply: &Reply) {
+    fn reply(&mut self, qp: &IbQp, reply: &Reply) {
         let mut headers = [0; MAX_HEADER_LEN];
         let Some(len) = reply.write_headers(Pkey::DEFAULT, &mut headers) else {
             return;
         };
         if let (Some(path), Some(headers)) = (self.path.as_mut(), headers.get(..len)) {
-            let _ = path.send(headers, 0, |_| Ok(()), None);
+            if path.send(headers, 0, |_| Ok(()), None).is_ok() {
+                traces::acknowledged(qp, reply);
+            }
         }
     }
 

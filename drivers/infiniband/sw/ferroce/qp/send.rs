@@ -33,7 +33,8 @@ use crate::{
     receive::{
         Incoming,
         Origin, //
-    }, //
+    },
+    traces, //
 };
 use kernel::{
     prelude::*,
@@ -158,6 +159,7 @@ pub(crate) fn expired(qp: &QpRef) {
         if due && half.parked.is_none() {
             qp.device().count(Counter::Timeout);
             half.req.on_timeout(now);
+            traces::retried(qp, || half.req.snapshot(), Counter::Timeout);
         }
         half.drive(qp)
     };
@@ -321,7 +323,14 @@ impl SendHalf {
                 return sent;
             };
             match self.send(qp, &transmit) {
-                Ok(()) | Err(SendError::Lost) => self.req.transmitted(now),
+                Ok(()) => {
+                    traces::sent(qp, &transmit);
+                    self.req.transmitted(now);
+                }
+                Err(SendError::Lost) => {
+                    traces::not_sent(qp, &transmit);
+                    self.req.transmitted(now);
+                }
                 Err(SendError::Memory(MemError::Absent)) => {
                     if !self.await_request(qp, &transmit) {
                         return sent;
@@ -414,6 +423,7 @@ impl SendHalf {
             return;
         };
         let now = now();
+        traces::acknowledgment(qp, &packet);
         let response = self.req.on_response(now, &packet);
         if let Some(place) = response.place {
             let result = match failed {
@@ -428,6 +438,12 @@ impl SendHalf {
         }
         if let Some(counter) = counters::of_response(response.outcome) {
             qp.device().count(counter);
+            match counter {
+                Counter::SequenceNak | Counter::RnrReceived => {
+                    traces::retried(qp, || self.req.snapshot(), counter);
+                }
+                _ => traces::dropped(qp, &packet, counter),
+            }
         }
         incoming.consume();
     }

@@ -13,7 +13,8 @@ use crate::{
         path::SendError,
         Event,
         IbQp, //
-    }, //
+    },
+    traces, //
 };
 use rdma::ib::Access;
 use roce::{
@@ -45,14 +46,18 @@ impl RecvHalf {
             budget = budget.saturating_sub(1);
             match self.send_segment(qp, &segment) {
                 // The peer asks again for what it misses.
-                Ok(()) | Err(SendError::Lost | SendError::NoMemory) => self.resp.response_sent(),
+                Ok(()) => {
+                    traces::answered(qp, &segment);
+                    self.resp.response_sent();
+                }
+                Err(SendError::Lost | SendError::NoMemory) => self.resp.response_sent(),
                 Err(SendError::Memory(MemError::Absent)) if self.await_segment(qp, &segment) => {
                     return;
                 }
                 Err(SendError::Memory(_)) => {
                     let outcome = self.resp.response_failed();
                     if let Some(reply) = &outcome.reply {
-                        self.reply(reply);
+                        self.reply(qp, reply);
                     }
                     if outcome.event == Some(AsyncEvent::AccessError) {
                         qp.raise(Event::AccessError);

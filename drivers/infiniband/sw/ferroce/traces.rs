@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What tracepoints are told. Each is a static branch as long as nobody listens.
+
+use crate::{
+    counters::Counter,
+    device::Ferroce,
+    qp::IbQp, //
+};
+use kernel::prelude::*;
+use rdma::{
+    ib::Device,
+    trace::{
+        self,
+        Ack,
+        Packet,
+        Retry, //
+    }, //
+};
+use roce::{
+    requester::{
+        SendSnapshot,
+        SendState,
+        Transmit, //
+    },
+    responder::{
+        ReadSegment,
+        Reply, //
+    },
+    wire, //
+};
+
+/// What is told of a packet that is gone by then.
+pub(crate) struct Kept {
+    qpn: u32,
+    opcode: u8,
+    psn: u32,
+    len: u32,
+}
+
+impl Kept {
+    /// Stands for a packet that cannot be read.
+    const UNREADABLE: Self = Self {
+        qpn: 0,
+        opcode: 0xff,
+        psn: 0,
+        len: 0,
+    };
+
+    fn of(packet: &wire::Packet<'_>) -> Self {
+        Self {
+            qpn: packet.dest_qpn().get(),
+            opcode: packet.opcode().raw(),
+            psn: packet.psn().get(),
+            len: packet.payload_len(),
+        }
+    }
+
+    fn of_device<'a>(&self, device: &'a CStr) -> Packet<'a> {
+        Packet {
+            device,
+            qpn: self.qpn,
+            opcode: self.opcode,
+            psn: self.psn,
+            len: self.len,
+        }
+    }
+}
+
+/// A request was sent.
+#[inline(always)]
+pub(crate) fn sent(qp: &IbQp, transmit: &Transmit) {
+    trace::send(|| Packet {
+        device: qp.device().name(),
+        qpn: qp.qpn,
+        opcode: transmit.opcode.raw(),
+        psn: transmit.psn.get(),
+        len: transmit.len,
+    });
+}
+
+/// A part of what a READ asks for was sent.
+#[inline(always)]
+pub(crate) fn answered(qp: &IbQp, segment: &ReadSegment) {
+    trace::send(|| Packet {
+        device: qp.device().name(),
+        qpn: qp.qpn,
+        opcode: segment.opcode.raw(),
+        psn: segment.psn.get(),
+        len: segment.len,
+    });
+}
+
+/// A packet came for a queue pair.
+#[inline(always)]
+pub(crate) fn received(qp: &IbQp, packet: &wire::Packet<'_>) {
+    trace::receive(|| Kept::of(packet).of_device(qp.device().name()));
+}
+
+/// An acknowledgment was sent.
+#[inline(always)]
+pub(crate) fn acknowledged(qp: &IbQp, reply: &Reply) {
+    trace::ack(|| Ack {
+        device: qp.device().name(),
+        qpn: qp.qpn,
+        sent: true,
+        psn: reply.psn.get(),
+        syndrome: reply.syndrome.raw(),
+        msn: reply.msn,
+    });
+}
+
+/// A response came, which may be an acknowledgment.
+#[inline(always)]
+pub(crate) fn acknowledgment(qp: &IbQp, packet: &wire::Packet<'_>) {
+    if !trace::ack_is_on() {
+        return;
+    }
+    if let Some(aeth) = packet.aeth() {
+        trace::ack(|| Ack {
+            device: qp.device().name(),
+            qpn: qp.qpn,
+            sent: false,
+            psn: packet.psn().get(),
+            syndrome: aeth.syndrome.raw(),
+            msn: aeth.msn,
+        });
+    }
+}
+
+/// A send half goes back, or gives up.
+#[inline(always)]
+pub(crate) fn retried(qp: &IbQp, snapshot: impl FnOnce() -> SendSnapshot, counter: Counter) {
+    trace::retry(|| {
+        let snapshot = snapshot();
+        Retry {
+            device: qp.device().name(),
+            qpn: qp.qpn,
+            psn: snapshot.una.get(),
+            left: match counter {
+                Counter::RnrReceived => snapshot.rnr_left,
+                _ => snapshot.retries_left,
+            },
+            reason: match snapshot.state {
+                SendState::Error => c"given_up",
+                _ => counter.name(),
+            },
+        }
+    });
+}
+
+/// A packet is not sent.
+#[inline(always)]
+pub(crate) fn not_sent(qp: &IbQp, transmit: &Transmit) {
+    trace::drop(|| {
+        let packet = Packet {
+            device: qp.device().name(),
+            qpn: qp.qpn,
+            opcode: transmit.opcode.raw(),
+            psn: transmit.psn.get(),
+            len: transmit.len,
+        };
+        (c"not_sent", packet)
+    });
+}
+
+/// Keeps what is told of a packet, in case that it is dropped, if somebody listens.
+#[inline(always)]
+pub(crate) fn keep(packet: &wire::Packet<'_>, kept: &mut Option<Kept>) {
+    if trace::drop_is_on() {
+        *kept = Some(Kept::of(packet));
+    }
+}
+
+/// A packet is dropped that a queue pair got.
+#[inline(always)]
+pub(crate) fn dropped(qp: &IbQp, packet: &wire::Packet<'_>, counter: Counter) {
+    trace::drop(|| {
+        let packet = Kept::of(packet).of_device(qp.device().name());
+        (counter.name(), packet)
+    });
+}
+
+/// A packet was dropped of which [`keep`] kept what there is to tell.
+#[cold]
+pub(crate) fn was_dropped(device: Option<&Device<Ferroce>>, kept: &Option<Kept>, counter: Counter) {
+    trace::drop(|| {
+        let device = device.map_or(c"", Device::name);
+        let kept = kept.as_ref().unwrap_or(&Kept::UNREADABLE);
+        (counter.name(), kept.of_device(device))
+    });
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tracepoints of the module: `/sys/kernel/tracing/events/ferroce`.
+//!
+//! They are defined in C, in drivers/infiniband/sw/ferroce/trace.h. One that is off costs a branch
+//! that is patched in the code: what it would tell is a closure, which is not called then.
+//! `kernel::declare_trace!` looks for tracepoints in `kernel::bindings`, where those of a module
+//! are not.
+//!
+//! Callable in any context.
+
+use kernel::{
+    ffi,
+    prelude::*, //
+};
+
+/// A packet, as tracepoints tell of it.
+#[derive(Clone, Copy)]
+pub struct Packet<'a> {
+    /// The name of the device, or nothing if there is none.
+    pub device: &'a CStr,
+    /// The number of the own queue pair, or the one that a packet for nobody names.
+    pub qpn: u32,
+    /// The opcode, as in the BTH.
+    pub opcode: u8,
+    /// The PSN.
+    pub psn: u32,
+    /// Bytes of payload.
+    pub len: u32,
+}
+
+/// An acknowledgment, as tracepoints tell of it.
+#[derive(Clone, Copy)]
+pub struct Ack<'a> {
+    /// The name of the device.
+    pub device: &'a CStr,
+    /// The number of the own queue pair.
+    pub qpn: u32,
+    /// Whether it was sent; it was received otherwise.
+    pub sent: bool,
+    /// The PSN that it is about.
+    pub psn: u32,
+    /// The syndrome, as in the AETH.
+    pub syndrome: u8,
+    /// How many messages the responder has completed, modulo 2^24.
+    pub msn: u32,
+}
+
+/// A send half that goes back, as tracepoints tell of it.
+#[derive(Clone, Copy)]
+pub struct Retry<'a> {
+    /// The name of the device.
+    pub device: &'a CStr,
+    /// The number of the queue pair.
+    pub qpn: u32,
+    /// The PSN that is sent again.
+    pub psn: u32,
+    /// How often it may still be.
+    pub left: u8,
+    /// Why.
+    pub reason: &'static CStr,
+}
+
+/// Whether somebody listens to a tracepoint: a static branch.
+macro_rules! is_on {
+    ($tracepoint:ident) => {{
+        #[cfg(CONFIG_TRACEPOINTS)]
+        // SAFETY: The tracepoint has a static key, which C defines.
+        let on = unsafe {
+            kernel::jump_label::static_branch_unlikely!(
+                $crate::bindings::$tracepoint,
+                $crate::bindings::tracepoint,
+                key
+            )
+        };
+        #[cfg(not(CONFIG_TRACEPOINTS))]
+        let on = false;
+        on
+    }};
+}
+
+/// Calls the C function of a tracepoint.
+///
+/// Who uses it is generic, so that nothing is compiled for a module without these tracepoints.
+macro_rules! emit {
+    ($function:ident($($arg:expr),* $(,)?)) => {{
+        #[cfg(CONFIG_TRACEPOINTS)]
+        // SAFETY: Texts are C strings, valid for the call; everything else are numbers.
+        unsafe { $crate::bindings::$function($($arg),*) };
+        #[cfg(not(CONFIG_TRACEPOINTS))]
+        let _ = ($($arg),*);
+    }};
+}
+
+fn text(text: &CStr) -> *const ffi::c_char {
+    text.as_char_ptr()
+}
+
+/// A packet was handed to IP.
+#[inline(always)]
+pub fn send<'a>(packet: impl FnOnce() -> Packet<'a>) {
+    if is_on!(__tracepoint_ferroce_send) {
+        emit_send(packet);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn emit_send<'a>(packet: impl FnOnce() -> Packet<'a>) {
+    let p = packet();
+    emit!(rust_do_trace_ferroce_send(
+        text(p.device),
+        p.qpn,
+        p.opcode,
+        p.psn,
+        p.len,
+    ));
+}
+
+/// A packet came for a queue pair.
+#[inline(always)]
+pub fn receive<'a>(packet: impl FnOnce() -> Packet<'a>) {
+    if is_on!(__tracepoint_ferroce_receive) {
+        emit_receive(packet);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn emit_receive<'a>(packet: impl FnOnce() -> Packet<'a>) {
+    let p = packet();
+    emit!(rust_do_trace_ferroce_receive(
+        text(p.device),
+        p.qpn,
+        p.opcode,
+        p.psn,
+        p.len,
+    ));
+}
+
+/// Returns whether somebody wants to know of acknowledgments.
+#[inline(always)]
+pub fn ack_is_on() -> bool {
+    is_on!(__tracepoint_ferroce_ack)
+}
+
+/// An acknowledgment was sent, or came.
+#[inline(always)]
+pub fn ack<'a>(ack: impl FnOnce() -> Ack<'a>) {
+    if ack_is_on() {
+        emit_ack(ack);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn emit_ack<'a>(ack: impl FnOnce() -> Ack<'a>) {
+    let a = ack();
+    emit!(rust_do_trace_ferroce_ack(
+        text(a.device),
+        a.qpn,
+        a.sent,
+        a.psn,
+        a.syndrome,
+        a.msn,
+    ));
+}
+
+/// A send half goes back, or gives up.
+#[inline(always)]
+pub fn retry<'a>(retry: impl FnOnce() -> Retry<'a>) {
+    if is_on!(__tracepoint_ferroce_retry) {
+        emit_retry(retry);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn emit_retry<'a>(retry: impl FnOnce() -> Retry<'a>) {
+    let r = retry();
+    emit!(rust_do_trace_ferroce_retry(
+        text(r.device),
+        r.qpn,
+        r.psn,
+        r.left,
+        text(r.reason),
+    ));
+}
+
+/// Returns whether somebody wants to know of packets that are dropped: for a place that has to keep
+/// what it would tell.
+#[inline(always)]
+pub fn drop_is_on() -> bool {
+    is_on!(__tracepoint_ferroce_drop)
+}
+
+/// A packet is dropped: why, and which one.
+#[inline(always)]
+pub fn drop<'a>(drop: impl FnOnce() -> (&'static CStr, Packet<'a>)) {
+    if drop_is_on() {
+        emit_drop(drop);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn emit_drop<'a>(drop: impl FnOnce() -> (&'static CStr, Packet<'a>)) {
+    let (reason, p) = drop();
+    emit!(rust_do_trace_ferroce_drop(
+        text(p.device),
+        p.qpn,
+        p.opcode,
+        p.psn,
+        p.len,
+        text(reason),
+    ));
+}

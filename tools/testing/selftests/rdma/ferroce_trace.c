@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Tracepoints: which events there are, and what is in them.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include "ferroce_look.h"
+
+#define TRACING "/sys/kernel/tracing/"
+#define EVENTS TRACING "events/ferroce/enable"
+/* Why a queue pair drops what comes in RESET. */
+#define DROP_REASON "rx_no_qp"
+
+static void trace_on(void)
+{
+	shell("echo 0 >" EVENTS " && echo >" TRACING "trace && echo 1 >" EVENTS);
+}
+
+static void read_trace(void)
+{
+	read_all("cat " TRACING "trace");
+}
+
+static void await(const char *text)
+{
+	wait_begin();
+	for (;;) {
+		read_trace();
+		if (strstr(seen, text))
+			return;
+		wait_more_verb(text);
+	}
+}
+
+static void traced_send(void)
+{
+	struct end a, b;
+	uint32_t qa, qb;
+
+	open_pair(&a, &b);
+	pair_create(&a, &b);
+	qa = a.qp->qp_num;
+	qb = b.qp->qp_num;
+	post_recv(&b, 2, 0, 20);
+	trace_on();
+	post_send(&a, &b, IBV_WR_SEND, 1, 0, 10, IBV_SEND_SIGNALED);
+	expect(&a, 1, IBV_WC_SUCCESS);
+	expect(&b, 2, IBV_WC_SUCCESS);
+	read_trace();
+	CHECK(has("ferroce_send: device=r1 qpn=%u opcode=RC_SEND_ONLY psn=1000 len=10\n", qa));
+	CHECK(has("ferroce_receive: device=r2 qpn=%u opcode=RC_SEND_ONLY psn=1000 len=10\n", qb));
+	CHECK(has("ferroce_ack: device=r2 qpn=%u sent psn=1000 syndrome=ACK value=31 msn=1\n", qb));
+	CHECK(has("ferroce_receive: device=r1 qpn=%u opcode=RC_ACK psn=1000 len=0\n", qa));
+	CHECK(has("ferroce_ack: device=r1 qpn=%u received psn=1000 syndrome=ACK ", qa));
+	CHECK_EQ(count(": device="), 5);
+
+	trace_on();
+	post_send(&a, &b, IBV_WR_RDMA_READ, 3, 0, 3000, IBV_SEND_SIGNALED);
+	expect(&a, 3, IBV_WC_SUCCESS);
+	read_trace();
+	CHECK(has("ferroce_send: device=r1 qpn=%u opcode=RC_READ_REQUEST psn=1001 len=0\n", qa));
+	CHECK(has("ferroce_send: device=r2 qpn=%u opcode=RC_READ_FIRST psn=1001 len=1024\n", qb));
+	CHECK(has("ferroce_send: device=r2 qpn=%u opcode=RC_READ_MIDDLE psn=1002 len=1024\n", qb));
+	CHECK(has("ferroce_receive: device=r1 qpn=%u opcode=RC_READ_LAST psn=1003 len=952\n", qa));
+
+	/* Off is off. */
+	shell("echo 0 >" EVENTS " && echo >" TRACING "trace");
+	post_send(&a, &b, IBV_WR_RDMA_WRITE, 4, 0, 10, IBV_SEND_SIGNALED);
+	expect(&a, 4, IBV_WC_SUCCESS);
+	read_trace();
+	CHECK_EQ(count(": device="), 0);
+	pair_close(&a, &b);
+}
+
+static void traced_rnr(void)
+{
+	struct end a, b;
+
+	open_pair(&a, &b);
+	/* 10 ms. */
+	b.min_rnr_timer = 20;
+	pair_create(&a, &b);
+	trace_on();
+	post_send(&a, &b, IBV_WR_SEND, 1, 0, 10, IBV_SEND_SIGNALED);
+	await("ferroce_retry: device=r1 ");
+	CHECK(has("ferroce_retry: device=r1 qpn=%u psn=1000 left=7 reason=rcvd_rnr_err\n",
+		  a.qp->qp_num));
+	CHECK(has("qpn=%u sent psn=1000 syndrome=RNR value=20 msn=0\n", b.qp->qp_num));
+	CHECK(has("qpn=%u received psn=1000 syndrome=RNR value=20 msn=0\n", a.qp->qp_num));
+	post_recv(&b, 2, 0, 20);
+	expect(&a, 1, IBV_WC_SUCCESS);
+	expect(&b, 2, IBV_WC_SUCCESS);
+	pair_close(&a, &b);
+}
+
+static void traced_timeout(void)
+{
+	struct end a, b;
+	uint32_t qa;
+
+	open_pair(&a, &b);
+	/* 4 ms. */
+	a.timeout = 10;
+	a.retry_cnt = 2;
+	pair_create(&a, &b);
+	qa = a.qp->qp_num;
+	end_modify(&b, IBV_QPS_RESET);
+	trace_on();
+	post_send(&a, &b, IBV_WR_SEND, 1, 0, 10, IBV_SEND_SIGNALED);
+	expect(&a, 1, IBV_WC_RETRY_EXC_ERR);
+	read_trace();
+	CHECK_EQ(count("ferroce_send: device=r1 qpn=%u opcode=RC_SEND_ONLY psn=1000 len=10\n", qa),
+		 3);
+	CHECK_EQ(count("ferroce_drop: device=r2 qpn=%u opcode=RC_SEND_ONLY psn=1000 len=10 ",
+		       b.qp->qp_num), 3);
+	CHECK_EQ(count(" len=10 reason=" DROP_REASON "\n"), 3);
+	CHECK_EQ(count("ferroce_retry: device=r1 qpn=%u psn=1000 ", qa), 3);
+	CHECK(has(" left=1 reason=ack_timeout\n"));
+	CHECK(has(" left=0 reason=ack_timeout\n"));
+	CHECK(has(" left=0 reason=given_up\n"));
+	pair_close(&a, &b);
+}
+
+/* A packet for nobody. */
+static void traced_stray(void)
+{
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
+	struct end a, b;
+
+	end_init(&a, &r1, IBV_QPT_UD, LEN);
+	end_init(&b, &r2, IBV_QPT_UD, LEN);
+	a.psn = PSN_A;
+	pair_create(&a, &b);
+	make_send(&wr, &sge, &a, &b, IBV_WR_SEND, 1, 0, 100, IBV_SEND_SIGNALED);
+	wr.wr.ud.remote_qpn = 0xabcdef;
+	trace_on();
+	post_wr(&a, &wr);
+	expect(&a, 1, IBV_WC_SUCCESS);
+	await("ferroce_drop: ");
+	CHECK(has("device=r2 qpn=%u opcode=UD_SEND_ONLY psn=1000 len=100 reason=rx_no_qp\n",
+		  0xabcdef));
+	pair_close(&a, &b);
+}
+
+static atomic_bool ended;
+
+static void *switch_events(void *arg)
+{
+	static const char command[] =
+		"for i in $(seq 10); do echo 1 >" EVENTS " && echo 0 >" EVENTS " || exit; done";
+	int failed = system(command);
+
+	atomic_store(&ended, true);
+	return failed ? "the switch failed" : NULL;
+}
+
+/* The branches in the code are patched while others run it. */
+static void switched(void)
+{
+	pthread_t switcher;
+	struct end a, b;
+	void *result;
+
+	open_pair(&a, &b);
+	pair_create(&a, &b);
+	atomic_store(&ended, false);
+	CHECK_EQ(pthread_create(&switcher, NULL, switch_events, NULL), 0);
+	while (!atomic_load(&ended)) {
+		post_send(&a, &b, IBV_WR_RDMA_WRITE, 1, 0, LEN, IBV_SEND_SIGNALED);
+		expect(&a, 1, IBV_WC_SUCCESS);
+	}
+	CHECK_EQ(pthread_join(switcher, &result), 0);
+	CHECK(!result);
+	pair_close(&a, &b);
+	/* What follows has them on, and so has the end of the module. */
+	trace_on();
+}
+
+static void set_up(void)
+{
+	shell("mountpoint -q " TRACING " || mount -t tracefs none " TRACING);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		{ "a SEND and a READ", traced_send },
+		{ "a receiver that is not ready", traced_rnr },
+		{ "a peer that does not answer", traced_timeout },
+		{ "a packet for nobody", traced_stray },
+		{ "on and off under traffic", switched },
+	};
+
+	run_tests(argc, argv, set_up, tests, ARRAY_LEN(tests));
+}
