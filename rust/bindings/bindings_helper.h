@@ -11,6 +11,7 @@
 #include <linux/if_vlan.h>
 #include <linux/igmp.h>
 #include <linux/inetdevice.h>
+#include <linux/memcontrol.h>
 #include <linux/netdevice.h>
 #include <linux/rtnetlink.h>
 #include <linux/skbuff.h>

@@ -15,3 +15,9 @@ rust_helper_mmu_interval_read_retry(struct mmu_interval_notifier *interval_sub,
 {
 	return mmu_interval_read_retry(interval_sub, seq);
 }
+
+__rust_helper bool
+rust_helper_mmu_notifier_range_blockable(const struct mmu_notifier_range *range)
+{
+	return mmu_notifier_range_blockable(range);
+}

@@ -35,7 +35,10 @@ use kernel::{
     },
     prelude::*,
     sync::Arc,
-    types::Opaque, //
+    types::{
+        NotThreadSafe,
+        Opaque, //
+    }, //
 };
 
 /// Pages that are fetched with one hold of the memory map's lock.
@@ -132,6 +135,12 @@ impl Paged {
             }? Error),
             GFP_KERNEL_ACCOUNT,
         )
+    }
+
+    /// Returns a number that stands for the process as long as this lives.
+    pub fn process(&self) -> u64 {
+        // SAFETY: The notifier is registered by the type invariant.
+        unsafe { (*self.notifier.get()).mm }.addr() as u64 // CAST: 64 bits.
     }
 
     /// Returns whether it can be written to, as far as the region is concerned.
@@ -259,20 +268,22 @@ impl Paged {
         // may be its last user, and to end it here would take long.
         let mm = mm.mmget_not_zero().ok_or(ESRCH)?;
         let mm = MmWithUser::into_mmput_async(mm);
+        let mut room = None;
         for _ in 0..TRIES {
-            if !self.table.lock().has_room(first) {
-                let room = Room::new(first)?;
-                self.table.lock().add_room(room);
-            }
             // SAFETY: The notifier is registered by the type invariant.
             let seq = unsafe { bindings::mmu_interval_read_begin(self.notifier.get()) };
             let pages = Pages::get(&mm, first, count, how, wait)?;
+            // Not before: for an address that does not exist nothing is kept.
+            if room.is_none() && !self.table.lock().has_room(first) {
+                let _charge = Charge::to(&mm);
+                room = Some(Room::new(first)?);
+            }
             let mut table = self.table.lock();
             // SAFETY: As above. The lock is the one that `invalidate` sets the number under.
             let stale = unsafe { bindings::mmu_interval_read_retry(self.notifier.get(), seq) };
             // INVARIANT: The pages were mapped at their addresses after `seq` was read, and none
             // was invalidated since: an invalidation from now on waits for the lock.
-            if !stale && table.add(first, pages.as_slice(), how == Fetch::Write) {
+            if !stale && table.add(first, pages.as_slice(), how == Fetch::Write, &mut room) {
                 return Ok(pages.as_slice().len());
             }
         }
@@ -296,7 +307,10 @@ impl Paged {
         let this = container_of!(Opaque::cast_from(raw), Self, notifier);
         // SAFETY: `raw` is embedded in a `Paged`, whose drop waits for this; `range` is valid for
         // the call.
-        let (this, start, end) = unsafe { (&*this, (*range).start, (*range).end) };
+        let (this, range) = unsafe { (&*this, &*range) };
+        let (start, end) = (range.start, range.end);
+        // SAFETY: `range` is valid.
+        let may_sleep = unsafe { bindings::mmu_notifier_range_blockable(range) };
         let last = end.saturating_sub(1) >> PAGE_SHIFT;
         let mut next = Some(start >> PAGE_SHIFT);
         while let Some(first) = next {
@@ -305,6 +319,11 @@ impl Paged {
             // table that was fetched before, so it does not matter that the lock is dropped.
             unsafe { bindings::mmu_interval_set_seq(raw, seq) };
             next = table.remove(first, last);
+            drop(table);
+            if may_sleep {
+                // SAFETY: The lock is dropped, and whoever unmaps this may sleep.
+                unsafe { bindings::cond_resched() };
+            }
         }
         true
     }
@@ -316,6 +335,45 @@ impl PinnedDrop for Paged {
         // SAFETY: The notifier is registered by the type invariant. After this call `invalidate`
         // neither runs nor will run.
         unsafe { bindings::mmu_interval_notifier_remove(self.notifier.get()) };
+    }
+}
+
+/// Charges what this thread allocates with `__GFP_ACCOUNT` to the memory cgroup of a process, for
+/// which it works, until it is dropped.
+///
+/// # Invariants
+///
+/// `group` is null or a group that this value owns a reference to, and is this thread's active one.
+struct Charge {
+    group: *mut bindings::mem_cgroup,
+    before: *mut bindings::mem_cgroup,
+    /// It belongs to the thread that made it.
+    _not_send: NotThreadSafe,
+}
+
+impl Charge {
+    fn to(mm: &MmWithUser) -> Self {
+        // SAFETY: The memory map is alive.
+        let group = unsafe { bindings::get_mem_cgroup_from_mm(mm.as_raw()) };
+        // INVARIANT: The function before has taken the reference, and this one makes it active.
+        // SAFETY: The reference is held until `drop` has ended that.
+        let before = unsafe { bindings::set_active_memcg(group) };
+        Self {
+            group,
+            before,
+            _not_send: NotThreadSafe,
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        // SAFETY: `before` was the active one, whose reference is somebody else's concern; that to
+        // `group` is owned by the type invariant.
+        unsafe {
+            bindings::set_active_memcg(self.before);
+            bindings::mem_cgroup_put(self.group);
+        }
     }
 }
 

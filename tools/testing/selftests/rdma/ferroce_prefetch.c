@@ -190,11 +190,65 @@ static void test_refused(void)
 	CHECK_EQ(ibv_dereg_mr(other), 0);
 }
 
+/* Kilobytes that the kernel has for itself. */
+static long kernel_memory(void)
+{
+	FILE *f = fopen("/proc/meminfo", "r");
+	char line[80];
+	long kb = -1;
+
+	CHECK(f);
+	while (kb < 0 && fgets(line, sizeof(line), f))
+		sscanf(line, "SUnreclaim: %ld", &kb);
+	fclose(f);
+	CHECK(kb >= 0);
+	return kb;
+}
+
+/* An address range of 8 GB where nothing is, and in which each 2 MB have a table of their own. */
+#define NOWHERE 0x100000000000ull
+#define MB2 (2ull << 20)
+#define TABLES 4000
+#define ROUNDS 8
+
+static void test_no_tables(void)
+{
+	/* What the tables would take, in KB, if they stayed. */
+	long limit = TABLES * ROUNDS * 4l / 4, before;
+	static struct ibv_sge sges[TABLES];
+	struct ibv_mr *mr = ibv_reg_mr(r1.pd, NULL, SIZE_MAX, ODP_ACCESS);
+
+	CHECK(mr);
+	before = kernel_memory();
+	for (int round = 0; round < ROUNDS; round++) {
+		for (int i = 0; i < TABLES; i++)
+			sges[i] = (struct ibv_sge){
+				NOWHERE + (round * TABLES + i) * MB2, 1, mr->lkey
+			};
+		CHECK_EQ(advise(NO_FAULT, FLUSH, sges, TABLES), 0);
+	}
+	CHECK(kernel_memory() < before + limit);
+
+	/* Nor for memory that is there for a moment. */
+	for (int i = 0; i < TABLES * ROUNDS; i++) {
+		void *page = (void *)(uintptr_t)(NOWHERE + i * MB2);
+
+		CHECK_EQ(mmap(page, PAGE, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0), page);
+		sges[0] = (struct ibv_sge){ (uintptr_t)page, 1, mr->lkey };
+		CHECK_EQ(advise(READ, FLUSH, sges, 1), 0);
+		CHECK_EQ(munmap(page, PAGE), 0);
+	}
+	CHECK(kernel_memory() < before + limit);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+}
+
 static const struct test tests[] = {
 	{ "at once", test_flush },
 	{ "later", test_later },
 	{ "implicit", test_implicit },
 	{ "what is refused", test_refused },
+	{ "no tables for what is not there", test_no_tables },
 };
 
 int main(int argc, char **argv)

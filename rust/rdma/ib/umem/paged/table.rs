@@ -27,25 +27,28 @@ const REMOVE_AT_ONCE: u32 = 16;
 type Entry = *mut bindings::page;
 
 /// The pages of one chunk.
+///
+/// # Invariants
+///
+/// `used` of the entries are not null, and in a table that is more than none.
 #[derive(Zeroable)]
 struct Chunk {
     pages: [Entry; CHUNK],
+    used: usize,
 }
 
 /// The pages that are there.
 ///
 /// Room for them is made a chunk at a time and outside of the lock of the table, so that nothing is
-/// allocated under it.
+/// allocated under it. It goes with the last page of the chunk: what a process makes this take is
+/// no more than what its own page tables do.
 pub(super) struct Table(RBTree<usize, KBox<Chunk>>);
 
 // SAFETY: The pointers are only that: who follows one proves that the page is there.
 unsafe impl Send for Table {}
 
 /// Room for the pages of a chunk.
-pub(super) struct Room {
-    chunk: usize,
-    node: RBTreeNode<usize, KBox<Chunk>>,
-}
+pub(super) struct Room(RBTreeNode<usize, KBox<Chunk>>);
 
 impl Room {
     /// Allocates room for the chunk of a page. May sleep.
@@ -55,11 +58,38 @@ impl Room {
     /// `ENOMEM`.
     pub(super) fn new(page: usize) -> Result<Self> {
         let pages = KBox::init(pin_init::init_zeroed::<Chunk>(), GFP_KERNEL_ACCOUNT)?;
-        let chunk = page / CHUNK;
-        Ok(Self {
-            chunk,
-            node: RBTreeNode::new(chunk, pages, GFP_KERNEL_ACCOUNT)?,
-        })
+        let node = RBTreeNode::new(page / CHUNK, pages, GFP_KERNEL_ACCOUNT)?;
+        Ok(Self(node))
+    }
+}
+
+impl Chunk {
+    /// Adds pages from `first` on.
+    fn add(&mut self, first: usize, pages: &[Entry], writable: bool) {
+        let entries = self.pages.get_mut(first..).unwrap_or_default();
+        for (entry, page) in entries.iter_mut().zip(pages) {
+            let marked = page.map_addr(|addr| addr | WRITABLE);
+            // INVARIANT: A page that is there is not null.
+            self.used = self.used.saturating_add(usize::from(entry.is_null()));
+            if *entry != marked {
+                *entry = if writable { marked } else { *page };
+            }
+        }
+    }
+
+    /// Removes the pages `from..=to`; returns whether none is left.
+    fn clear(&mut self, from: usize, to: usize) -> bool {
+        if from == 0 && to == CHUNK - 1 {
+            return true;
+        }
+        for entry in self.pages.get_mut(from..=to).unwrap_or_default() {
+            if !entry.is_null() {
+                *entry = core::ptr::null_mut();
+                // INVARIANT: One less is not null.
+                self.used = self.used.saturating_sub(1);
+            }
+        }
+        self.used == 0
     }
 }
 
@@ -78,13 +108,6 @@ impl Table {
         self.0.get(&(page / CHUNK)).is_some()
     }
 
-    /// Adds room, unless somebody else did.
-    pub(super) fn add_room(&mut self, room: Room) {
-        if self.0.get(&room.chunk).is_none() {
-            self.0.insert(room.node);
-        }
-    }
-
     /// Returns a page that is there, and that may be written to if `write` says so.
     #[inline]
     pub(super) fn get(&self, page: usize, write: bool) -> Option<NonNull<bindings::page>> {
@@ -95,7 +118,8 @@ impl Table {
         NonNull::new(entry.map_addr(|addr| addr & !WRITABLE))
     }
 
-    /// Adds pages, numbered from `first` on, all in one chunk; returns `false` if there is no room.
+    /// Adds pages, numbered from `first` on, all in one chunk; returns `false` if there is no room,
+    /// neither here nor in `room`, which is for their chunk.
     ///
     /// What may be written to stays so.
     pub(super) fn add(
@@ -103,23 +127,23 @@ impl Table {
         first: usize,
         pages: &[*mut bindings::page],
         writable: bool,
+        room: &mut Option<Room>,
     ) -> bool {
+        if !self.has_room(first) {
+            let Some(room) = room.take() else {
+                return false;
+            };
+            // INVARIANT: It gets its pages below.
+            self.0.insert(room.0);
+        }
         let Some(chunk) = self.0.get_mut(&(first / CHUNK)) else {
             return false;
         };
-        let Some(entries) = chunk.pages.get_mut(first % CHUNK..) else {
-            return false;
-        };
-        for (entry, page) in entries.iter_mut().zip(pages) {
-            let marked = page.map_addr(|addr| addr | WRITABLE);
-            if *entry != marked {
-                *entry = if writable { marked } else { *page };
-            }
-        }
+        chunk.add(first % CHUNK, pages, writable);
         true
     }
 
-    /// Removes the pages `first..=last`, and the room of whole chunks.
+    /// Removes the pages `first..=last`, and the room of chunks that have none left.
     ///
     /// Returns where to go on if that were too many for one call.
     pub(super) fn remove(&mut self, first: usize, last: usize) -> Option<usize> {
@@ -140,14 +164,12 @@ impl Table {
             } else {
                 CHUNK - 1
             };
-            if from == 0 && to == CHUNK - 1 {
-                self.0.remove_node(&chunk);
-            } else if let Some(entries) = self
+            if self
                 .0
                 .get_mut(&chunk)
-                .and_then(|chunk| chunk.pages.get_mut(from..=to))
+                .is_some_and(|chunk| chunk.clear(from, to))
             {
-                entries.fill(core::ptr::null_mut());
+                self.0.remove_node(&chunk);
             }
             next = chunk.checked_add(1)?;
         }
@@ -168,22 +190,27 @@ mod tests {
     #[test]
     fn pages_are_found_until_they_are_removed() -> Result {
         let mut table = Table::new();
-        assert!(!table.add(1000, &[page(1)], false));
-        table.add_room(Room::new(1000)?);
+        let none = &mut None;
+        assert!(!table.add(1000, &[page(1)], false, none));
+        let room = &mut Some(Room::new(1000)?);
+        assert!(table.add(1000, &[page(1), page(2)], false, room));
         assert!(table.has_room(1023) && !table.has_room(1024));
-        assert!(table.add(1000, &[page(1), page(2)], false));
         assert_eq!(table.get(1001, false).map(NonNull::as_ptr), Some(page(2)));
         assert!(table.get(1001, true).is_none() && table.get(1002, false).is_none());
         // Reading does not take the right to write away, another page does.
-        assert!(table.add(1001, &[page(2)], true));
-        assert!(table.add(1001, &[page(2)], false));
+        assert!(table.add(1001, &[page(2)], true, none));
+        assert!(table.add(1001, &[page(2)], false, none));
         assert_eq!(table.get(1001, true).map(NonNull::as_ptr), Some(page(2)));
-        assert!(table.add(1001, &[page(3)], false));
+        assert!(table.add(1001, &[page(3)], false, none));
         assert!(table.get(1001, true).is_none());
 
         assert_eq!(table.remove(1001, 1001), None);
         assert!(table.get(1001, false).is_none() && table.get(1000, false).is_some());
         assert!(table.has_room(1000));
+        // The room goes with the last one, and with all at once.
+        assert_eq!(table.remove(1000, 1000), None);
+        assert!(!table.has_room(1000));
+        assert!(table.add(1000, &[page(1)], false, &mut Some(Room::new(1000)?)));
         assert_eq!(table.remove(0, usize::MAX), None);
         assert!(!table.has_room(1000));
         Ok(())
@@ -195,8 +222,8 @@ mod tests {
 
         let mut table = Table::new();
         for chunk in 0..CHUNKS {
-            table.add_room(Room::new(chunk * CHUNK)?);
-            assert!(table.add(chunk * CHUNK + 7, &[page(chunk + 1)], true));
+            let room = &mut Some(Room::new(chunk * CHUNK)?);
+            assert!(table.add(chunk * CHUNK + 7, &[page(chunk + 1)], true, room));
         }
         // All but the first and the last.
         let last = (CHUNKS - 1) * CHUNK + 6;
