@@ -25,11 +25,32 @@ pub(crate) struct Charge(Arc<Quota>);
 impl Quota {
     /// Creates a quota of which nothing is used. May sleep.
     pub(crate) fn new(max: u32) -> Result<Arc<Self>> {
-        let quota = Self {
+        Ok(Arc::new(Self::of(max), GFP_KERNEL)?)
+    }
+
+    /// A quota of which nothing is used.
+    pub(crate) const fn of(max: u32) -> Self {
+        Self {
             used: Atomic::new(0),
             max,
-        };
-        Ok(Arc::new(quota, GFP_KERNEL)?)
+        }
+    }
+
+    /// Takes one if there is one left; returns whether there was. Callable in any context.
+    pub(crate) fn take(&self) -> bool {
+        let mut used = self.used.load(Relaxed);
+        while used < self.max {
+            match self.used.cmpxchg(used, used.wrapping_add(1), Relaxed) {
+                Ok(_) => return true,
+                Err(now) => used = now,
+            }
+        }
+        false
+    }
+
+    /// Gives back one that was taken. Callable in any context.
+    pub(crate) fn give_back(&self) {
+        self.used.fetch_sub(1, Relaxed);
     }
 }
 
@@ -40,19 +61,15 @@ impl Charge {
     ///
     /// `ENOMEM` if there is none left.
     pub(crate) fn new(quota: &Arc<Quota>) -> Result<Self> {
-        let mut used = quota.used.load(Relaxed);
-        while used < quota.max {
-            match quota.used.cmpxchg(used, used.wrapping_add(1), Relaxed) {
-                Ok(_) => return Ok(Self(quota.clone())),
-                Err(now) => used = now,
-            }
+        if !quota.take() {
+            return Err(ENOMEM);
         }
-        Err(ENOMEM)
+        Ok(Self(quota.clone()))
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.0.used.fetch_sub(1, Relaxed);
+        self.0.give_back();
     }
 }

@@ -11,37 +11,41 @@ use super::target::{
     mem_error,
     Target, //
 };
-use crate::globals;
+use crate::{
+    globals,
+    quota::Quota, //
+};
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
-    }, //
+    sync::Arc, //
 };
-use rdma::ib::umem::{
-    Fetch,
-    Paged, //
+use rdma::{
+    ib::umem::{
+        Fetch,
+        Paged, //
+    },
+    sync::multi_table::mix, //
 };
 use roce::wr::MemError;
 
-/// The most ranges that are being fetched, of all processes.
-const MAX_FETCHES: u32 = 1 << 14;
+/// The most ranges of a process that are being fetched. Each has a worker, of which there are
+/// 1,024: one process, which may let all of its own wait for ever, shall not have most of them.
+const MAX_FETCHES: u32 = 64;
 
-/// How many there are.
-static FETCHES: Atomic<u32> = Atomic::new(0);
+/// How many processes are told apart. Those that are not share a quota.
+const PROCESSES: usize = 256;
+
+/// How many ranges there are.
+static FETCHES: [Quota; PROCESSES] = [const { Quota::of(MAX_FETCHES) }; PROCESSES];
 
 /// A part of a region that is not there.
 ///
 /// As a [`Target`], it lives for one packet.
 pub(crate) struct Missing {
-    /// The region, whose own reference to `memory` keeps this one from being the last: dropping
-    /// that one sleeps.
-    pub(super) target: Target,
+    /// Before `target`, as fields are dropped in this order: dropping the last reference sleeps,
+    /// and that of the region keeps this one from being it.
     pub(super) memory: Arc<Paged>,
+    pub(super) target: Target,
     pub(super) at: u64,
     /// Bytes that are needed.
     pub(super) len: u64,
@@ -69,7 +73,7 @@ impl Missing {
             ahead,
             write,
         } = self;
-        let counted = Counted::new()?;
+        let counted = Counted::new(&memory)?;
         let result = globals::spawn(move || {
             let _counted = counted;
             let how = if write { Fetch::Write } else { Fetch::Read };
@@ -86,23 +90,25 @@ impl Missing {
 }
 
 /// One of [`FETCHES`].
-pub(super) struct Counted(());
+pub(super) struct Counted(&'static Quota);
 
 impl Counted {
     /// # Errors
     ///
-    /// `EAGAIN` if there are too many.
-    pub(super) fn new() -> Result<Self> {
-        if FETCHES.load(Relaxed) >= MAX_FETCHES {
+    /// `EAGAIN` if there are too many of the process that has the memory.
+    pub(super) fn new(memory: &Paged) -> Result<Self> {
+        // CAST: Less than `PROCESSES`.
+        let index = (mix(0, memory.process()) % PROCESSES as u64) as usize;
+        let quota = FETCHES.get(index).ok_or(EAGAIN)?;
+        if !quota.take() {
             return Err(EAGAIN);
         }
-        FETCHES.fetch_add(1, Relaxed);
-        Ok(Self(()))
+        Ok(Self(quota))
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        FETCHES.fetch_sub(1, Relaxed);
+        self.0.give_back();
     }
 }

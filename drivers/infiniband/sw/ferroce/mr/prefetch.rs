@@ -20,6 +20,10 @@ use rdma::ib::{
 /// Bytes that are fetched before the key is looked up again.
 const CHUNK: u64 = 1 << 20;
 
+/// The most bytes of an advice that are fetched in the background, where the time is not charged to
+/// the process.
+const MAX_BACKGROUND: u64 = 1 << 30;
+
 /// A part of a region, as requests name it.
 #[derive(Clone, Copy)]
 struct Range {
@@ -63,10 +67,21 @@ pub(crate) fn prefetch(pd: PdId, advice: Advice, flush: bool, sges: Sges<'_>) ->
     if flush {
         return ranges.iter().try_for_each(|range| range.fetch(pd, how));
     }
-    let counted = Counted::new()?;
+    let Some(first) = ranges.first() else {
+        return Ok(());
+    };
+    let memory = first.look_up(pd, how)?.0.on_demand().ok_or(EINVAL)?;
+    let counted = Counted::new(&memory)?;
+    drop(memory);
     globals::spawn(move || {
         let _counted = counted;
+        let mut left = MAX_BACKGROUND;
         for range in &ranges {
+            let range = Range {
+                len: range.len.min(left),
+                ..*range
+            };
+            left = left.saturating_sub(range.len);
             // It is only an advice: whoever needs the memory will hear of it.
             let _ = range.fetch(pd, how);
         }

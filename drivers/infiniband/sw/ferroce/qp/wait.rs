@@ -19,7 +19,13 @@ use crate::mr::{
     self,
     Missing, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    }, //
+};
 use rdma::ib::{
     object::PdId,
     Access, //
@@ -42,9 +48,13 @@ pub(crate) enum Waiter {
 
 /// Whether something waits for memory. Belongs to a half, under its lock.
 pub(crate) struct Wait {
-    round: u32,
+    round: u64,
     state: WaitState,
 }
+
+/// The last round of all halves. No two have the same: a number may be that of another queue pair
+/// by the time that a report comes for it.
+static ROUNDS: Atomic<u64> = Atomic::new(0);
 
 enum WaitState {
     /// For nothing.
@@ -89,7 +99,7 @@ impl Wait {
     }
 
     /// Takes the report of a round; returns whether somebody waits for it.
-    pub(crate) fn finish(&mut self, round: u32, result: Result<(), MemError>) -> bool {
+    pub(crate) fn finish(&mut self, round: u64, result: Result<(), MemError>) -> bool {
         let WaitState::Fetching { what } = self.state else {
             return false;
         };
@@ -119,13 +129,13 @@ impl Wait {
 
     /// Waits no more.
     pub(crate) fn cancel(&mut self) {
-        self.round = self.round.wrapping_add(1);
+        self.round = ROUNDS.fetch_add(1, Relaxed);
         self.state = WaitState::No;
     }
 }
 
 /// Memory was fetched, or could not be. Process context, no lock held.
-fn fetched(qpn: u32, waiter: Waiter, round: u32, result: Result<(), MemError>) {
+fn fetched(qpn: u32, waiter: Waiter, round: u64, result: Result<(), MemError>) {
     let Some(qp) = find(qpn) else {
         return;
     };

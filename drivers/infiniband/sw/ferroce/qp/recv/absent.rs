@@ -46,7 +46,7 @@ pub(super) struct Parked {
 }
 
 /// Memory was fetched that the half waits for, or could not be. Process context, no lock held.
-pub(crate) fn fetched(qp: &QpRef, round: u32, result: Result<(), MemError>) {
+pub(crate) fn fetched(qp: &QpRef, round: u64, result: Result<(), MemError>) {
     if qp.recv.lock().wait.finish(round, result) {
         run(qp);
     }

@@ -33,7 +33,7 @@ use roce::{
 };
 
 /// Memory was fetched that the half waits for, or could not be. Process context, no lock held.
-pub(crate) fn fetched(qp: &QpRef, waiter: Waiter, round: u32, result: Result<(), MemError>) {
+pub(crate) fn fetched(qp: &QpRef, waiter: Waiter, round: u64, result: Result<(), MemError>) {
     let after = {
         let mut half = qp.send.lock();
         let wait = match waiter {
