@@ -100,6 +100,9 @@ pub const ICRC_LEN: usize = 4;
 /// The most header bytes of any packet: BTH and AtomicETH.
 pub const MAX_HEADER_LEN: usize = 40;
 
+/// The most bytes of any packet, from the BTH to the ICRC.
+pub const MAX_PACKET_LEN: usize = MAX_HEADER_LEN + 4096 + ICRC_LEN;
+
 /// Bytes of the GRH that a datagram leaves in front of its payload in the receive buffer.
 pub const GRH_LEN: u32 = 40;
 

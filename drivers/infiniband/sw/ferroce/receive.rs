@@ -52,7 +52,8 @@ use roce::{
         Packet,
         ParseError,
         BTH_LEN,
-        ICRC_LEN, //
+        ICRC_LEN,
+        MAX_PACKET_LEN, //
     }, //
 };
 
@@ -178,6 +179,10 @@ impl Origin {
 /// Checks a packet and hands it to the half that it is for, or says how to count that it is
 /// dropped.
 fn receive(mut skb: SkBuff, dev: &NetDevice, kept: &mut Option<Kept>) -> Result<(), Counter> {
+    // Before it is copied, or waits for something.
+    if skb.len() > MAX_PACKET_LEN {
+        return Err(Counter::Malformed);
+    }
     if !skb.is_linear() {
         skb.linearize().map_err(|_| Counter::Malformed)?;
     }
