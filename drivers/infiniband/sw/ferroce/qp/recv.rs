@@ -117,10 +117,11 @@ struct Arrival<'a> {
 }
 
 /// What remains to be done once the lock is dropped.
-#[derive(Default)]
 struct After {
     notify: bool,
     again: bool,
+    /// How much more may be done before.
+    budget: u32,
 }
 
 /// Takes a request of the peer. Softirq or process context, no lock held.
@@ -129,7 +130,7 @@ struct After {
 ///
 /// What to count if the packet is not for this queue pair, or has no place to wait.
 pub(crate) fn request(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result<(), Counter> {
-    let mut after = After::default();
+    let mut after = After::new();
     let result = {
         let mut half = qp.recv.lock();
         if !half.admits(qp, origin) {
@@ -145,7 +146,7 @@ pub(crate) fn request(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result
 pub(crate) fn multicast(qp: &QpRef, incoming: &Incoming) {
     let after = {
         let mut half = qp.recv.lock();
-        let mut after = After::default();
+        let mut after = After::new();
         if !qp.state().is_receiving() {
             return;
         }
@@ -160,7 +161,7 @@ pub(crate) fn multicast(qp: &QpRef, incoming: &Incoming) {
 pub(crate) fn run(qp: &QpRef) {
     let after = {
         let mut half = qp.recv.lock();
-        let mut after = After::default();
+        let mut after = After::new();
         match qp.state() {
             State::Err => {
                 half.flush(qp, &mut after);
@@ -181,6 +182,29 @@ fn finish(qp: &QpRef, after: &After) {
     }
     if after.notify {
         cq::notify(&qp.recv_cq);
+    }
+}
+
+impl After {
+    fn new() -> Self {
+        Self {
+            notify: false,
+            again: false,
+            budget: BUDGET,
+        }
+    }
+
+    /// Takes a step off the budget. If there is none left the half is to run again.
+    #[inline]
+    fn spend(&mut self) -> bool {
+        match self.budget.checked_sub(1) {
+            Some(rest) => self.budget = rest,
+            None => {
+                self.again = true;
+                return false;
+            }
+        }
+        true
     }
 }
 
@@ -311,7 +335,6 @@ impl RecvHalf {
 
     /// Goes on with what was under way, then takes what waited for it.
     fn resume(&mut self, qp: &IbQp, after: &mut After) {
-        let mut budget = BUDGET;
         if self.parked.is_some() && !self.wait.is_pending() {
             self.unpark(qp, after);
         }
@@ -320,11 +343,9 @@ impl RecvHalf {
             if self.resp.is_busy() || self.backlog.is_empty() {
                 return;
             }
-            if budget == 0 {
-                after.again = true;
+            if !after.spend() {
                 return;
             }
-            budget = budget.saturating_sub(1);
             let Some(incoming) = self.backlog.pop() else {
                 return;
             };
@@ -516,7 +537,6 @@ impl RecvHalf {
 
     /// Flushes what was posted (ERR).
     fn flush(&mut self, qp: &IbQp, after: &mut After) {
-        let mut budget = BUDGET;
         self.resp.reset();
         self.stop_waiting();
         while qp.recv_credit.take() {
@@ -534,9 +554,7 @@ impl RecvHalf {
             };
             let pushed = qp.complete(&qp.recv_cq, &completion(qp, wr_id, &done, false));
             after.notify |= pushed == Pushed::Notify;
-            budget = budget.saturating_sub(1);
-            if budget == 0 {
-                after.again = true;
+            if !after.spend() {
                 return;
             }
         }

@@ -4,8 +4,7 @@
 
 use super::{
     After,
-    RecvHalf,
-    BUDGET, //
+    RecvHalf, //
 };
 use crate::{
     mr,
@@ -28,9 +27,8 @@ use roce::{
 };
 
 impl RecvHalf {
-    /// Sends responses of the READ in progress, within a budget.
+    /// Sends responses of the READ in progress, within the budget.
     pub(super) fn answer(&mut self, qp: &IbQp, after: &mut After) {
-        let mut budget = BUDGET;
         if self.wait.is_pending() {
             return;
         }
@@ -39,11 +37,9 @@ impl RecvHalf {
                 // The account calls back once the packets have left.
                 return;
             }
-            if budget == 0 {
-                after.again = true;
+            if !after.spend() {
                 return;
             }
-            budget = budget.saturating_sub(1);
             match self.send_segment(qp, &segment) {
                 // The peer asks again for what it misses.
                 Ok(()) => {
