@@ -350,9 +350,8 @@ impl Qp {
             QpType::Rc => {
                 self.fail();
             }
-            QpType::Uc | QpType::Ud | QpType::Gsi | QpType::RawPacket => {
-                self.leave(State::is_sending, State::Sqe);
-            }
+            _ if self.leave(State::is_sending, State::Sqe) => self.allow_flush(),
+            _ => {}
         }
     }
 
@@ -509,7 +508,7 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
         return Err(EINVAL);
     }
     let qp = qp.get();
-    if qp.state() == State::Err {
+    if matches!(qp.state(), State::Err | State::Sqe) {
         qp.allow_flush();
         recv::run(&qp);
     }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How much a queue pair in ERR flushes.
+//! How much a queue pair in ERR flushes, or the send half of one in SQE.
 
 use kernel::sync::atomic::{
     Atomic,
     Relaxed, //
 };
 
-/// How many requests a half in ERR may still flush.
+/// How many requests a half may still flush.
 ///
 /// A verb grants as many as the queue holds. Without a bound a process that goes on writing to its
 /// ring would keep the work item busy, which no one is charged for.
@@ -22,10 +22,15 @@ impl Credit {
         self.0.store(requests, Relaxed);
     }
 
-    /// Takes one. Only called under the lock of the half.
+    /// Takes one if there is one. A verb may grant some at the same time, which stand then.
     pub(super) fn take(&self) -> bool {
-        let left = self.0.load(Relaxed);
-        self.0.store(left.saturating_sub(1), Relaxed);
-        left > 0
+        let mut left = self.0.load(Relaxed);
+        while let Some(rest) = left.checked_sub(1) {
+            match self.0.cmpxchg(left, rest, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => left = now,
+            }
+        }
+        false
     }
 }

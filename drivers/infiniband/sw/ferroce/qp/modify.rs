@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     ah,
+    cq,
     device::{
         active_mtu,
         MAX_RD_ATOMIC, //
@@ -111,6 +112,7 @@ pub(crate) fn modify(
         _ => None,
     };
 
+    let notify;
     {
         // The data path changes the state under one of these locks.
         let mut send = qp.send.lock();
@@ -139,7 +141,7 @@ pub(crate) fn modify(
             mtu.bytes()
         };
         set_params(qp, &mut send, &mut recv, &attrs, mtu);
-        enter(qp, &mut send, &mut recv, from, &attrs, mask);
+        notify = enter(qp, &mut send, &mut recv, from, &attrs, mask);
         if attrs.state == State::Reset {
             attributes.path = None;
         }
@@ -147,6 +149,9 @@ pub(crate) fn modify(
     }
     // Flushes, continues, or tells that the queue has drained.
     let qp = qp.get();
+    if notify {
+        cq::notify(&qp.send_cq);
+    }
     qp.allow_flush();
     send::run(&qp);
     recv::run(&qp);
@@ -204,17 +209,19 @@ fn set_params(qp: &Qp, send: &mut SendHalf, recv: &mut RecvHalf, attrs: &Attrs, 
     });
 }
 
-/// Moves both halves from one state to another.
+/// Moves both halves from one state to another. Returns whether the consumer of the send queue's
+/// completions is to be notified.
 fn enter(
-    qp: &Qp,
+    qp: &IbQp,
     send: &mut SendHalf,
     recv: &mut RecvHalf,
     from: State,
     attrs: &Attrs,
     mask: AttrMask,
-) {
+) -> bool {
+    let mut notify = false;
     if !mask.contains(AttrMask::STATE) {
-        return;
+        return notify;
     }
     match attrs.state {
         State::Reset => {
@@ -232,6 +239,10 @@ fn enter(
                 recv.resp.set_rtr(false);
                 send.req.set_psn(attrs.sq_psn);
             } else {
+                if from == State::Sqe {
+                    // What was not flushed yet must not be sent now.
+                    notify = send.retire(qp);
+                }
                 send.req.resume();
             }
         }
@@ -243,6 +254,7 @@ fn enter(
         State::Init | State::Sqe | State::Err => {}
     }
     qp.set_state(attrs.state);
+    notify
 }
 
 /// Returns the values of a modify, unchecked.

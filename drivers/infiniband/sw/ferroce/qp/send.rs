@@ -234,6 +234,16 @@ impl SendHalf {
         self.backlog.len()
     }
 
+    /// Completes all that was begun before an error (SQE), at most as many as there are slots.
+    /// Returns whether to notify the consumer.
+    pub(crate) fn retire(&mut self, qp: &IbQp) -> bool {
+        let mut after = After::default();
+        let mut budget = u32::MAX;
+
+        self.complete(qp, &mut budget, &mut after);
+        after.notify
+    }
+
     /// Runs the requester within a budget.
     fn drive(&mut self, qp: &IbQp) -> After {
         let mut after = After::default();
@@ -246,6 +256,10 @@ impl SendHalf {
             }
             State::Reset | State::Init | State::Rtr => return after,
             _ => {}
+        }
+        if self.retry_at.is_some_and(|at| at.is_due(now())) {
+            // What failed then is tried below.
+            self.retry_at = None;
         }
         if self.parked.is_some() && !self.response_wait.is_pending() {
             self.unpark(qp);
@@ -296,7 +310,8 @@ impl SendHalf {
 
         let mut pulled = false;
         for _ in 0..AT_ONCE {
-            if qp.state() == State::Err && !qp.send_credit.take() {
+            let flushes = matches!(qp.state(), State::Err | State::Sqe);
+            if flushes && !qp.send_credit.take() {
                 break;
             }
             if !self.sq.pull(&mut self.req) {
