@@ -20,6 +20,10 @@ const UNUSED_BITS: u32 = 8;
 pub struct Psn(u32);
 
 impl Psn {
+    /// Half of all PSNs: as many before an expected one are those of duplicates (9.7.1). The
+    /// longest READ takes as many.
+    pub const HALF: u32 = 1 << 23;
+
     /// Makes a PSN from the low 24 bits of `raw`.
     #[inline]
     pub const fn new(raw: u32) -> Psn {

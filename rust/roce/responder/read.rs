@@ -307,6 +307,7 @@ mod tests {
     use crate::{
         opcode::Transport,
         requester::Transmit,
+        responder::RecvParams,
         testutil::{
             recv_params,
             requester,
@@ -395,6 +396,27 @@ mod tests {
         assert_eq!(rx.start_read(Ok(())), None);
         answer(&mut rx, &[(Opcode::RcReadResponseOnly, 0)]);
         assert_eq!(rx.epsn().get(), 1);
+    }
+
+    #[test]
+    fn the_longest_read_is_known_again() {
+        let mut rx = responder();
+        rx.set_params(&RecvParams {
+            mtu: 256,
+            ..recv_params()
+        });
+        let mut transmit = read(1);
+        // Other requesters ask for all at once.
+        let mut reth = transmit.reth.unwrap();
+        reth.len = 1 << 31;
+        transmit.reth = Some(reth);
+        assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
+        assert_eq!(rx.start_read(Ok(())), None);
+        while rx.poll_response().is_some() {
+            rx.response_sent();
+        }
+        assert_eq!(rx.epsn().get(), Psn::HALF);
+        assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
     }
 
     #[test]

@@ -36,11 +36,10 @@ impl Responder {
     #[inline]
     pub(super) fn on_reliable(&mut self, pkt: &Packet<'_>, rq: &mut impl RecvQueue) -> Verdict {
         let psn = pkt.psn();
-        if psn.is_before(self.epsn) {
-            return self.on_duplicate(pkt);
-        }
-        if psn.is_after(self.epsn) {
-            return self.on_early();
+        match psn.forward(self.epsn) {
+            0 => {}
+            1..=Psn::HALF => return self.on_duplicate(pkt),
+            _ => return self.on_early(),
         }
         self.told = false;
         match pkt.opcode().operation() {
