@@ -65,45 +65,39 @@ struct Node<K, V> {
 /// A table of plain values by a plain key. A key may have several values.
 ///
 /// Lookups take no lock and write nothing. Nobody holds a reference to an entry, so removing one
-/// waits for nobody; a lookup that is running may still see it. The number of buckets is fixed.
+/// waits for nobody; a lookup that is running may still see it. The buckets are part of it, so that
+/// nothing is left of one that is empty, even if it is never dropped.
 ///
 /// # Invariants
 ///
 /// Every pointer in `buckets` and in a node is null or came from `KBox::<Node<K, V>>::into_raw`,
 /// and nodes are linked and unlinked under `lock`, freed a grace period after they were unlinked.
 #[pin_data(PinnedDrop)]
-pub struct MultiTable<K: Key, V: Copy> {
-    buckets: KVec<AtomicPtr<Node<K, V>>>,
+pub struct MultiTable<K: Key, V: Copy, const BUCKETS: usize> {
+    buckets: [AtomicPtr<Node<K, V>>; BUCKETS],
     seed: u64,
     #[pin]
     lock: SpinLock<()>,
 }
 
 // SAFETY: Writers hold the lock, readers use RCU, and keys and values are plain data.
-unsafe impl<K: Key + Send, V: Copy + Send> Send for MultiTable<K, V> {}
+unsafe impl<K: Key + Send, V: Copy + Send, const N: usize> Send for MultiTable<K, V, N> {}
 // SAFETY: As for `Send`.
-unsafe impl<K: Key + Send + Sync, V: Copy + Send + Sync> Sync for MultiTable<K, V> {}
+unsafe impl<K, V, const N: usize> Sync for MultiTable<K, V, N>
+where
+    K: Key + Send + Sync,
+    V: Copy + Send + Sync,
+{
+}
 
-impl<K: Key, V: Copy> MultiTable<K, V> {
-    /// Creates an empty table with that many buckets. May sleep.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    pub fn new(buckets: usize) -> impl PinInit<Self, Error> {
-        pin_init::pin_init_scope(move || {
-            let mut heads = KVec::with_capacity(buckets, GFP_KERNEL)?;
-
-            for _ in 0..buckets {
-                // There is room for them.
-                let _ = heads.push_within_capacity(AtomicPtr::new(null_mut()));
-            }
-            // INVARIANT: There is no node yet.
-            Ok(try_pin_init!(Self {
-                buckets: heads,
-                seed: random::word(),
-                lock <- new_spinlock!((), "rdma::MultiTable"),
-            }? Error))
+impl<K: Key, V: Copy, const BUCKETS: usize> MultiTable<K, V, BUCKETS> {
+    /// Creates an empty table.
+    pub fn new() -> impl PinInit<Self> {
+        // INVARIANT: There is no node yet.
+        pin_init!(Self {
+            buckets <- pin_init::init_array_from_fn(|_| AtomicPtr::new(null_mut())),
+            seed: random::word(),
+            lock <- new_spinlock!((), "rdma::MultiTable"),
         })
     }
 
@@ -217,7 +211,7 @@ impl<K: Key, V: Copy> MultiTable<K, V> {
 }
 
 #[pinned_drop]
-impl<K: Key, V: Copy> PinnedDrop for MultiTable<K, V> {
+impl<K: Key, V: Copy, const BUCKETS: usize> PinnedDrop for MultiTable<K, V, BUCKETS> {
     fn drop(self: Pin<&mut Self>) {
         self.remove_all(|_, _| true);
     }
@@ -228,12 +222,14 @@ impl<K: Key, V: Copy> PinnedDrop for MultiTable<K, V> {
 mod tests {
     use super::*;
 
-    fn table() -> Result<Pin<KBox<MultiTable<u32, u32>>>> {
-        // Few buckets, so that keys share them.
-        KBox::pin_init(MultiTable::new(2), GFP_KERNEL)
+    /// Few buckets, so that keys share them.
+    type Table = MultiTable<u32, u32, 2>;
+
+    fn table() -> Result<Pin<KBox<Table>>> {
+        KBox::pin_init(Table::new(), GFP_KERNEL)
     }
 
-    fn sum(table: &MultiTable<u32, u32>, key: u32) -> u32 {
+    fn sum(table: &Table, key: u32) -> u32 {
         let mut sum = 0;
         let none = table.find_map(&key, |value| {
             sum += value;

@@ -103,7 +103,7 @@ impl<T> Owned<T> {
                 released <- Completion::new(),
                 value <- init,
             }? Error),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         // SAFETY: The object is not moved out of the allocation: it is dropped in place.
         let inner = KBox::into_raw(unsafe { Pin::into_inner_unchecked(inner) });

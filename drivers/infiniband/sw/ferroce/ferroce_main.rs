@@ -78,9 +78,9 @@ struct Module {
 impl kernel::InPlaceModule for Module {
     fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
         pin_init::pin_init_scope(|| {
-            globals::init()?;
+            let cleanup = globals::init()?;
             Ok(try_pin_init!(Self {
-                _cleanup: globals::Cleanup,
+                _cleanup: cleanup,
                 // From here on the other driver cannot come, so it can be looked for.
                 _guard <- ModuleNotifier::register(),
                 _: { guard::check()? },

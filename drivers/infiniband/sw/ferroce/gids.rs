@@ -37,16 +37,16 @@ static GIDS: Global<Gids> = Global::new();
 struct Gids {
     /// Who has an address.
     #[pin]
-    owners: MultiTable<Address, Owner>,
+    owners: MultiTable<Address, Owner, BUCKETS>,
     /// Which devices have an address of a net device, once for each address.
     #[pin]
-    links: MultiTable<Link, Owner>,
+    links: MultiTable<Link, Owner, BUCKETS>,
     /// What a place in a GID table has, to find it again when it goes.
     #[pin]
-    places: MultiTable<Place, (Address, Link)>,
+    places: MultiTable<Place, (Address, Link), BUCKETS>,
     /// The management queue pairs, by device.
     #[pin]
-    managers: MultiTable<u32, u32>,
+    managers: MultiTable<u32, u32, BUCKETS>,
 }
 
 /// An address, which is one only within a namespace.
@@ -104,10 +104,10 @@ struct Owner {
 /// Constructs the table. Once, before any device exists.
 pub(crate) fn init() -> Result {
     GIDS.init(try_pin_init!(Gids {
-        owners <- MultiTable::new(BUCKETS),
-        links <- MultiTable::new(BUCKETS),
-        places <- MultiTable::new(BUCKETS),
-        managers <- MultiTable::new(BUCKETS),
+        owners <- MultiTable::new(),
+        links <- MultiTable::new(),
+        places <- MultiTable::new(),
+        managers <- MultiTable::new(),
     }? Error))
 }
 

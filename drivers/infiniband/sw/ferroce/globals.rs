@@ -77,7 +77,10 @@ static WORK: Global<Workqueue> = Global::new();
 static FETCHES: Global<Workqueue> = Global::new();
 
 /// Constructs the tables. Once, before anything else of the driver runs.
-pub(crate) fn init() -> Result {
+///
+/// Nothing uses them any more when what is returned is dropped.
+pub(crate) fn init() -> Result<Cleanup> {
+    let cleanup = Cleanup(());
     WORK.init(Workqueue::new(c"ferroce"))?;
     FETCHES.init(Workqueue::new_waiting(c"ferroce_odp"))?;
     QPS.init::<core::convert::Infallible>(Table::new(FIRST_QPN..=LAST_QPN))?;
@@ -95,8 +98,8 @@ pub(crate) fn init() -> Result {
     mcast::init()?;
     sockets::init()?;
     link::init()?;
-    // Last, because only [`Cleanup`] gives it back.
-    PACKETS.init(PacketPools::new())
+    PACKETS.init(PacketPools::new())?;
+    Ok(cleanup)
 }
 
 /// The queue pairs, by number.
@@ -145,7 +148,7 @@ pub(crate) fn ahs(number: u32) -> Result<&'static CopyTable<Av>> {
 
 /// Ends the work queues and waits for packets that the network stack has. Dropped when nothing uses
 /// the tables any more: what remains would run code of a module that is gone.
-pub(crate) struct Cleanup;
+pub(crate) struct Cleanup(());
 
 impl Drop for Cleanup {
     fn drop(&mut self) {

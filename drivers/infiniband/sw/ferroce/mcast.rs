@@ -64,7 +64,7 @@ static GROUPS: Global<Groups> = Global::new();
 #[pin_data]
 struct Groups {
     #[pin]
-    members: MultiTable<Address, Member>,
+    members: MultiTable<Address, Member, BUCKETS>,
     /// Held while a queue pair joins or leaves; protects every [`Usage`].
     #[pin]
     changing: Mutex<()>,
@@ -95,7 +95,7 @@ impl Usage {
 /// Constructs the table. Once, before any device exists.
 pub(crate) fn init() -> Result {
     GROUPS.init(try_pin_init!(Groups {
-        members <- MultiTable::new(BUCKETS),
+        members <- MultiTable::new(),
         changing <- new_mutex!((), "ferroce::mcast"),
     }? Error))
 }

@@ -15,7 +15,16 @@
 
 use super::SkBuff;
 use crate::bindings;
-use core::ptr::NonNull;
+use core::{
+    ptr::{
+        null_mut,
+        NonNull, //
+    },
+    sync::atomic::{
+        AtomicPtr,
+        Ordering, //
+    }, //
+};
 use kernel::{
     cpu::{
         nr_cpu_ids,
@@ -25,14 +34,7 @@ use kernel::{
     ffi,
     page::PAGE_SIZE,
     prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Full,
-            Relaxed, //
-        },
-        rcu, //
-    },
+    sync::rcu,
     types::NotThreadSafe, //
 };
 
@@ -50,17 +52,24 @@ const WORTHWHILE: usize = 1024;
 ///
 /// # Invariants
 ///
-/// The page pools are alive until a grace period after `open` has become false. Only the CPU whose
-/// number is the place of a pool allocates from it, with bottom halves off.
+/// `pools` is null or came from `KBox::into_raw`, and is freed a grace period after it has become
+/// null. Only the CPU whose number is the place of a pool allocates from it, with bottom halves
+/// off.
 pub struct PacketPools {
-    pools: KVec<NonNull<bindings::page_pool>>,
-    open: Atomic<bool>,
+    pools: AtomicPtr<Pools>,
 }
 
-// SAFETY: By the type invariant a pool may be used by its CPU, whatever thread runs there.
-unsafe impl Send for PacketPools {}
-// SAFETY: As above.
-unsafe impl Sync for PacketPools {}
+/// The pools, by the number of their CPU.
+///
+/// # Invariants
+///
+/// They are alive, and owned by this.
+struct Pools(KVec<NonNull<bindings::page_pool>>);
+
+// SAFETY: A pool may be destroyed by any thread.
+unsafe impl Send for Pools {}
+// SAFETY: A pool may be used by its CPU, whatever thread runs there.
+unsafe impl Sync for Pools {}
 
 impl PacketPools {
     /// Makes the pools, which are empty. May sleep.
@@ -71,17 +80,18 @@ impl PacketPools {
     pub fn new() -> Result<Self> {
         // CAST: Widening.
         let cpus = nr_cpu_ids() as usize;
-        let mut this = Self {
-            pools: KVec::with_capacity(cpus, GFP_KERNEL)?,
-            open: Atomic::new(true),
-        };
+        let mut pools = KBox::new(Pools(KVec::with_capacity(cpus, GFP_KERNEL)?), GFP_KERNEL)?;
         for _ in 0..cpus {
             // INVARIANT: The pool was just created, and its place is the number of a CPU.
-            this.pools
+            pools
+                .0
                 .push_within_capacity(create()?)
                 .map_err(|_| ENOMEM)?;
         }
-        Ok(this)
+        // INVARIANT: It is from `into_raw`.
+        Ok(Self {
+            pools: AtomicPtr::new(KBox::into_raw(pools)),
+        })
     }
 
     /// Allocates an empty linear packet, as [`SkBuff::alloc`] does. Callable wherever bottom halves
@@ -109,14 +119,14 @@ impl PacketPools {
             return None;
         }
         let _bh = BottomHalvesOff::new();
-        if !self.open.load(Relaxed) {
-            return None;
-        }
+        // SAFETY: By the type invariant they are alive: a grace period waits for bottom halves that
+        // are off.
+        let pools = unsafe { self.pools.load(Ordering::Acquire).as_ref() }?;
         // CAST: Widening.
-        let pool = self.pools.get(CpuId::current().as_u32() as usize)?.as_ptr();
+        let pool = pools.0.get(CpuId::current().as_u32() as usize)?.as_ptr();
 
-        // SAFETY: The pool is alive by the type invariant: a grace period waits for bottom halves
-        // that are off. They are, so nobody else allocates from it meanwhile. A page has that size.
+        // SAFETY: The pool is alive. Bottom halves are off, so nobody else allocates from it
+        // meanwhile. A page has that size.
         let head = NonNull::new(unsafe { bindings::page_pool_alloc_va(pool, &mut size, gfp) })?;
         // SAFETY: `head` is `size` bytes of a page, and given away if this succeeds.
         let Some(skb) = NonNull::new(unsafe { bindings::build_skb(head.as_ptr(), size) }) else {
@@ -137,21 +147,28 @@ impl PacketPools {
     ///
     /// Packets can be allocated after that too, but no longer from here.
     pub fn shut_down(&self) {
-        if !self.open.xchg(false, Full) {
+        let Some(pools) = NonNull::new(self.pools.swap(null_mut(), Ordering::AcqRel)) else {
             return;
-        }
+        };
         rcu::synchronize_rcu();
-        for pool in &self.pools {
-            // SAFETY: The pool is alive, nobody allocates from it any more, and this is done once:
-            // for who has made `open` false.
-            unsafe { bindings::page_pool_destroy(pool.as_ptr()) };
-        }
+        // SAFETY: By the type invariant it is from `into_raw`. Nobody can find it any more, and who
+        // had is done; no one else got it from the swap.
+        drop(unsafe { KBox::from_raw(pools.as_ptr()) });
     }
 }
 
 impl Drop for PacketPools {
     fn drop(&mut self) {
         self.shut_down();
+    }
+}
+
+impl Drop for Pools {
+    fn drop(&mut self) {
+        for pool in &self.0 {
+            // SAFETY: The pool is alive by the type invariant, and nobody allocates from it.
+            unsafe { bindings::page_pool_destroy(pool.as_ptr()) };
+        }
     }
 }
 
