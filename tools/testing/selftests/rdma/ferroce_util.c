@@ -164,13 +164,14 @@ static int find_gid(struct ibv_context *ctx, const union ibv_gid *gid)
 	return -1;
 }
 
-static void dev_open(struct dev *dev, const char *name, int number)
+void dev_open(struct dev *dev, int number)
 {
 	struct ibv_device **list;
 	struct ibv_port_attr port;
-	char text[INET6_ADDRSTRLEN];
+	char text[INET6_ADDRSTRLEN], name[8];
 	int n;
 
+	snprintf(name, sizeof(name), "r%d", number);
 	list = ibv_get_device_list(&n);
 	CHECK(list);
 	dev->ctx = NULL;
@@ -200,8 +201,8 @@ static void dev_open(struct dev *dev, const char *name, int number)
 
 void devs_open(void)
 {
-	dev_open(&r1, "r1", 1);
-	dev_open(&r2, "r2", 2);
+	dev_open(&r1, 1);
+	dev_open(&r2, 2);
 }
 
 void run_tests(int argc, char **argv, void (*set_up)(void), const struct test *tests, size_t n)

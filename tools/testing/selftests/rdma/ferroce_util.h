@@ -89,6 +89,8 @@ void run_tests(int argc, char **argv, void (*set_up)(void), const struct test *t
 
 /* Opens r1 and r2 and waits until they can be used; run_tests() does it. */
 void devs_open(void);
+/* Opens one of them, by its number. */
+void dev_open(struct dev *dev, int number);
 
 #define CHECK(cond) check(!!(cond), #cond, __func__, __LINE__)
 #define CHECK_EQ(got, wanted) \
