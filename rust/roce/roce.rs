@@ -55,6 +55,7 @@
 pub mod icrc;
 pub mod ids;
 pub mod opcode;
+pub mod pace;
 pub mod psn;
 pub mod qp;
 pub mod requester;

@@ -4,7 +4,10 @@
 //!
 //! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
 
-use super::NetId;
+use super::{
+    NetId,
+    Rtnl, //
+};
 use crate::bindings;
 use core::ptr::NonNull;
 use kernel::{
@@ -114,6 +117,17 @@ impl NetDevice {
 
         // SAFETY: The device is alive by the type invariant, and its namespace is under RCU.
         unsafe { NetId::from_raw(bindings::dev_net_rcu(self.as_raw())) }
+    }
+
+    /// Returns the speed in Mb/s, or [`None`] if the device does not know it. Sleeps.
+    pub fn speed(&self, _rtnl: &Rtnl) -> Option<u32> {
+        let mut settings = pin_init::zeroed();
+
+        // SAFETY: The device is alive by the type invariant, RTNL is held, and `settings` is valid
+        // for write.
+        let ret = unsafe { bindings::__ethtool_get_link_ksettings(self.as_raw(), &mut settings) };
+        // `SPEED_UNKNOWN` is -1.
+        (ret == 0 && settings.base.speed != u32::MAX).then_some(settings.base.speed)
     }
 
     /// Returns whether this is a VLAN device.

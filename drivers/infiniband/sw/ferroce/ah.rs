@@ -12,7 +12,10 @@ use rdma::ib::{
     object::PdId,
     udata::Udata, //
 };
-use roce::uapi::resp::CreateAhResp;
+use roce::{
+    pace::Rate,
+    uapi::resp::CreateAhResp, //
+};
 use zerocopy::IntoBytes;
 
 /// What a datagram needs to find its way.
@@ -87,7 +90,10 @@ impl Drop for Ah {
 
 /// Refuses a path that leads nowhere.
 pub(crate) fn check(path: &Path) -> Result {
-    if path.port_num != 1 || is_v4(&path.sgid) != is_v4(&path.dgid) {
+    if Rate::from_ib(path.static_rate).is_err()
+        || path.port_num != 1
+        || is_v4(&path.sgid) != is_v4(&path.dgid)
+    {
         return Err(EINVAL);
     }
     Ok(())

@@ -41,6 +41,7 @@ use crate::{
         self,
         SocketRef, //
     },
+    speed::Speed,
     srq::{
         self,
         Srq, //
@@ -51,7 +52,13 @@ use kernel::{
     alloc::Flags,
     mm::virt::VmaNew,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
 };
 use rdma::{
     ib::{
@@ -179,6 +186,8 @@ pub(crate) struct Ferroce {
     counters: Counters,
     /// The net device.
     link: Link,
+    /// That of the net device, which bounds rates.
+    pub(crate) speed: Speed,
     /// The multicast groups in use.
     pub(crate) mcast: mcast::Usage,
     /// Protection domains that there may be.
@@ -190,10 +199,6 @@ pub(crate) struct Ferroce {
 impl Ferroce {
     /// Creates a device on a net device.
     pub(crate) fn add(name: &CStr, netdev: &NetDevice) -> Result {
-        use kernel::sync::atomic::{
-            Atomic,
-            Relaxed, //
-        };
         static NEXT: Atomic<u32> = Atomic::new(1);
 
         let guid = guid(netdev);
@@ -207,6 +212,7 @@ impl Ferroce {
             number: NEXT.fetch_add(1, Relaxed),
             guid,
             counters: Counters::new(),
+            speed: Speed::new(),
             mcast: mcast::Usage::new(),
             pds: Quota::new(MAX_PD)?,
             _sockets: sockets,
@@ -330,6 +336,7 @@ impl Driver for Ferroce {
 
     fn query_port(dev: &Device<Self>, attr: &mut PortAttr<'_>) -> Result {
         let netdev = dev.netdev().ok_or(ENODEV)?;
+        dev.speed.update(&netdev);
         let state = if netdev.port_active() {
             PortState::Active
         } else if netdev.is_up() {

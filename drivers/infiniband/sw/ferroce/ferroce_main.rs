@@ -27,6 +27,7 @@ mod queue;
 mod quota;
 mod receive;
 mod sockets;
+mod speed;
 mod srq;
 mod traces;
 mod ucontext;

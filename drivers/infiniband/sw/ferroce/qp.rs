@@ -17,6 +17,7 @@ mod frame;
 pub(crate) mod modify;
 pub(crate) mod path;
 pub(crate) mod picture;
+mod post;
 pub(crate) mod recv;
 pub(crate) mod rq;
 pub(crate) mod send;
@@ -52,6 +53,11 @@ use crate::{
         Ucontext, //
     }, //
 };
+pub(crate) use post::{
+    post_recv,
+    post_send, //
+};
+
 use credit::Credit;
 pub(crate) use event::Event;
 use kernel::{
@@ -69,7 +75,9 @@ use kernel::{
     }, //
 };
 use modify::Attributes;
+use post::KernelQueues;
 use rdma::{
+    fine_timer::FineTimer,
     ib::{
         self,
         qp::{
@@ -78,20 +86,13 @@ use rdma::{
             QpInit, //
         },
         udata::Udata,
-        wr::{
-            RecvList,
-            SendList, //
-        }, //
     },
     net::tx_account::TxAccount,
     new_spinlock_bh,
-    new_spinlock_irqsave,
     sync::{
-        can_run,
         Number,
         Owned,
-        SpinLockBh,
-        SpinLockIrqSave, //
+        SpinLockBh, //
     },
     timer::Timer,
     workqueue::Work, //
@@ -117,13 +118,9 @@ use roce::{
         wqe::SendLimits, //
     }, //
 };
-use rq::{
-    KernelRq,
-    Rq, //
-};
+use rq::Rq;
 use send::SendHalf;
 use sq::{
-    KernelSq,
     Sq,
     MAX_IN_FLIGHT, //
 };
@@ -131,18 +128,6 @@ use zerocopy::IntoBytes;
 
 /// The most packets of a half that may be queued below, in qdiscs and devices.
 const MAX_QUEUED: u32 = 128;
-
-/// The rings as the producer of a kernel consumer needs them.
-#[pin_data]
-struct KernelQueues {
-    send: Queue,
-    /// Unless receive requests come from a shared queue.
-    recv: Option<Queue>,
-    #[pin]
-    sq: SpinLockIrqSave<KernelSq>,
-    #[pin]
-    rq: SpinLockIrqSave<KernelRq>,
-}
 
 /// A queue pair.
 #[pin_data]
@@ -175,19 +160,21 @@ pub(crate) struct Qp {
     #[pin]
     recv: SpinLockBh<KBox<RecvHalf>>,
     /// For a kernel consumer.
-    kernel: Option<KernelQueuesRef>,
+    kernel: Option<Pin<KBox<KernelQueues>>>,
     /// The rings of a user process, until it maps them.
     _offers: [Option<Offer>; 2],
     /// For the management queue pair.
     _manager: Option<Manager>,
     #[pin]
     timer: Timer,
+    /// For the pace of requests, and for that of READ responses.
+    #[pin]
+    send_pacer: FineTimer,
+    #[pin]
+    recv_pacer: FineTimer,
     #[pin]
     work: Work,
 }
-
-/// The producer's side, apart from the queue pair so that only kernel consumers have it.
-type KernelQueuesRef = Pin<KBox<KernelQueues>>;
 
 /// The queue pair as the core has it.
 pub(crate) type IbQp = ib::qp::Qp<Ferroce>;
@@ -237,19 +224,7 @@ impl Qp {
                 offers = offer(udata, ucontext, &send_queue, recv_queue.as_ref())?;
                 None
             }
-            _ => {
-                let send = send_queue.share();
-                let recv = recv_queue.as_ref().map(Queue::share);
-                Some(KBox::pin_init(
-                    pin_init!(KernelQueues {
-                        send,
-                        recv,
-                        sq <- new_spinlock_irqsave!(KernelSq::new(), "ferroce::Qp::kernel_sq"),
-                        rq <- new_spinlock_irqsave!(KernelRq::new(), "ferroce::Qp::kernel_rq"),
-                    }),
-                    GFP_KERNEL,
-                )?)
-            }
+            _ => Some(KernelQueues::new(&send_queue, recv_queue.as_ref())?),
         };
         let number = globals::qps()?.reserve()?;
         let qpn = number.get();
@@ -296,6 +271,8 @@ impl Qp {
             _offers: offers,
             _manager: manager,
             timer <- Timer::new(expired, *qpn),
+            send_pacer <- FineTimer::new(send_paced, *qpn),
+            recv_pacer <- FineTimer::new(recv_paced, *qpn),
             work <- Work::new(run_work, *qpn),
         }? Error))
     }
@@ -474,77 +451,24 @@ pub(crate) fn destroy(qp: &Owned<IbQp>) {
     mw::release(qp);
 }
 
-/// Posts requests of a kernel consumer, or rings the doorbell of a user's.
-pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> Result {
-    if !qp.state().takes_sends() {
-        if qp.kernel.is_none() {
-            // What is in the ring then never was posted: the library has no way to take it back.
-            qp.send.lock().sq.discard();
-        }
-        return Err(EINVAL);
-    }
-    if let Some(kernel) = &qp.kernel {
-        let result = {
-            let mut sq = kernel.sq.lock();
-            let mut push = || {
-                while let Some(wr) = list.next_wr() {
-                    sq.push(&kernel.send, &qp.limits, &wr)?;
-                }
-                Ok(())
-            };
-            push()
-        };
-        // Those before one that was refused are posted.
-        qp.allow_flush();
-        if can_run() {
-            send::run(&qp.get());
-        } else {
-            qp.defer();
-        }
-        return result;
-    }
-    if !list.is_empty() {
-        // Users post through the ring.
-        return Err(EINVAL);
-    }
-    let qp = qp.get();
-    if matches!(qp.state(), State::Err | State::Sqe) {
-        qp.allow_flush();
-        recv::run(&qp);
-    }
-    send::run(&qp);
-    Ok(())
-}
-
-/// Posts receive requests of a kernel consumer.
-pub(crate) fn post_recv(qp: &Owned<IbQp>, list: &mut RecvList<'_>) -> Result {
-    let kernel = qp.kernel.as_ref().ok_or(EINVAL)?;
-    let queue = kernel.recv.as_ref().ok_or(EINVAL)?;
-    if !qp.state().takes_receives() {
-        return Err(EINVAL);
-    }
-    let result = {
-        let mut rq = kernel.rq.lock();
-        let mut push = || {
-            while let Some((wr_id, sges)) = list.next_wr() {
-                rq.push(queue, qp.cap.max_recv_sge, wr_id, sges)?;
-            }
-            Ok(())
-        };
-        push()
-    };
-    // Those before one that was refused are posted.
-    if qp.state() == State::Err {
-        qp.allow_flush();
-        qp.defer();
-    }
-    result
-}
-
 /// The timer's callback.
 fn expired(number: u32) {
     if let Some(qp) = find(number) {
         send::expired(&qp);
+    }
+}
+
+/// The callback of a fine timer: the gap behind a request is over.
+fn send_paced(number: u32) {
+    if let Some(qp) = find(number) {
+        send::run(&qp);
+    }
+}
+
+/// The callback of the other: the gap behind a READ response is over.
+fn recv_paced(number: u32) {
+    if let Some(qp) = find(number) {
+        recv::run(&qp);
     }
 }
 

@@ -74,6 +74,8 @@ struct end {
 	uint8_t rnr_retry;
 	uint8_t min_rnr_timer;
 	uint8_t rd_atomic;
+	/* enum ibv_rate */
+	uint8_t rate;
 };
 
 struct test {
@@ -91,6 +93,9 @@ void run_tests(int argc, char **argv, void (*set_up)(void), const struct test *t
 void devs_open(void);
 /* Opens one of them, by its number. */
 void dev_open(struct dev *dev, int number);
+
+/* Says that the running test, if it does not fail, has shown nothing. */
+void test_skip(const char *why);
 
 #define CHECK(cond) check(!!(cond), #cond, __func__, __LINE__)
 #define CHECK_EQ(got, wanted) \
@@ -110,6 +115,8 @@ void wait_more(const char *what);
 /* The same around a system call. */
 void wait_more_verb(const char *what);
 
+/* Makes the namespaces and the devices, until the program ends; run_tests() does it. */
+void net_up(void);
 /* Enters a network namespace; returns a descriptor of the one before, for leave_ns(). */
 int enter_ns(const char *name);
 void leave_ns(int before);

@@ -166,13 +166,13 @@ struct Paths {
 }
 
 impl Paths {
-    fn new(qp: &Qp, path: Path, gid: GidAttr, peer: u32) -> Result<Self> {
+    fn new(qp: &IbQp, path: Path, gid: GidAttr, peer: u32) -> Result<Self> {
         ah::check(&path)?;
         let sport = udp_sport(path.flow_label, qp.qpn, peer);
         Ok(Self {
             path,
-            send: TxPath::new(path, gid.clone(), sport)?,
-            recv: TxPath::new(path, gid, sport)?,
+            send: TxPath::new(qp.device(), path, gid.clone(), sport)?,
+            recv: TxPath::new(qp.device(), path, gid, sport)?,
         })
     }
 }

@@ -4,15 +4,19 @@
 
 use crate::{
     ah,
+    device::Ferroce,
     gids,
     globals,
     receive::Origin, //
 };
 use kernel::prelude::*;
 use rdma::{
-    ib::gid::{
-        GidAttr,
-        Path, //
+    ib::{
+        gid::{
+            GidAttr,
+            Path, //
+        },
+        Device, //
     },
     net::{
         namespace::NetId,
@@ -34,6 +38,10 @@ use roce::{
         IPV4_LEN,
         IPV6_LEN,
         UDP_LEN, //
+    },
+    pace::{
+        Rate,
+        FRAME_OVERHEAD, //
     },
     wire::{
         pad_for,
@@ -81,6 +89,8 @@ pub(crate) struct TxPath {
     net: NetId,
     addresses: Addresses,
     sport: u16,
+    /// The rate of the address vector, if that is a limit.
+    rate: Option<Rate>,
     dst: Option<Dst>,
     /// What [`gids::generation`] was when the route was looked up.
     generation: u32,
@@ -95,7 +105,12 @@ impl TxPath {
     /// # Errors
     ///
     /// `ENODEV` if that device is down or gone.
-    pub(crate) fn new(path: Path, gid: GidAttr, sport: u16) -> Result<Self> {
+    pub(crate) fn new(
+        device: &Device<Ferroce>,
+        path: Path,
+        gid: GidAttr,
+        sport: u16,
+    ) -> Result<Self> {
         let net = gid.with_netdev(|dev| Ok(dev.net_id()))?;
         let addresses = match (ah::v4(&path.sgid), ah::v4(&path.dgid)) {
             (Some(saddr), Some(daddr)) => Addresses::V4 { saddr, daddr },
@@ -110,10 +125,33 @@ impl TxPath {
             net,
             addresses,
             sport,
+            rate: device.speed.limit(path.static_rate),
             dst: None,
             generation: 0,
             ip_id: 0,
         })
+    }
+
+    /// Returns how long a packet that is so long takes at the rate of the address vector, in
+    /// nanoseconds; none without one.
+    #[inline]
+    pub(crate) fn gap(&self, headers: usize, len: u32) -> Option<u64> {
+        // Without a rate there is nothing more to it than this.
+        let rate = self.rate?;
+        let ip = match self.addresses {
+            Addresses::V4 { .. } => IPV4_LEN,
+            Addresses::V6 { .. } => IPV6_LEN,
+        };
+        let rest = headers
+            .saturating_add(usize::from(pad_for(len)))
+            .saturating_add(ip)
+            .saturating_add(UDP_LEN)
+            .saturating_add(ICRC_LEN);
+        // CAST: Headers are some dozens of bytes.
+        let bytes = len
+            .saturating_add(rest as u32)
+            .saturating_add(FRAME_OVERHEAD);
+        Some(rate.time_of(bytes))
     }
 
     /// Returns whether this leads along a path.

@@ -55,6 +55,7 @@ use roce::{
         Qpn, //
     },
     opcode::Transport,
+    pace::Pace,
     qp::state::State,
     responder::{
         AsyncEvent,
@@ -93,6 +94,8 @@ pub(crate) struct RecvHalf {
     /// Counts what is queued below.
     pub(crate) account: TxAccount,
     pd: PdId,
+    /// What the static rate of the way demands of READ responses. Acknowledgments do not wait.
+    pace: Pace,
     /// The address that datagrams came to last, which is one of the device as long as
     /// [`gids::generation`] is this.
     address: Option<(u32, NetId, [u8; 16])>,
@@ -225,6 +228,7 @@ impl RecvHalf {
                 path: None,
                 account,
                 pd,
+                pace: Pace::new(),
                 address: None,
                 backlog,
                 told_last: false,
@@ -240,6 +244,7 @@ impl RecvHalf {
         self.resp.reset();
         self.rq.discard();
         self.path = None;
+        self.pace = Pace::new();
         self.told_last = false;
         self.stop_waiting();
     }

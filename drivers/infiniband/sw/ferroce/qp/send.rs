@@ -57,6 +57,7 @@ use roce::{
         Qpn, //
     },
     opcode::Transport,
+    pace::Pace,
     qp::state::State,
     requester::{
         Placement,
@@ -98,6 +99,8 @@ pub(crate) struct SendHalf {
     datagram: Option<TxPath>,
     /// The way of raw packets.
     frames: Option<ARef<NetDevice>>,
+    /// What the static rate of the way demands.
+    pace: Pace,
     /// When to try again after there was no memory for a packet.
     retry_at: Option<Instant>,
     /// For memory that the next packet is in.
@@ -186,26 +189,26 @@ impl SendHalf {
         account: TxAccount,
         frames: Option<ARef<NetDevice>>,
     ) -> Result<KBox<Self>> {
-        Ok(KBox::new(
-            Self {
-                req: Requester::new(
-                    transport,
-                    KVec::from_elem(Slot::default(), slots, GFP_KERNEL_ACCOUNT)?,
-                ),
+        let slots = KVec::from_elem(Slot::default(), slots, GFP_KERNEL_ACCOUNT)?;
+        let backlog = Backlog::new()?;
+        KBox::init(
+            init!(Self {
+                req: Requester::new(transport, slots),
                 sq,
                 path: None,
                 account,
                 tell_drained: false,
                 datagram: None,
                 frames,
+                pace: Pace::new(),
                 retry_at: None,
                 request_wait: Wait::new(),
                 response_wait: Wait::new(),
                 parked: None,
-                backlog: Backlog::new()?,
-            },
+                backlog,
+            }? Error),
             GFP_KERNEL_ACCOUNT,
-        )?)
+        )
     }
 
     /// Forgets everything (RESET).
@@ -215,6 +218,7 @@ impl SendHalf {
         self.path = None;
         self.datagram = None;
         self.tell_drained = false;
+        self.pace = Pace::new();
         self.retry_at = None;
         self.stop_waiting();
     }
@@ -337,7 +341,11 @@ impl SendHalf {
             let Some(transmit) = self.req.poll_transmit(now) else {
                 return sent;
             };
-            match self.send(qp, &transmit) {
+            if let Some(at) = self.pace.wait(now) {
+                qp.send_pacer.arm(at);
+                return sent;
+            }
+            match self.send(qp, &transmit, now) {
                 Ok(()) => {
                     traces::sent(qp, &transmit);
                     self.req.transmitted(now);
@@ -369,7 +377,7 @@ impl SendHalf {
 
     /// Builds and sends one packet.
     #[inline]
-    fn send(&mut self, qp: &IbQp, transmit: &Transmit) -> Result<(), SendError> {
+    fn send(&mut self, qp: &IbQp, transmit: &Transmit, now: Instant) -> Result<(), SendError> {
         let mut headers = [0; MAX_HEADER_LEN];
         let len = transmit
             .write_headers(Pkey::DEFAULT, &mut headers)
@@ -393,12 +401,15 @@ impl SendHalf {
             {
                 self.datagram = Some(datagram_path(qp, av)?);
             }
-            let path = self.datagram.as_mut().ok_or(SendError::Lost)?;
-            path.send(headers, transmit.len, gather, Some(&self.account))
-        } else {
-            let path = self.path.as_mut().ok_or(SendError::Lost)?;
-            path.send(headers, transmit.len, gather, Some(&self.account))
         }
+        let path = match qp.ty.transport() {
+            Transport::Ud => self.datagram.as_mut(),
+            Transport::Rc | Transport::Uc => self.path.as_mut(),
+        };
+        let path = path.ok_or(SendError::Lost)?;
+        path.send(headers, transmit.len, gather, Some(&self.account))?;
+        self.pace.sent(now, path.gap(len, transmit.len));
+        Ok(())
     }
 
     /// Executes requests of the own side whose turn it is; returns whether there were any.
@@ -492,7 +503,7 @@ fn datagram_path(qp: &IbQp, av: &Av) -> Result<TxPath, SendError> {
         return Err(SendError::Lost);
     }
     let sport = udp_sport(av.path.flow_label, qp.qpn, 0);
-    TxPath::new(av.path, gid, sport).map_err(|_| SendError::Lost)
+    TxPath::new(qp.device(), av.path, gid, sport).map_err(|_| SendError::Lost)
 }
 
 /// Returns the completion of a send request.

@@ -15,7 +15,10 @@ use crate::{
     },
     traces, //
 };
-use rdma::ib::Access;
+use rdma::{
+    ib::Access,
+    time::now, //
+};
 use roce::{
     ids::Pkey,
     responder::{
@@ -39,6 +42,12 @@ impl RecvHalf {
             }
             if !after.spend() {
                 return;
+            }
+            if self.pace.is_on() {
+                if let Some(at) = self.pace.wait(now()) {
+                    qp.recv_pacer.arm(at);
+                    return;
+                }
             }
             match self.send_segment(qp, &segment) {
                 // The peer asks again for what it misses.
@@ -89,6 +98,11 @@ impl RecvHalf {
                 region.memory().append_to(at, segment.len as usize, skb)
             },
             Some(&self.account),
-        )
+        )?;
+        let gap = path.gap(len, segment.len);
+        if gap.is_some() || self.pace.is_on() {
+            self.pace.sent(now(), gap);
+        }
+        Ok(())
     }
 }

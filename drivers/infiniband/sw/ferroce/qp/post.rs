@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Posting: the doorbell of a process, and the requests of a kernel consumer.
+
+use super::{
+    recv,
+    rq::KernelRq,
+    send,
+    sq::KernelSq,
+    IbQp, //
+};
+use crate::{
+    device::Ferroce,
+    queue::Queue, //
+};
+use kernel::prelude::*;
+use rdma::{
+    ib::wr::{
+        RecvList,
+        SendList, //
+    },
+    new_spinlock_irqsave,
+    sync::{
+        can_run,
+        Owned,
+        SpinLockIrqSave, //
+    }, //
+};
+use roce::qp::state::State;
+
+/// The rings as the producer of a kernel consumer needs them. Apart from the queue pair, so that
+/// only kernel consumers have it.
+#[pin_data]
+pub(super) struct KernelQueues {
+    send: Queue,
+    /// Unless receive requests come from a shared queue.
+    recv: Option<Queue>,
+    #[pin]
+    sq: SpinLockIrqSave<KernelSq>,
+    #[pin]
+    rq: SpinLockIrqSave<KernelRq>,
+}
+
+impl KernelQueues {
+    /// Creates the producer's side of two rings. May sleep.
+    pub(super) fn new(send: &Queue, recv: Option<&Queue>) -> Result<Pin<KBox<Self>>> {
+        let send = send.share();
+        let recv = recv.map(Queue::share);
+        KBox::pin_init(
+            pin_init!(Self {
+                send,
+                recv,
+                sq <- new_spinlock_irqsave!(KernelSq::new(), "ferroce::Qp::kernel_sq"),
+                rq <- new_spinlock_irqsave!(KernelRq::new(), "ferroce::Qp::kernel_rq"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+}
+
+/// Posts requests of a kernel consumer, or rings the doorbell of a user's.
+pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> Result {
+    if !qp.state().takes_sends() {
+        if qp.kernel.is_none() {
+            // What is in the ring then never was posted: the library has no way to take it back.
+            qp.send.lock().sq.discard();
+        }
+        return Err(EINVAL);
+    }
+    if let Some(kernel) = &qp.kernel {
+        let result = {
+            let mut sq = kernel.sq.lock();
+            let mut push = || {
+                while let Some(wr) = list.next_wr() {
+                    sq.push(&kernel.send, &qp.limits, &wr)?;
+                }
+                Ok(())
+            };
+            push()
+        };
+        // Those before one that was refused are posted.
+        qp.allow_flush();
+        if can_run() {
+            send::run(&qp.get());
+        } else {
+            qp.defer();
+        }
+        return result;
+    }
+    if !list.is_empty() {
+        // Users post through the ring.
+        return Err(EINVAL);
+    }
+    let qp = qp.get();
+    if matches!(qp.state(), State::Err | State::Sqe) {
+        qp.allow_flush();
+        recv::run(&qp);
+    }
+    send::run(&qp);
+    Ok(())
+}
+
+/// Posts receive requests of a kernel consumer.
+pub(crate) fn post_recv(qp: &Owned<IbQp>, list: &mut RecvList<'_>) -> Result {
+    let kernel = qp.kernel.as_ref().ok_or(EINVAL)?;
+    let queue = kernel.recv.as_ref().ok_or(EINVAL)?;
+    if !qp.state().takes_receives() {
+        return Err(EINVAL);
+    }
+    let result = {
+        let mut rq = kernel.rq.lock();
+        let mut push = || {
+            while let Some((wr_id, sges)) = list.next_wr() {
+                rq.push(queue, qp.cap.max_recv_sge, wr_id, sges)?;
+            }
+            Ok(())
+        };
+        push()
+    };
+    // Those before one that was refused are posted.
+    if qp.state() == State::Err {
+        qp.allow_flush();
+        qp.defer();
+    }
+    result
+}

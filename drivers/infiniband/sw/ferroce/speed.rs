@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the speed of the net device makes of a static rate.
+
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+use rdma::net::{
+    netdevice::NetDevice,
+    Rtnl, //
+};
+use roce::pace::Rate;
+
+/// The speed of a net device when the port was asked for last. No lock: whoever reads it wants a
+/// number, not the moment.
+pub(crate) struct Speed {
+    /// Mb/s; 0 if the net device does not know.
+    mbps: Atomic<u32>,
+}
+
+impl Speed {
+    /// Creates one that is not known yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            mbps: Atomic::new(0),
+        }
+    }
+
+    /// Asks the net device. Sleeps.
+    pub(crate) fn update(&self, netdev: &NetDevice) {
+        let mbps = netdev.speed(&Rtnl::lock()).unwrap_or(0);
+        self.mbps.store(mbps, Relaxed);
+    }
+
+    /// Returns the rate that a code of `enum ib_rate` limits packets to. None if that is at least
+    /// what the net device does by itself.
+    pub(crate) fn limit(&self, static_rate: u8) -> Option<Rate> {
+        let rate = Rate::from_ib(static_rate).ok().flatten()?;
+        let mbps = self.mbps.load(Relaxed);
+
+        (mbps == 0 || rate.mbps() < mbps).then_some(rate)
+    }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Timers of nanosecond resolution that call a function with a number.
+//!
+//! As [`Timer`](crate::timer::Timer), which costs less to move, for what cannot wait for a jiffy.
+//!
+//! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
+
+use crate::bindings;
+use core::ptr::NonNull;
+use kernel::{
+    container_of,
+    ffi,
+    prelude::*,
+    types::Opaque, //
+};
+use roce::time::Instant;
+
+/// A `struct hrtimer` and what it calls.
+#[pin_data(PinnedDrop)]
+pub struct FineTimer {
+    #[pin]
+    raw: Opaque<bindings::hrtimer>,
+    callback: fn(u32),
+    cookie: u32,
+}
+
+// SAFETY: The timer core serialises all accesses to `raw`; the rest is never written.
+unsafe impl Send for FineTimer {}
+// SAFETY: As for `Send`.
+unsafe impl Sync for FineTimer {}
+
+impl FineTimer {
+    /// Creates a stopped timer that will call `callback(cookie)` in softirq context.
+    ///
+    /// Dropping it stops it and waits for a running callback, so a callback must not own it, and
+    /// nobody may arm it then.
+    pub fn new(callback: fn(u32), cookie: u32) -> impl PinInit<Self> {
+        pin_init!(Self {
+            // SAFETY: `raw` is valid for write and pinned.
+            raw <- unsafe {
+                Opaque::ffi_init(|raw| {
+                    bindings::hrtimer_setup(
+                        raw,
+                        Some(Self::expired),
+                        bindings::CLOCK_MONOTONIC as ffi::c_int,
+                        bindings::hrtimer_mode_HRTIMER_MODE_ABS_SOFT,
+                    )
+                })
+            },
+            callback,
+            cookie,
+        })
+    }
+
+    /// Arms the timer to expire at a time of [`now`](crate::time::now)'s clock, or moves it there.
+    /// Callable in any context but a hard interrupt, the callback included.
+    pub fn arm(&self, at: Instant) {
+        let at = i64::try_from(at.as_ns()).unwrap_or(i64::MAX);
+        // SAFETY: `raw` was set up, and `Drop` cancels it before the memory goes away; a reference
+        // to `self` says that this has not begun.
+        unsafe {
+            bindings::hrtimer_start_range_ns(
+                self.raw.get(),
+                at,
+                0,
+                bindings::hrtimer_mode_HRTIMER_MODE_ABS_SOFT,
+            )
+        };
+    }
+
+    /// The C callback.
+    ///
+    /// # Safety
+    ///
+    /// Only for the timer core, with the `raw` of a [`FineTimer`].
+    unsafe extern "C" fn expired(raw: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
+        let this = container_of!(Opaque::cast_from(raw), Self, raw);
+        // SAFETY: `raw` is embedded in a `FineTimer`, which `Drop` keeps alive until this returns.
+        if let Some(this) = NonNull::new(this.cast_mut()).map(|this| unsafe { this.as_ref() }) {
+            (this.callback)(this.cookie);
+        }
+        bindings::hrtimer_restart::HRTIMER_NORESTART
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for FineTimer {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: `raw` was set up. After this call the callback neither runs nor will run, as
+        // nobody has a reference to arm it with.
+        unsafe { bindings::hrtimer_cancel(self.raw.get()) };
+    }
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The pace of a path: packets no faster than its static rate.
+//!
+//! The static rate of an address vector is for a peer, or a switch on the way, that is slower than
+//! the port here. Behind each packet there is a gap, as long as the packet takes at that rate.
+//!
+//! ```text
+//!   packet   gap     packet   gap     timer is late     packet   packet   gap
+//!   |------->........|------->........:.................|------->|------->........
+//!                                     ^ due
+//! ```
+//!
+//! Time lost to a timer that was late is made up for, up to [`SLACK`]; time in which there was
+//! nothing to send is not.
+
+use core::num::NonZeroU32;
+
+use crate::time::Instant;
+
+/// How much lateness is made up for, in nanoseconds. A burst is not longer than that.
+pub const SLACK: u64 = 50_000;
+
+/// Bytes that a packet takes on an Ethernet beside its IP header and what follows: preamble,
+/// header, checksum and the gap between frames.
+pub const FRAME_OVERHEAD: u32 = 38;
+
+/// A static rate, in Mb/s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rate(NonZeroU32);
+
+/// A code that names no rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownRate;
+
+impl Rate {
+    /// Finds the rate that `enum ib_rate` gives this code. `None` for that of the port, which is
+    /// no limit.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownRate`] if there is no such code.
+    pub const fn from_ib(code: u8) -> Result<Option<Rate>, UnknownRate> {
+        let mbps = match code {
+            0 => return Ok(None),
+            2 => 2_500,
+            3 => 10_000,
+            4 => 30_000,
+            5 => 5_000,
+            6 => 20_000,
+            7 => 40_000,
+            8 => 60_000,
+            9 => 80_000,
+            10 => 120_000,
+            11 => 14_062,
+            12 => 56_250,
+            13 => 112_500,
+            14 => 168_750,
+            15 => 25_781,
+            16 => 103_125,
+            17 => 206_250,
+            18 => 309_375,
+            19 => 28_125,
+            20 => 53_125,
+            21 => 425_000,
+            22 => 637_500,
+            23 => 850_000,
+            25 => 1_700_000,
+            _ => return Err(UnknownRate),
+        };
+        Ok(match NonZeroU32::new(mbps) {
+            Some(mbps) => Some(Rate(mbps)),
+            None => None,
+        })
+    }
+
+    /// Returns the rate in Mb/s.
+    pub const fn mbps(self) -> u32 {
+        self.0.get()
+    }
+
+    /// Returns how long `bytes` take, in nanoseconds, rounded up.
+    #[inline]
+    pub fn time_of(self, bytes: u32) -> u64 {
+        /// Nanoseconds for a byte at 1 Mb/s.
+        const BYTE: u64 = 8_000;
+
+        u64::from(bytes)
+            .saturating_mul(BYTE)
+            .div_ceil(u64::from(self.0.get()))
+    }
+}
+
+/// When the next packet may be sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// Not before this.
+    next: Option<Instant>,
+    /// Whether somebody waits, or has waited and has not caught up yet.
+    behind: bool,
+}
+
+impl Pace {
+    /// Makes a pace that admits a packet at once.
+    pub const fn new() -> Pace {
+        Pace {
+            next: None,
+            behind: false,
+        }
+    }
+
+    /// Returns whether there is anything to wait for: else nobody needs to ask for the time.
+    #[inline]
+    pub const fn is_on(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// Returns when the next packet may be sent, if that is not now. Whoever asks then waits.
+    #[inline]
+    pub fn wait(&mut self, now: Instant) -> Option<Instant> {
+        // Without a rate there is nothing more to it than this.
+        let next = self.next?;
+        if next.is_due(now) {
+            return None;
+        }
+        self.behind = true;
+        Some(next)
+    }
+
+    /// Says that a packet was sent which needs a gap behind it, or none.
+    #[inline]
+    pub fn sent(&mut self, now: Instant, gap: Option<u64>) {
+        let Some(gap) = gap else {
+            if self.is_on() {
+                *self = Pace::new();
+            }
+            return;
+        };
+        let start = match self.next {
+            Some(next) if self.behind => {
+                let earliest = Instant::from_ns(now.as_ns().saturating_sub(SLACK));
+                next.max(earliest).min(now)
+            }
+            _ => now,
+        };
+        let next = start.after(gap);
+        self.behind &= next.is_due(now);
+        self.next = Some(next);
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_pace))]
+mod tests {
+    use super::*;
+
+    /// Bytes of the packets here: 3 µs at 10 Gb/s.
+    const BYTES: u32 = 3750;
+    const GAP: u64 = 3_000;
+
+    fn at(ns: u64) -> Instant {
+        Instant::from_ns(ns)
+    }
+
+    fn rate(code: u8) -> Option<Rate> {
+        Rate::from_ib(code).ok().flatten()
+    }
+
+    #[test]
+    fn codes_are_those_of_the_core() {
+        assert_eq!(Rate::from_ib(0), Ok(None));
+        assert_eq!(rate(2).map(Rate::mbps), Some(2_500));
+        assert_eq!(rate(25).map(Rate::mbps), Some(1_700_000));
+        for code in [1, 24, 26, 0xff] {
+            assert_eq!(Rate::from_ib(code), Err(UnknownRate));
+        }
+        let known = (0..=0xff).filter(|code| rate(*code).is_some()).count();
+        assert_eq!(known, 23);
+    }
+
+    #[test]
+    fn time_is_rounded_up() {
+        let time = |code, bytes| rate(code).map(|rate| rate.time_of(bytes));
+        assert_eq!(time(3, BYTES), Some(GAP));
+        assert_eq!(time(2, 1), Some(4));
+        assert_eq!(time(25, 1), Some(1));
+        assert_eq!(time(2, u32::MAX), Some(13_743_895_344));
+    }
+
+    #[test]
+    fn without_a_rate_nobody_waits() {
+        let mut pace = Pace::new();
+        for _ in 0..3 {
+            assert_eq!(pace.wait(at(5)), None);
+            pace.sent(at(5), None);
+        }
+        // A gap is over with the next packet that needs none.
+        pace.sent(at(5), Some(GAP));
+        assert_eq!(pace.wait(at(6)), Some(at(5 + GAP)));
+        pace.sent(at(5 + GAP), None);
+        assert_eq!(pace.wait(at(5 + GAP)), None);
+    }
+
+    #[test]
+    fn packets_keep_their_distance() {
+        let mut pace = Pace::new();
+        let mut now = at(1_000);
+        for _ in 0..100 {
+            assert_eq!(pace.wait(now), None);
+            pace.sent(now, Some(GAP));
+            let next = now.after(GAP);
+            assert_eq!(pace.wait(at(next.as_ns() - 1)), Some(next));
+            now = next;
+        }
+    }
+
+    #[test]
+    fn what_a_late_timer_lost_is_made_up_for() {
+        let mut pace = Pace::new();
+        let (mut sent, mut now) = (0, 0);
+        // Each timer comes 10 µs late, which is three packets.
+        while now < 1_000_000 {
+            match pace.wait(at(now)) {
+                None => {
+                    pace.sent(at(now), Some(GAP));
+                    sent += 1;
+                }
+                Some(next) => now = next.as_ns() + 10_000,
+            }
+        }
+        let ideal = 1_000_000 / GAP;
+        assert!(sent <= ideal + 1 && sent >= ideal * 95 / 100);
+    }
+
+    #[test]
+    fn idleness_is_not_made_up_for() {
+        let mut pace = Pace::new();
+        pace.sent(at(0), Some(GAP));
+        assert_eq!(pace.wait(at(1)), Some(at(GAP)));
+        assert_eq!(pace.wait(at(GAP)), None);
+        pace.sent(at(GAP), Some(GAP));
+        // Nobody asked meanwhile.
+        let late = 1_000 * GAP;
+        pace.sent(at(late), Some(GAP));
+        assert_eq!(pace.wait(at(late)), Some(at(late + GAP)));
+    }
+
+    #[test]
+    fn a_burst_is_bounded_however_late() {
+        let mut pace = Pace::new();
+        pace.sent(at(0), Some(GAP));
+        assert_eq!(pace.wait(at(1)), Some(at(GAP)));
+        let now = at(1_000_000_000);
+        let mut burst = 0;
+        while pace.wait(now).is_none() {
+            pace.sent(now, Some(GAP));
+            burst += 1;
+        }
+        assert_eq!(burst, SLACK / GAP + 1);
+    }
+}

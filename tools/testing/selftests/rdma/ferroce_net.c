@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The network that the ferroce test programs share. See ferroce_util.h.
+ */
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+#include "ferroce_util.h"
+
+int enter_ns(const char *name)
+{
+	int before, fd;
+	char path[64];
+
+	before = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	CHECK(before >= 0);
+	snprintf(path, sizeof(path), "/run/netns/%s", name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	CHECK(fd >= 0);
+	CHECK_EQ(setns(fd, CLONE_NEWNET), 0);
+	close(fd);
+	return before;
+}
+
+void leave_ns(int before)
+{
+	CHECK_EQ(setns(before, CLONE_NEWNET), 0);
+	close(before);
+}
+
+static void net_down(void)
+{
+	int ret = system("rdma link delete r1; rdma link delete r2");
+
+	ret |= system("ip netns delete n1; ip netns delete n2");
+	if (ret)
+		printf("# the devices and namespaces did not go away\n");
+}
+
+void net_up(void)
+{
+	shell("for i in 1 2; do ip netns add n$i; done");
+	atexit(net_down);
+	shell("ip link add v1 netns n1 mtu 4200 type veth peer name v2 netns n2 mtu 4200");
+	for (int i = 1; i <= 2; i++) {
+		shell("ip -n n%d link set lo up", i);
+		shell("ip netns exec n%d sysctl -qw net.ipv6.conf.v%d.accept_dad=0", i, i);
+		shell("ip -n n%d addr add 10.77.0.%d/24 dev v%d", i, i, i);
+		shell("ip -n n%d addr add fd77::%d/64 dev v%d nodad", i, i, i);
+		shell("ip -n n%d link set v%d up", i, i);
+		shell("ip netns exec n%d rdma link add r%d type ferroce netdev v%d", i, i, i);
+	}
+}
