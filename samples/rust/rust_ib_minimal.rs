@@ -63,6 +63,7 @@ use rdma::{
         mr::{
             Advice,
             Change,
+            End,
             Keys,
             UserRange, //
         },
@@ -245,7 +246,7 @@ impl Driver for Minimal {
         match *mr {}
     }
 
-    fn dereg_mr(mr: &Never) -> Result {
+    fn dereg_mr(mr: &Never, _end: End) -> Result {
         match *mr {}
     }
 

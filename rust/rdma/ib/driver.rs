@@ -20,6 +20,7 @@ use super::{
     mr::{
         Advice,
         Change,
+        End,
         Keys,
         SgList,
         UserRange, //
@@ -182,7 +183,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// # Errors
     ///
     /// `EBUSY` if memory windows are bound to it.
-    fn dereg_mr(mr: &Self::Mr) -> Result;
+    fn dereg_mr(mr: &Self::Mr, end: End) -> Result;
 
     /// Creates the driver's part of a memory window.
     fn alloc_mw(_pd: &Pd<Self>, _ty: MwType) -> Result<Self::Mw> {

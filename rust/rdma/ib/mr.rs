@@ -375,6 +375,44 @@ pub(super) unsafe extern "C" fn rereg_user_mr<D: Driver>(
     }
 }
 
+/// Why a region is deregistered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Its owner wants it, or has gone. This may be refused: then it is asked for again, once other
+    /// objects of the owner are gone.
+    Wanted,
+    /// Its owner never heard of it: the response could not be written to the memory of the process.
+    /// The core takes a refusal for a bug.
+    Aborted,
+}
+
+impl End {
+    /// # Safety
+    ///
+    /// `raw` must be a region that the core is deregistering.
+    unsafe fn of(raw: *mut bindings::ib_mr) -> Self {
+        // SAFETY: By the requirement of this function. `uobject` is the member in use of the union
+        // for a region of this type, null or the object of the caller, which is alive.
+        unsafe {
+            if (*raw).type_ != bindings::ib_mr_type::IB_MR_TYPE_USER {
+                return Self::Wanted;
+            }
+            let uobject = *(*raw).__bindgen_anon_1.uobject.as_ref();
+            if uobject.is_null() {
+                return Self::Wanted;
+            }
+            // The core puts an object on a list when it can no longer fail, and takes it off after
+            // it was destroyed. Only neighbours change the pointer meanwhile, and never to this.
+            let list = &raw mut (*uobject).list;
+            if core::ptr::read_volatile(&raw const (*list).next) == list {
+                Self::Aborted
+            } else {
+                Self::Wanted
+            }
+        }
+    }
+}
+
 /// `ib_device_ops.dereg_mr`: may sleep.
 ///
 /// # Safety
@@ -385,8 +423,10 @@ pub(super) unsafe extern "C" fn dereg_mr<D: Driver>(
     _udata: *mut bindings::ib_udata,
 ) -> ffi::c_int {
     let object = raw.cast::<MrObject<D>>();
+    // SAFETY: The region is alive until the end of this call.
+    let end = unsafe { End::of(raw) };
     // SAFETY: The region was made by `MrObject::create`, and nobody destroys it during the call.
-    let result = D::dereg_mr(unsafe { &(*object).data });
+    let result = D::dereg_mr(unsafe { &(*object).data }, end);
     if result.is_ok() {
         // The drop waits for every packet that is using the region, then releases its memory.
         // SAFETY: As above; this is the last call with it.

@@ -89,6 +89,7 @@ use rdma::{
         mr::{
             Advice,
             Change,
+            End,
             Keys,
             SgList,
             UserRange, //
@@ -444,8 +445,14 @@ impl Driver for Ferroce {
         mr::prefetch(pd.id(), advice, flush, sges)
     }
 
-    fn dereg_mr(mr: &Region) -> Result {
-        mr.close()
+    fn dereg_mr(mr: &Region, end: End) -> Result {
+        match end {
+            End::Wanted => mr.close(),
+            End::Aborted => {
+                mr.abort();
+                Ok(())
+            }
+        }
     }
 
     fn alloc_mw(pd: &Pd<Self>, ty: MwType) -> Result<Window> {

@@ -289,12 +289,19 @@ impl Mark {
 }
 
 /// Ends the bindings to a queue pair that goes. It executes no more requests.
-///
-/// Looks at every window there is, if it has to.
 pub(crate) fn release(qp: &Qp) {
-    if qp.windows.0.load(Relaxed) == 0 {
-        return;
+    if qp.windows.0.load(Relaxed) != 0 {
+        release_if(|bound| bound.qpn == Some(qp.qpn));
     }
+}
+
+/// Ends the bindings to a region, to which none is made any more.
+pub(crate) fn release_region(number: u32) {
+    release_if(|bound| bound.part.is_of(number));
+}
+
+/// Ends bindings. Looks at every window there is. May sleep.
+fn release_if(ends: impl Fn(&Bound) -> bool) {
     let Ok(mws) = globals::mws() else {
         return;
     };
@@ -302,7 +309,7 @@ pub(crate) fn release(qp: &Qp) {
     while let Some((number, mw)) = mws.after(last) {
         last = number;
         let mut binding = mw.binding.lock();
-        if binding.bound.is_some_and(|bound| bound.qpn == Some(qp.qpn)) {
+        if binding.bound.as_ref().is_some_and(&ends) {
             binding.unbind();
         }
         drop(binding);

@@ -3,7 +3,6 @@
  * Memory on demand that is not there, may not be written to, never comes, or goes while it is used.
  */
 #include <fcntl.h>
-#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/ioctl.h>
@@ -11,9 +10,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "ferroce_util.h"
+#include "ferroce_fault.h"
 
-#define PAGE 4096
 #define LEN (64 * PAGE)
 /* The page of the buffer that something is wrong with, and how far before it messages start. */
 #define BAD (8 * PAGE)
@@ -200,38 +198,9 @@ static void test_secret(void)
 	close(fd);
 }
 
-/* Memory that comes only once the process itself brings it. */
-static int userfault(struct end *e)
+static int fault_end(struct end *e)
 {
-	struct uffdio_api api = { .api = UFFD_API };
-	struct uffdio_register reg = {
-		.range = { .start = (uintptr_t)e->buf, .len = e->len },
-		.mode = UFFDIO_REGISTER_MODE_MISSING,
-	};
-	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
-
-	CHECK(fd >= 0);
-	CHECK_EQ(ioctl(fd, UFFDIO_API, &api), 0);
-	CHECK_EQ(madvise(e->buf, e->len, MADV_DONTNEED), 0);
-	CHECK_EQ(ioctl(fd, UFFDIO_REGISTER, &reg), 0);
-	return fd;
-}
-
-/* Waits until somebody wants memory. */
-static uint64_t wanted(int fd)
-{
-	struct uffd_msg msg;
-
-	CHECK_EQ(read(fd, &msg, sizeof(msg)), sizeof(msg));
-	CHECK_EQ(msg.event, UFFD_EVENT_PAGEFAULT);
-	return msg.arg.pagefault.address & ~(uint64_t)(PAGE - 1);
-}
-
-static void bring(int fd, uint64_t at)
-{
-	struct uffdio_zeropage zero = { .range = { .start = at, .len = PAGE } };
-
-	CHECK_EQ(ioctl(fd, UFFDIO_ZEROPAGE, &zero), 0);
+	return userfault(e->buf, e->len);
 }
 
 /* Where a message waits for memory. */
@@ -259,7 +228,7 @@ static void slow_memory(uint32_t len)
 		pair_open_odp(&a, &b, IBV_QPT_RC);
 		fill(a.buf, LEN, 1);
 		fill(b.buf, LEN, 2);
-		fd = userfault(waits[i].at_target ? &b : &a);
+		fd = fault_end(waits[i].at_target ? &b : &a);
 		post_recv(&b, 9, 0, len);
 		post_send(&a, &b, waits[i].op, 1, 0, len, IBV_SEND_SIGNALED);
 		bring(fd, wanted(fd));
@@ -292,7 +261,7 @@ static void test_stuck_memory(void)
 		pair_open_odp(&a, &b, IBV_QPT_RC);
 		fill(a.buf, LEN, 1);
 		fill(b.buf, LEN, 2);
-		fd = userfault(waits[i].at_target ? &b : &a);
+		fd = fault_end(waits[i].at_target ? &b : &a);
 		post_recv(&b, 9, 0, 64);
 		post_send(&a, &b, waits[i].op, 1, 0, 64, IBV_SEND_SIGNALED);
 		wanted(fd);
@@ -329,7 +298,7 @@ static void test_exit(void)
 		/* Contexts of its own: those of the parent are the parent's. */
 		devs_open();
 		pair_open_odp(&a, &b, IBV_QPT_RC);
-		fd = userfault(&a);
+		fd = fault_end(&a);
 		post_send(&a, &b, IBV_WR_RDMA_READ, 1, 0, 64, IBV_SEND_SIGNALED);
 		post_send(&a, &b, IBV_WR_RDMA_WRITE, 2, PAGE, 64, IBV_SEND_SIGNALED);
 		wanted(fd);

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "ferroce_traffic.h"
+#include "ferroce_windows.h"
 
 #define LEN 16384
 /* The part that a window shows, with bytes of the region on both sides of it. */
@@ -52,63 +53,6 @@ static void scene_close(struct scene *s)
 	pair_close(&s->a, &s->b);
 }
 
-static enum ibv_wc_status one_completion(struct end *e)
-{
-	struct ibv_wc wc;
-
-	wait_begin();
-	while (!ibv_poll_cq(e->cq, 1, &wc))
-		wait_more("a completion");
-	return wc.status;
-}
-
-/* Binds by a request, as windows of type 2 are; the window has the key afterwards. */
-static enum ibv_wc_status bind_request(struct end *e, struct ibv_mw *mw, struct ibv_mr *mr,
-				       uint64_t addr, uint64_t len, int access)
-{
-	struct ibv_send_wr wr = {
-		.wr_id = 7,
-		.opcode = IBV_WR_BIND_MW,
-		.send_flags = IBV_SEND_SIGNALED,
-		.bind_mw = {
-			.mw = mw,
-			.rkey = ibv_inc_rkey(mw->rkey),
-			.bind_info = {
-				.mr = mr,
-				.addr = addr,
-				.length = len,
-				.mw_access_flags = access,
-			},
-		},
-	};
-	enum ibv_wc_status status;
-
-	post_wr(e, &wr);
-	status = one_completion(e);
-	if (status == IBV_WC_SUCCESS)
-		mw->rkey = wr.bind_mw.rkey;
-	return status;
-}
-
-/* Binds by the verb, as windows of type 1 are. */
-static enum ibv_wc_status bind_verb(struct end *e, struct ibv_mw *mw, struct ibv_mr *mr,
-				    uint64_t addr, uint64_t len, int access)
-{
-	struct ibv_mw_bind info = {
-		.wr_id = 7,
-		.send_flags = IBV_SEND_SIGNALED,
-		.bind_info = {
-			.mr = mr,
-			.addr = addr,
-			.length = len,
-			.mw_access_flags = access,
-		},
-	};
-
-	CHECK_EQ(ibv_bind_mw(e->qp, mw, &info), 0);
-	return one_completion(e);
-}
-
 static void bind_room(struct scene *s, int access)
 {
 	uint64_t addr = (uintptr_t)buf + AT;
@@ -119,33 +63,6 @@ static void bind_room(struct scene *s, int access)
 	else
 		status = bind_request(&s->b, s->mw, s->mr, addr, ROOM, access);
 	CHECK_EQ(status, IBV_WC_SUCCESS);
-}
-
-/* An access of the peer, and how it ends. */
-static enum ibv_wc_status access_by(struct end *e, enum ibv_wr_opcode op, uint32_t rkey,
-				    uint64_t va, uint32_t len)
-{
-	struct ibv_send_wr wr;
-	struct ibv_sge sge;
-
-	make_send(&wr, &sge, e, NULL, op, 1, 0, len, IBV_SEND_SIGNALED);
-	wr.wr.rdma.remote_addr = va;
-	wr.wr.rdma.rkey = rkey;
-	post_wr(e, &wr);
-	return one_completion(e);
-}
-
-static enum ibv_wc_status invalidate(struct end *e, enum ibv_wr_opcode op, uint32_t rkey)
-{
-	struct ibv_send_wr wr = {
-		.wr_id = 1,
-		.opcode = op,
-		.send_flags = IBV_SEND_SIGNALED,
-		.invalidate_rkey = rkey,
-	};
-
-	post_wr(e, &wr);
-	return one_completion(e);
 }
 
 static void test_objects(void)

@@ -31,7 +31,10 @@ const REMOTE_CHANGE: Access = Access::REMOTE_WRITE.or(Access::REMOTE_ATOMIC);
 pub(super) struct Lent(Atomic<u32>);
 
 impl Lent {
-    /// The region goes, or changes: no window can be bound.
+    /// From here on no window can be bound. There are far fewer windows.
+    const SHUT: u32 = 1 << 31;
+
+    /// The region goes, or changes, and there was none.
     const CLOSED: u32 = u32::MAX;
 
     pub(super) fn new() -> Self {
@@ -50,9 +53,10 @@ impl Lent {
     fn add(&self) -> Result<(), MemError> {
         let mut now = self.0.load(Relaxed);
         loop {
-            // The number below `CLOSED` is not reached: there are far fewer windows.
-            let more = now.checked_add(1).ok_or(MemError::Protection)?;
-            match self.0.cmpxchg(now, more, Full) {
+            if now >= Self::SHUT {
+                return Err(MemError::Protection);
+            }
+            match self.0.cmpxchg(now, now.wrapping_add(1), Full) {
                 Ok(_) => return Ok(()),
                 Err(other) => now = other,
             }
@@ -62,6 +66,11 @@ impl Lent {
     /// Counts one less.
     fn sub(&self) {
         let _ = self.0.fetch_sub(1, Full);
+    }
+
+    /// Lets no more be bound; returns whether there are any. Called once, at the end.
+    pub(super) fn shut(&self) -> bool {
+        self.0.fetch_add(Self::SHUT, Full) != 0
     }
 
     /// Lets no more be bound.
@@ -121,6 +130,11 @@ impl Part {
         if let Some(mr) = globals::mrs().ok().and_then(|mrs| mrs.get(self.mr)) {
             mr.lent.sub();
         }
+    }
+
+    /// Returns whether this is a part of the region that has a number.
+    pub(crate) fn is_of(self, mr: u32) -> bool {
+        self.mr == mr
     }
 
     /// Returns the part as a target.

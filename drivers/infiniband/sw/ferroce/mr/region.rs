@@ -9,7 +9,8 @@ use super::{
 };
 use crate::{
     device::Ferroce,
-    globals, //
+    globals,
+    mw, //
 };
 use kernel::prelude::*;
 use rdma::{
@@ -206,6 +207,16 @@ impl Region {
     /// `EBUSY` if windows are bound.
     pub(crate) fn close(&self) -> Result {
         self.mr.lent.close()
+    }
+
+    /// Prepares the end of a region that its owner never heard of.
+    ///
+    /// Keys can be guessed: that of a region is good before the process has it. So a window may be
+    /// bound by the time that the response turns out not to reach the process.
+    pub(crate) fn abort(&self) {
+        if self.mr.lent.shut() {
+            mw::release_region(self.number.get());
+        }
     }
 }
 

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Memory that keeps the kernel waiting.
+ */
+#ifndef FERROCE_FAULT_H
+#define FERROCE_FAULT_H
+
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "ferroce_util.h"
+
+#define PAGE 4096
+
+/* Memory that comes only once the process itself brings it; returns what it hears of that by. */
+static inline int userfault(void *at, size_t len)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = {
+		.range = { .start = (uintptr_t)at, .len = len },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
+
+	CHECK(fd >= 0);
+	CHECK_EQ(ioctl(fd, UFFDIO_API, &api), 0);
+	CHECK_EQ(madvise(at, len, MADV_DONTNEED), 0);
+	CHECK_EQ(ioctl(fd, UFFDIO_REGISTER, &reg), 0);
+	return fd;
+}
+
+/* Waits until somebody wants memory. */
+static inline uint64_t wanted(int fd)
+{
+	struct uffd_msg msg;
+
+	CHECK_EQ(read(fd, &msg, sizeof(msg)), sizeof(msg));
+	CHECK_EQ(msg.event, UFFD_EVENT_PAGEFAULT);
+	return msg.arg.pagefault.address & ~(uint64_t)(PAGE - 1);
+}
+
+static inline void bring(int fd, uint64_t at)
+{
+	struct uffdio_zeropage zero = { .range = { .start = at, .len = PAGE } };
+
+	CHECK_EQ(ioctl(fd, UFFDIO_ZEROPAGE, &zero), 0);
+}
+
+#endif
