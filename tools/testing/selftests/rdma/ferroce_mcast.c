@@ -9,6 +9,7 @@
 #include <net/ethernet.h>
 #include <net/if.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "ferroce_mcast.h"
@@ -198,6 +199,102 @@ static void deliver4(void)
 static void deliver6(void)
 {
 	deliver(group6(1), group6(2));
+}
+
+/* Members that take their requests from one shared receive queue: a copy takes one. */
+static void shared_queue(void)
+{
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = 16, .max_sge = 1 } };
+	union ibv_gid group = group4(9);
+	struct ibv_srq *srq = ibv_create_srq(r2.pd, &init);
+	struct end members[2], *b = &members[0];
+	struct ibv_ah *ah;
+	uint64_t taken;
+
+	CHECK(srq);
+	open_end(&a, &r1);
+	open_end(&after, &r2);
+	ah = group_ah(&a, group);
+	for (int i = 0; i < 2; i++) {
+		end_init(&members[i], &r2, IBV_QPT_UD, 5 * SLOT);
+		members[i].srq = srq;
+		end_create(&members[i]);
+		end_to(&members[i], &members[i], IBV_QPS_RTS);
+		CHECK_EQ(ibv_attach_mcast(members[i].qp, &group, 0), 0);
+	}
+	for (uint64_t round = 0; round < 10; round++) {
+		ready(b, 0);
+		ready(b, 1);
+		send_group(&a, ah, round, MULTICAST_QPN);
+		taken = 0;
+		for (int i = 0; i < 2; i++) {
+			struct ibv_wc wc;
+
+			wait_begin();
+			while (!ibv_poll_cq(members[i].cq, 1, &wc))
+				wait_more("a copy");
+			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+			CHECK_EQ(wc.qp_num, members[i].qp->qp_num);
+			CHECK_EQ(wc.byte_len, LEN + GRH_LEN);
+			CHECK_EQ(ntohl(wc.imm_data), round);
+			taken |= 1 << wc.wr_id;
+		}
+		CHECK_EQ(taken, 3);
+		CHECK(filled(b->buf + SLOT + GRH_LEN, LEN, round));
+		CHECK(filled(b->buf + 2 * SLOT + GRH_LEN, LEN, round));
+	}
+	/* One request for two copies: one of them is lost, and its member works on. */
+	ready(b, 2);
+	send_group(&a, ah, 50, MULTICAST_QPN);
+	settle(&a);
+	CHECK_EQ(ibv_poll_cq(members[0].cq, 1, &(struct ibv_wc){}) +
+		 ibv_poll_cq(members[1].cq, 1, &(struct ibv_wc){}), 1);
+	CHECK(filled(b->buf + 3 * SLOT + GRH_LEN, LEN, 50));
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(ibv_detach_mcast(members[i].qp, &group, 0), 0);
+		end_close(&members[i]);
+	}
+	CHECK_EQ(ibv_destroy_ah(ah), 0);
+	end_close(&after);
+	end_close(&a);
+	CHECK_EQ(ibv_destroy_srq(srq), 0);
+}
+
+/* A member whose buffers are memory on demand that is not there, beside one with pinned memory. */
+static void on_demand(void)
+{
+	union ibv_gid group = group4(10);
+	struct ibv_ah *ah;
+
+	open_end(&a, &r1);
+	open_end(&c, &r2);
+	end_init(&b, &r2, IBV_QPT_UD, 5 * SLOT);
+	b.region |= IBV_ACCESS_ON_DEMAND;
+	end_create(&b);
+	end_to(&b, &b, IBV_QPS_RTS);
+	ah = group_ah(&a, group);
+	CHECK_EQ(ibv_attach_mcast(b.qp, &group, 0), 0);
+	CHECK_EQ(ibv_attach_mcast(c.qp, &group, 0), 0);
+	for (uint64_t round = 0; round < 20; round++) {
+		/* The second and the third come while the first waits for memory. */
+		for (uint64_t i = 0; i < 3; i++) {
+			ready(&b, i);
+			ready(&c, i);
+		}
+		CHECK_EQ(madvise(b.buf, b.len, MADV_DONTNEED), 0);
+		for (uint64_t i = 0; i < 3; i++)
+			send_group(&a, ah, 3 * round + i, MULTICAST_QPN);
+		for (uint64_t i = 0; i < 3; i++) {
+			received(&b, i, &a, 3 * round + i, group);
+			received(&c, i, &a, 3 * round + i, group);
+		}
+	}
+	CHECK_EQ(ibv_detach_mcast(c.qp, &group, 0), 0);
+	CHECK_EQ(ibv_detach_mcast(b.qp, &group, 0), 0);
+	CHECK_EQ(ibv_destroy_ah(ah), 0);
+	end_close(&c);
+	end_close(&b);
+	end_close(&a);
 }
 
 /* Groups that differ only in the bits that their MAC addresses do not have. */
@@ -410,6 +507,8 @@ static const struct test tests[] = {
 	{ "the key is that of each member", keys },
 	{ "as many members as there may be", crowd },
 	{ "wrong packets, and too many", hostile },
+	{ "members with one shared receive queue", shared_queue },
+	{ "a member with memory on demand", on_demand },
 	{ "frames", wire },
 };
 

@@ -141,16 +141,22 @@ rename() {
 	wait_gone r1 r2
 }
 
-# Addresses that come and go while the device is there carry traffic, and are GIDs only as long as they are there.
+# Addresses that come and go while the device is there carry traffic, and are GIDs only as long as they are there. Each time
+# programs are told.
 addresses() {
+	local count
+
 	make_net
 	add_links
-	ip -n n1 addr add 10.80.0.1/24 dev v1
+	watch
+	settle 10.80.0.1
 	ip -n n2 addr add 10.80.0.2/24 dev v2
 	run_both 18515 "ibv_rc_pingpong -c -n 20 -d r1 -g $(gid_index r1 10.80.0.1)" \
 		"ibv_rc_pingpong -c -n 20 -d r2 -g $(gid_index r2 10.80.0.2) 10.80.0.1"
+	count=$(grep -c GID_CHANGE "$tmp/watch.log")
 	ip -n n1 addr delete 10.80.0.1/24 dev v1
 	wait_for fails has_gid r1 10.80.0.1
+	wait_for more_gid_changes "$count"
 	both ibv_rc_pingpong -c -n 20
 }
 
