@@ -48,6 +48,9 @@ check: ## all tests on the stock kernel, and the gates
 check-pyverbs: module ## rdma-core's own tests, one by one (DRIVER=rxe: on C rdma_rxe; MODULES="mr odp": some only)
 	@scripts/check --kernel $(KERNEL) pyverbs
 
+check-interop: module ## C rdma_rxe and ferroce over the wire, in two virtual machines (CASES=REGEX: some only)
+	@scripts/check --kernel $(KERNEL) interop
+
 check-debug: ## KUnit and the selftests on the debug kernel (KASAN, lockdep, ...)
 	@scripts/check --kernel debug
 
@@ -84,4 +87,4 @@ clean: ## remove what was built here (the lab stays)
 help: ## show this
 	@awk -F ':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-z_-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' Makefile
 
-.PHONY: module samples modules_install demo shell bench bench-icount bench-publish check check-pyverbs check-debug lab lab-debug fmt fmt-check clippy doc rust-analyzer clean help
+.PHONY: module samples modules_install demo shell bench bench-icount bench-publish check check-pyverbs check-interop check-debug lab lab-debug fmt fmt-check clippy doc rust-analyzer clean help

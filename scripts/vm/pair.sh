@@ -53,9 +53,30 @@ pair_unload() {
 	rdma link delete "r$1" && wait_for rmmod "$([ "$2" = ferroce ] && echo ferroce || echo "rdma_$2")"
 }
 
+# pair_conditions SIDE PATH-MTU NETEM: NETEM are words for tc, or none.
+pair_conditions() {
+	# IPv6 wants 1280.
+	ip link set "v$1" mtu $(($2 < 1500 ? 1500 : $2 + 104)) && wait_for pair_mtu "r$1" "$2" || return
+	# shellcheck disable=SC2086 # Words.
+	if [ -n "$3" ]; then
+		tc qdisc replace dev "v$1" root netem limit 10000 $3
+	else
+		tc qdisc delete dev "v$1" root 2>/dev/null || true
+	fi
+}
+
+pair_mtu() {
+	ibv_devinfo -d "$1" | grep -q "active_mtu:[[:space:]]*$2 "
+}
+
 # port_listens PORT
 port_listens() {
 	wait_port "" "$1"
+}
+
+# cm_listens: somebody listens in the connection manager.
+cm_listens() {
+	wait_for eval "rdma resource show cm_id | grep -q 'state LISTEN'"
 }
 
 # on SIDE COMMAND...: a command, or a function of this file, on either side; its exit code. When this process is killed, so is

@@ -93,7 +93,7 @@ static void ends_open(enum ibv_qp_type type, uint64_t ops, unsigned int access)
 	me.ops = ops;
 	me.access |= access;
 	me.region |= access;
-	me.timeout = 14;
+	me.timeout = 16;
 	/* C rxe takes 7 for ever. */
 	me.retry_cnt = 6;
 	end_create(&me);
