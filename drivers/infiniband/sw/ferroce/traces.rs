@@ -56,6 +56,15 @@ impl Kept {
         }
     }
 
+    /// The same with the number that the queue pair has here: in packets all management queue
+    /// pairs are number 1.
+    fn of_own(qp: &IbQp, packet: &wire::Packet<'_>) -> Self {
+        Self {
+            qpn: qp.qpn,
+            ..Self::of(packet)
+        }
+    }
+
     fn of_device<'a>(&self, device: &'a CStr) -> Packet<'a> {
         Packet {
             device,
@@ -94,7 +103,7 @@ pub(crate) fn answered(qp: &IbQp, segment: &ReadSegment) {
 /// A packet came for a queue pair.
 #[inline(always)]
 pub(crate) fn received(qp: &IbQp, packet: &wire::Packet<'_>) {
-    trace::receive(|| Kept::of(packet).of_device(qp.device().name()));
+    trace::receive(|| Kept::of_own(qp, packet).of_device(qp.device().name()));
 }
 
 /// An acknowledgment was sent.
@@ -176,7 +185,7 @@ pub(crate) fn keep(packet: &wire::Packet<'_>, kept: &mut Option<Kept>) {
 #[inline(always)]
 pub(crate) fn dropped(qp: &IbQp, packet: &wire::Packet<'_>, counter: Counter) {
     trace::drop(|| {
-        let packet = Kept::of(packet).of_device(qp.device().name());
+        let packet = Kept::of_own(qp, packet).of_device(qp.device().name());
         (counter.name(), packet)
     });
 }

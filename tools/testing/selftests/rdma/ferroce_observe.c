@@ -385,7 +385,7 @@ static void *show_all(void *arg)
 	static const char command[] =
 		"for what in qp cq mr srq; do rdma -dd resource show $what >/dev/null || exit; done; "
 		"for i in 1 2 3 4 5 6; do cat " QPS " >/dev/null || exit; done";
-	int rounds = 12;
+	int rounds = 4;
 
 	while (rounds-- && !system(command))
 		;

@@ -148,7 +148,7 @@ static atomic_bool ended;
 static void *switch_events(void *arg)
 {
 	static const char command[] =
-		"for i in $(seq 10); do echo 1 >" EVENTS " && echo 0 >" EVENTS " || exit; done";
+		"for i in $(seq 4); do echo 1 >" EVENTS " && echo 0 >" EVENTS " || exit; done";
 	int failed = system(command);
 
 	atomic_store(&ended, true);
