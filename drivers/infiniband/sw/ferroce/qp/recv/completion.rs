@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a consumer gets with a message.
+
+use crate::{
+    cq::Completion,
+    qp::IbQp,
+    receive::Incoming, //
+};
+use rdma::net::skbuff::IpHeader;
+use roce::{
+    ids::Qpn,
+    responder::RecvCompletion,
+    uapi::cqe::{
+        Cqe,
+        WcOpcode, //
+    },
+    wire::GRH_LEN,
+    wr::Status, //
+};
+
+/// Returns what the first 40 bytes of a datagram's buffer get: the IP header, at the end if it is
+/// an IPv4 one (C11-30).
+pub(super) fn grh_area(incoming: &Incoming) -> [u8; GRH_LEN as usize] {
+    let mut area = [0; GRH_LEN as usize];
+    match incoming.ip() {
+        Some(IpHeader::V6(ip)) => area = *ip,
+        Some(IpHeader::V4(ip)) => {
+            if let Some(tail) = area.last_chunk_mut() {
+                *tail = *ip;
+            }
+        }
+        None => {}
+    }
+    area
+}
+
+/// Returns the completion of a receive request.
+pub(super) fn completion(qp: &IbQp, wr_id: u64, done: &RecvCompletion, v6: bool) -> Completion {
+    Completion {
+        cqe: Cqe {
+            wr_id,
+            status: done.status,
+            opcode: if done.with_rdma {
+                WcOpcode::RecvRdmaWithImm
+            } else {
+                WcOpcode::Recv
+            },
+            byte_len: done.byte_len,
+            imm: done.imm,
+            invalidated: done.invalidated,
+            qpn: Qpn::new(qp.qpn),
+            src_qpn: done.src_qpn,
+            grh: !qp.ty.is_connected() && done.status == Status::Success,
+        },
+        qp: qp.handle,
+        solicited: done.solicited,
+        v6,
+        vlan: None,
+    }
+}
