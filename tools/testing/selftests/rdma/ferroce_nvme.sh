@@ -8,7 +8,7 @@
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
 . "$(dirname "$0")/lib.sh"
 need_module
-need_programs dd cmp
+need_programs dd cmp mkfs.ext4 e2fsck
 { modprobe -q nvmet-rdma && modprobe -q nvme-rdma; } || skip_all "no NVMe over RDMA"
 modprobe -q null_blk nr_devices=1 gb=1 memory_backed=1 || skip_all "no module null_blk"
 
@@ -43,7 +43,7 @@ fill_in_target() {
 }
 
 clean() {
-	disconnect
+	tidy
 	rm -f "$nvmet/ports/1/subsystems/ferroce"
 	rmdir "$nvmet/ports/1" "$nvmet/subsystems/ferroce/namespaces/1" "$nvmet/subsystems/ferroce"
 	device r1 && rdma link delete r1
@@ -137,6 +137,32 @@ test_many() {
 	disconnect
 }
 
+# A file system: read through the host after it was mounted anew, so that nothing comes from memory, and below the target.
+test_file_system() {
+	local disk i
+
+	mkdir -p "$tmp/mount"
+	connect
+	disk=$(disks)
+	mkfs.ext4 -q "$disk" 128M
+	mount -t ext4 "$disk" "$tmp/mount"
+	for i in 1 2 3 4; do
+		mkdir "$tmp/mount/$i"
+		cp "$tmp/pattern" "$tmp/mount/$i/file"
+	done
+	umount "$tmp/mount"
+	mount -t ext4 "$disk" "$tmp/mount"
+	for i in 1 2 3 4; do cmp "$tmp/pattern" "$tmp/mount/$i/file"; done
+	rm -r "$tmp/mount/4"
+	umount "$tmp/mount"
+	disconnect
+	e2fsck -fn "$backing"
+	mount -t ext4 -o ro "$backing" "$tmp/mount"
+	for i in 1 2 3; do cmp "$tmp/pattern" "$tmp/mount/$i/file"; done
+	fails test -e "$tmp/mount/4"
+	umount "$tmp/mount"
+}
+
 written() {
 	[ "$(stat -c %s "$tmp/rounds")" -ge "$1" ]
 }
@@ -192,11 +218,18 @@ test_device_gone() {
 	wait_for -t 60 none_there
 }
 
-after_each=disconnect
+tidy() {
+	if mountpoint -q "$tmp/mount"; then umount "$tmp/mount"; fi
+	disconnect
+}
+
+# shellcheck disable=SC2034
+after_each=tidy
 set_up make_device
 set_up make_target
 test_case "blocks of 4 KB to 1 MB" test_copy 4096 131072 1048576
 test_case "six programs at once" test_many
+test_case "a file system" test_file_system
 test_case "disconnected while writing" test_disconnect
 test_case "a shared receive queue" test_shared_queue
 test_case "the device goes while writing" test_device_gone
