@@ -41,6 +41,11 @@ pub const WC_WITH_INVALIDATE: u32 = 1 << 2;
 /// `IBV_WC_WITH_INV`: the same for a program, to which the bit of the kernel says something else.
 pub const WC_USER_WITH_INVALIDATE: u32 = 1 << 3;
 
+/// Service level that says that a datagram came by IPv6.
+pub const WC_SL_IPV6: u8 = 1;
+/// The same for IPv4.
+pub const WC_SL_IPV4: u8 = 2;
+
 /// Layout of `struct ib_uverbs_wc`.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -131,7 +136,7 @@ impl From<SendOp> for WcOpcode {
 
 /// A completion, for a user ring or for the kernel's poll verb.
 ///
-/// Fields that mean nothing on RoCE (LID, path bits, service level) are reported as zero.
+/// Fields that mean nothing on RoCE (LID, path bits) are reported as zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Cqe {
     /// Cookie of the work request.
@@ -152,6 +157,10 @@ pub struct Cqe {
     pub src_qpn: Qpn,
     /// The receive buffer starts with the GRH area (UD).
     pub grh: bool,
+    /// What a program finds as service level, of which RoCE has none. For a UD receive it says
+    /// which IP header is in the GRH area (`WC_SL_IPV4`, `WC_SL_IPV6`), as adapters of one large
+    /// maker do: UCX looks there, and drops what seems to be for another address.
+    pub sl: u8,
 }
 
 impl Cqe {
@@ -199,7 +208,7 @@ impl Cqe {
             ),
             pkey_index: U16::ZERO,
             slid: U16::ZERO,
-            sl: 0,
+            sl: self.sl,
             dlid_path_bits: 0,
             port_num: 0,
             reserved: 0,
@@ -223,6 +232,7 @@ mod tests {
         qpn: Qpn::new(0x11),
         src_qpn: Qpn::new(0x22),
         grh: true,
+        sl: WC_SL_IPV4,
     };
 
     #[test]
@@ -239,7 +249,7 @@ mod tests {
         assert_eq!(word(28), 0x11);
         assert_eq!(word(32), 0x22);
         assert_eq!(word(36), WC_GRH | WC_WITH_IMM);
-        assert_eq!(out[40..], [0; 8]);
+        assert_eq!(out[40..], [0, 0, 0, 0, WC_SL_IPV4, 0, 0, 0]);
     }
 
     #[test]

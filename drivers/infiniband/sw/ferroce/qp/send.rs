@@ -523,6 +523,7 @@ fn completion(qp: &IbQp, done: &SendCompletion) -> Completion {
             qpn: Qpn::new(qp.qpn),
             src_qpn: Qpn::new(0),
             grh: false,
+            sl: 0,
         },
         qp: qp.handle,
         solicited: false,

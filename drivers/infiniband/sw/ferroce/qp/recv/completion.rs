@@ -13,7 +13,9 @@ use roce::{
     responder::RecvCompletion,
     uapi::cqe::{
         Cqe,
-        WcOpcode, //
+        WcOpcode,
+        WC_SL_IPV4,
+        WC_SL_IPV6, //
     },
     wire::GRH_LEN,
     wr::Status, //
@@ -37,6 +39,7 @@ pub(super) fn grh_area(incoming: &Incoming) -> [u8; GRH_LEN as usize] {
 
 /// Returns the completion of a receive request.
 pub(super) fn completion(qp: &IbQp, wr_id: u64, done: &RecvCompletion, v6: bool) -> Completion {
+    let grh = !qp.ty.is_connected() && done.status == Status::Success;
     Completion {
         cqe: Cqe {
             wr_id,
@@ -51,7 +54,12 @@ pub(super) fn completion(qp: &IbQp, wr_id: u64, done: &RecvCompletion, v6: bool)
             invalidated: done.invalidated,
             qpn: Qpn::new(qp.qpn),
             src_qpn: done.src_qpn,
-            grh: !qp.ty.is_connected() && done.status == Status::Success,
+            grh,
+            sl: match (grh, v6) {
+                (false, _) => 0,
+                (true, false) => WC_SL_IPV4,
+                (true, true) => WC_SL_IPV6,
+            },
         },
         qp: qp.handle,
         solicited: done.solicited,
