@@ -123,8 +123,12 @@ impl NetDevice {
     pub fn speed(&self, _rtnl: &Rtnl) -> Option<u32> {
         let mut settings = pin_init::zeroed();
 
-        // SAFETY: The device is alive by the type invariant, RTNL is held, and `settings` is valid
-        // for write.
+        // Afterwards a device on top of another no longer holds that one, which it would ask.
+        if !self.is_registered() {
+            return None;
+        }
+        // SAFETY: The device is alive by the type invariant, RTNL is held, under which it stays
+        // registered, and `settings` is valid for write.
         let ret = unsafe { bindings::__ethtool_get_link_ksettings(self.as_raw(), &mut settings) };
         // `SPEED_UNKNOWN` is -1.
         (ret == 0 && settings.base.speed != u32::MAX).then_some(settings.base.speed)

@@ -89,13 +89,14 @@ impl kernel::InPlaceModule for Module {
                 _notifier <- NetdevNotifier::register(),
                 _devices: link::Devices,
                 _link <- LinkRegistration::new(),
-                // Nothing of it is needed for a device to work.
-                _queue_pairs: Listing::new(c"ferroce", c"qp"),
                 _compat: if *module_parameters::rxe_compat.value_ref() {
                     Some(KBox::pin_init(LinkRegistration::new(), GFP_KERNEL)?)
                 } else {
                     None
                 },
+                // Nothing of it is needed for a device to work. Last, as whoever has opened the
+                // file needs a module that stays.
+                _queue_pairs: Listing::new(c"ferroce", c"qp"),
             }))
         })
     }

@@ -92,7 +92,10 @@ impl Window {
 impl Drop for Window {
     fn drop(&mut self) {
         self.number.hide();
-        self.mw.binding.lock().unbind();
+        let mut binding = self.mw.binding.lock();
+        binding.unbind();
+        // Who found the window before binds it no more: there is none with this key.
+        binding.key = 0;
     }
 }
 

@@ -242,6 +242,10 @@ fn enter(
                 if from == State::Sqe {
                     // What was not flushed yet must not be sent now.
                     notify = send.retire(qp);
+                    if qp.state() == State::Err {
+                        // There was no room for the completions.
+                        return notify;
+                    }
                 }
                 send.req.resume();
             }
