@@ -396,7 +396,7 @@ impl Driver for Ferroce {
     }
 
     fn alloc_pd(dev: &Device<Self>) -> impl PinInit<Charge, Error> {
-        Charge::new(&dev.pds)
+        Charge::new(dev.pds.clone())
     }
 
     fn create_ah(
@@ -578,6 +578,7 @@ impl Driver for Ferroce {
     fn post_srq_recv(srq: &Owned<ib::srq::Srq<Self>>, list: &mut RecvList<'_>) -> Result {
         srq.post(list)
     }
+
     fn describe_qp(qp: &Owned<ib::qp::Qp<Self>>, out: &mut Details<'_>) {
         qp::picture::describe(qp, out);
     }

@@ -2,6 +2,7 @@
 
 //! How many objects of a kind there may be, where no table of numbers says so.
 
+use core::ops::Deref;
 use kernel::{
     prelude::*,
     sync::{
@@ -20,7 +21,7 @@ pub(crate) struct Quota {
 }
 
 /// One of a quota, given back when it is dropped, in any context.
-pub(crate) struct Charge(Arc<Quota>);
+pub(crate) struct Charge<Q: Deref<Target = Quota> = Arc<Quota>>(Q);
 
 impl Quota {
     /// Creates a quota of which nothing is used. May sleep.
@@ -37,7 +38,7 @@ impl Quota {
     }
 
     /// Takes one if there is one left; returns whether there was. Callable in any context.
-    pub(crate) fn take(&self) -> bool {
+    fn take(&self) -> bool {
         let mut used = self.used.load(Relaxed);
         while used < self.max {
             match self.used.cmpxchg(used, used.wrapping_add(1), Relaxed) {
@@ -49,26 +50,26 @@ impl Quota {
     }
 
     /// Gives back one that was taken. Callable in any context.
-    pub(crate) fn give_back(&self) {
+    fn give_back(&self) {
         self.used.fetch_sub(1, Relaxed);
     }
 }
 
-impl Charge {
+impl<Q: Deref<Target = Quota>> Charge<Q> {
     /// Takes one of a quota.
     ///
     /// # Errors
     ///
     /// `ENOMEM` if there is none left.
-    pub(crate) fn new(quota: &Arc<Quota>) -> Result<Self> {
+    pub(crate) fn new(quota: Q) -> Result<Self> {
         if !quota.take() {
             return Err(ENOMEM);
         }
-        Ok(Self(quota.clone()))
+        Ok(Self(quota))
     }
 }
 
-impl Drop for Charge {
+impl<Q: Deref<Target = Quota>> Drop for Charge<Q> {
     fn drop(&mut self) {
         self.0.give_back();
     }

@@ -13,7 +13,10 @@ use super::target::{
 };
 use crate::{
     globals,
-    quota::Quota, //
+    quota::{
+        Charge,
+        Quota, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -73,9 +76,9 @@ impl Missing {
             ahead,
             write,
         } = self;
-        let counted = Counted::new(&memory)?;
+        let charge = charge(&memory)?;
         let result = globals::spawn(move || {
-            let _counted = counted;
+            let _charge = charge;
             let how = if write { Fetch::Write } else { Fetch::Read };
             let result = memory.fetch(at, len, how);
             if result.is_ok() {
@@ -89,26 +92,14 @@ impl Missing {
     }
 }
 
-/// One of [`FETCHES`].
-pub(super) struct Counted(&'static Quota);
-
-impl Counted {
-    /// # Errors
-    ///
-    /// `EAGAIN` if there are too many of the process that has the memory.
-    pub(super) fn new(memory: &Paged) -> Result<Self> {
-        // CAST: Less than `PROCESSES`.
-        let index = (mix(0, memory.process()) % PROCESSES as u64) as usize;
-        let quota = FETCHES.get(index).ok_or(EAGAIN)?;
-        if !quota.take() {
-            return Err(EAGAIN);
-        }
-        Ok(Self(quota))
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.give_back();
-    }
+/// Takes one of [`FETCHES`].
+///
+/// # Errors
+///
+/// `EAGAIN` if there are too many of the process that has the memory.
+pub(super) fn charge(memory: &Paged) -> Result<Charge<&'static Quota>> {
+    // CAST: Less than `PROCESSES`.
+    let index = (mix(0, memory.process()) % PROCESSES as u64) as usize;
+    let quota = FETCHES.get(index).ok_or(EAGAIN)?;
+    Charge::new(quota).map_err(|_| EAGAIN)
 }

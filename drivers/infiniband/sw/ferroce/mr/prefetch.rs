@@ -3,7 +3,7 @@
 //! Fetching memory before somebody needs it.
 
 use super::{
-    fetch::Counted,
+    fetch,
     find,
     Target, //
 };
@@ -55,6 +55,7 @@ pub(crate) fn prefetch(pd: PdId, advice: Advice, flush: bool, sges: Sges<'_>) ->
         sges.len(),
         GFP_KERNEL_ACCOUNT,
     )?;
+    let mut counted = None;
     for (i, range) in ranges.iter_mut().enumerate() {
         let (addr, len, lkey) = sges.get(i).ok_or(EINVAL)?;
         *range = Range {
@@ -62,17 +63,15 @@ pub(crate) fn prefetch(pd: PdId, advice: Advice, flush: bool, sges: Sges<'_>) ->
             addr,
             len: u64::from(len),
         };
-        range.look_up(pd, how)?;
+        let (target, _) = range.look_up(pd, how)?;
+        if !flush && counted.is_none() {
+            let memory = target.on_demand().ok_or(EINVAL)?;
+            counted = Some(fetch::charge(&memory)?);
+        }
     }
     if flush {
         return ranges.iter().try_for_each(|range| range.fetch(pd, how));
     }
-    let Some(first) = ranges.first() else {
-        return Ok(());
-    };
-    let memory = first.look_up(pd, how)?.0.on_demand().ok_or(EINVAL)?;
-    let counted = Counted::new(&memory)?;
-    drop(memory);
     globals::spawn(move || {
         let _counted = counted;
         let mut left = MAX_BACKGROUND;
