@@ -34,19 +34,13 @@ impl Lent {
     /// From here on no window can be bound. There are far fewer windows.
     const SHUT: u32 = 1 << 31;
 
-    /// The region goes, or changes, and there was none.
-    const CLOSED: u32 = u32::MAX;
-
     pub(super) fn new() -> Self {
         Self(Atomic::new(0))
     }
 
     /// Returns how many there are.
     pub(super) fn count(&self) -> u32 {
-        match self.0.load(Relaxed) {
-            Self::CLOSED => 0,
-            count => count,
-        }
+        self.0.load(Relaxed) & !Self::SHUT
     }
 
     /// Counts one more.
@@ -79,7 +73,7 @@ impl Lent {
     ///
     /// `EBUSY` if there are any (C10-77 and C11-14).
     pub(super) fn close(&self) -> Result {
-        match self.0.cmpxchg(0, Self::CLOSED, Full) {
+        match self.0.cmpxchg(0, Self::SHUT, Full) {
             Ok(_) => Ok(()),
             Err(_) => Err(EBUSY),
         }
