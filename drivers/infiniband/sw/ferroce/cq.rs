@@ -329,24 +329,14 @@ impl Cq {
             Store::Kernel { count, .. } => *count > 0,
         }
     }
-}
 
-impl Cq {
     /// Says how the queue is filled, and what its consumer waits for.
     pub(crate) fn describe(&self, out: &mut Details<'_>) {
         let inner = self.inner.lock();
         let fill = match &inner.store {
             Store::User {
                 queue, producer, ..
-            } => {
-                let consumer = queue.consumer();
-                Fill {
-                    posted: queue.ring().count(*producer, consumer),
-                    capacity: queue.ring().capacity(),
-                    producer: *producer,
-                    consumer,
-                }
-            }
+            } => queue.fill(*producer, queue.consumer()),
             Store::Kernel { wcs, head, count } => {
                 let producer = head.wrapping_add(*count).checked_rem(wcs.len());
                 // CAST: Bounded by `MAX_CQE`.

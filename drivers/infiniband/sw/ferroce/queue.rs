@@ -71,9 +71,8 @@ impl Queue {
         &self.ring
     }
 
-    /// Returns how the ring is filled, for a consumer that keeps its index to itself.
-    pub(crate) fn fill(&self, consumer: u32) -> Fill {
-        let producer = self.producer();
+    /// Returns how the ring is filled from one index to the other, both masked.
+    pub(crate) fn fill(&self, producer: u32, consumer: u32) -> Fill {
         Fill {
             posted: self.ring.count(producer, consumer),
             capacity: self.ring.capacity(),

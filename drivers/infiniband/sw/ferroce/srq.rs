@@ -185,8 +185,9 @@ impl Srq {
     /// Says how the queue is filled.
     pub(crate) fn describe(&self, out: &mut Details<'_>) {
         let inner = self.inner.lock();
-        let mask = inner.queue.ring().index_mask();
-        let fill = inner.queue.fill(inner.taken & mask);
+        let queue = &inner.queue;
+        let mask = queue.ring().index_mask();
+        let fill = queue.fill(queue.producer(), inner.taken & mask);
         let (limit, resizing) = (inner.limit, inner.old.is_some());
         drop(inner);
         out.number(c"number", self.id())

@@ -103,7 +103,9 @@ impl Rq {
     /// Returns where requests come from, and how many there are.
     pub(crate) fn source(&self) -> picture::Source {
         match &self.source {
-            Source::Own { queue, consumer } => picture::Source::Own(queue.fill(*consumer)),
+            Source::Own { queue, consumer } => {
+                picture::Source::Own(queue.fill(queue.producer(), *consumer))
+            }
             Source::Shared { srq, .. } => picture::Source::Shared(srq.id()),
         }
     }

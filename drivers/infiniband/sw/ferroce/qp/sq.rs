@@ -136,7 +136,7 @@ impl Sq {
 
     /// Returns how the ring is filled.
     pub(crate) fn fill(&self) -> Fill {
-        self.queue.fill(self.consumer)
+        self.queue.fill(self.queue.producer(), self.consumer)
     }
 
     /// Fetches one request into the requester; returns `false` if there is none or no slot is free.
