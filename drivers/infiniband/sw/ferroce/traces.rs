@@ -79,13 +79,7 @@ impl Kept {
 /// A request was sent.
 #[inline(always)]
 pub(crate) fn sent(qp: &IbQp, transmit: &Transmit) {
-    trace::send(|| Packet {
-        device: qp.device().name(),
-        qpn: qp.qpn,
-        opcode: transmit.opcode.raw(),
-        psn: transmit.psn.get(),
-        len: transmit.len,
-    });
+    trace::send(|| request(qp, transmit));
 }
 
 /// A part of what a READ asks for was sent.
@@ -161,16 +155,7 @@ pub(crate) fn retried(qp: &IbQp, snapshot: impl FnOnce() -> SendSnapshot, counte
 /// A packet is not sent.
 #[inline(always)]
 pub(crate) fn not_sent(qp: &IbQp, transmit: &Transmit) {
-    trace::drop(|| {
-        let packet = Packet {
-            device: qp.device().name(),
-            qpn: qp.qpn,
-            opcode: transmit.opcode.raw(),
-            psn: transmit.psn.get(),
-            len: transmit.len,
-        };
-        (c"not_sent", packet)
-    });
+    trace::drop(|| (c"not_sent", request(qp, transmit)));
 }
 
 /// Keeps what is told of a packet, in case that it is dropped, if somebody listens.
@@ -198,4 +183,15 @@ pub(crate) fn was_dropped(device: Option<&Device<Ferroce>>, kept: &Option<Kept>,
         let kept = kept.as_ref().unwrap_or(&Kept::UNREADABLE);
         (counter.name(), kept.of_device(device))
     });
+}
+
+/// Returns what is told of a request.
+fn request<'a>(qp: &'a IbQp, transmit: &Transmit) -> Packet<'a> {
+    Packet {
+        device: qp.device().name(),
+        qpn: qp.qpn,
+        opcode: transmit.opcode.raw(),
+        psn: transmit.psn.get(),
+        len: transmit.len,
+    }
 }
