@@ -32,6 +32,7 @@
 #include "netdevice.c"
 #include "netlink.c"
 #include "page_pool.c"
+#include "percpu.c"
 #include "refcount.c"
 #include "route.c"
 #include "sched.c"

@@ -7,6 +7,7 @@ pub mod copy_table;
 pub mod global;
 pub mod multi_table;
 pub mod owned;
+pub mod per_cpu;
 pub mod spinlock;
 pub mod table;
 
@@ -21,6 +22,7 @@ pub use owned::{
     Owned,
     Ref, //
 };
+pub use per_cpu::PerCpuCounters;
 pub use spinlock::{
     new_spinlock_bh,
     new_spinlock_irqsave,

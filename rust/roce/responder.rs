@@ -166,8 +166,6 @@ struct PendingRead {
     psn: Psn,
     /// How many PSNs the response takes.
     count: u32,
-    /// Whether it was answered before.
-    again: bool,
     request: ReadRequest,
 }
 

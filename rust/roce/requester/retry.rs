@@ -28,17 +28,22 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.rnr_until.or(self.deadline)
     }
 
-    /// Does what is due. Calling it early, late or in vain is harmless.
-    pub fn on_timeout(&mut self, now: Instant) {
+    /// Does what is due, and returns whether that was a response. Calling it early, late or in vain
+    /// is harmless.
+    pub fn on_timeout(&mut self, now: Instant) -> bool {
         if let Some(until) = self.rnr_until {
             if until.is_due(now) {
                 self.rnr_until = None;
             }
-        } else if self.deadline.is_some_and(|deadline| deadline.is_due(now)) {
+            return false;
+        }
+        let overdue = self.deadline.is_some_and(|deadline| deadline.is_due(now));
+        if overdue {
             // The NAK for a packet that gets lost again has not been seen yet.
             self.gone_back = None;
             self.retry();
         }
+        overdue
     }
 
     /// Goes back because the response is overdue or says that something is missing, unless that was
@@ -213,11 +218,11 @@ mod tests {
         assert!(send(&mut rc, NOW) && send(&mut rc, NOW));
         let due = NOW.after(TIMEOUT_NS);
         assert_eq!(rc.next_timeout(), Some(due));
-        rc.on_timeout(NOW);
+        assert!(!rc.on_timeout(NOW));
         assert!(!send(&mut rc, NOW));
-        rc.on_timeout(due);
+        assert!(rc.on_timeout(due));
         assert!(send(&mut rc, due) && send(&mut rc, due));
-        rc.on_timeout(due.after(TIMEOUT_NS));
+        assert!(rc.on_timeout(due.after(TIMEOUT_NS)));
         assert!(rc.take_error());
         let status = rc.poll_completion().map(|completion| completion.status);
         assert_eq!(status, Some(Status::RetryExceeded));
@@ -243,7 +248,8 @@ mod tests {
         assert_eq!(again.outcome, ResponseKind::Duplicate);
         let due = NOW.after(10_000);
         assert_eq!(rc.next_timeout(), Some(due));
-        rc.on_timeout(due);
+        // Nothing is overdue: nobody was asked.
+        assert!(!rc.on_timeout(due));
         assert!(send(&mut rc, due));
         assert_eq!(
             rc.on_response(due, &rnr.packet()).outcome,

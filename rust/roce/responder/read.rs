@@ -123,11 +123,11 @@ impl Responder {
             rkey: reth.rkey,
             va: reth.va,
             len: reth.len,
+            again: false,
         };
         self.pending = Pending::Read(PendingRead {
             psn,
             count: self.responses(reth.len),
-            again: false,
             request,
         });
         Verdict::Read(request)
@@ -159,11 +159,11 @@ impl Responder {
             rkey: reth.rkey,
             va: reth.va,
             len: reth.len,
+            again: true,
         };
         self.pending = Pending::Read(PendingRead {
             psn,
             count: self.responses(reth.len),
-            again: true,
             request,
         });
         Verdict::Read(request)
@@ -182,10 +182,15 @@ impl Responder {
         if let Err(error) = result {
             // A late copy of a READ that was answered, and whose memory the consumer has taken back
             // since. The peer has its data; if it has not, it will give up by itself.
-            return (!read.again).then(|| self.read_refused(read.psn, error));
+            return (!read.request.again).then(|| self.read_refused(read.psn, error));
         }
-        let ReadRequest { rkey, va, len } = read.request;
-        if !read.again {
+        let ReadRequest {
+            rkey,
+            va,
+            len,
+            again,
+        } = read.request;
+        if !again {
             self.answers.remember(Record {
                 first_psn: read.psn,
                 count: read.count,
@@ -201,7 +206,7 @@ impl Responder {
             va,
             remaining: len,
             first: true,
-            again: read.again,
+            again,
         });
         self.established().map(|event| Outcome {
             event: Some(event),

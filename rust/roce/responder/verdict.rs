@@ -100,6 +100,8 @@ pub struct ReadRequest {
     pub va: u64,
     /// Bytes of data, up to [`MAX_MESSAGE_LEN`](crate::wire::MAX_MESSAGE_LEN).
     pub len: u32,
+    /// Whether it was answered before.
+    pub again: bool,
 }
 
 /// Something to do to local memory that the peer named.

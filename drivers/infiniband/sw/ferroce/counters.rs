@@ -1,27 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Counters of what goes wrong on the wire: `rdma statistic show link`.
+//! Counters: `rdma statistic show link`, and `hw_counters` of the port.
 //!
-//! Packets that do what they should are not counted: that would be an atomic on a line shared by
-//! all queue pairs, for each of them.
+//! They are kept for each CPU, so that to count is an addition to memory that no other CPU writes.
+//! Documentation/infiniband/ferroce/counters.rst says what each one counts.
 
+use crate::qp::path::SendError;
 use kernel::{
     prelude::*,
-    sync::atomic::{
-        Atomic,
-        Relaxed, //
-    }, //
+    sync::Arc, //
 };
-use rdma::ib::stats::CounterDesc;
+use rdma::{
+    ib::stats::CounterDesc,
+    sync::PerCpuCounters, //
+};
 use roce::{
-    requester::ResponseKind,
-    responder::DropReason, //
+    requester::{
+        ResponseKind,
+        SendCompletion, //
+    },
+    responder::DropReason,
+    wire::Syndrome,
+    wr::{
+        SendOp,
+        Status, //
+    }, //
 };
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
         /// Something to count.
-        #[derive(Clone, Copy)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Counter {
             $($(#[$doc])* $variant,)*
         }
@@ -30,47 +39,107 @@ macro_rules! counters {
         pub(crate) static NAMES: &[CounterDesc] = &[$(CounterDesc::new($name),)*];
 
         const COUNT: usize = [$($name,)*].len();
-
-        impl Counters {
-            pub(crate) const fn new() -> Self {
-                Self([$({
-                    let _ = Counter::$variant;
-                    Atomic::new(0)
-                },)*])
-            }
-        }
     };
 }
 
 counters! {
-    /// A packet that cannot be parsed, or whose opcode is not known.
-    Malformed = c"rx_malformed",
-    /// A packet with a wrong ICRC.
-    BadIcrc = c"rx_bad_icrc",
-    /// A packet with a wrong P_Key.
-    BadPkey = c"rx_bad_pkey",
-    /// A packet for no queue pair, or from or to an address that is not that of its connection.
-    NoQp = c"rx_no_qp",
-    /// A datagram with a wrong Q_Key.
-    BadQkey = c"rx_bad_qkey",
-    /// A packet that its queue pair dropped for its opcode, its length or its state.
-    Refused = c"rx_refused",
-    /// A packet that came while a queue pair had too many waiting.
-    Backlog = c"rx_backlog_full",
-    /// A datagram or UC message without a receive request.
-    NoWqe = c"rx_no_wqe",
+    // Those of C rxe, in its order.
+    /// A packet that the network stack took.
+    Sent = c"sent_pkts",
+    /// A packet that came for the device, whatever became of it.
+    Received = c"rcvd_pkts",
     /// A request that had been executed before.
     Duplicate = c"duplicate_request",
-    /// A request after a gap.
+    /// A request after a gap, for which a NAK was sent.
     OutOfSequence = c"out_of_seq_request",
-    /// An RNR NAK that was sent.
-    RnrSent = c"send_rnr_err",
     /// An RNR NAK that came.
     RnrReceived = c"rcvd_rnr_err",
+    /// An RNR NAK that was sent.
+    RnrSent = c"send_rnr_err",
     /// A NAK for a sequence error that came.
     SequenceNak = c"rcvd_seq_err",
-    /// A timeout of a response.
+    /// A response that had to wait for memory, or behind one that did.
+    AckDeferred = c"ack_deferred",
+    /// A request that ended because no retry was left.
+    RetryExceeded = c"retry_exceeded_err",
+    /// A request that ended because no RNR retry was left.
+    RnrRetryExceeded = c"retry_rnr_exceeded_err",
+    /// A requester that went back to send again.
+    Retry = c"completer_retry_err",
+    /// A packet that was not sent.
+    SendError = c"send_err",
+    /// A port that was active and is down.
+    LinkDowned = c"link_downed",
+    /// A SEND that succeeded.
+    Sends = c"rdma_sends",
+    /// A receive request that succeeded.
+    Receives = c"rdma_recvs",
+    /// Bytes of what was sent, from the IP header on.
+    SentBytes = c"sent_bytes",
+    /// Bytes of what came, from the IP header on.
+    ReceivedBytes = c"rcvd_bytes",
+
+    // What else happens.
+    /// A packet of [`Sent`](Self::Sent) that went to a group.
+    SentMulticast = c"sent_mcast_pkts",
+    /// A packet of [`Received`](Self::Received) that came to a group.
+    ReceivedMulticast = c"rcvd_mcast_pkts",
+    /// A response that was overdue.
     Timeout = c"ack_timeout",
+    /// A response that proves that one before it is missing.
+    ImpliedNak = c"implied_nak_seq_err",
+    /// A response that says nothing new.
+    DuplicateResponse = c"duplicate_response",
+    /// A NAK that was sent and ends the connection.
+    NakSent = c"send_nak_err",
+    /// A NAK that came and ends the connection.
+    NakReceived = c"rcvd_nak_err",
+
+    // Why a packet that came was dropped.
+    /// It cannot be parsed, or its opcode is not known.
+    Malformed = c"rx_malformed",
+    /// Its P_Key is wrong.
+    BadPkey = c"rx_bad_pkey",
+    /// Its ICRC is wrong.
+    BadIcrc = c"rx_bad_icrc",
+    /// There is no queue pair with its number.
+    NoQp = c"rx_no_qp",
+    /// Nobody is in its group.
+    NoGroup = c"rx_no_group",
+    /// Its queue pair receives nothing in the state that it is in.
+    BadState = c"rx_bad_state",
+    /// It is from or to an address that is not that of the connection, or of the device.
+    BadAddress = c"rx_bad_address",
+    /// The Q_Key of the datagram is wrong.
+    BadQkey = c"rx_bad_qkey",
+    /// Its opcode is not one of the service type, or does not continue the message.
+    BadOpcode = c"rx_bad_opcode",
+    /// Its length is not what it has to be.
+    BadLength = c"rx_bad_length",
+    /// It is a WRITE, which the queue pair does not allow (UC).
+    NoAccess = c"rx_no_access",
+    /// Packets before it are missing.
+    Gap = c"rx_psn_gap",
+    /// There is no receive request for it (UC, UD).
+    NoWqe = c"rx_no_wqe",
+    /// Nobody asked for this response.
+    UnexpectedResponse = c"rx_unexpected_response",
+    /// The response makes no sense.
+    BadResponse = c"rx_bad_response",
+    /// Its queue pair had too many waiting.
+    Backlog = c"rx_backlog_full",
+    /// There was no memory.
+    NoMemory = c"rx_no_memory",
+
+    // Why a packet was not sent.
+    /// There is no route, or no address to send from.
+    NoRoute = c"tx_no_route",
+    /// The network stack refused it.
+    Rejected = c"tx_rejected",
+    /// It is a datagram above the MTU of the port.
+    Oversize = c"tx_oversize",
+    /// There was no memory; it is tried again.
+    NoPacket = c"tx_no_memory",
 }
 
 impl Counter {
@@ -82,49 +151,124 @@ impl Counter {
     }
 }
 
-/// The counters of a device.
-pub(crate) struct Counters([Atomic<u64>; COUNT]);
+/// Counters of a device. Any context.
+pub(crate) struct Counters(PerCpuCounters<COUNT>);
 
 impl Counters {
-    /// Counts one more. Any context.
-    #[cold]
+    /// Makes counters, all zero. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        Ok(Arc::new(Self(PerCpuCounters::new()?), GFP_KERNEL_ACCOUNT)?)
+    }
+
+    /// Counts one more.
+    #[inline]
     pub(crate) fn count(&self, counter: Counter) {
+        self.add(counter, 1);
+    }
+
+    #[inline]
+    fn add(&self, counter: Counter, n: u64) {
         // CAST: The variants are numbered from zero.
-        if let Some(value) = self.0.get(counter as usize) {
-            value.add(1, Relaxed);
+        self.0.add(counter as usize, n);
+    }
+
+    /// Counts a packet that came, with what is below the IP header.
+    #[inline]
+    pub(crate) fn received(&self, bytes: u32) {
+        self.count(Counter::Received);
+        self.add(Counter::ReceivedBytes, u64::from(bytes));
+    }
+
+    /// Counts a packet that the network stack took.
+    #[inline]
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.count(Counter::Sent);
+        // CAST: Widening.
+        self.add(Counter::SentBytes, bytes as u64);
+    }
+
+    /// Counts packets that were dropped after they had been counted as received.
+    #[cold]
+    pub(crate) fn dropped(&self, reason: Counter, n: usize) {
+        // CAST: Widening.
+        self.add(reason, n as u64);
+    }
+
+    /// Counts a packet that was not sent, and returns that as an error.
+    #[cold]
+    pub(crate) fn lost(&self, reason: Counter) -> SendError {
+        self.count(Counter::SendError);
+        self.count(reason);
+        SendError::Lost
+    }
+
+    /// Counts that there was no memory for a packet, and returns that as an error.
+    #[cold]
+    pub(crate) fn no_packet(&self) -> SendError {
+        self.count(Counter::NoPacket);
+        SendError::NoMemory
+    }
+
+    /// Counts the end of a send request.
+    #[inline]
+    pub(crate) fn completed(&self, done: &SendCompletion) {
+        match done.status {
+            Status::Success => {
+                if matches!(done.op, SendOp::Send | SendOp::SendImm | SendOp::SendInv) {
+                    self.count(Counter::Sends);
+                }
+            }
+            Status::RetryExceeded => self.count(Counter::RetryExceeded),
+            Status::RnrRetryExceeded => self.count(Counter::RnrRetryExceeded),
+            _ => {}
         }
     }
 
-    /// Returns a value.
+    /// Returns a value, by the place of its name.
     pub(crate) fn get(&self, index: usize) -> u64 {
-        self.0.get(index).map_or(0, |value| value.load(Relaxed))
+        self.0.sum(index)
     }
 }
 
 /// Returns what to count for a request that was dropped.
 pub(crate) fn of_drop(reason: DropReason) -> Counter {
     match reason {
-        DropReason::PsnGap => Counter::OutOfSequence,
+        DropReason::PsnGap => Counter::Gap,
         DropReason::Duplicate => Counter::Duplicate,
         DropReason::NoRecvWqe => Counter::NoWqe,
         DropReason::BadQkey => Counter::BadQkey,
-        DropReason::BadOpcode
-        | DropReason::BadLength
-        | DropReason::NotAllowed
-        | DropReason::Failed
-        | DropReason::Busy => Counter::Refused,
+        DropReason::BadOpcode => Counter::BadOpcode,
+        DropReason::BadLength => Counter::BadLength,
+        DropReason::NotAllowed => Counter::NoAccess,
+        DropReason::Failed => Counter::BadState,
+        DropReason::Busy => Counter::Backlog,
+    }
+}
+
+/// Returns what to count for a request that only gets a reply.
+pub(crate) fn of_reply(syndrome: Syndrome) -> Counter {
+    match syndrome {
+        Syndrome::Ack { .. } => Counter::Duplicate,
+        Syndrome::Rnr { .. } => Counter::RnrSent,
+        Syndrome::Nak(_) | Syndrome::Reserved => Counter::OutOfSequence,
     }
 }
 
 /// Returns what to count for a response.
+#[inline]
 pub(crate) fn of_response(kind: ResponseKind) -> Option<Counter> {
     match kind {
-        ResponseKind::NakSequence | ResponseKind::Gap => Some(Counter::SequenceNak),
+        ResponseKind::Ack | ResponseKind::ReadResponse => None,
+        ResponseKind::NakSequence => Some(Counter::SequenceNak),
+        ResponseKind::Gap => Some(Counter::ImpliedNak),
+        ResponseKind::NakFatal => Some(Counter::NakReceived),
         ResponseKind::Rnr => Some(Counter::RnrReceived),
-        ResponseKind::BadResponse | ResponseKind::Dropped => Some(Counter::Refused),
-        ResponseKind::Ack
-        | ResponseKind::ReadResponse
-        | ResponseKind::NakFatal
-        | ResponseKind::Duplicate => None,
+        ResponseKind::Duplicate => Some(Counter::DuplicateResponse),
+        ResponseKind::BadResponse => Some(Counter::BadResponse),
+        ResponseKind::Dropped => Some(Counter::UnexpectedResponse),
     }
 }

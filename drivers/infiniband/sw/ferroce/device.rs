@@ -29,6 +29,7 @@ use crate::{
         MAX_FAST_PAGES, //
     },
     mw::Window,
+    port,
     qp::{
         self,
         Qp, //
@@ -74,8 +75,7 @@ use rdma::{
             DeviceAttr,
             DeviceInit,
             OdpCaps,
-            PortAttr,
-            PortState, //
+            PortAttr, //
         },
         driver::{
             CMD_POST_SEND,
@@ -129,13 +129,7 @@ use rdma::{
     },
     sync::Owned, //
 };
-use roce::{
-    qp::attr::Mtu,
-    uapi::{
-        wqe::MAX_MESSAGE,
-        ABI_VERSION, //
-    }, //
-};
+use roce::uapi::ABI_VERSION;
 
 /// The most scatter or gather entries of a request.
 pub(crate) const MAX_SGE: u32 = 32;
@@ -150,12 +144,6 @@ pub(crate) const MAX_RD_ATOMIC: u8 = roce::responder::MAX_RD_ATOMIC as u8;
 /// The most protection domains of a device, those of kernel consumers included. They have no
 /// numbers that could run out, and a process has a use for few.
 const MAX_PD: u32 = 1 << 15;
-
-/// Bytes in front of the payload of a packet: IPv6, UDP, the longest transport headers, ICRC.
-const OVERHEAD: u32 = 80;
-
-/// Entries of the GID table.
-const GID_TABLE: u32 = 1024;
 
 /// The vendor: none.
 const VENDOR_ID: u32 = 0xff_ffff;
@@ -184,7 +172,9 @@ pub(crate) struct Ferroce {
     /// Distinguishes devices; never used again.
     number: u32,
     guid: [u8; 8],
-    counters: Counters,
+    counters: Arc<Counters>,
+    /// Whether the port was active when its net device last said something. Under RTNL.
+    active: Atomic<bool>,
     /// The net device.
     link: Link,
     /// That of the net device, which bounds rates.
@@ -212,7 +202,8 @@ impl Ferroce {
             },
             number: NEXT.fetch_add(1, Relaxed),
             guid,
-            counters: Counters::new(),
+            counters: Counters::new()?,
+            active: Atomic::new(netdev.port_active()),
             speed: Speed::new(),
             mcast: mcast::Usage::new(),
             pds: Quota::new(MAX_PD)?,
@@ -237,9 +228,16 @@ impl Ferroce {
         Ok(())
     }
 
-    /// Counts something.
-    pub(crate) fn count(&self, counter: Counter) {
-        self.counters.count(counter);
+    /// Returns the counters.
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    /// Takes note of whether the port is active. Under RTNL.
+    pub(crate) fn note_port(&self, active: bool) {
+        if self.active.xchg(active, Relaxed) && !active {
+            self.counters.count(Counter::LinkDowned);
+        }
     }
 
     /// Returns a GID as an address in the namespace of the net device.
@@ -261,14 +259,6 @@ impl Ferroce {
 fn guid(netdev: &NetDevice) -> [u8; 8] {
     let [a, b, c, d, e, f] = netdev.mac().unwrap_or_else(rdma::random::mac);
     [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
-}
-
-/// Returns the largest MTU that fits a net device.
-pub(crate) fn active_mtu(device: &Device<Ferroce>) -> Mtu {
-    device
-        .netdev()
-        .and_then(|dev| Mtu::fitting(dev.mtu().saturating_sub(OVERHEAD)))
-        .unwrap_or(Mtu::B256)
 }
 
 #[vtable]
@@ -336,22 +326,7 @@ impl Driver for Ferroce {
     }
 
     fn query_port(dev: &Device<Self>, attr: &mut PortAttr<'_>) -> Result {
-        let netdev = dev.netdev().ok_or(ENODEV)?;
-        dev.speed.update(&netdev);
-        let state = if netdev.port_active() {
-            PortState::Active
-        } else if netdev.is_up() {
-            PortState::Polling
-        } else {
-            PortState::Disabled
-        };
-        attr.set_state(state)
-            .set_mtu(Mtu::B4096.as_ib(), active_mtu(dev).as_ib())
-            .set_tables(GID_TABLE, 1)
-            .set_max_msg_sz(MAX_MESSAGE)
-            .set_cm_supported()
-            .set_speed_of(dev);
-        Ok(())
+        port::query(dev, attr)
     }
 
     fn read_counter(dev: &Device<Self>, index: usize) -> u64 {

@@ -22,6 +22,7 @@ mod link;
 mod mcast;
 mod mr;
 mod mw;
+mod port;
 mod qp;
 mod queue;
 mod quota;

@@ -205,6 +205,14 @@ fn manager_of(gids: &Gids, device: u32) -> Option<u32> {
     gids.managers.find_map(&device, |qp| Some(*qp))
 }
 
+/// Finds the management queue pair of a device with any address of a net device.
+pub(crate) fn manager_at(link: &Link) -> Option<u32> {
+    let gids = GIDS.get()?;
+
+    gids.links
+        .find_map(link, |owner| manager_of(gids, owner.place.device))
+}
+
 /// Finds the management queue pair of the device with an address.
 ///
 /// An address of a net device is one of each device below it too. The device on that net device

@@ -73,10 +73,18 @@ impl NetdevHandler for Link {
     fn event(dev: &NetDevice, event: NetdevEvent) {
         // State and speed are read when they are asked for, and the core tells of changes; a route
         // is checked at each use.
-        if let NetdevEvent::Unregister = event {
-            if let Some(device) = Device::<Ferroce>::by_netdev(dev) {
-                device.unregister_queued();
+        match event {
+            NetdevEvent::Up | NetdevEvent::Down | NetdevEvent::Change => {
+                if let Some(device) = Device::<Ferroce>::by_netdev(dev) {
+                    device.note_port(dev.port_active());
+                }
             }
+            NetdevEvent::Unregister => {
+                if let Some(device) = Device::<Ferroce>::by_netdev(dev) {
+                    device.unregister_queued();
+                }
+            }
+            _ => {}
         }
     }
 }

@@ -218,6 +218,37 @@ fn group(gid: [u8; 16]) -> Group {
     }
 }
 
+/// The devices that were looked at last for a datagram, as most members are of one.
+struct Reached([Option<Seen>; 2]);
+
+#[derive(Clone, Copy)]
+struct Seen {
+    device: u32,
+    reached: bool,
+    /// Whether the device is still to count the datagram.
+    uncounted: bool,
+}
+
+impl Reached {
+    /// If a datagram from a net device reaches the device, returns whether that is to be counted.
+    fn look(&mut self, device: u32, link: &Link) -> Option<&mut bool> {
+        if !self.0.iter().flatten().any(|seen| seen.device == device) {
+            let [last, _] = self.0;
+            let seen = Seen {
+                device,
+                reached: gids::reaches(device, link),
+                uncounted: true,
+            };
+            self.0 = [Some(seen), last];
+        }
+        self.0
+            .iter_mut()
+            .flatten()
+            .find(|seen| seen.device == device && seen.reached)
+            .map(|seen| &mut seen.uncounted)
+    }
+}
+
 /// Hands a datagram to all members of its group that are on the net device that it came in through,
 /// or on one below that. Softirq context.
 ///
@@ -226,30 +257,25 @@ fn group(gid: [u8; 16]) -> Group {
 /// What to count if there is none.
 pub(crate) fn deliver(incoming: Incoming, origin: &Origin, link: &Link) -> Result<(), Counter> {
     let mut delivered = false;
-    // Of the device that was looked at last, as most are of one.
-    let mut known = None;
-    let mut is_reached = |device| match known {
-        Some((other, reached)) if other == device => reached,
-        _ => {
-            let reached = gids::reaches(device, link);
-            known = Some((device, reached));
-            reached
-        }
-    };
+    let mut reached = Reached([None; 2]);
 
     if let (Some(groups), Ok(qps)) = (GROUPS.get(), globals::qps()) {
         groups.members.find_map(&origin.address(), |member| {
-            if is_reached(member.device) {
-                if let Some(qp) = qps.get(member.qp) {
-                    recv::multicast(&qp, &incoming);
-                    delivered = true;
+            let uncounted = reached.look(member.device, link)?;
+            if let Some(qp) = qps.get(member.qp) {
+                if core::mem::take(uncounted) {
+                    let counters = qp.device().counters();
+                    counters.received(origin.bytes);
+                    counters.count(Counter::ReceivedMulticast);
                 }
+                recv::multicast(&qp, &incoming);
+                delivered = true;
             }
             None::<()>
         });
     }
     if !delivered {
-        return Err(Counter::NoQp);
+        return Err(Counter::NoGroup);
     }
     incoming.consume();
     Ok(())

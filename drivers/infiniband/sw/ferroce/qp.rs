@@ -14,6 +14,7 @@ mod command;
 mod credit;
 mod event;
 mod frame;
+mod layout;
 pub(crate) mod modify;
 pub(crate) mod path;
 pub(crate) mod picture;
@@ -30,12 +31,7 @@ use crate::{
         Completion,
         Pushed, //
     },
-    device::{
-        Ferroce,
-        MAX_INLINE,
-        MAX_SGE,
-        MAX_WR, //
-    },
+    device::Ferroce,
     gids::{
         self,
         Manager, //
@@ -104,11 +100,6 @@ use roce::{
         Qpn, //
     },
     qp::{
-        caps::{
-            self,
-            Caps,
-            Queues, //
-        },
         state::State,
         ErrnoKind,
         QpType, //
@@ -201,7 +192,7 @@ impl Qp {
         } else {
             None
         };
-        let queues = lay_out(&mut init.cap, init.srq.is_some())?;
+        let queues = layout::lay_out(&mut init.cap, init.srq.is_some())?;
         let send_queue = Queue::new(queues.send)?;
         let recv_queue = queues.recv.map(Queue::new).transpose()?;
         let cap = init.cap;
@@ -214,6 +205,7 @@ impl Qp {
         };
         let pd = init.pd.id();
         let device_number = init.pd.device().number();
+        let counters = init.pd.device().counters().clone();
         let handle = init.handle;
         let signal_all = init.signal_all;
         let transport = ty.transport();
@@ -240,13 +232,15 @@ impl Qp {
             slots,
             TxAccount::new(MAX_QUEUED, wake, qpn)?,
             frames,
+            counters.clone(),
         )?;
         let rq = match (recv_queue, &init.srq) {
             (None, Some(srq)) => Rq::shared(srq.clone())?,
             (Some(queue), _) => Rq::new(queue, pd, cap.max_recv_sge)?,
             (None, None) => return Err(EINVAL),
         };
-        let recv = RecvHalf::new(transport, rq, TxAccount::new(MAX_QUEUED, wake, qpn)?, pd)?;
+        let account = TxAccount::new(MAX_QUEUED, wake, qpn)?;
+        let recv = RecvHalf::new(transport, rq, account, pd, counters)?;
         let (send_cq, recv_cq) = (init.send_cq.clone(), init.recv_cq.clone());
         Ok(try_pin_init!(Self {
             number,
@@ -377,34 +371,6 @@ pub(crate) fn errno(kind: ErrnoKind) -> Error {
         ErrnoKind::Invalid => EINVAL,
         ErrnoKind::Unsupported => EOPNOTSUPP,
     }
-}
-
-/// Lays out the queues that a consumer asks for; in `cap`, writes what they offer.
-fn lay_out(cap: &mut QpCap, has_srq: bool) -> Result<Queues> {
-    const LIMITS: Caps = Caps {
-        max_send_wr: MAX_WR,
-        max_recv_wr: MAX_WR,
-        max_send_sge: MAX_SGE,
-        max_recv_sge: MAX_SGE,
-        max_inline_data: MAX_INLINE,
-    };
-
-    let asked = Caps {
-        max_send_wr: cap.max_send_wr,
-        max_recv_wr: cap.max_recv_wr,
-        max_send_sge: cap.max_send_sge,
-        max_recv_sge: cap.max_recv_sge,
-        max_inline_data: cap.max_inline_data,
-    };
-    let queues = caps::queues(&asked, &LIMITS, has_srq).map_err(|e| errno(e.errno_kind()))?;
-    *cap = QpCap {
-        max_send_wr: queues.caps.max_send_wr,
-        max_recv_wr: queues.caps.max_recv_wr,
-        max_send_sge: queues.caps.max_send_sge,
-        max_recv_sge: queues.caps.max_recv_sge,
-        max_inline_data: queues.caps.max_inline_data,
-    };
-    Ok(queues)
 }
 
 /// Offers the rings to the process.

@@ -7,7 +7,6 @@
 use crate::{
     ah,
     counters::Counter,
-    device::Ferroce,
     gids::{
         self,
         Address,
@@ -29,7 +28,6 @@ use crate::{
 };
 use kernel::prelude::*;
 use rdma::{
-    ib::Device,
     net::{
         namespace::NetId,
         netdevice::NetDevice,
@@ -42,7 +40,12 @@ use rdma::{
     KernelCrc32, //
 };
 use roce::{
-    icrc::Icrc,
+    icrc::{
+        Icrc,
+        IPV4_LEN,
+        IPV6_LEN,
+        UDP_LEN, //
+    },
     ids::{
         Pkey,
         Qpn, //
@@ -61,14 +64,25 @@ use roce::{
 pub(crate) struct Receiver;
 
 impl UdpReceive for Receiver {
-    fn receive(skb: SkBuff, dev: &NetDevice) {
+    fn receive(mut skb: SkBuff, dev: &NetDevice) {
+        let len = skb.len();
+        // Before it is copied, or waits for something.
+        if len > MAX_PACKET_LEN {
+            return refuse_unknown(None, dev, Counter::Malformed, total(len, IPV4_LEN), &None);
+        }
+        if !skb.is_linear() && skb.linearize().is_err() {
+            return refuse_unknown(None, dev, Counter::NoMemory, total(len, IPV4_LEN), &None);
+        }
+        let incoming = Incoming {
+            skb,
+            vlan: dev.vlan_id(),
+        };
+        let Some(origin) = incoming.origin(dev.net_id()) else {
+            return refuse_unknown(None, dev, Counter::Malformed, total(len, IPV4_LEN), &None);
+        };
         let mut kept = None;
-        if let Err(counter) = receive(skb, dev, &mut kept) {
-            let device = Device::<Ferroce>::by_netdev(dev);
-            if let Some(device) = &device {
-                device.count(counter);
-            }
-            traces::was_dropped(device.as_deref(), &kept, counter);
+        if let Err(reason) = dispatch(incoming, &origin, dev, &mut kept) {
+            refuse_unknown(Some(origin.address()), dev, reason, origin.bytes, &kept);
         }
     }
 }
@@ -141,17 +155,23 @@ impl Incoming {
     /// Returns where the packet comes from and goes to.
     #[inline]
     fn origin(&self, net: NetId) -> Option<Origin> {
-        let (saddr, daddr) = match self.ip()? {
+        let (saddr, daddr, below) = match self.ip()? {
             IpHeader::V4(ip) => {
                 let [s0, s1, s2, s3, d0, d1, d2, d3] = *ip.last_chunk()?;
-                (ah::mapped([s0, s1, s2, s3]), ah::mapped([d0, d1, d2, d3]))
+                let (saddr, daddr) = ([s0, s1, s2, s3], [d0, d1, d2, d3]);
+                (ah::mapped(saddr), ah::mapped(daddr), IPV4_LEN)
             }
             IpHeader::V6(ip) => {
                 let (saddr, daddr) = ip.last_chunk::<32>()?.split_first_chunk::<16>()?;
-                (*saddr, *daddr.first_chunk()?)
+                (*saddr, *daddr.first_chunk()?, IPV6_LEN)
             }
         };
-        Some(Origin { net, saddr, daddr })
+        Some(Origin {
+            net,
+            saddr,
+            daddr,
+            bytes: total(self.skb.len(), below),
+        })
     }
 }
 
@@ -163,6 +183,8 @@ pub(crate) struct Origin {
     pub(crate) saddr: [u8; 16],
     /// The destination, as a GID.
     pub(crate) daddr: [u8; 16],
+    /// Bytes of the packet, from the IP header on.
+    pub(crate) bytes: u32,
 }
 
 impl Origin {
@@ -176,58 +198,98 @@ impl Origin {
     }
 }
 
-/// Checks a packet and hands it to the half that it is for, or says how to count that it is
-/// dropped.
-fn receive(mut skb: SkBuff, dev: &NetDevice, kept: &mut Option<Kept>) -> Result<(), Counter> {
-    // Before it is copied, or waits for something.
-    if skb.len() > MAX_PACKET_LEN {
-        return Err(Counter::Malformed);
-    }
-    if !skb.is_linear() {
-        skb.linearize().map_err(|_| Counter::Malformed)?;
-    }
-    let incoming = Incoming {
-        skb,
-        vlan: dev.vlan_id(),
-    };
+/// Returns the length of a packet that has `len` bytes behind its UDP header.
+#[inline]
+fn total(len: usize, ip_len: usize) -> u32 {
+    // CAST: A packet is never that long.
+    len.saturating_add(UDP_LEN).saturating_add(ip_len) as u32
+}
+
+/// Checks a packet and hands it to the half that it is for.
+///
+/// # Errors
+///
+/// What to count if it is dropped, and nobody has counted it.
+fn dispatch(
+    incoming: Incoming,
+    origin: &Origin,
+    dev: &NetDevice,
+    kept: &mut Option<Kept>,
+) -> Result<(), Counter> {
     let packet = incoming.packet().map_err(|_| Counter::Malformed)?;
     traces::keep(&packet, kept);
     if !packet.pkey().matches(Pkey::DEFAULT) {
         return Err(Counter::BadPkey);
     }
-    let origin = incoming.origin(dev.net_id()).ok_or(Counter::Malformed)?;
     if packet.dest_qpn() == Qpn::MULTICAST {
         // There may be many, so that each looks only at what may differ from one to another.
         if packet.opcode().transport() != Transport::Ud {
-            return Err(Counter::Refused);
+            return Err(Counter::BadOpcode);
         }
         if !incoming.is_intact() {
             return Err(Counter::BadIcrc);
         }
-        let link = Link {
-            net: origin.net,
-            ifindex: dev.ifindex(),
-        };
-        return mcast::deliver(incoming, &origin, &link);
+        return mcast::deliver(incoming, origin, &link(dev));
     }
-    let qp = find(packet.dest_qpn(), &origin).ok_or(Counter::NoQp)?;
+    let qp = find(packet.dest_qpn(), origin).ok_or(Counter::NoQp)?;
     let result = if !qp.ty.takes(packet.opcode().transport()) {
-        Err(Counter::Refused)
+        Err(Counter::BadOpcode)
     } else if !incoming.is_intact() {
         Err(Counter::BadIcrc)
     } else {
         traces::received(&qp, &packet);
         if packet.opcode().is_request() {
-            recv::request(&qp, &origin, incoming)
+            recv::request(&qp, origin, incoming)
         } else {
-            send::respond(&qp, &origin, incoming)
+            send::respond(&qp, origin, incoming)
         }
     };
-    if let Err(counter) = result {
-        qp.device().count(counter);
-        traces::was_dropped(Some(qp.device()), kept, counter);
+    if let Err(reason) = result {
+        refuse(&qp, reason, origin.bytes);
+        traces::was_dropped(Some(qp.device()), kept, reason);
     }
     Ok(())
+}
+
+/// Counts a packet that is dropped, for the device of a queue pair.
+///
+/// Not for the queue pair, though the packet may name it: whoever sent it may be anybody.
+#[cold]
+fn refuse(qp: &QpRef, reason: Counter, bytes: u32) {
+    let counters = qp.device().counters();
+
+    counters.received(bytes);
+    counters.dropped(reason, 1);
+}
+
+/// Counts a packet that is dropped and names no queue pair, for the device that has the address, or
+/// an address of the net device.
+#[cold]
+fn refuse_unknown(
+    address: Option<Address>,
+    dev: &NetDevice,
+    reason: Counter,
+    bytes: u32,
+    kept: &Option<Kept>,
+) {
+    let manager = address
+        .and_then(|address| gids::manager(&address))
+        .or_else(|| gids::manager_at(&link(dev)));
+
+    let qp = manager.and_then(|number| globals::qps().ok()?.get(number));
+
+    if let Some(qp) = &qp {
+        refuse(qp, reason, bytes);
+    }
+    traces::was_dropped(qp.as_ref().map(|qp| qp.device()), kept, reason);
+}
+
+/// Returns a net device as packets name it.
+fn link(dev: &NetDevice) -> Link {
+    Link {
+        net: dev.net_id(),
+        ifindex: dev.ifindex(),
+    }
 }
 
 /// Finds the queue pair that a packet names.

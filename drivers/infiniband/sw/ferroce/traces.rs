@@ -5,7 +5,8 @@
 use crate::{
     counters::Counter,
     device::Ferroce,
-    qp::IbQp, //
+    qp::IbQp,
+    receive::Incoming, //
 };
 use kernel::prelude::*;
 use rdma::{
@@ -173,6 +174,14 @@ pub(crate) fn dropped(qp: &IbQp, packet: &wire::Packet<'_>, counter: Counter) {
         let packet = Kept::of_own(qp, packet).of_device(qp.device().name());
         (counter.name(), packet)
     });
+}
+
+/// A packet is dropped because too many wait for the queue pair.
+#[cold]
+pub(crate) fn dropped_waiting(qp: &IbQp, incoming: &Incoming) {
+    if let Ok(packet) = incoming.packet() {
+        dropped(qp, &packet, Counter::Backlog);
+    }
 }
 
 /// A packet was dropped of which [`keep`] kept what there is to tell.

@@ -9,7 +9,7 @@
 #define TRACING "/sys/kernel/tracing/"
 #define EVENTS TRACING "events/ferroce/enable"
 /* Why a queue pair drops what comes in RESET. */
-#define DROP_REASON "rx_no_qp"
+#define DROP_REASON "rx_bad_state"
 
 static void trace_on(void)
 {

@@ -2,10 +2,7 @@
 
 //! Packets that wait for what a half is doing.
 
-use crate::{
-    counters::Counter,
-    receive::Incoming, //
-};
+use crate::receive::Incoming;
 use kernel::prelude::*;
 
 /// The most packets that wait; more are dropped.
@@ -33,14 +30,11 @@ impl Backlog {
     ///
     /// # Errors
     ///
-    /// What to count if there is no room. The packet is gone then, as if it had been lost on the
-    /// wire.
+    /// The packet, if there is no room.
     // Not inlined, so that it is compiled together with the check that makes it safe.
     #[inline(never)]
-    pub(crate) fn push(&mut self, incoming: Incoming) -> Result<(), Counter> {
-        self.0
-            .push_within_capacity(incoming)
-            .map_err(|_| Counter::Backlog)
+    pub(crate) fn push(&mut self, incoming: Incoming) -> Result<(), Incoming> {
+        self.0.push_within_capacity(incoming).map_err(|e| e.0)
     }
 
     /// Takes the packet that has waited longest.
@@ -48,7 +42,10 @@ impl Backlog {
         self.0.remove(0).ok()
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Drops all packets; returns how many there were.
+    pub(crate) fn clear(&mut self) -> usize {
+        let count = self.0.len();
         self.0.clear();
+        count
     }
 }

@@ -6,7 +6,13 @@
 //! same through a packet socket.
 
 use super::path::SendError;
-use crate::device::Ferroce;
+use crate::{
+    counters::{
+        Counter,
+        Counters, //
+    },
+    device::Ferroce, //
+};
 use kernel::{
     prelude::*,
     sync::aref::ARef, //
@@ -48,12 +54,13 @@ pub(super) fn netdev(device: &Device<Ferroce>) -> Result<ARef<NetDevice>> {
     Ok(netdev)
 }
 
-/// Sends `len` bytes that `gather` appends. Bottom halves are off.
+/// Sends `len` bytes that `gather` appends, and counts them. Bottom halves are off.
 pub(super) fn send(
     netdev: &NetDevice,
     len: u32,
     gather: impl FnOnce(&mut SkBuff) -> Result<(), MemError>,
     account: &TxAccount,
+    counters: &Counters,
 ) -> Result<(), SendError> {
     // CAST: 14.
     let plain = netdev.mtu().saturating_add(ETHERNET_LEN as u32);
@@ -63,13 +70,16 @@ pub(super) fn send(
     if size < ETHERNET_LEN || len > plain.saturating_add(TAG_LEN) {
         return Err(SendError::Memory(MemError::Length));
     }
-    let mut skb = SkBuff::alloc(HEADROOM, size).ok_or(SendError::NoMemory)?;
+    let mut skb = SkBuff::alloc(HEADROOM, size).ok_or_else(|| counters.no_packet())?;
     gather(&mut skb).map_err(SendError::Memory)?;
     if len > plain && !is_tagged(&skb) {
         return Err(SendError::Memory(MemError::Length));
     }
     account.charge(&mut skb);
-    skb.transmit_frame(netdev).map_err(|_| SendError::Lost)
+    skb.transmit_frame(netdev)
+        .map_err(|_| counters.lost(Counter::Rejected))?;
+    counters.sent(size);
+    Ok(())
 }
 
 /// Returns whether a frame has a VLAN tag.

@@ -18,10 +18,8 @@ use super::{
 use crate::{
     ah,
     cq,
-    device::{
-        active_mtu,
-        MAX_RD_ATOMIC, //
-    }, //
+    device::MAX_RD_ATOMIC,
+    port::active_mtu, //
 };
 use kernel::prelude::*;
 use rdma::{

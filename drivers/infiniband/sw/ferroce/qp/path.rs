@@ -4,6 +4,10 @@
 
 use crate::{
     ah,
+    counters::{
+        Counter,
+        Counters, //
+    },
     device::Ferroce,
     gids,
     globals,
@@ -65,9 +69,9 @@ const IPPROTO_UDP: u8 = 17;
 pub(crate) enum SendError {
     /// The payload could not be gathered.
     Memory(roce::wr::MemError),
-    /// No memory for the packet: try again later.
+    /// No memory for the packet: try again later. Counted.
     NoMemory,
-    /// No route, or the stack refused it: as good as lost on the wire.
+    /// No route, or the stack refused it: as good as lost on the wire. Counted.
     Lost,
 }
 
@@ -76,6 +80,16 @@ pub(crate) enum SendError {
 enum Addresses {
     V4 { saddr: [u8; 4], daddr: [u8; 4] },
     V6 { saddr: [u8; 16], daddr: [u8; 16] },
+}
+
+impl Addresses {
+    #[inline]
+    fn is_multicast(&self) -> bool {
+        match self {
+            Self::V4 { daddr, .. } => matches!(daddr, [224..=239, ..]),
+            Self::V6 { daddr, .. } => matches!(daddr, [0xff, ..]),
+        }
+    }
 }
 
 /// The way to a peer, with a cached route.
@@ -169,7 +183,7 @@ impl TxPath {
     /// Builds a packet and hands it to the IP layer. Softirq or process context, bottom halves off.
     ///
     /// `headers` start with the BTH, `gather` appends `len` bytes of payload. The packet is charged
-    /// to `account`.
+    /// to `account`, and counted.
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -177,6 +191,7 @@ impl TxPath {
         len: u32,
         gather: impl FnOnce(&mut SkBuff) -> Result<(), roce::wr::MemError>,
         account: Option<&TxAccount>,
+        counters: &Counters,
     ) -> Result<(), SendError> {
         let pad = usize::from(pad_for(len));
         // CAST: A payload is at most an MTU long.
@@ -184,49 +199,71 @@ impl TxPath {
             .saturating_add(len as usize)
             .saturating_add(pad)
             .saturating_add(ICRC_LEN);
-        let mut skb = globals::packet(HEADROOM, size).ok_or(SendError::NoMemory)?;
-        skb.append(headers).map_err(|_| SendError::NoMemory)?;
+        let mut skb = globals::packet(HEADROOM, size).ok_or_else(|| counters.no_packet())?;
+        skb.append(headers).map_err(|_| counters.no_packet())?;
         if len > 0 {
             gather(&mut skb).map_err(SendError::Memory)?;
         }
         if pad > 0 {
-            skb.append_zeros(pad).map_err(|_| SendError::NoMemory)?;
+            skb.append_zeros(pad).map_err(|_| counters.no_packet())?;
         }
-        self.finish(skb, account)
+        self.finish(skb, account, counters)
     }
 
     /// Adds the ICRC and the headers below the BTH, and transmits.
-    fn finish(&mut self, mut skb: SkBuff, account: Option<&TxAccount>) -> Result<(), SendError> {
-        self.check_route()?;
+    fn finish(
+        &mut self,
+        skb: SkBuff,
+        account: Option<&TxAccount>,
+        counters: &Counters,
+    ) -> Result<(), SendError> {
+        self.check_route()
+            .map_err(|_| counters.lost(Counter::NoRoute))?;
+        let mut skb = skb;
+        self.complete(&mut skb)
+            .ok_or_else(|| counters.no_packet())?;
+        let bytes = skb.len();
+        if let Some(account) = account {
+            account.charge(&mut skb);
+        }
+        let dst = self
+            .dst
+            .as_ref()
+            .ok_or_else(|| counters.lost(Counter::NoRoute))?;
+        match self.addresses {
+            Addresses::V4 { .. } => skb.transmit4(dst),
+            Addresses::V6 { .. } => skb.transmit6(dst),
+        }
+        .map_err(|_| counters.lost(Counter::Rejected))?;
+        counters.sent(bytes);
+        if self.addresses.is_multicast() {
+            counters.count(Counter::SentMulticast);
+        }
+        Ok(())
+    }
+
+    /// Adds the ICRC behind, and the headers in front.
+    #[inline]
+    fn complete(&mut self, skb: &mut SkBuff) -> Option<()> {
         let len = skb.len().saturating_add(ICRC_LEN);
-        let udp = self.udp_header(len).ok_or(SendError::Lost)?;
+        let udp = self.udp_header(len)?;
         match self.addresses {
             Addresses::V4 { saddr, daddr } => {
-                let ip = self.ipv4_header(len, saddr, daddr).ok_or(SendError::Lost)?;
-                seal(&mut skb, |bth| Icrc::<KernelCrc32>::ipv4(&ip, &udp, bth))?;
-                push(&mut skb, &udp, &ip)?;
-                if let Some(account) = account {
-                    account.charge(&mut skb);
-                }
-                let dst = self.dst.as_ref().ok_or(SendError::Lost)?;
-                skb.transmit4(dst).map_err(|_| SendError::Lost)
+                let ip = self.ipv4_header(len, saddr, daddr)?;
+                seal(skb, |bth| Icrc::<KernelCrc32>::ipv4(&ip, &udp, bth))?;
+                push(skb, &udp, &ip)
             }
             Addresses::V6 { saddr, daddr } => {
-                let ip = self.ipv6_header(len, saddr, daddr).ok_or(SendError::Lost)?;
-                seal(&mut skb, |bth| Icrc::<KernelCrc32>::ipv6(&ip, &udp, bth))?;
-                push(&mut skb, &udp, &ip)?;
-                if let Some(account) = account {
-                    account.charge(&mut skb);
-                }
-                let dst = self.dst.as_ref().ok_or(SendError::Lost)?;
-                skb.transmit6(dst).map_err(|_| SendError::Lost)
+                let ip = self.ipv6_header(len, saddr, daddr)?;
+                seal(skb, |bth| Icrc::<KernelCrc32>::ipv6(&ip, &udp, bth))?;
+                push(skb, &udp, &ip)
             }
         }
     }
 
     /// Looks the route up if the cached one is no longer valid.
     #[inline]
-    fn check_route(&mut self) -> Result<(), SendError> {
+    fn check_route(&mut self) -> Result {
         let generation = gids::generation();
         if self.generation == generation && self.dst.as_ref().is_some_and(Dst::is_valid) {
             return Ok(());
@@ -237,21 +274,18 @@ impl TxPath {
         let addresses = self.addresses;
         let tos = self.path.traffic_class;
         let flow_label = self.path.flow_label;
-        let dst = self
-            .gid
-            .with_netdev(|dev| match addresses {
-                Addresses::V4 { saddr, daddr } => route4(dev, &RouteV4 { saddr, daddr, tos }),
-                Addresses::V6 { saddr, daddr } => route6(
-                    dev,
-                    &RouteV6 {
-                        saddr,
-                        daddr,
-                        flow_label,
-                        traffic_class: tos,
-                    },
-                ),
-            })
-            .map_err(|_| SendError::Lost)?;
+        let dst = self.gid.with_netdev(|dev| match addresses {
+            Addresses::V4 { saddr, daddr } => route4(dev, &RouteV4 { saddr, daddr, tos }),
+            Addresses::V6 { saddr, daddr } => route6(
+                dev,
+                &RouteV6 {
+                    saddr,
+                    daddr,
+                    flow_label,
+                    traffic_class: tos,
+                },
+            ),
+        })?;
         self.dst = Some(dst);
         Ok(())
     }
@@ -340,26 +374,18 @@ impl TxPath {
 
 /// Appends the ICRC of a packet that starts with its BTH.
 #[inline]
-fn seal(
-    skb: &mut SkBuff,
-    start: impl FnOnce(&[u8; BTH_LEN]) -> Icrc<KernelCrc32>,
-) -> Result<(), SendError> {
+fn seal(skb: &mut SkBuff, start: impl FnOnce(&[u8; BTH_LEN]) -> Icrc<KernelCrc32>) -> Option<()> {
     let icrc = {
-        let (bth, rest) = skb
-            .data()
-            .split_first_chunk::<BTH_LEN>()
-            .ok_or(SendError::Lost)?;
+        let (bth, rest) = skb.data().split_first_chunk::<BTH_LEN>()?;
         let mut icrc = start(bth);
         icrc.update(rest);
         icrc.finish()
     };
-    skb.append(&icrc).map_err(|_| SendError::NoMemory)
+    skb.append(&icrc).ok()
 }
 
 /// Puts the UDP and IP headers in front.
 #[inline]
-fn push(skb: &mut SkBuff, udp: &[u8], ip: &[u8]) -> Result<(), SendError> {
-    skb.prepend(udp)
-        .and_then(|()| skb.prepend(ip))
-        .map_err(|_| SendError::NoMemory)
+fn push(skb: &mut SkBuff, udp: &[u8], ip: &[u8]) -> Option<()> {
+    skb.prepend(udp).and_then(|()| skb.prepend(ip)).ok()
 }

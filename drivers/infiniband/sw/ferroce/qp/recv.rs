@@ -5,6 +5,7 @@
 mod absent;
 mod answer;
 mod completion;
+mod flush;
 
 pub(crate) use absent::fetched;
 
@@ -27,7 +28,8 @@ use super::{
 use crate::{
     counters::{
         self,
-        Counter, //
+        Counter,
+        Counters, //
     },
     cq::{
         self,
@@ -43,7 +45,10 @@ use crate::{
     },
     traces, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 use rdma::{
     ib::{
         object::PdId,
@@ -57,10 +62,7 @@ use rdma::{
     time::now, //
 };
 use roce::{
-    ids::{
-        Pkey,
-        Qpn, //
-    },
+    ids::Pkey,
     opcode::Transport,
     pace::Pace,
     qp::state::State,
@@ -68,7 +70,6 @@ use roce::{
         AsyncEvent,
         Outcome,
         Place,
-        RecvCompletion,
         Reply,
         Responder,
         Verdict, //
@@ -110,6 +111,7 @@ pub(crate) struct RecvHalf {
     /// A packet that the responder has decided about and that could not be placed yet. The others
     /// wait behind it.
     parked: Option<Parked>,
+    counters: Arc<Counters>,
 }
 
 /// A packet that is being dealt with.
@@ -133,18 +135,17 @@ struct After {
 ///
 /// # Errors
 ///
-/// What to count if the packet is not for this queue pair, or has no place to wait.
+/// What to count if the packet is not for this queue pair.
 pub(crate) fn request(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result<(), Counter> {
     let mut after = After::new();
-    let result = {
+    {
         let mut half = qp.recv.lock();
-        if !half.admits(qp, origin) {
-            return Err(Counter::NoQp);
-        }
-        half.take(qp, incoming, &mut after)
-    };
+        half.admits(qp, origin)?;
+        half.counters.received(origin.bytes);
+        half.take(qp, incoming, &mut after);
+    }
     finish(qp, &after);
-    result
+    Ok(())
 }
 
 /// Takes a copy of a datagram for a group that the queue pair is in. Softirq context, no lock held.
@@ -153,6 +154,7 @@ pub(crate) fn multicast(qp: &QpRef, incoming: &Incoming) {
         let mut half = qp.recv.lock();
         let mut after = After::new();
         if !qp.state().is_receiving() {
+            half.counters.dropped(Counter::BadState, 1);
             return;
         }
         half.take_copy(qp, incoming, &mut after);
@@ -221,6 +223,7 @@ impl RecvHalf {
         rq: Rq,
         account: TxAccount,
         pd: PdId,
+        counters: Arc<Counters>,
     ) -> Result<KBox<Self>> {
         let backlog = Backlog::new()?;
         KBox::init(
@@ -236,6 +239,7 @@ impl RecvHalf {
                 told_last: false,
                 wait: Wait::new(),
                 parked: None,
+                counters,
             }? Error),
             GFP_KERNEL_ACCOUNT,
         )
@@ -261,13 +265,17 @@ impl RecvHalf {
         self.backlog.len()
     }
 
-    /// Returns whether a packet from there is for this queue pair, in the state that it is in.
+    /// Checks that a packet from there is for this queue pair, in the state that it is in.
+    ///
+    /// # Errors
+    ///
+    /// What to count if it is not.
     #[inline]
-    fn admits(&mut self, qp: &IbQp, origin: &Origin) -> bool {
+    fn admits(&mut self, qp: &IbQp, origin: &Origin) -> Result<(), Counter> {
         if !qp.state().is_receiving() {
-            return false;
+            return Err(Counter::BadState);
         }
-        if qp.ty.is_connected() {
+        let admitted = if qp.ty.is_connected() {
             self.path.as_ref().is_some_and(|path| path.is_from(origin))
         } else {
             // Once for each address that datagrams come to.
@@ -276,6 +284,11 @@ impl RecvHalf {
                 self.address = here;
             }
             self.address == here
+        };
+        if admitted {
+            Ok(())
+        } else {
+            Err(Counter::BadAddress)
         }
     }
 
@@ -299,15 +312,21 @@ impl RecvHalf {
 
     /// Handles a packet, or lets it wait for what is under way.
     #[inline]
-    fn take(&mut self, qp: &IbQp, incoming: Incoming, after: &mut After) -> Result<(), Counter> {
+    fn take(&mut self, qp: &IbQp, incoming: Incoming, after: &mut After) {
         if self.resp.is_busy() || !self.backlog.is_empty() {
-            let result = self.backlog.push(incoming);
-            self.answer(qp, after);
-            return result;
+            self.enqueue(qp, incoming);
+        } else {
+            self.take_owned(qp, incoming, after);
         }
-        self.take_owned(qp, incoming, after);
         self.answer(qp, after);
-        Ok(())
+    }
+
+    /// Lets a packet wait, or drops it.
+    fn enqueue(&mut self, qp: &IbQp, incoming: Incoming) {
+        if let Err(incoming) = self.backlog.push(incoming) {
+            self.counters.dropped(Counter::Backlog, 1);
+            traces::dropped_waiting(qp, &incoming);
+        }
     }
 
     /// Handles a packet at once.
@@ -323,11 +342,9 @@ impl RecvHalf {
     #[inline]
     fn take_copy(&mut self, qp: &IbQp, incoming: &Incoming, after: &mut After) {
         if self.resp.is_busy() || !self.backlog.is_empty() {
-            let waits = incoming
-                .copy()
-                .is_some_and(|copy| self.backlog.push(copy).is_ok());
-            if !waits {
-                qp.device().count(Counter::Backlog);
+            match incoming.copy() {
+                Some(copy) => self.enqueue(qp, copy),
+                None => self.counters.dropped(Counter::NoMemory, 1),
             }
             return;
         }
@@ -336,8 +353,15 @@ impl RecvHalf {
         };
         match incoming.copy() {
             Some(incoming) => self.park(qp, Parked { incoming, verdict }, after),
-            None => self.resp.abandon(),
+            None => self.abandon(),
         }
+    }
+
+    /// Drops a packet for want of memory, as if it had been lost on its way.
+    #[cold]
+    fn abandon(&mut self) {
+        self.resp.abandon();
+        self.counters.dropped(Counter::NoMemory, 1);
     }
 
     /// Goes on with what was under way, then takes what waited for it.
@@ -390,15 +414,11 @@ impl RecvHalf {
         match verdict {
             Verdict::Drop(reason) => {
                 let counter = counters::of_drop(*reason);
-                qp.device().count(counter);
+                self.counters.dropped(counter, 1);
                 traces::dropped(qp, &arrival.packet, counter);
             }
             Verdict::Reply(reply) => {
-                qp.device().count(match reply.syndrome {
-                    Syndrome::Ack { .. } => Counter::Duplicate,
-                    Syndrome::Rnr { .. } => Counter::RnrSent,
-                    Syndrome::Nak(_) | Syndrome::Reserved => Counter::OutOfSequence,
-                });
+                self.counters.count(counters::of_reply(reply.syndrome));
                 self.reply(qp, reply);
             }
             Verdict::Fail(outcome) => self.execute(qp, outcome, incoming, after),
@@ -414,6 +434,9 @@ impl RecvHalf {
                 self.execute(qp, &outcome, incoming, after);
             }
             Verdict::Read(read) => {
+                if read.again {
+                    self.counters.count(Counter::Duplicate);
+                }
                 // C9-88: no key and no address where there is nothing to read.
                 let result = if read.len == 0 {
                     Ok(())
@@ -446,8 +469,11 @@ impl RecvHalf {
     /// Forgets what waits.
     fn stop_waiting(&mut self) {
         self.wait.cancel();
-        self.parked = None;
-        self.backlog.clear();
+        let parked = usize::from(self.parked.take().is_some());
+        let dropped = self.backlog.clear().saturating_add(parked);
+        if dropped > 0 {
+            self.counters.dropped(Counter::BadState, dropped);
+        }
     }
 
     /// Copies the payload of a packet to where it belongs, and invalidates the key that it names.
@@ -502,6 +528,13 @@ impl RecvHalf {
                 ..completion(qp, self.rq.wr_id(), done, v6)
             }
         });
+        if outcome
+            .completion
+            .as_ref()
+            .is_some_and(|done| done.status == Status::Success)
+        {
+            self.counters.count(Counter::Receives);
+        }
         // First the room in the queue: who sees the completion may post the next request at once.
         if outcome.consumed {
             self.rq.complete();
@@ -515,6 +548,9 @@ impl RecvHalf {
         // never hear of is not acknowledged.
         let reply = outcome.reply.filter(|_| pushed != Pushed::Lost);
         if let Some(reply) = &reply {
+            if let Syndrome::Nak(_) = reply.syndrome {
+                self.counters.count(Counter::NakSent);
+            }
             self.reply(qp, reply);
         }
         match outcome.event {
@@ -536,42 +572,10 @@ impl RecvHalf {
             return;
         };
         if let (Some(path), Some(headers)) = (self.path.as_mut(), headers.get(..len)) {
-            if path.send(headers, 0, |_| Ok(()), None).is_ok() {
+            let sent = path.send(headers, 0, |_| Ok(()), None, &self.counters);
+            if sent.is_ok() {
                 traces::acknowledged(qp, reply);
             }
-        }
-    }
-
-    /// Flushes what was posted (ERR).
-    fn flush(&mut self, qp: &IbQp, after: &mut After) {
-        self.resp.reset();
-        self.stop_waiting();
-        while qp.recv_credit.take() {
-            let Some(wr_id) = self.rq.flush_one() else {
-                return;
-            };
-            let done = RecvCompletion {
-                status: Status::WrFlush,
-                byte_len: 0,
-                imm: None,
-                invalidated: None,
-                with_rdma: false,
-                solicited: true,
-                src_qpn: Qpn::new(0),
-            };
-            let pushed = qp.complete(&qp.recv_cq, &completion(qp, wr_id, &done, false));
-            after.notify |= pushed == Pushed::Notify;
-            if !after.spend() {
-                return;
-            }
-        }
-    }
-
-    /// Tells, once, that the queue pair takes nothing more from its shared queue (ERR).
-    fn tell_last(&mut self, qp: &IbQp) {
-        if self.rq.is_shared() && !self.told_last {
-            self.told_last = true;
-            qp.raise(Event::LastWqeReached);
         }
     }
 }

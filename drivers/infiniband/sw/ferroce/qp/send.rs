@@ -22,7 +22,8 @@ use crate::{
     ah::Av,
     counters::{
         self,
-        Counter, //
+        Counter,
+        Counters, //
     },
     cq::{
         self,
@@ -38,7 +39,10 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::aref::ARef, //
+    sync::{
+        aref::ARef,
+        Arc, //
+    }, //
 };
 use rdma::{
     ib::gid::{
@@ -111,6 +115,7 @@ pub(crate) struct SendHalf {
     parked: Option<Incoming>,
     /// Responses behind it.
     backlog: Backlog,
+    counters: Arc<Counters>,
 }
 
 /// What remains to be done once the lock is dropped.
@@ -136,21 +141,27 @@ pub(crate) fn run(qp: &QpRef) {
 ///
 /// What to count if the packet is not for this queue pair.
 pub(crate) fn respond(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result<(), Counter> {
-    let (result, after) = {
+    let after = {
         let mut half = qp.send.lock();
-        if !half.path.as_ref().is_some_and(|path| path.is_from(origin)) {
-            return Err(Counter::NoQp);
-        }
-        let result = if half.parked.is_some() {
-            half.backlog.push(incoming)
-        } else {
-            half.on_response(qp, incoming, None);
-            Ok(())
+        let Some(path) = &half.path else {
+            return Err(Counter::BadState);
         };
-        (result, half.drive(qp))
+        if !path.is_from(origin) {
+            return Err(Counter::BadAddress);
+        }
+        half.counters.received(origin.bytes);
+        if half.parked.is_none() {
+            half.on_response(qp, incoming, None);
+        } else if let Err(incoming) = half.backlog.push(incoming) {
+            half.counters.dropped(Counter::Backlog, 1);
+            traces::dropped_waiting(qp, &incoming);
+        } else {
+            half.counters.count(Counter::AckDeferred);
+        }
+        half.drive(qp)
     };
     finish(qp, &after);
-    result
+    Ok(())
 }
 
 /// The timer: a response is overdue, or a receiver may be ready by now.
@@ -160,9 +171,7 @@ pub(crate) fn expired(qp: &QpRef) {
         let now = now();
         let due = half.req.next_timeout().is_some_and(|at| at.is_due(now));
         if due && half.parked.is_none() {
-            qp.device().count(Counter::Timeout);
-            half.req.on_timeout(now);
-            traces::retried(qp, || half.req.snapshot(), Counter::Timeout);
+            half.on_timeout(qp, now);
         }
         half.drive(qp)
     };
@@ -188,6 +197,7 @@ impl SendHalf {
         slots: usize,
         account: TxAccount,
         frames: Option<ARef<NetDevice>>,
+        counters: Arc<Counters>,
     ) -> Result<KBox<Self>> {
         let slots = KVec::from_elem(Slot::default(), slots, GFP_KERNEL_ACCOUNT)?;
         let backlog = Backlog::new()?;
@@ -206,6 +216,7 @@ impl SendHalf {
                 response_wait: Wait::new(),
                 parked: None,
                 backlog,
+                counters,
             }? Error),
             GFP_KERNEL_ACCOUNT,
         )
@@ -378,36 +389,39 @@ impl SendHalf {
     /// Builds and sends one packet.
     #[inline]
     fn send(&mut self, qp: &IbQp, transmit: &Transmit, now: Instant) -> Result<(), SendError> {
+        let counters = &*self.counters;
+        let rejected = || counters.lost(Counter::Rejected);
+        let lost = || counters.lost(Counter::NoRoute);
         let mut headers = [0; MAX_HEADER_LEN];
         let len = transmit
             .write_headers(Pkey::DEFAULT, &mut headers)
-            .ok_or(SendError::Lost)?;
-        let headers = headers.get(..len).ok_or(SendError::Lost)?;
+            .ok_or_else(rejected)?;
+        let headers = headers.get(..len).ok_or_else(rejected)?;
         let sq = &self.sq;
         let gather = |skb: &mut _| sq.gather(transmit.slot, transmit.offset, transmit.len, skb);
 
         if qp.ty.transport() == Transport::Ud {
             if let Some(netdev) = &self.frames {
-                return frame::send(netdev, transmit.len, gather, &self.account);
+                return frame::send(netdev, transmit.len, gather, &self.account, counters);
             }
-            let av = sq.av(transmit.slot).ok_or(SendError::Lost)?;
+            let av = sq.av(transmit.slot).ok_or_else(lost)?;
             if transmit.oversize {
-                return Ok(());
+                return Err(counters.lost(Counter::Oversize));
             }
             if !self
                 .datagram
                 .as_ref()
                 .is_some_and(|way| way.leads(&av.path))
             {
-                self.datagram = Some(datagram_path(qp, av)?);
+                self.datagram = Some(datagram_path(qp, av).map_err(|_| lost())?);
             }
         }
         let path = match qp.ty.transport() {
             Transport::Ud => self.datagram.as_mut(),
             Transport::Rc | Transport::Uc => self.path.as_mut(),
         };
-        let path = path.ok_or(SendError::Lost)?;
-        path.send(headers, transmit.len, gather, Some(&self.account))?;
+        let path = path.ok_or_else(lost)?;
+        path.send(headers, transmit.len, gather, Some(&self.account), counters)?;
         self.pace.sent(now, path.gap(len, transmit.len));
         Ok(())
     }
@@ -431,6 +445,7 @@ impl SendHalf {
                 break;
             };
             self.sq.complete();
+            self.counters.completed(&done);
             if done.signalled {
                 let pushed = qp.complete(&qp.send_cq, &completion(qp, &done));
                 after.notify |= pushed == Pushed::Notify;
@@ -439,6 +454,23 @@ impl SendHalf {
             *budget = budget.saturating_sub(1);
         }
         completed
+    }
+
+    /// Sends again what no response came for, if one is overdue.
+    fn on_timeout(&mut self, qp: &IbQp, now: Instant) {
+        if self.req.on_timeout(now) {
+            self.counters.count(Counter::Timeout);
+            self.count_retry();
+            traces::retried(qp, || self.req.snapshot(), Counter::Timeout);
+        }
+    }
+
+    /// Counts that the requester goes back, unless that was once too often.
+    #[cold]
+    fn count_retry(&self) {
+        if self.req.state() != SendState::Error {
+            self.counters.count(Counter::Retry);
+        }
     }
 
     /// Takes a response.
@@ -463,11 +495,14 @@ impl SendHalf {
             self.req.placed(now, result.map_err(local_status));
         }
         if let Some(counter) = counters::of_response(response.outcome) {
-            qp.device().count(counter);
+            self.counters.count(counter);
             match counter {
-                Counter::SequenceNak | Counter::RnrReceived => {
+                Counter::SequenceNak | Counter::ImpliedNak => {
+                    self.count_retry();
                     traces::retried(qp, || self.req.snapshot(), counter);
                 }
+                Counter::RnrReceived => traces::retried(qp, || self.req.snapshot(), counter),
+                Counter::NakReceived => {}
                 _ => traces::dropped(qp, &packet, counter),
             }
         }
@@ -496,14 +531,18 @@ impl SendHalf {
 }
 
 /// Returns the way of datagrams to an address.
-fn datagram_path(qp: &IbQp, av: &Av) -> Result<TxPath, SendError> {
-    let gid = GidAttr::lookup(qp.device(), av.path.sgid_index).map_err(|_| SendError::Lost)?;
+///
+/// # Errors
+///
+/// `ENODEV` if the source address is gone.
+fn datagram_path(qp: &IbQp, av: &Av) -> Result<TxPath> {
+    let gid = GidAttr::lookup(qp.device(), av.path.sgid_index)?;
     if gid.gid() != av.path.sgid {
         // Another address has the place in the table by now.
-        return Err(SendError::Lost);
+        return Err(ENODEV);
     }
     let sport = udp_sport(av.path.flow_label, qp.qpn, 0);
-    TxPath::new(qp.device(), av.path, gid, sport).map_err(|_| SendError::Lost)
+    TxPath::new(qp.device(), av.path, gid, sport)
 }
 
 /// Returns the completion of a send request.

@@ -64,8 +64,7 @@ impl RecvHalf {
                 if self.wait.start(qp, Waiter::Recv, 0, missing).is_ok() {
                     self.parked = Some(parked);
                 } else {
-                    // As lost on its way.
-                    self.resp.abandon();
+                    self.abandon();
                 }
                 return;
             }
@@ -75,7 +74,7 @@ impl RecvHalf {
         };
         if !self.go_on(qp, &parked, failed, after) {
             // And went again.
-            self.resp.abandon();
+            self.abandon();
         }
     }
 

@@ -7,6 +7,7 @@ use super::{
     RecvHalf, //
 };
 use crate::{
+    counters::Counter,
     mr,
     qp::{
         path::SendError,
@@ -62,6 +63,7 @@ impl RecvHalf {
                 Err(SendError::Memory(_)) => {
                     let outcome = self.resp.response_failed();
                     if let Some(reply) = &outcome.reply {
+                        self.counters.count(Counter::NakSent);
                         self.reply(qp, reply);
                     }
                     if outcome.event == Some(AsyncEvent::AccessError) {
@@ -81,13 +83,16 @@ impl RecvHalf {
     /// Sends one READ response.
     #[inline]
     fn send_segment(&mut self, qp: &IbQp, segment: &ReadSegment) -> Result<(), SendError> {
+        let counters = &*self.counters;
+        let rejected = || counters.lost(Counter::Rejected);
+        let lost = || counters.lost(Counter::NoRoute);
         let mut headers = [0; MAX_HEADER_LEN];
         let len = segment
             .write_headers(Pkey::DEFAULT, &mut headers)
-            .ok_or(SendError::Lost)?;
-        let headers = headers.get(..len).ok_or(SendError::Lost)?;
+            .ok_or_else(rejected)?;
+        let headers = headers.get(..len).ok_or_else(rejected)?;
         let pd = self.pd;
-        let path = self.path.as_mut().ok_or(SendError::Lost)?;
+        let path = self.path.as_mut().ok_or_else(lost)?;
         path.send(
             headers,
             segment.len,
@@ -98,6 +103,7 @@ impl RecvHalf {
                 region.memory().append_to(at, segment.len as usize, skb)
             },
             Some(&self.account),
+            counters,
         )?;
         let gap = path.gap(len, segment.len);
         if gap.is_some() || self.pace.is_on() {

@@ -9,6 +9,7 @@ use super::{
     RETRY_ALLOC, //
 };
 use crate::{
+    counters::Counter,
     globals::QpRef,
     qp::{
         wait::{
@@ -100,6 +101,7 @@ impl SendHalf {
         match missing {
             Ok(missing) => {
                 self.parked = Some(incoming);
+                self.counters.count(Counter::AckDeferred);
                 if let Some(missing) = missing {
                     let _ = self.response_wait.start(qp, Waiter::Response, 0, missing);
                 }
@@ -126,7 +128,10 @@ impl SendHalf {
     pub(super) fn stop_waiting(&mut self) {
         self.request_wait.cancel();
         self.response_wait.cancel();
-        self.parked = None;
-        self.backlog.clear();
+        let parked = usize::from(self.parked.take().is_some());
+        let dropped = self.backlog.clear().saturating_add(parked);
+        if dropped > 0 {
+            self.counters.dropped(Counter::BadState, dropped);
+        }
     }
 }

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The port of a device.
+
+use crate::device::Ferroce;
+use kernel::prelude::*;
+use rdma::ib::{
+    device::{
+        PortAttr,
+        PortState, //
+    },
+    Device, //
+};
+use roce::{
+    qp::attr::Mtu,
+    uapi::wqe::MAX_MESSAGE, //
+};
+
+/// Bytes in front of the payload of a packet: IPv6, UDP, the longest transport headers, ICRC.
+const OVERHEAD: u32 = 80;
+
+/// Entries of the GID table.
+const GID_TABLE: u32 = 1024;
+
+/// Returns the largest MTU that fits a net device.
+pub(crate) fn active_mtu(device: &Device<Ferroce>) -> Mtu {
+    device
+        .netdev()
+        .and_then(|dev| Mtu::fitting(dev.mtu().saturating_sub(OVERHEAD)))
+        .unwrap_or(Mtu::B256)
+}
+
+/// Fills in the state of the port. Takes RTNL.
+///
+/// # Errors
+///
+/// `ENODEV` if its net device is gone.
+pub(crate) fn query(dev: &Device<Ferroce>, attr: &mut PortAttr<'_>) -> Result {
+    let netdev = dev.netdev().ok_or(ENODEV)?;
+    dev.speed.update(&netdev);
+    let state = if netdev.port_active() {
+        PortState::Active
+    } else if netdev.is_up() {
+        PortState::Polling
+    } else {
+        PortState::Disabled
+    };
+    attr.set_state(state)
+        .set_mtu(Mtu::B4096.as_ib(), active_mtu(dev).as_ib())
+        .set_tables(GID_TABLE, 1)
+        .set_max_msg_sz(MAX_MESSAGE)
+        .set_cm_supported()
+        .set_speed_of(dev);
+    Ok(())
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The end of what was posted (ERR).
+
+use super::{
+    completion::completion,
+    After,
+    RecvHalf, //
+};
+use crate::{
+    cq::Pushed,
+    qp::{
+        Event,
+        IbQp, //
+    }, //
+};
+use roce::{
+    ids::Qpn,
+    responder::RecvCompletion,
+    wr::Status, //
+};
+
+impl RecvHalf {
+    /// Flushes what was posted (ERR).
+    pub(super) fn flush(&mut self, qp: &IbQp, after: &mut After) {
+        self.resp.reset();
+        self.stop_waiting();
+        while qp.recv_credit.take() {
+            let Some(wr_id) = self.rq.flush_one() else {
+                return;
+            };
+            let done = RecvCompletion {
+                status: Status::WrFlush,
+                byte_len: 0,
+                imm: None,
+                invalidated: None,
+                with_rdma: false,
+                solicited: true,
+                src_qpn: Qpn::new(0),
+            };
+            let pushed = qp.complete(&qp.recv_cq, &completion(qp, wr_id, &done, false));
+            after.notify |= pushed == Pushed::Notify;
+            if !after.spend() {
+                return;
+            }
+        }
+    }
+
+    /// Tells, once, that the queue pair takes nothing more from its shared queue (ERR).
+    pub(super) fn tell_last(&mut self, qp: &IbQp) {
+        if self.rq.is_shared() && !self.told_last {
+            self.told_last = true;
+            qp.raise(Event::LastWqeReached);
+        }
+    }
+}

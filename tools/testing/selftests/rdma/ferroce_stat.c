@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The counters of a device. See ferroce_stat.h.
+ */
+#include "ferroce_stat.h"
+
+void stats_read(struct stats *stats, const char *what)
+{
+	char command[128], line[16384], *word, *end, *save;
+	FILE *file;
+	size_t got;
+
+	*stats = (struct stats){ .what = what };
+	snprintf(command, sizeof(command), "rdma statistic %s", what);
+	file = popen(command, "r");
+	CHECK(file);
+	got = fread(line, 1, sizeof(line) - 1, file);
+	line[got] = 0;
+	CHECK_EQ(pclose(file), 0);
+	CHECK(got > 0);
+	/* Words, each name before its value. What is no number is a name. */
+	for (word = strtok_r(line, " \t\n", &save); word; word = strtok_r(NULL, " \t\n", &save)) {
+		struct stat_value *last = &stats->values[stats->n];
+		long long value = strtoll(word, &end, 10);
+
+		CHECK(stats->n < MAX_STATS);
+		if (*end) {
+			snprintf(last->name, sizeof(last->name), "%s", word);
+		} else if (last->name[0]) {
+			last->value = value;
+			stats->n++;
+		}
+	}
+	CHECK(stats->n > 0);
+}
+
+long long stats_get(const struct stats *stats, const char *name)
+{
+	for (size_t i = 0; i < stats->n; i++)
+		if (!strcmp(stats->values[i].name, name))
+			return stats->values[i].value;
+	printf("# no counter %s in \"%s\"\n", name, stats->what);
+	CHECK(false);
+	return 0;
+}
+
+static long long growth_of(const struct growth *growth, const char *name)
+{
+	for (; growth->name; growth++)
+		if (!strcmp(growth->name, name))
+			return growth->by;
+	return 0;
+}
+
+static void compare(struct stats *stats, const struct growth *growth, bool others)
+{
+	struct stats before = *stats;
+	const struct growth *g;
+	bool same = true;
+
+	wait_begin();
+	for (;;) {
+		stats_read(stats, before.what);
+		for (g = growth; g->name; g++)
+			if (stats_get(stats, g->name) - stats_get(&before, g->name) < g->by)
+				break;
+		if (!g->name)
+			break;
+		/* A program is started for each look. */
+		for (int i = 0; i < 4000; i++)
+			wait_more_verb(g->name);
+	}
+	CHECK_EQ(stats->n, before.n);
+	for (size_t i = 0; i < stats->n; i++) {
+		const char *name = stats->values[i].name;
+		long long by = stats->values[i].value - stats_get(&before, name);
+		long long wanted = growth_of(growth, name);
+
+		for (g = growth; g->name && strcmp(g->name, name); g++)
+			;
+		if (by == wanted || (others && !g->name))
+			continue;
+		printf("# %s: %s grew by %lld, not %lld\n", stats->what, name, by, wanted);
+		same = false;
+	}
+	CHECK(same);
+}
+
+void stats_grew(struct stats *stats, const struct growth *growth)
+{
+	compare(stats, growth, false);
+}
+
+void stats_grew_among(struct stats *stats, const struct growth *growth)
+{
+	compare(stats, growth, true);
+}
