@@ -15,6 +15,7 @@ pub mod device;
 pub mod driver;
 pub mod gid;
 pub mod link;
+pub mod mad;
 pub mod mr;
 pub mod mw;
 pub mod object;

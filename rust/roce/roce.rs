@@ -56,6 +56,7 @@ pub mod icrc;
 pub mod ids;
 pub mod opcode;
 pub mod pace;
+pub mod pma;
 pub mod psn;
 pub mod qp;
 pub mod requester;

@@ -17,6 +17,7 @@ use super::{
         GidChange,
         Path, //
     },
+    mad::Mad,
     mr::{
         Advice,
         Change,
@@ -115,6 +116,13 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// Returns the value of a counter.
     fn read_counter(dev: &Device<Self>, index: usize) -> u64;
+
+    /// Answers a management datagram that came to the port, or that the core asks itself; returns
+    /// whether there is an answer in `response`, which is zero before. Those that the driver does
+    /// not answer go to who is registered for them. Optional.
+    fn process_mad(_dev: &Device<Self>, _request: &Mad, _response: &mut Mad) -> bool {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Counts a GID that comes. The mutex of the GID table is held.
     fn add_gid(dev: &Device<Self>, gid: &GidChange<'_>) -> Result;

@@ -12,6 +12,7 @@ use super::{
         PortAttr, //
     },
     gid,
+    mad,
     mcast,
     mr,
     mw,
@@ -52,6 +53,11 @@ impl<D: Driver> VTable<D> {
         dealloc_driver: Some(dealloc_driver::<D>),
         alloc_hw_port_stats: Some(stats::alloc_hw_port_stats::<D>),
         get_hw_stats: Some(stats::get_hw_stats::<D>),
+        process_mad: if D::HAS_PROCESS_MAD {
+            Some(mad::process_mad::<D>)
+        } else {
+            None
+        },
         add_gid: Some(gid::add_gid::<D>),
         del_gid: Some(gid::del_gid::<D>),
 
@@ -182,7 +188,7 @@ impl<D: Driver> VTable<D> {
 }
 
 /// The only port.
-const PORT: u32 = 1;
+pub(super) const PORT: u32 = 1;
 
 /// The default P_Key, of a full member.
 const DEFAULT_PKEY: u16 = 0xffff;

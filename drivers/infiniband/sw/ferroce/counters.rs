@@ -15,6 +15,7 @@ use rdma::{
     sync::PerCpuCounters, //
 };
 use roce::{
+    pma::PortCounters,
     requester::{
         ResponseKind,
         SendCompletion, //
@@ -231,6 +232,34 @@ impl Counters {
     /// Returns a value, by the place of its name.
     pub(crate) fn get(&self, index: usize) -> u64 {
         self.0.sum(index)
+    }
+
+    /// Returns the counters of the port as IBTA has them.
+    pub(crate) fn port(&self) -> PortCounters {
+        // CAST: The variants are numbered from zero.
+        let get = |counter| self.get(counter as usize);
+        let sum = |list: &[Counter]| {
+            list.iter()
+                .fold(0, |sum: u64, &counter| sum.wrapping_add(get(counter)))
+        };
+
+        PortCounters {
+            xmit_bytes: get(Counter::SentBytes),
+            rcv_bytes: get(Counter::ReceivedBytes),
+            xmit_packets: get(Counter::Sent),
+            rcv_packets: get(Counter::Received),
+            xmit_multicast: get(Counter::SentMulticast),
+            rcv_multicast: get(Counter::ReceivedMulticast),
+            link_downed: get(Counter::LinkDowned),
+            rcv_errors: sum(&[
+                Counter::Malformed,
+                Counter::BadIcrc,
+                Counter::Backlog,
+                Counter::NoMemory,
+            ]),
+            rcv_constraint_errors: get(Counter::BadPkey),
+            xmit_discards: get(Counter::SendError),
+        }
     }
 }
 

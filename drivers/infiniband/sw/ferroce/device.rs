@@ -86,6 +86,7 @@ use rdma::{
             GidChange,
             Path, //
         },
+        mad::Mad,
         mr::{
             Advice,
             Change,
@@ -331,6 +332,10 @@ impl Driver for Ferroce {
 
     fn read_counter(dev: &Device<Self>, index: usize) -> u64 {
         dev.counters.get(index)
+    }
+
+    fn process_mad(dev: &Device<Self>, request: &Mad, response: &mut Mad) -> bool {
+        port::answer(dev, request, response)
     }
 
     fn add_gid(dev: &Device<Self>, gid: &GidChange<'_>) -> Result {

@@ -9,9 +9,11 @@ use rdma::ib::{
         PortAttr,
         PortState, //
     },
+    mad::Mad,
     Device, //
 };
 use roce::{
+    pma,
     qp::attr::Mtu,
     uapi::wqe::MAX_MESSAGE, //
 };
@@ -52,4 +54,12 @@ pub(crate) fn query(dev: &Device<Ferroce>, attr: &mut PortAttr<'_>) -> Result {
         .set_cm_supported()
         .set_speed_of(dev);
     Ok(())
+}
+
+/// Answers a management datagram that asks for counters; returns whether it does.
+pub(crate) fn answer(dev: &Device<Ferroce>, request: &Mad, response: &mut Mad) -> bool {
+    /// The number of the port.
+    const PORT: u8 = 1;
+
+    pma::respond(request, PORT, || dev.counters().port(), response)
 }

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Management datagrams (MADs) that the driver answers itself.
+//!
+//! C header: [`include/rdma/ib_mad.h`](srctree/include/rdma/ib_mad.h)
+
+use super::{
+    ops::PORT,
+    Device,
+    Driver, //
+};
+use crate::bindings;
+use kernel::{
+    ffi,
+    prelude::*, //
+};
+
+/// A management datagram.
+pub type Mad = [u8; size_of::<bindings::ib_mad>()];
+
+/// `ib_device_ops.process_mad`: may sleep.
+///
+/// The core calls it for each datagram that comes to the management queue pair, and for the files
+/// of `counters`.
+///
+/// # Safety
+///
+/// Only for the core, with a live device and two datagrams that do not overlap, the second of them
+/// valid for write. A port that is not of OPA has datagrams of that size only.
+pub(super) unsafe extern "C" fn process_mad<D: Driver>(
+    raw: *mut bindings::ib_device,
+    _flags: ffi::c_int,
+    port: u32,
+    _wc: *const bindings::ib_wc,
+    _grh: *const bindings::ib_grh,
+    request: *const bindings::ib_mad,
+    response: *mut bindings::ib_mad,
+    _response_size: *mut usize,
+    _pkey_index: *mut u16,
+) -> ffi::c_int {
+    if port != PORT {
+        return bindings::ib_mad_result_IB_MAD_RESULT_FAILURE as ffi::c_int;
+    }
+    // SAFETY: The device is alive. Both datagrams are there for the call, and nobody else uses
+    // them; a datagram is bytes in any order, without padding.
+    let answered = unsafe {
+        response.write_bytes(0, 1);
+        D::process_mad(
+            Device::from_raw(raw),
+            &*request.cast::<Mad>(),
+            &mut *response.cast::<Mad>(),
+        )
+    };
+    let mut result = bindings::ib_mad_result_IB_MAD_RESULT_SUCCESS;
+    if answered {
+        result |= bindings::ib_mad_result_IB_MAD_RESULT_REPLY;
+    }
+    // CAST: A mask of small flags.
+    result as ffi::c_int
+}

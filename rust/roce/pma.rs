@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a port has counted, as management datagrams ask for it (IBTA 16.1).
+//!
+//! ```text
+//!  0          24            64                                  256
+//!  | MAD header | reserved   | attribute                          |
+//! ```
+//!
+//! A management datagram (MAD) has 256 bytes. Only `Get` of three attributes is answered; nothing
+//! can be set, so nobody can clear what others read.
+
+/// Bytes of a management datagram.
+pub const MAD_LEN: usize = 256;
+
+/// The class of performance management, in the second byte.
+const CLASS: u8 = 0x04;
+/// The version of the header and of the class.
+const VERSION: u8 = 1;
+
+const METHOD_GET: u8 = 0x01;
+const METHOD_SET: u8 = 0x02;
+const METHOD_GET_RESP: u8 = 0x81;
+
+const STATUS_BAD_VERSION: u16 = 1 << 2;
+const STATUS_NO_SUCH_ATTRIBUTE: u16 = 3 << 2;
+const STATUS_BAD_VALUE: u16 = 7 << 2;
+
+const CLASS_PORT_INFO: u16 = 0x0001;
+const PORT_COUNTERS: u16 = 0x0012;
+const PORT_COUNTERS_EXT: u16 = 0x001d;
+
+/// The capability that the extended counters are there, those for multicast included.
+const EXT_WIDTH: u16 = 1 << 9;
+
+/// Bytes in a word of the data counters.
+const WORD: u64 = 4;
+
+/// Where an attribute starts.
+const ATTRIBUTE: usize = 64;
+
+/// What a port has counted since its device was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortCounters {
+    /// Bytes sent.
+    pub xmit_bytes: u64,
+    /// Bytes received.
+    pub rcv_bytes: u64,
+    /// Packets sent.
+    pub xmit_packets: u64,
+    /// Packets received.
+    pub rcv_packets: u64,
+    /// Packets sent to multicast groups, which are among those sent.
+    pub xmit_multicast: u64,
+    /// Packets received by multicast groups, which are among those received.
+    pub rcv_multicast: u64,
+    /// How often the link went down.
+    pub link_downed: u64,
+    /// Packets received with an error, or without room for them.
+    pub rcv_errors: u64,
+    /// Packets received with a wrong partition key.
+    pub rcv_constraint_errors: u64,
+    /// Packets that could not be sent.
+    pub xmit_discards: u64,
+}
+
+/// Answers a management datagram that came to the port of a number; returns whether there is an
+/// answer in `response`.
+///
+/// There is none to one of another class, nor to what is itself an answer. `counters` is called at
+/// most once, and only if they are asked for.
+pub fn respond(
+    request: &[u8; MAD_LEN],
+    port: u8,
+    counters: impl FnOnce() -> PortCounters,
+    response: &mut [u8; MAD_LEN],
+) -> bool {
+    let &[version, CLASS, class_version, method, ..] = request else {
+        return false;
+    };
+    if method != METHOD_GET && method != METHOD_SET {
+        return false;
+    }
+    let mut out = Writer(response);
+    out.begin(request);
+    let attribute = field(request, 16).map_or(0, u16::from_be_bytes);
+    let selected = field(request, ATTRIBUTE + 1).map_or(0, u8::from_be_bytes);
+    let status = match attribute {
+        _ if version != VERSION || class_version != VERSION => STATUS_BAD_VERSION,
+        _ if method != METHOD_GET => STATUS_NO_SUCH_ATTRIBUTE,
+        CLASS_PORT_INFO => out.class_port_info(),
+        PORT_COUNTERS | PORT_COUNTERS_EXT if selected != port => STATUS_BAD_VALUE,
+        PORT_COUNTERS => out.port_counters(port, &counters()),
+        PORT_COUNTERS_EXT => out.port_counters_ext(port, &counters()),
+        _ => STATUS_NO_SUCH_ATTRIBUTE,
+    };
+    out.put(4, &status.to_be_bytes());
+    true
+}
+
+/// Returns the bytes at an offset.
+fn field<const N: usize>(mad: &[u8; MAD_LEN], at: usize) -> Option<[u8; N]> {
+    mad.get(at..)?.first_chunk().copied()
+}
+
+/// Writes an answer.
+struct Writer<'a>(&'a mut [u8; MAD_LEN]);
+
+impl Writer<'_> {
+    /// Writes at an offset; nothing beyond the end.
+    fn put<const N: usize>(&mut self, at: usize, bytes: &[u8; N]) {
+        if let Some(room) = self.0.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<N>) {
+            *room = *bytes;
+        }
+    }
+
+    /// Writes the header of an answer, and zeroes behind it.
+    fn begin(&mut self, request: &[u8; MAD_LEN]) {
+        *self.0 = [0; MAD_LEN];
+        // Versions, class and method; then transaction, attribute and modifier.
+        self.put(0, &[VERSION, CLASS, VERSION, METHOD_GET_RESP]);
+        if let Some(rest) = field::<16>(request, 8) {
+            self.put(8, &rest);
+        }
+    }
+
+    fn class_port_info(&mut self) -> u16 {
+        self.put(ATTRIBUTE, &[VERSION, VERSION]);
+        self.put(ATTRIBUTE + 2, &EXT_WIDTH.to_be_bytes());
+        0
+    }
+
+    /// Writes the counters that stop at all ones.
+    fn port_counters(&mut self, port: u8, counters: &PortCounters) -> u16 {
+        let at = |offset: usize| ATTRIBUTE.wrapping_add(offset);
+
+        self.put(at(1), &[port]);
+        self.put(at(7), &[narrow8(counters.link_downed)]);
+        self.put(at(8), &narrow16(counters.rcv_errors));
+        self.put(at(14), &narrow16(counters.xmit_discards));
+        self.put(at(17), &[narrow8(counters.rcv_constraint_errors)]);
+        self.put(at(24), &narrow32(counters.xmit_bytes / WORD));
+        self.put(at(28), &narrow32(counters.rcv_bytes / WORD));
+        self.put(at(32), &narrow32(counters.xmit_packets));
+        self.put(at(36), &narrow32(counters.rcv_packets));
+        0
+    }
+
+    /// Writes the counters of 64 bits.
+    fn port_counters_ext(&mut self, port: u8, counters: &PortCounters) -> u16 {
+        let unicast_xmit = counters
+            .xmit_packets
+            .saturating_sub(counters.xmit_multicast);
+        let unicast_rcv = counters.rcv_packets.saturating_sub(counters.rcv_multicast);
+        let values = [
+            counters.xmit_bytes / WORD,
+            counters.rcv_bytes / WORD,
+            counters.xmit_packets,
+            counters.rcv_packets,
+            unicast_xmit,
+            unicast_rcv,
+            counters.xmit_multicast,
+            counters.rcv_multicast,
+        ];
+
+        self.put(ATTRIBUTE + 1, &[port]);
+        for (value, at) in values.iter().zip((ATTRIBUTE + 8..).step_by(8)) {
+            self.put(at, &value.to_be_bytes());
+        }
+        0
+    }
+}
+
+fn narrow8(value: u64) -> u8 {
+    u8::try_from(value).unwrap_or(u8::MAX)
+}
+
+fn narrow16(value: u64) -> [u8; 2] {
+    u16::try_from(value).unwrap_or(u16::MAX).to_be_bytes()
+}
+
+fn narrow32(value: u64) -> [u8; 4] {
+    u32::try_from(value).unwrap_or(u32::MAX).to_be_bytes()
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_pma))]
+mod tests {
+    use super::*;
+
+    const PORT: u8 = 1;
+
+    const COUNTERS: PortCounters = PortCounters {
+        xmit_bytes: 4001,
+        rcv_bytes: 1 << 40,
+        xmit_packets: 1 << 33,
+        rcv_packets: 20,
+        xmit_multicast: 3,
+        rcv_multicast: 4,
+        link_downed: 300,
+        rcv_errors: 70_000,
+        rcv_constraint_errors: 5,
+        xmit_discards: 6,
+    };
+
+    fn get(attribute: u16) -> [u8; MAD_LEN] {
+        let mut mad = [0; MAD_LEN];
+        let mut writer = Writer(&mut mad);
+        writer.put(0, &[VERSION, CLASS, VERSION, METHOD_GET]);
+        writer.put(8, &[1, 2, 3, 4, 5, 6, 7, 8]);
+        writer.put(16, &attribute.to_be_bytes());
+        writer.put(ATTRIBUTE + 1, &[PORT]);
+        mad
+    }
+
+    fn answer(request: &[u8; MAD_LEN]) -> Option<[u8; MAD_LEN]> {
+        let mut response = [0xee; MAD_LEN];
+        respond(request, PORT, || COUNTERS, &mut response).then_some(response)
+    }
+
+    fn status(request: &[u8; MAD_LEN]) -> Option<u16> {
+        field(&answer(request)?, 4).map(u16::from_be_bytes)
+    }
+
+    #[test]
+    fn an_answer_names_the_request() {
+        let request = get(PORT_COUNTERS);
+        let response = answer(&request).unwrap();
+        assert_eq!(field(&response, 0), Some([1, 4, 1, 0x81, 0, 0, 0, 0]));
+        assert_eq!(field::<16>(&response, 8), field(&request, 8));
+    }
+
+    #[test]
+    fn small_counters_stop_at_all_ones() {
+        let response = answer(&get(PORT_COUNTERS)).unwrap();
+        // Symbol errors, recoveries, link downed, receive errors.
+        assert_eq!(field(&response, 68), Some([0, 0, 0, 255, 255, 255]));
+        // Discards, transmit and receive constraint errors.
+        assert_eq!(field(&response, 78), Some([0, 6, 0, 5]));
+        assert_eq!(field(&response, 88), Some(1000u32.to_be_bytes()));
+        assert_eq!(field(&response, 92), Some([255; 4]));
+        assert_eq!(field(&response, 96), Some([255; 4]));
+        assert_eq!(field(&response, 100), Some(20u32.to_be_bytes()));
+        assert_eq!(field(&response, 104), Some([0; 8]));
+    }
+
+    #[test]
+    fn large_counters_tell_groups_apart() {
+        let response = answer(&get(PORT_COUNTERS_EXT)).unwrap();
+        let values = [
+            1000,
+            1 << 38,
+            1 << 33,
+            20,
+            (1 << 33) - 3,
+            16,
+            3,
+            4, //
+        ];
+        for (place, value) in values.iter().enumerate() {
+            let got = field(&response, 72 + 8 * place).map(u64::from_be_bytes);
+            assert_eq!(got, Some(*value));
+        }
+        assert_eq!(field(&response, 136), Some([0; 8]));
+    }
+
+    #[test]
+    fn the_class_has_large_counters() {
+        let response = answer(&get(CLASS_PORT_INFO)).unwrap();
+        assert_eq!(field(&response, 64), Some([1, 1, 2, 0, 0, 0, 0, 0]));
+    }
+
+    #[test]
+    fn what_is_not_there_has_a_status() {
+        assert_eq!(status(&get(PORT_COUNTERS)), Some(0));
+        assert_eq!(status(&get(0x0010)), Some(STATUS_NO_SUCH_ATTRIBUTE));
+        let mut request = get(PORT_COUNTERS);
+        request[ATTRIBUTE + 1] = 2;
+        assert_eq!(status(&request), Some(STATUS_BAD_VALUE));
+        let mut request = get(PORT_COUNTERS);
+        request[3] = METHOD_SET;
+        assert_eq!(status(&request), Some(STATUS_NO_SUCH_ATTRIBUTE));
+        let mut request = get(PORT_COUNTERS);
+        request[2] = 2;
+        assert_eq!(status(&request), Some(STATUS_BAD_VERSION));
+    }
+
+    #[test]
+    fn answers_and_other_classes_are_not_answered() {
+        for method in [0x03, 0x05, 0x07, METHOD_GET_RESP, 0xff] {
+            let mut request = get(PORT_COUNTERS);
+            request[3] = method;
+            assert_eq!(answer(&request), None);
+        }
+        let mut request = get(PORT_COUNTERS);
+        request[1] = 0x07;
+        assert_eq!(answer(&request), None);
+    }
+}

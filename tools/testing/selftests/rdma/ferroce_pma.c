@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The counters of the port that every RDMA device has: the files of sysfs, and the management
+ * datagrams that they are read by, which other nodes may send too.
+ */
+#include "ferroce_stat.h"
+
+#define LEN 8192
+#define MAD_LEN 256
+#define GSI_QKEY 0x80010000
+
+enum {
+	PERF_MGMT = 0x04,
+	GET = 0x01,
+	SET = 0x02,
+	GET_RESP = 0x81,
+	CLASS_PORT_INFO = 0x0001,
+	PORT_SAMPLES = 0x0010,
+	PORT_COUNTERS = 0x0012,
+	PORT_COUNTERS_EXT = 0x001d,
+};
+
+/* A file of the directory "counters". */
+static long long port_counter(const char *dev, const char *name)
+{
+	char path[128];
+	long long value;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/counters/%s", dev, name);
+	file = fopen(path, "r");
+	CHECK(file);
+	CHECK_EQ(fscanf(file, "%lld", &value), 1);
+	fclose(file);
+	return value;
+}
+
+/* Traffic of a known size; data is in words of four bytes. */
+static void test_sysfs(void)
+{
+	static const char *const names[] = { "port_xmit_data", "port_rcv_data", "port_xmit_packets",
+					     "port_rcv_packets" };
+	long long before[2][4], grown[2][4], bytes = 10 * (WIRE(BTH, 1024) + WIRE(BTH, 1001));
+	long long acks = 10 * WIRE(BTH + AETH, 0);
+	struct end a, b;
+
+	pair_open(&a, &b, IBV_QPT_RC, LEN);
+	for (int dev = 0; dev < 2; dev++)
+		for (int i = 0; i < 4; i++)
+			before[dev][i] = port_counter(dev ? "r2" : "r1", names[i]);
+	for (int i = 0; i < 10; i++) {
+		post_recv(&b, i, 0, LEN);
+		post_send(&a, &b, IBV_WR_SEND, i, 0, 2025, IBV_SEND_SIGNALED);
+		expect(&a, i, IBV_WC_SUCCESS);
+		expect(&b, i, IBV_WC_SUCCESS);
+	}
+	for (int dev = 0; dev < 2; dev++)
+		for (int i = 0; i < 4; i++)
+			grown[dev][i] = port_counter(dev ? "r2" : "r1", names[i]) - before[dev][i];
+	/* All sizes are whole words. */
+	CHECK_EQ(grown[0][0], bytes / 4);
+	CHECK_EQ(grown[0][1], acks / 4);
+	CHECK_EQ(grown[0][2], 20);
+	CHECK_EQ(grown[0][3], 10);
+	CHECK_EQ(grown[1][0], acks / 4);
+	CHECK_EQ(grown[1][1], bytes / 4);
+	CHECK_EQ(grown[1][2], 10);
+	CHECK_EQ(grown[1][3], 20);
+	pair_close(&a, &b);
+}
+
+/* What there is nothing of is there, and zero; what there is something of is what else says it. */
+static void test_all_files(void)
+{
+	static const char *const zero[] = {
+		"symbol_error",
+		"link_error_recovery",
+		"port_rcv_remote_physical_errors",
+		"port_rcv_switch_relay_errors",
+		"port_xmit_constraint_errors",
+		"local_link_integrity_errors",
+		"excessive_buffer_overrun_errors",
+		"VL15_dropped",
+		"port_xmit_wait",
+	};
+	struct stats now;
+
+	for (size_t i = 0; i < ARRAY_LEN(zero); i++)
+		CHECK_EQ(port_counter("r1", zero[i]), 0);
+	shell("ip -n n1 link set v1 down; ip -n n1 link set v1 up");
+	shell("ip -n n1 addr replace fd77::1/64 dev v1 nodad");
+	/* Not a packet of ours. */
+	shell("ip netns exec n2 bash -c 'echo no >/dev/udp/10.77.0.1/4791'");
+	stats_read(&now, "show link r1/1");
+	CHECK(stats_get(&now, "link_downed") > 0);
+	CHECK(stats_get(&now, "rx_malformed") > 0);
+	CHECK_EQ(port_counter("r1", "link_downed"), stats_get(&now, "link_downed"));
+	CHECK_EQ(port_counter("r1", "port_rcv_errors"),
+		 stats_get(&now, "rx_malformed") + stats_get(&now, "rx_bad_icrc") +
+			 stats_get(&now, "rx_backlog_full") + stats_get(&now, "rx_no_memory"));
+	CHECK_EQ(port_counter("r1", "port_rcv_constraint_errors"), stats_get(&now, "rx_bad_pkey"));
+	CHECK_EQ(port_counter("r1", "port_xmit_discards"), stats_get(&now, "send_err"));
+	CHECK_EQ(port_counter("r1", "multicast_xmit_packets"), stats_get(&now, "sent_mcast_pkts"));
+	CHECK_EQ(port_counter("r1", "multicast_rcv_packets"), stats_get(&now, "rcvd_mcast_pkts"));
+	CHECK_EQ(port_counter("r1", "unicast_xmit_packets"),
+		 stats_get(&now, "sent_pkts") - stats_get(&now, "sent_mcast_pkts"));
+	CHECK_EQ(port_counter("r1", "unicast_rcv_packets"),
+		 stats_get(&now, "rcvd_pkts") - stats_get(&now, "rcvd_mcast_pkts"));
+}
+
+static struct end asker;
+static struct ibv_ah *manager;
+
+/* Sends a datagram to queue pair 1 of r1. */
+static void ask(const unsigned char *mad)
+{
+	struct ibv_sge sge = { (uintptr_t)asker.buf, MAD_LEN, asker.mr->lkey };
+	struct ibv_send_wr wr = {
+		.wr_id = 1,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.ud = { .ah = manager, .remote_qpn = 1, .remote_qkey = GSI_QKEY },
+	};
+
+	memcpy(asker.buf, mad, MAD_LEN);
+	post_wr(&asker, &wr);
+	expect(&asker, 1, IBV_WC_SUCCESS);
+}
+
+static void make_mad(unsigned char *mad, int method, int attribute, int port)
+{
+	memset(mad, 0, MAD_LEN);
+	mad[0] = 1;
+	mad[1] = PERF_MGMT;
+	mad[2] = 1;
+	mad[3] = method;
+	memcpy(mad + 8, "transact", 8);
+	mad[16] = attribute >> 8;
+	mad[17] = attribute;
+	mad[65] = port;
+}
+
+/* Asks and returns the answer, which has this status. */
+static const unsigned char *answer(int method, int attribute, int port, int status)
+{
+	unsigned char mad[MAD_LEN];
+	const unsigned char *in = asker.buf + 4096 + GRH_LEN;
+
+	make_mad(mad, method, attribute, port);
+	post_recv(&asker, 2, 4096, 4096);
+	ask(mad);
+	CHECK_EQ(expect(&asker, 2, IBV_WC_SUCCESS).byte_len, GRH_LEN + MAD_LEN);
+	CHECK_EQ(in[1], PERF_MGMT);
+	CHECK_EQ(in[3], GET_RESP);
+	CHECK_EQ(in[4] << 8 | in[5], status);
+	/* The upper half of the transaction is the kernel's to change in what it sends itself. */
+	CHECK(!memcmp(in + 8, "transact", 8));
+	CHECK_EQ(in[16] << 8 | in[17], attribute);
+	return in;
+}
+
+static uint64_t word(const unsigned char *at, size_t len)
+{
+	uint64_t value = 0;
+
+	while (len--)
+		value = value << 8 | *at++;
+	return value;
+}
+
+static void open_asker(void)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = GSI_QKEY };
+	struct ibv_ah_attr path;
+
+	end_init(&asker, &r2, IBV_QPT_UD, LEN);
+	end_create(&asker);
+	CHECK_EQ(ibv_modify_qp(asker.qp, &attr,
+			       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY),
+		 0);
+	attr.qp_state = IBV_QPS_RTR;
+	CHECK_EQ(ibv_modify_qp(asker.qp, &attr, IBV_QP_STATE), 0);
+	attr.qp_state = IBV_QPS_RTS;
+	CHECK_EQ(ibv_modify_qp(asker.qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
+	path = (struct ibv_ah_attr){
+		.is_global = 1,
+		.port_num = 1,
+		.grh = { .dgid = r1.gid, .sgid_index = r2.gid_index, .hop_limit = 64 },
+	};
+	manager = ibv_create_ah(r2.pd, &path);
+	CHECK(manager);
+}
+
+static void close_asker(void)
+{
+	CHECK_EQ(ibv_destroy_ah(manager), 0);
+	end_close(&asker);
+}
+
+/* Another node asks. */
+static void test_wire(void)
+{
+	const unsigned char *in;
+	struct stats now;
+
+	open_asker();
+	in = answer(GET, CLASS_PORT_INFO, 0, 0);
+	CHECK_EQ(word(in + 64, 4), 0x01010200);
+	in = answer(GET, PORT_COUNTERS, 1, 0);
+	CHECK_EQ(in[65], 1);
+	stats_read(&now, "show link r1/1");
+	/* It was counted before the answer was made, and the answer not yet. */
+	CHECK_EQ(word(in + 100, 4), stats_get(&now, "rcvd_pkts"));
+	CHECK_EQ(word(in + 96, 4), stats_get(&now, "sent_pkts") - 1);
+	CHECK_EQ(word(in + 92, 4), stats_get(&now, "rcvd_bytes") / 4);
+	in = answer(GET, PORT_COUNTERS_EXT, 1, 0);
+	stats_read(&now, "show link r1/1");
+	CHECK_EQ(word(in + 96, 8), stats_get(&now, "rcvd_pkts"));
+	CHECK_EQ(word(in + 80, 8), stats_get(&now, "rcvd_bytes") / 4);
+	close_asker();
+}
+
+/* Of what is not there the answer says so; to what is no question there is no answer. */
+static void test_refused(void)
+{
+	unsigned char mad[MAD_LEN];
+	struct stats before, after;
+
+	open_asker();
+	answer(GET, PORT_SAMPLES, 1, 0x0c);
+	answer(GET, PORT_COUNTERS, 2, 0x1c);
+	answer(GET, PORT_COUNTERS_EXT, 255, 0x1c);
+	/* Nobody sets them back. */
+	stats_read(&before, "show link r1/1");
+	answer(SET, PORT_COUNTERS, 1, 0x0c);
+	stats_read(&after, "show link r1/1");
+	CHECK(stats_get(&after, "rcvd_pkts") > stats_get(&before, "rcvd_pkts"));
+	/* The two could go on for ever. */
+	make_mad(mad, GET_RESP, PORT_COUNTERS, 1);
+	ask(mad);
+	answer(GET, CLASS_PORT_INFO, 0, 0);
+	expect_none(&asker);
+	close_asker();
+}
+
+static const struct test tests[] = {
+	{ "traffic in sysfs", test_sysfs },
+	{ "the files of sysfs", test_all_files },
+	{ "another node asks", test_wire },
+	{ "another node asks for what is not there", test_refused },
+};
+
+int main(int argc, char **argv)
+{
+	run_tests(argc, argv, NULL, tests, ARRAY_LEN(tests));
+}
