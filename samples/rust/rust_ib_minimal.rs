@@ -168,6 +168,7 @@ impl Driver for Minimal {
     type Cq = Never;
     type Qp = Never;
     type Srq = Never;
+    type Counter = Never;
 
     fn query_device(_dev: &Device<Self>, attr: &mut DeviceAttr) {
         // Everything that is not set is zero: there is none of it.

@@ -103,6 +103,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
     type Qp: Send + Sync;
     /// Kept for each shared receive queue.
     type Srq: Send + Sync;
+    /// Kept for each counter that queue pairs are bound to.
+    type Counter: Send + Sync;
 
     /// Fills in what the device can do.
     fn query_device(dev: &Device<Self>, attr: &mut DeviceAttr);
@@ -116,6 +118,27 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// Returns the value of a counter.
     fn read_counter(dev: &Device<Self>, index: usize) -> u64;
+
+    /// Creates the driver's part of a counter that queue pairs are bound to. A driver has all four
+    /// methods of these or none.
+    fn new_counter(_dev: &Device<Self>) -> Result<Self::Counter> {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Has a queue pair counted by a counter, and no longer by the port: the core adds both up.
+    fn bind_counter(_counter: &Self::Counter, _qp: &Owned<Qp<Self>>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Has a queue pair counted by the port again.
+    fn unbind_counter(_qp: &Owned<Qp<Self>>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Returns what a counter has counted of [`COUNTERS`](Self::COUNTERS).
+    fn read_bound_counter(_counter: &Self::Counter, _index: usize) -> u64 {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Answers a management datagram that came to the port, or that the core asks itself; returns
     /// whether there is an answer in `response`, which is zero before. Those that the driver does

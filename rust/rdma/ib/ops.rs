@@ -4,6 +4,7 @@
 
 use super::{
     ah,
+    counter,
     cq,
     details,
     device::{
@@ -102,6 +103,37 @@ impl<D: Driver> VTable<D> {
             None
         },
 
+        counter_init: if D::HAS_NEW_COUNTER {
+            Some(counter::init::<D>)
+        } else {
+            None
+        },
+        counter_alloc_stats: if D::HAS_NEW_COUNTER {
+            Some(counter::alloc_stats::<D>)
+        } else {
+            None
+        },
+        counter_bind_qp: if D::HAS_BIND_COUNTER {
+            Some(counter::bind_qp::<D>)
+        } else {
+            None
+        },
+        counter_unbind_qp: if D::HAS_UNBIND_COUNTER {
+            Some(counter::unbind_qp::<D>)
+        } else {
+            None
+        },
+        counter_update_stats: if D::HAS_READ_BOUND_COUNTER {
+            Some(counter::update_stats::<D>)
+        } else {
+            None
+        },
+        counter_dealloc: if D::HAS_NEW_COUNTER {
+            Some(counter::dealloc::<D>)
+        } else {
+            None
+        },
+
         create_cq: Some(cq::create_cq::<D>),
         destroy_cq: Some(cq::destroy_cq::<D>),
         poll_cq: Some(cq::poll_cq::<D>),
@@ -183,6 +215,7 @@ impl<D: Driver> VTable<D> {
         size_ib_qp: qp::Qp::<D>::SIZE,
         size_ib_srq: srq::Srq::<D>::SIZE,
         size_ib_ucontext: alloc_size::<object::Ucontext<D>>(),
+        size_rdma_counter: alloc_size::<counter::QpCounter<D>>(),
         ..pin_init::zeroed()
     };
 }

@@ -45,6 +45,11 @@ pub(super) unsafe extern "C" fn alloc_hw_port_stats<D: Driver>(
     _raw: *mut bindings::ib_device,
     _port: u32,
 ) -> *mut bindings::rdma_hw_stats {
+    alloc::<D>()
+}
+
+/// Allocates a table of all counters. May sleep.
+pub(super) fn alloc<D: Driver>() -> *mut bindings::rdma_hw_stats {
     // How long the core may show a value without asking again: its own default is 10 ms.
     const LIFESPAN_MS: ffi::c_ulong = 10;
 
@@ -75,10 +80,23 @@ pub(super) unsafe extern "C" fn get_hw_stats<D: Driver>(
     }
     // SAFETY: The device is alive.
     let dev = unsafe { Device::<D>::from_raw(raw) };
-    for i in 0..D::COUNTERS.len() {
-        // SAFETY: The statistics were allocated with as many values as there are descriptions.
-        unsafe { *(*stats).value.as_mut_ptr().add(i) = D::read_counter(dev, i) };
-    }
+    // SAFETY: The statistics are valid, and the core holds their lock.
+    unsafe { fill::<D>(stats, |i| D::read_counter(dev, i)) };
     // CAST: A handful.
     D::COUNTERS.len() as ffi::c_int
+}
+
+/// Fills in a table.
+///
+/// # Safety
+///
+/// `stats` must come from [`alloc`] for the same driver, and nobody else may write to it meanwhile.
+pub(super) unsafe fn fill<D: Driver>(
+    stats: *mut bindings::rdma_hw_stats,
+    read: impl Fn(usize) -> u64,
+) {
+    for i in 0..D::COUNTERS.len() {
+        // SAFETY: There are as many values as there are descriptions.
+        unsafe { *(*stats).value.as_mut_ptr().add(i) = read(i) };
+    }
 }

@@ -152,17 +152,26 @@ impl Counter {
     }
 }
 
-/// Counters of a device. Any context.
-pub(crate) struct Counters(PerCpuCounters<COUNT>);
+/// A set of counters: of a device, or of queue pairs that are bound to one of their own. Any
+/// context.
+pub(crate) struct Counters {
+    values: PerCpuCounters<COUNT>,
+    /// What counts the same for all queue pairs of the device that are bound to any counter.
+    sum: Option<Arc<Counters>>,
+}
 
 impl Counters {
-    /// Makes counters, all zero. May sleep.
+    /// Makes a set, all zero. May sleep.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new() -> Result<Arc<Self>> {
-        Ok(Arc::new(Self(PerCpuCounters::new()?), GFP_KERNEL_ACCOUNT)?)
+    pub(crate) fn new(sum: Option<Arc<Counters>>) -> Result<Arc<Self>> {
+        let set = Self {
+            values: PerCpuCounters::new()?,
+            sum,
+        };
+        Ok(Arc::new(set, GFP_KERNEL_ACCOUNT)?)
     }
 
     /// Counts one more.
@@ -174,7 +183,11 @@ impl Counters {
     #[inline]
     fn add(&self, counter: Counter, n: u64) {
         // CAST: The variants are numbered from zero.
-        self.0.add(counter as usize, n);
+        let index = counter as usize;
+        self.values.add(index, n);
+        if let Some(sum) = &self.sum {
+            sum.values.add(index, n);
+        }
     }
 
     /// Counts a packet that came, with what is below the IP header.
@@ -231,13 +244,16 @@ impl Counters {
 
     /// Returns a value, by the place of its name.
     pub(crate) fn get(&self, index: usize) -> u64 {
-        self.0.sum(index)
+        self.values.sum(index)
     }
 
-    /// Returns the counters of the port as IBTA has them.
-    pub(crate) fn port(&self) -> PortCounters {
-        // CAST: The variants are numbered from zero.
-        let get = |counter| self.get(counter as usize);
+    /// Returns the counters of the port as IBTA has them, of both sets together.
+    pub(crate) fn port(&self, other: &Self) -> PortCounters {
+        let get = |counter| {
+            // CAST: The variants are numbered from zero.
+            let index = counter as usize;
+            self.get(index).wrapping_add(other.get(index))
+        };
         let sum = |list: &[Counter]| {
             list.iter()
                 .fold(0, |sum: u64, &counter| sum.wrapping_add(get(counter)))

@@ -173,7 +173,10 @@ pub(crate) struct Ferroce {
     /// Distinguishes devices; never used again.
     number: u32,
     guid: [u8; 8],
+    /// What happens, but for queue pairs that are bound to a counter of their own.
     counters: Arc<Counters>,
+    /// What happens to those, and to those that were.
+    pub(crate) bound_counters: Arc<Counters>,
     /// Whether the port was active when its net device last said something. Under RTNL.
     active: Atomic<bool>,
     /// The net device.
@@ -203,7 +206,8 @@ impl Ferroce {
             },
             number: NEXT.fetch_add(1, Relaxed),
             guid,
-            counters: Counters::new()?,
+            counters: Counters::new(None)?,
+            bound_counters: Counters::new(None)?,
             active: Atomic::new(netdev.port_active()),
             speed: Speed::new(),
             mcast: mcast::Usage::new(),
@@ -229,7 +233,7 @@ impl Ferroce {
         Ok(())
     }
 
-    /// Returns the counters.
+    /// Returns the counters of what happens but to bound queue pairs.
     pub(crate) fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
@@ -279,6 +283,7 @@ impl Driver for Ferroce {
     type Cq = Cq;
     type Qp = Qp;
     type Srq = Srq;
+    type Counter = Arc<Counters>;
 
     fn query_device(dev: &Device<Self>, attr: &mut DeviceAttr) {
         let objects = MAX_OBJECTS;
@@ -332,6 +337,22 @@ impl Driver for Ferroce {
 
     fn read_counter(dev: &Device<Self>, index: usize) -> u64 {
         dev.counters.get(index)
+    }
+
+    fn new_counter(dev: &Device<Self>) -> Result<Arc<Counters>> {
+        Counters::new(Some(dev.bound_counters.clone()))
+    }
+
+    fn bind_counter(counter: &Arc<Counters>, qp: &Owned<ib::qp::Qp<Self>>) {
+        qp.count_in(counter);
+    }
+
+    fn unbind_counter(qp: &Owned<ib::qp::Qp<Self>>) {
+        qp.count_in(&qp.device().counters);
+    }
+
+    fn read_bound_counter(counter: &Arc<Counters>, index: usize) -> u64 {
+        counter.get(index)
     }
 
     fn process_mad(dev: &Device<Self>, request: &Mad, response: &mut Mad) -> bool {

@@ -61,5 +61,6 @@ pub(crate) fn answer(dev: &Device<Ferroce>, request: &Mad, response: &mut Mad) -
     /// The number of the port.
     const PORT: u8 = 1;
 
-    pma::respond(request, PORT, || dev.counters().port(), response)
+    let counters = || dev.counters().port(&dev.bound_counters);
+    pma::respond(request, PORT, counters, response)
 }

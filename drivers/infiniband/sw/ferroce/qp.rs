@@ -27,6 +27,7 @@ mod sq;
 mod wait;
 
 use crate::{
+    counters::Counters,
     cq::{
         Completion,
         Pushed, //
@@ -67,6 +68,7 @@ use kernel::{
             Relaxed,
             Release, //
         },
+        Arc,
         Mutex, //
     }, //
 };
@@ -357,6 +359,12 @@ impl Qp {
         self.send_credit.grant(self.cap.max_send_wr);
         // With a shared queue there is at most the request in use.
         self.recv_credit.grant(self.cap.max_recv_wr.max(1));
+    }
+
+    /// Has the queue pair counted in a set, which somebody else keeps alive until the next call.
+    pub(crate) fn count_in(&self, counters: &Arc<Counters>) {
+        self.send.lock().counters = counters.clone();
+        self.recv.lock().counters = counters.clone();
     }
 
     /// Returns whether a datagram came to an address of the device.

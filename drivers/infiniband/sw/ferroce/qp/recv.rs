@@ -111,7 +111,8 @@ pub(crate) struct RecvHalf {
     /// A packet that the responder has decided about and that could not be placed yet. The others
     /// wait behind it.
     parked: Option<Parked>,
-    counters: Arc<Counters>,
+    /// Where it counts; see [`Qp::count_in`](super::Qp::count_in).
+    pub(super) counters: Arc<Counters>,
 }
 
 /// A packet that is being dealt with.

@@ -115,7 +115,8 @@ pub(crate) struct SendHalf {
     parked: Option<Incoming>,
     /// Responses behind it.
     backlog: Backlog,
-    counters: Arc<Counters>,
+    /// Where it counts; see [`Qp::count_in`](super::Qp::count_in).
+    pub(super) counters: Arc<Counters>,
 }
 
 /// What remains to be done once the lock is dropped.

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Counters that queue pairs are bound to: `rdma statistic qp`.
+//!
+//! A queue pair counts either for its port or for the counter that it is bound to, and the core
+//! adds up both for the port.
+//!
+//! C header: [`include/rdma/rdma_counter.h`](srctree/include/rdma/rdma_counter.h)
+
+use super::{
+    qp::Qp,
+    stats,
+    Device,
+    Driver, //
+};
+use crate::bindings;
+use kernel::{
+    ffi,
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Full,
+        Relaxed,
+        Release, //
+    },
+    types::Opaque, //
+};
+
+/// What the core allocates. It calls all but [`init`] and [`alloc_stats`] under the counter's lock,
+/// or when nobody else has the counter any more.
+#[repr(C)]
+pub(super) struct QpCounter<D: Driver> {
+    raw: Opaque<bindings::rdma_counter>,
+    /// [`None`] until the first queue pair is bound: a counter of which that fails is freed without
+    /// a call of [`dealloc`].
+    data: Option<D::Counter>,
+}
+
+/// `ib_device_ops.counter_init`: may sleep.
+///
+/// # Safety
+///
+/// Only for the core, with an allocation of `size_rdma_counter` bytes.
+pub(super) unsafe extern "C" fn init<D: Driver>(raw: *mut bindings::rdma_counter) {
+    // SAFETY: The allocation has room for a `QpCounter<D>`.
+    unsafe { (&raw mut (*raw.cast::<QpCounter<D>>()).data).write(None) };
+}
+
+/// `ib_device_ops.counter_alloc_stats`: may sleep.
+///
+/// # Safety
+///
+/// Only for the core.
+pub(super) unsafe extern "C" fn alloc_stats<D: Driver>(
+    _raw: *mut bindings::rdma_counter,
+) -> *mut bindings::rdma_hw_stats {
+    stats::alloc::<D>()
+}
+
+/// `ib_device_ops.counter_bind_qp`: may sleep; the mutex of the counter is held.
+///
+/// # Safety
+///
+/// Only for the core, with a counter after [`init`] and a constructed queue pair of its device that
+/// is not bound.
+pub(super) unsafe extern "C" fn bind_qp<D: Driver>(
+    raw: *mut bindings::rdma_counter,
+    qp: *mut bindings::ib_qp,
+    _port: u32,
+) -> ffi::c_int {
+    // SAFETY: The core sets the device, which outlives the counter.
+    let dev = unsafe { Device::<D>::from_raw((*raw).device) };
+    // SAFETY: `init` has initialised it, and the core holds the lock.
+    let data = unsafe { &mut (*raw.cast::<QpCounter<D>>()).data };
+    let is_first = data.is_none();
+    let counter = match data {
+        Some(counter) => counter,
+        None => match D::new_counter(dev) {
+            Ok(counter) => data.insert(counter),
+            Err(e) => return e.to_errno(),
+        },
+    };
+    // SAFETY: The core keeps the queue pair for the call.
+    let bound = unsafe { bound_to(qp) };
+    // The core looked before, but the lock is that of one of the counters.
+    if bound.cmpxchg(core::ptr::null_mut(), raw, Full).is_err() {
+        if is_first {
+            *data = None;
+        }
+        return EINVAL.to_errno();
+    }
+    // SAFETY: The queue pair was constructed, and the core keeps it for the call.
+    D::bind_counter(counter, unsafe { Qp::<D>::owned(qp) });
+    if is_first {
+        // SAFETY: The core holds the lock, and reads it once this returns.
+        unsafe { (*raw).id = new_id() };
+    }
+    0
+}
+
+/// Returns the counter that a queue pair is bound to.
+///
+/// # Safety
+///
+/// The queue pair must be there for as long as what is returned is used.
+unsafe fn bound_to<'a>(qp: *mut bindings::ib_qp) -> &'a Atomic<*mut bindings::rdma_counter> {
+    // SAFETY: The field is there as long as the queue pair, and only these callbacks write it; the
+    // core reads whole words.
+    unsafe { Atomic::from_ptr(&raw mut (*qp).counter) }
+}
+
+/// Returns the number of a new counter, which is not zero. Numbers come again after 2^32: the core
+/// does not show a counter if there is one with its number.
+fn new_id() -> u32 {
+    static NEXT: Atomic<u32> = Atomic::new(1);
+
+    loop {
+        let id = NEXT.fetch_add(1, Relaxed);
+        if id != 0 {
+            return id;
+        }
+    }
+}
+
+/// `ib_device_ops.counter_unbind_qp`: may sleep; the mutex of the counter is held.
+///
+/// # Safety
+///
+/// Only for the core, with a constructed queue pair that [`bind_qp`] has bound.
+pub(super) unsafe extern "C" fn unbind_qp<D: Driver>(
+    qp: *mut bindings::ib_qp,
+    _port: u32,
+) -> ffi::c_int {
+    // SAFETY: The core keeps the queue pair for the call.
+    let bound = unsafe { bound_to(qp) };
+    // Only one of two that come at the same time may give the counter back.
+    if bound.load(Relaxed).is_null() {
+        return EINVAL.to_errno();
+    }
+    // SAFETY: The queue pair was constructed, and the core keeps it for the call.
+    D::unbind_counter(unsafe { Qp::<D>::owned(qp) });
+    bound.store(core::ptr::null_mut(), Release);
+    0
+}
+
+/// `ib_device_ops.counter_update_stats`: may sleep; the mutex of the counter is held.
+///
+/// # Safety
+///
+/// Only for the core, with a counter after [`init`], whose table is that of [`alloc_stats`].
+pub(super) unsafe extern "C" fn update_stats<D: Driver>(
+    raw: *mut bindings::rdma_counter,
+) -> ffi::c_int {
+    // SAFETY: `init` has initialised it, and the core holds the lock.
+    let data = unsafe { &(*raw.cast::<QpCounter<D>>()).data };
+    let Some(counter) = data else {
+        return EINVAL.to_errno();
+    };
+    // SAFETY: The table is valid, and is written under the lock of the counter only.
+    unsafe { stats::fill::<D>((*raw).stats, |i| D::read_bound_counter(counter, i)) };
+    0
+}
+
+/// `ib_device_ops.counter_dealloc`: may sleep.
+///
+/// # Safety
+///
+/// Only for the core, with a counter after [`init`] that no queue pair is bound to. This is the
+/// last call with it.
+pub(super) unsafe extern "C" fn dealloc<D: Driver>(raw: *mut bindings::rdma_counter) -> ffi::c_int {
+    // SAFETY: `init` has initialised it, and nobody else has the counter any more.
+    drop(unsafe { (*raw.cast::<QpCounter<D>>()).data.take() });
+    0
+}
