@@ -1,0 +1,115 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# fio's rdma engine: each of its verbs, with the data verified. A stream of SENDs carries fio's own checksums. With WRITE and
+# READ the passive side sees no request, so the memory of both sides is a file, and the blocks in them are compared.
+
+# shellcheck disable=SC2317 # The cases are called by name.
+# shellcheck source=tools/testing/selftests/rdma/lib.sh
+. "$(dirname "$0")/lib.sh"
+need_module
+need_programs fio split md5sum comm
+fio --enghelp=rdma 2>/dev/null | grep -q verb || skip_all "fio has no rdma engine"
+set_up make_net
+set_up add_links
+
+listening() {
+	rdma resource show cm_id | grep -q 'state LISTEN'
+}
+
+listening_or_gone() {
+	listening || gone "$1"
+}
+
+# jobs SERVER_OPTIONS -- CLIENT_OPTIONS: the client only ever writes in fio's sense, whatever goes over the wire.
+jobs() {
+	local options=() rc=0 server
+
+	while [ "$1" != -- ]; do
+		options+=("$1")
+		shift
+	done
+	shift
+	start server n1 fio --thread --name=server --ioengine=rdma --port=18600 --rw=read "${options[@]}"
+	server=$pid
+	wait_for -t 100 listening_or_gone "$server" && listening || rc=$?
+	if [ "$rc" = 0 ]; then
+		start client n2 fio --thread --name=client --ioengine=rdma --hostname=10.77.0.1 --port=18600 --rw=write "$@"
+		ends "$pid" || rc=$?
+	fi
+	# Left alone a server waits for ever, whatever it is sent.
+	[ "$rc" = 0 ] || kill -KILL "$server" 2>/dev/null || true
+	ends "$server" || rc=$?
+	touch "$tmp/client.log"
+	if [ "$rc" != 0 ] || grep -i 'verify:\|error' "$tmp/server.log" "$tmp/client.log"; then
+		sed 's/^/server: /' "$tmp/server.log"
+		sed 's/^/client: /' "$tmp/client.log"
+		return 1
+	fi
+	wait_for no_objects r1 && wait_for no_objects r2
+}
+
+# moved LOG MIB: fio has counted that many.
+moved() {
+	grep -qE "io=($(($2 * 1024))KiB|$2\.0MiB)" "$tmp/$1.log" || { cat "$tmp/$1.log"; return 1; }
+}
+
+# sends BLOCK MESSAGES MIB: fio asks for no RNR retries, so there is a receive for every message from the start. The server
+# has half a second for that, which may be too short: then once more.
+sends() {
+	local options=(--bs="$1" --size="$3M" --verify=crc32c --do_verify=0) tries=3
+
+	until jobs "${options[@]}" --iodepth="$2" -- "${options[@]}" --iodepth=8 --verb=send; do
+		tries=$((tries - 1))
+		[ "$tries" != 0 ]
+		grep -q 'RNR retry counter exceeded' "$tmp/client.log"
+	done
+	moved server "$3"
+	moved client "$3"
+}
+
+# A wrong byte is found: the server wants another pattern than the client sends.
+finds_wrong_data() {
+	local options=(--bs=4k --iodepth=16 --size=64k --verify=pattern --do_verify=0)
+
+	fails jobs "${options[@]}" --verify_pattern=0x5a -- "${options[@]}" --verify_pattern=0x5b --verb=send
+	grep -q 'verify' "$tmp/server.log"
+}
+
+# sums FILE BLOCK: of each block.
+sums() {
+	split -b "$2" --filter='md5sum' "$1" | sort -u
+}
+
+# memory VERB BLOCK DEPTH MIB: every block that was written or read into is one of the other side's, and none is what was there
+# before. fio takes one of its peer's blocks at random each time, so there are many more turns than blocks. It removes the files
+# at its end: the data stays under a second name.
+memory() {
+	local verb=$1 block=$2 depth=$3 side from=client to=server
+	local options=(--bs="$2" --iodepth="$3" --size="$4M" --scramble_buffers=0)
+
+	[ "$verb" = write ] || from=server to=client
+	for side in server client; do
+		head -c $((block * depth)) /dev/urandom >"$tmp/$side"
+		ln -f "$tmp/$side" "$tmp/$side.mem"
+	done
+	sums "$tmp/$to" "$block" >"$tmp/before"
+	jobs "${options[@]}" --iomem="mmapshared:$tmp/server.mem" -- \
+		"${options[@]}" --iomem="mmapshared:$tmp/client.mem" --verb="$verb"
+	moved client "$4"
+	sums "$tmp/$from" "$block" >"$tmp/from"
+	sums "$tmp/$to" "$block" >"$tmp/to"
+	equal "$depth" "$(wc -l <"$tmp/from")"
+	equal '' "$(comm -13 "$tmp/from" "$tmp/to")"
+	equal '' "$(comm -12 "$tmp/before" "$tmp/to")"
+}
+
+test_case "SEND, blocks of 4 KB" sends 4k 512 2
+test_case "SEND, blocks of 256 KB" sends 256k 32 8
+test_case "wrong data is found" finds_wrong_data
+test_case "RDMA WRITE, blocks of 4 KB" memory write 4096 8 2
+test_case "RDMA WRITE, blocks of 1 MB" memory write 1048576 4 64
+test_case "RDMA READ, blocks of 4 KB" memory read 4096 8 2
+test_case "RDMA READ, blocks of 1 MB" memory read 1048576 4 64
+
+run_cases "$@"
