@@ -56,6 +56,10 @@ module! {
             default: false,
             description: "Also serve `rdma link add ... type rxe`",
         },
+        gid_table: u32 {
+            default: crate::port::DEFAULT_GID_TABLE,
+            description: "Entries of the GID table of a device, of which each address takes one",
+        },
     },
 }
 
@@ -80,6 +84,7 @@ struct Module {
 impl kernel::InPlaceModule for Module {
     fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
         pin_init::pin_init_scope(|| {
+            port::check_gid_table()?;
             let cleanup = globals::init()?;
             Ok(try_pin_init!(Self {
                 _cleanup: cleanup,

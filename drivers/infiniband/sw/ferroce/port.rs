@@ -2,7 +2,10 @@
 
 //! The port of a device.
 
-use crate::device::Ferroce;
+use crate::{
+    device::Ferroce,
+    module_parameters, //
+};
 use kernel::prelude::*;
 use rdma::ib::{
     device::{
@@ -21,8 +24,14 @@ use roce::{
 /// Bytes in front of the payload of a packet: IPv6, UDP, the longest transport headers, ICRC.
 const OVERHEAD: u32 = 80;
 
-/// Entries of the GID table.
-const GID_TABLE: u32 = 1024;
+/// Entries of the GID table, where nobody says otherwise.
+///
+/// C rxe has 1024. There are three files in sysfs for each of them, and that in each network
+/// namespace: they are nearly all of what it takes to make a device or a namespace.
+pub(crate) const DEFAULT_GID_TABLE: u32 = 256;
+
+/// The most entries.
+const MAX_GID_TABLE: u32 = 4096;
 
 /// Returns the largest MTU that fits a net device.
 pub(crate) fn active_mtu(device: &Device<Ferroce>) -> Mtu {
@@ -30,6 +39,20 @@ pub(crate) fn active_mtu(device: &Device<Ferroce>) -> Mtu {
         .netdev()
         .and_then(|dev| Mtu::fitting(dev.mtu().saturating_sub(OVERHEAD)))
         .unwrap_or(Mtu::B256)
+}
+
+/// Checks the parameter of the module.
+///
+/// # Errors
+///
+/// `EINVAL` if it is out of range.
+pub(crate) fn check_gid_table() -> Result {
+    let entries = *module_parameters::gid_table.value_ref();
+    if !(1..=MAX_GID_TABLE).contains(&entries) {
+        pr_err!("gid_table={entries}: must be 1 to {MAX_GID_TABLE}\n");
+        return Err(EINVAL);
+    }
+    Ok(())
 }
 
 /// Fills in the state of the port. Takes RTNL.
@@ -49,7 +72,7 @@ pub(crate) fn query(dev: &Device<Ferroce>, attr: &mut PortAttr<'_>) -> Result {
     };
     attr.set_state(state)
         .set_mtu(Mtu::B4096.as_ib(), active_mtu(dev).as_ib())
-        .set_tables(GID_TABLE, 1)
+        .set_tables(*module_parameters::gid_table.value_ref(), 1)
         .set_max_msg_sz(MAX_MESSAGE)
         .set_cm_supported()
         .set_speed_of(dev);

@@ -65,6 +65,26 @@ needs_nothing_else() {
 	rdma link delete r1
 }
 
+gid_table() {
+	local gids
+
+	rmmod ferroce
+	load_module gid_table=3
+	make_net
+	add_links
+	gids=(/sys/class/infiniband/r1/ports/1/gids/*)
+	equal 3 "${#gids[@]}"
+	# Link-local, IPv4, IPv6: it is full, and goes on.
+	in_ns n1 ip addr add 10.77.0.3/24 dev v1
+	fails has_gid r1 10.77.0.3
+	both ibv_rc_pingpong -c -n 10
+	delete_links
+	rmmod ferroce
+	refused 'Invalid' load_module gid_table=0
+	refused 'Invalid' load_module gid_table=4097
+	fails loaded ferroce
+}
+
 rxe_refused() {
 	modinfo rdma_rxe
 	fails modprobe rdma_rxe
@@ -124,6 +144,7 @@ test_case "removed with devices, and loaded again" removed_with_devices
 test_case "removed while a program has a device open" removed_while_open
 test_case "loaded and removed five times" again_and_again
 test_case "links can be made as long as it is loaded" needs_nothing_else
+test_case "the size of the GID table" gid_table
 test_case "rdma_rxe does not load beside it" rxe_refused
 test_case "does not load beside rdma_rxe" refused_beside_rxe
 test_case "exclusive RDMA namespaces" exclusive
