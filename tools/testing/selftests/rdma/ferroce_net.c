@@ -39,15 +39,28 @@ static void net_down(void)
 
 void net_up(void)
 {
-	shell("for i in 1 2; do ip netns add n$i; done");
 	atexit(net_down);
-	shell("ip link add v1 netns n1 mtu 4200 type veth peer name v2 netns n2 mtu 4200");
+	/* Few programs are started: where each instruction is checked, that takes the most time. */
+	shell("ip -batch - <<-END\n"
+	      "netns add n1\n"
+	      "netns add n2\n"
+	      "link add v1 netns n1 mtu 4200 type veth peer name v2 netns n2 mtu 4200\n"
+	      "END");
 	for (int i = 1; i <= 2; i++) {
-		shell("ip -n n%d link set lo up", i);
-		shell("ip netns exec n%d sysctl -qw net.ipv6.conf.v%d.accept_dad=0", i, i);
-		shell("ip -n n%d addr add 10.77.0.%d/24 dev v%d", i, i, i);
-		shell("ip -n n%d addr add fd77::%d/64 dev v%d nodad", i, i, i);
-		shell("ip -n n%d link set v%d up", i, i);
-		shell("ip netns exec n%d rdma link add r%d type ferroce netdev v%d", i, i, i);
+		char name[8];
+		int before;
+
+		snprintf(name, sizeof(name), "n%d", i);
+		before = enter_ns(name);
+		shell("echo 0 >/proc/sys/net/ipv6/conf/v%d/accept_dad", i);
+		shell("ip -batch - <<-END\n"
+		      "link set lo up\n"
+		      "addr add 10.77.0.%d/24 dev v%d\n"
+		      "addr add fd77::%d/64 dev v%d nodad\n"
+		      "link set v%d up\n"
+		      "END",
+		      i, i, i, i, i);
+		shell("rdma link add r%d type ferroce netdev v%d", i, i);
+		leave_ns(before);
 	}
 }

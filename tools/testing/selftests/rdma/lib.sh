@@ -88,6 +88,13 @@ equal() {
 	[ "$1" = "$2" ] || { echo "wanted '$1', got '$2'"; return 1; }
 }
 
+# A pipe that nothing ever comes through: to wait at it starts no program, as sleep does.
+exec {nothing}<> <(:)
+
+moment() {
+	read -rt 0.02 -u "$nothing" || true
+}
+
 # wait_for [-t SECONDS] COMMAND...: until the command succeeds; fails after 30 s, or as many as are given.
 wait_for() {
 	local limit=30 end
@@ -99,7 +106,7 @@ wait_for() {
 			echo "not true after $limit s: $*"
 			return 1
 		fi
-		sleep 0.02
+		moment
 	done
 }
 
@@ -182,13 +189,9 @@ set_up() {
 
 # need_module: with what it needs and what the network devices of the tests are made of. Some may be built in.
 need_module() {
-	local name
-
 	[ "$(id -u)" = 0 ] || skip_all "must be root"
 	need_programs rdma ibv_devinfo ip ss nsenter
-	for name in ib_uverbs ib_umad rdma_ucm veth dummy tun 8021q macvlan sch_netem udp_tunnel ip6_udp_tunnel; do
-		modprobe -q "$name"
-	done
+	modprobe -qa ib_uverbs ib_umad rdma_ucm veth dummy tun 8021q macvlan sch_netem udp_tunnel ip6_udp_tunnel
 	loaded ferroce || load_module || skip_all "no module ferroce"
 }
 
