@@ -5,7 +5,6 @@
  */
 #include <fcntl.h>
 #include <net/if.h>
-#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "ferroce_mcast.h"
@@ -100,16 +99,12 @@ static void test_multicast(void)
 	post_recv(&b, 1, 0, LEN);
 	post_recv(&c, 2, 0, LEN);
 	for (int i = 0; i < 2; i++) {
-		struct ibv_sge sge = { (uintptr_t)a.buf, 100, a.mr->lkey };
-		struct ibv_send_wr wr = {
-			.wr_id = i,
-			.sg_list = &sge,
-			.num_sge = 1,
-			.opcode = IBV_WR_SEND,
-			.send_flags = IBV_SEND_SIGNALED,
-			.wr.ud = { .ah = ah, .remote_qpn = MULTICAST_QPN, .remote_qkey = QKEY },
-		};
+		struct ibv_send_wr wr;
+		struct ibv_sge sge;
 
+		make_send(&wr, &sge, &a, &b, IBV_WR_SEND, i, 0, 100, IBV_SEND_SIGNALED);
+		wr.wr.ud.ah = ah;
+		wr.wr.ud.remote_qpn = MULTICAST_QPN;
 		post_wr(&a, &wr);
 		expect(&a, i, IBV_WC_SUCCESS);
 	}
@@ -514,33 +509,19 @@ static void test_link_downed(void)
 static void test_sysfs(void)
 {
 	struct stats now;
-	char path[128];
-	long long value;
-	FILE *file;
 
 	shell("echo 0 >/sys/class/infiniband/r1/ports/1/hw_counters/lifespan");
 	/* The core keeps a value for as long as the clock stands still. */
 	usleep(20000);
 	stats_read(&now, "show link r1/1");
-	for (size_t i = 0; i < now.n; i++) {
-		snprintf(path, sizeof(path), "/sys/class/infiniband/r1/ports/1/hw_counters/%s",
-			 now.values[i].name);
-		file = fopen(path, "r");
-		CHECK(file);
-		CHECK_EQ(fscanf(file, "%lld", &value), 1);
-		CHECK_EQ(value, now.values[i].value);
-		fclose(file);
-	}
+	for (size_t i = 0; i < now.n; i++)
+		CHECK_EQ(port_file("r1", "hw_counters", now.values[i].name), now.values[i].value);
 	CHECK(now.n >= 17);
 }
 
 static void set_up(void)
 {
-	cpu_set_t one;
-
-	CPU_ZERO(&one);
-	CPU_SET(0, &one);
-	CHECK_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+	stay_on_one_cpu();
 	raw_open();
 }
 

@@ -8,7 +8,6 @@
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
 #include <net/if.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -514,10 +513,6 @@ static const struct test tests[] = {
 
 int main(int argc, char **argv)
 {
-	cpu_set_t cpus;
-
-	CPU_ZERO(&cpus);
-	CPU_SET(0, &cpus);
-	CHECK_EQ(sched_setaffinity(0, sizeof(cpus), &cpus), 0);
+	stay_on_one_cpu();
 	run_tests(argc, argv, raw_open, tests, ARRAY_LEN(tests));
 }

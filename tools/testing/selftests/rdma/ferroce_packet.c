@@ -8,7 +8,6 @@
  * The program stays on one processor, so that a message that is sent after a packet also arrives
  * after it.
  */
-#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "ferroce_raw.h"
@@ -353,11 +352,7 @@ static void test_noise(void)
 
 static void set_up(void)
 {
-	cpu_set_t one;
-
-	CPU_ZERO(&one);
-	CPU_SET(0, &one);
-	CHECK_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+	stay_on_one_cpu();
 	raw_open();
 	open_pair(rc, IBV_QPT_RC);
 	open_pair(uc, IBV_QPT_UC);

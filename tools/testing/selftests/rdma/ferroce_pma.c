@@ -23,16 +23,7 @@ enum {
 /* A file of the directory "counters". */
 static long long port_counter(const char *dev, const char *name)
 {
-	char path[128];
-	long long value;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/counters/%s", dev, name);
-	file = fopen(path, "r");
-	CHECK(file);
-	CHECK_EQ(fscanf(file, "%lld", &value), 1);
-	fclose(file);
-	return value;
+	return port_file(dev, "counters", name);
 }
 
 /* Traffic of a known size; data is in words of four bytes. */
@@ -114,17 +105,14 @@ static struct ibv_ah *manager;
 /* Sends a datagram to queue pair 1 of r1. */
 static void ask(const unsigned char *mad)
 {
-	struct ibv_sge sge = { (uintptr_t)asker.buf, MAD_LEN, asker.mr->lkey };
-	struct ibv_send_wr wr = {
-		.wr_id = 1,
-		.sg_list = &sge,
-		.num_sge = 1,
-		.opcode = IBV_WR_SEND,
-		.send_flags = IBV_SEND_SIGNALED,
-		.wr.ud = { .ah = manager, .remote_qpn = 1, .remote_qkey = GSI_QKEY },
-	};
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
 
 	memcpy(asker.buf, mad, MAD_LEN);
+	make_send(&wr, &sge, &asker, &asker, IBV_WR_SEND, 1, 0, MAD_LEN, IBV_SEND_SIGNALED);
+	wr.wr.ud.ah = manager;
+	wr.wr.ud.remote_qpn = 1;
+	wr.wr.ud.remote_qkey = GSI_QKEY;
 	post_wr(&asker, &wr);
 	expect(&asker, 1, IBV_WC_SUCCESS);
 }

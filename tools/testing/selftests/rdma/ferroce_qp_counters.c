@@ -55,16 +55,10 @@ static void close_pairs(void)
  */
 static int counter_of(uint32_t qpn)
 {
-	FILE *file = popen("rdma statistic qp show link r1/1", "r");
-	char text[32768], *at, *end;
+	char *at = stats_text("qp show link r1/1"), *end;
 	int id = 0, found = 0;
-	size_t got;
 
-	CHECK(file);
-	got = fread(text, 1, sizeof(text) - 1, file);
-	text[got] = 0;
-	CHECK_EQ(pclose(file), 0);
-	for (at = text; *at; at++) {
+	for (; *at; at++) {
 		if (!strncmp(at, "cntn ", 5))
 			id = atoi(at + 5);
 		if (strncmp(at, "LQPN: <", 7))
@@ -192,13 +186,7 @@ static void test_two_on_one(void)
 
 static long long port_packets(void)
 {
-	FILE *file = fopen("/sys/class/infiniband/r1/ports/1/counters/port_xmit_packets", "r");
-	long long value;
-
-	CHECK(file);
-	CHECK_EQ(fscanf(file, "%lld", &value), 1);
-	fclose(file);
-	return value;
+	return port_file("r1", "counters", "port_xmit_packets");
 }
 
 /* The same packets in the port's other counters. */

@@ -2,24 +2,23 @@
 /*
  * The counters of a device. See ferroce_stat.h.
  */
+#include "ferroce_look.h"
 #include "ferroce_stat.h"
+
+char *stats_text(const char *what)
+{
+	/* There may be nothing to show. */
+	read_all("rdma statistic %s && echo", what);
+	return seen;
+}
 
 void stats_read(struct stats *stats, const char *what)
 {
-	char command[128], line[16384], *word, *end, *save;
-	FILE *file;
-	size_t got;
+	char *text = stats_text(what), *word, *end, *save;
 
 	*stats = (struct stats){ .what = what };
-	snprintf(command, sizeof(command), "rdma statistic %s", what);
-	file = popen(command, "r");
-	CHECK(file);
-	got = fread(line, 1, sizeof(line) - 1, file);
-	line[got] = 0;
-	CHECK_EQ(pclose(file), 0);
-	CHECK(got > 0);
 	/* Words, each name before its value. What is no number is a name. */
-	for (word = strtok_r(line, " \t\n", &save); word; word = strtok_r(NULL, " \t\n", &save)) {
+	for (word = strtok_r(text, " \t\n", &save); word; word = strtok_r(NULL, " \t\n", &save)) {
 		struct stat_value *last = &stats->values[stats->n];
 		long long value = strtoll(word, &end, 10);
 
@@ -32,6 +31,20 @@ void stats_read(struct stats *stats, const char *what)
 		}
 	}
 	CHECK(stats->n > 0);
+}
+
+long long port_file(const char *dev, const char *dir, const char *name)
+{
+	char path[128];
+	long long value;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/%s/%s", dev, dir, name);
+	file = fopen(path, "r");
+	CHECK(file);
+	CHECK_EQ(fscanf(file, "%lld", &value), 1);
+	fclose(file);
+	return value;
 }
 
 long long stats_get(const struct stats *stats, const char *name)

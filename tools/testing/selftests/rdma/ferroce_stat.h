@@ -25,6 +25,11 @@ struct growth {
 	long long by;
 };
 
+/* What "rdma statistic WHAT" prints, until the next call. */
+char *stats_text(const char *what);
+/* The number in a file of the port of a device: in "counters" or "hw_counters". */
+long long port_file(const char *dev, const char *dir, const char *name);
+
 /* Reads the counters that "rdma statistic WHAT" shows, say "show link r1/1". */
 void stats_read(struct stats *stats, const char *what);
 long long stats_get(const struct stats *stats, const char *name);

@@ -77,6 +77,15 @@ void shell(const char *format, ...)
 	}
 }
 
+void stay_on_one_cpu(void)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
+	CHECK_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+}
+
 static time_t seconds(void)
 {
 	struct timespec now;

@@ -106,6 +106,8 @@ void check_eq(long long got, long long wanted, const char *what, const char *fun
 
 /* Runs a shell command; the test fails if it does. */
 void shell(const char *format, ...);
+/* From here on the program, and what it starts, stays on the first CPU. */
+void stay_on_one_cpu(void);
 
 /*
  * Gives way to whatever is being waited for; fails once it was called too often since wait_begin().
