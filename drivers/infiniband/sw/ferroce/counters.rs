@@ -144,11 +144,17 @@ counters! {
 }
 
 impl Counter {
+    /// Returns the place of the name in [`NAMES`].
+    #[inline]
+    fn index(self) -> usize {
+        // CAST: The variants are numbered from zero.
+        self as usize
+    }
+
     /// Returns the name.
     #[cold]
     pub(crate) fn name(self) -> &'static CStr {
-        // CAST: The variants are numbered from zero.
-        NAMES.get(self as usize).map_or(c"", CounterDesc::name)
+        NAMES.get(self.index()).map_or(c"", CounterDesc::name)
     }
 }
 
@@ -182,11 +188,9 @@ impl Counters {
 
     #[inline]
     fn add(&self, counter: Counter, n: u64) {
-        // CAST: The variants are numbered from zero.
-        let index = counter as usize;
-        self.values.add(index, n);
+        self.values.add(counter.index(), n);
         if let Some(sum) = &self.sum {
-            sum.values.add(index, n);
+            sum.values.add(counter.index(), n);
         }
     }
 
@@ -249,9 +253,8 @@ impl Counters {
 
     /// Returns the counters of the port as IBTA has them, of both sets together.
     pub(crate) fn port(&self, other: &Self) -> PortCounters {
-        let get = |counter| {
-            // CAST: The variants are numbered from zero.
-            let index = counter as usize;
+        let get = |counter: Counter| {
+            let index = counter.index();
             self.get(index).wrapping_add(other.get(index))
         };
         let sum = |list: &[Counter]| {

@@ -66,19 +66,21 @@ pub(crate) struct Receiver;
 impl UdpReceive for Receiver {
     fn receive(mut skb: SkBuff, dev: &NetDevice) {
         let len = skb.len();
+        let refuse = |reason| refuse_unknown(None, dev, reason, total(len, IPV4_LEN), &None);
+
         // Before it is copied, or waits for something.
         if len > MAX_PACKET_LEN {
-            return refuse_unknown(None, dev, Counter::Malformed, total(len, IPV4_LEN), &None);
+            return refuse(Counter::Malformed);
         }
         if !skb.is_linear() && skb.linearize().is_err() {
-            return refuse_unknown(None, dev, Counter::NoMemory, total(len, IPV4_LEN), &None);
+            return refuse(Counter::NoMemory);
         }
         let incoming = Incoming {
             skb,
             vlan: dev.vlan_id(),
         };
         let Some(origin) = incoming.origin(dev.net_id()) else {
-            return refuse_unknown(None, dev, Counter::Malformed, total(len, IPV4_LEN), &None);
+            return refuse(Counter::Malformed);
         };
         let mut kept = None;
         if let Err(reason) = dispatch(incoming, &origin, dev, &mut kept) {

@@ -2,7 +2,15 @@
 
 //! Packets that wait for what a half is doing.
 
-use crate::receive::Incoming;
+use super::IbQp;
+use crate::{
+    counters::{
+        Counter,
+        Counters, //
+    },
+    receive::Incoming,
+    traces, //
+};
 use kernel::prelude::*;
 
 /// The most packets that wait; more are dropped.
@@ -26,15 +34,17 @@ impl Backlog {
         self.0.len()
     }
 
-    /// Lets a packet wait.
-    ///
-    /// # Errors
-    ///
-    /// The packet, if there is no room.
+    /// Lets a packet of a queue pair wait. If there is no room it is dropped, and counted. Returns
+    /// whether it waits.
     // Not inlined, so that it is compiled together with the check that makes it safe.
     #[inline(never)]
-    pub(crate) fn push(&mut self, incoming: Incoming) -> Result<(), Incoming> {
-        self.0.push_within_capacity(incoming).map_err(|e| e.0)
+    pub(crate) fn push(&mut self, qp: &IbQp, incoming: Incoming, counters: &Counters) -> bool {
+        let Err(full) = self.0.push_within_capacity(incoming) else {
+            return true;
+        };
+        counters.dropped(Counter::Backlog, 1);
+        traces::dropped_waiting(qp, &full.0);
+        false
     }
 
     /// Takes the packet that has waited longest.

@@ -315,19 +315,11 @@ impl RecvHalf {
     #[inline]
     fn take(&mut self, qp: &IbQp, incoming: Incoming, after: &mut After) {
         if self.resp.is_busy() || !self.backlog.is_empty() {
-            self.enqueue(qp, incoming);
+            self.backlog.push(qp, incoming, &self.counters);
         } else {
             self.take_owned(qp, incoming, after);
         }
         self.answer(qp, after);
-    }
-
-    /// Lets a packet wait, or drops it.
-    fn enqueue(&mut self, qp: &IbQp, incoming: Incoming) {
-        if let Err(incoming) = self.backlog.push(incoming) {
-            self.counters.dropped(Counter::Backlog, 1);
-            traces::dropped_waiting(qp, &incoming);
-        }
     }
 
     /// Handles a packet at once.
@@ -344,7 +336,9 @@ impl RecvHalf {
     fn take_copy(&mut self, qp: &IbQp, incoming: &Incoming, after: &mut After) {
         if self.resp.is_busy() || !self.backlog.is_empty() {
             match incoming.copy() {
-                Some(copy) => self.enqueue(qp, copy),
+                Some(copy) => {
+                    self.backlog.push(qp, copy, &self.counters);
+                }
                 None => self.counters.dropped(Counter::NoMemory, 1),
             }
             return;
@@ -472,9 +466,7 @@ impl RecvHalf {
         self.wait.cancel();
         let parked = usize::from(self.parked.take().is_some());
         let dropped = self.backlog.clear().saturating_add(parked);
-        if dropped > 0 {
-            self.counters.dropped(Counter::BadState, dropped);
-        }
+        self.counters.dropped(Counter::BadState, dropped);
     }
 
     /// Copies the payload of a packet to where it belongs, and invalidates the key that it names.

@@ -153,11 +153,13 @@ pub(crate) fn respond(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result
         half.counters.received(origin.bytes);
         if half.parked.is_none() {
             half.on_response(qp, incoming, None);
-        } else if let Err(incoming) = half.backlog.push(incoming) {
-            half.counters.dropped(Counter::Backlog, 1);
-            traces::dropped_waiting(qp, &incoming);
         } else {
-            half.counters.count(Counter::AckDeferred);
+            let SendHalf {
+                backlog, counters, ..
+            } = &mut **half;
+            if backlog.push(qp, incoming, counters) {
+                counters.count(Counter::AckDeferred);
+            }
         }
         half.drive(qp)
     };

@@ -130,8 +130,6 @@ impl SendHalf {
         self.response_wait.cancel();
         let parked = usize::from(self.parked.take().is_some());
         let dropped = self.backlog.clear().saturating_add(parked);
-        if dropped > 0 {
-            self.counters.dropped(Counter::BadState, dropped);
-        }
+        self.counters.dropped(Counter::BadState, dropped);
     }
 }
