@@ -54,13 +54,19 @@ pub fn mix(hash: u64, part: u64) -> u64 {
     product ^ product >> 29
 }
 
+/// What leads to the next node of a chain.
+type Link<K, V> = AtomicPtr<Node<K, V>>;
+
 /// A key, one of its values, and what the deferred free needs.
 struct Node<K, V> {
     rcu: Opaque<bindings::callback_head>,
-    next: AtomicPtr<Node<K, V>>,
+    next: Link<K, V>,
     key: K,
     value: V,
 }
+
+/// A node, and before it what leads to it.
+type Found<'a, K, V> = (&'a Link<K, V>, &'a Node<K, V>);
 
 /// A table of plain values by a plain key. A key may have several values.
 ///
@@ -74,7 +80,7 @@ struct Node<K, V> {
 /// and nodes are linked and unlinked under `lock`, freed a grace period after they were unlinked.
 #[pin_data(PinnedDrop)]
 pub struct MultiTable<K: Key, V: Copy, const BUCKETS: usize> {
-    buckets: [AtomicPtr<Node<K, V>>; BUCKETS],
+    buckets: [Link<K, V>; BUCKETS],
     seed: u64,
     #[pin]
     lock: SpinLock<()>,
@@ -107,6 +113,17 @@ impl<K: Key, V: Copy, const BUCKETS: usize> MultiTable<K, V, BUCKETS> {
     ///
     /// `ENOMEM`.
     pub fn insert(&self, key: K, value: V, flags: Flags) -> Result {
+        self.insert_beside(key, value, |_| false, flags)
+    }
+
+    /// As [`insert`](Self::insert), but right behind a value of the key that `f` accepts, if there
+    /// is one. Where all are added with the same notion of what belongs together, a lookup meets
+    /// those one after the other.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn insert_beside(&self, key: K, value: V, f: impl Fn(&V) -> bool, flags: Flags) -> Result {
         let node = KBox::new(
             Node {
                 rcu: Opaque::zeroed(),
@@ -119,11 +136,15 @@ impl<K: Key, V: Copy, const BUCKETS: usize> MultiTable<K, V, BUCKETS> {
         let head = self.bucket(&key).ok_or(EINVAL)?;
         let _lock = self.lock.lock();
 
+        let at = self
+            .find_first(head, |node| node.key == key && f(&node.value))
+            .map_or(head, |(_, beside)| &beside.next);
+
         node.next
-            .store(head.load(Ordering::Relaxed), Ordering::Relaxed);
+            .store(at.load(Ordering::Relaxed), Ordering::Relaxed);
         // Release: who finds the node sees what it contains.
         // INVARIANT: The pointer is from `KBox::into_raw`, and the lock is held.
-        head.store(KBox::into_raw(node), Ordering::Release);
+        at.store(KBox::into_raw(node), Ordering::Release);
         Ok(())
     }
 
@@ -172,7 +193,7 @@ impl<K: Key, V: Copy, const BUCKETS: usize> MultiTable<K, V, BUCKETS> {
 
     /// Returns the bucket of a key.
     #[inline]
-    fn bucket(&self, key: &K) -> Option<&AtomicPtr<Node<K, V>>> {
+    fn bucket(&self, key: &K) -> Option<&Link<K, V>> {
         // CAST: Less than the number of buckets.
         let index = key.hash(self.seed).checked_rem(self.buckets.len() as u64)? as usize;
 
@@ -180,11 +201,27 @@ impl<K: Key, V: Copy, const BUCKETS: usize> MultiTable<K, V, BUCKETS> {
     }
 
     /// Removes the first node of a chain that `f` accepts. The lock is held.
-    fn unlink_first(
-        &self,
-        head: &AtomicPtr<Node<K, V>>,
+    fn unlink_first(&self, head: &Link<K, V>, f: impl Fn(&Node<K, V>) -> bool) -> Option<V> {
+        let (at, node) = self.find_first(head, f)?;
+        let value = node.value;
+        let raw = at.load(Ordering::Relaxed);
+
+        // INVARIANT: The pointer is one of a node; the lock is held. A reader that is at the node
+        // finds its way on, because the node keeps its own pointer.
+        at.store(node.next.load(Ordering::Relaxed), Ordering::Release);
+        // SAFETY: The node came from a `KBox`, that is from kmalloc; `rcu` is used by nobody else,
+        // and nobody can find the node any more.
+        unsafe { bindings::kvfree_call_rcu(node.rcu.get().cast(), raw.cast()) };
+        Some(value)
+    }
+
+    /// Returns the first node of a chain that `f` accepts, and the pointer that leads to it. The
+    /// lock is held, and the node is used only until it is unlinked.
+    fn find_first<'a>(
+        &'a self,
+        head: &'a Link<K, V>,
         f: impl Fn(&Node<K, V>) -> bool,
-    ) -> Option<V> {
+    ) -> Option<Found<'a, K, V>> {
         let mut at = head;
 
         loop {
@@ -192,20 +229,10 @@ impl<K: Key, V: Copy, const BUCKETS: usize> MultiTable<K, V, BUCKETS> {
             // SAFETY: Under the lock nobody else unlinks a node, so that this one is not freed.
             let node = unsafe { &*raw.as_ptr() };
 
-            if !f(node) {
-                at = &node.next;
-                continue;
+            if f(node) {
+                return Some((at, node));
             }
-            let value = node.value;
-            // INVARIANT: The pointer is one of a node; the lock is held. A reader that is at the
-            // node finds its way on, because the node keeps its own pointer.
-            at.store(node.next.load(Ordering::Relaxed), Ordering::Release);
-            // SAFETY: The node came from a `KBox`, that is from kmalloc; `rcu` is used by nobody
-            // else, and nobody can find the node any more.
-            unsafe {
-                bindings::kvfree_call_rcu((*raw.as_ptr()).rcu.get().cast(), raw.as_ptr().cast())
-            };
-            return Some(value);
+            at = &node.next;
         }
     }
 }
@@ -251,6 +278,23 @@ mod tests {
             assert_eq!(sum(&table, key), 20 * key + 1);
         }
         assert_eq!(sum(&table, 8), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn what_belongs_together_is_met_together() -> Result {
+        let table = table()?;
+        let mut met = KVec::with_capacity(9, GFP_KERNEL)?;
+
+        for value in [1, 2, 3, 11, 12, 21, 13, 22, 23] {
+            table.insert_beside(7, value, |other| other % 10 == value % 10, GFP_KERNEL)?;
+            table.insert(9, value, GFP_KERNEL)?;
+        }
+        table.find_map(&7, |value| {
+            met.push_within_capacity(value % 10).ok()?;
+            None::<()>
+        });
+        assert_eq!(met[..], [3, 3, 3, 2, 2, 2, 1, 1, 1]);
         Ok(())
     }
 

@@ -132,7 +132,14 @@ pub(crate) fn attach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
         }
         netdev.join(&rtnl, group(gid))?;
     }
-    if let Err(e) = groups.members.insert(address, member, GFP_KERNEL_ACCOUNT) {
+    // A datagram is counted once for each device: `deliver` relies on those of one being together.
+    let inserted = groups.members.insert_beside(
+        address,
+        member,
+        |other| other.device == member.device,
+        GFP_KERNEL_ACCOUNT,
+    );
+    if let Err(e) = inserted {
         if here == 0 {
             leave(qp, &address);
         }
@@ -218,35 +225,13 @@ fn group(gid: [u8; 16]) -> Group {
     }
 }
 
-/// The devices that were looked at last for a datagram, as most members are of one.
-struct Reached([Option<Seen>; 2]);
-
-#[derive(Clone, Copy)]
+/// The device whose members a datagram is handed to.
 struct Seen {
     device: u32,
+    /// Whether the datagram reaches it.
     reached: bool,
-    /// Whether the device is still to count the datagram.
+    /// Whether it is still to count the datagram.
     uncounted: bool,
-}
-
-impl Reached {
-    /// If a datagram from a net device reaches the device, returns whether that is to be counted.
-    fn look(&mut self, device: u32, link: &Link) -> Option<&mut bool> {
-        if !self.0.iter().flatten().any(|seen| seen.device == device) {
-            let [last, _] = self.0;
-            let seen = Seen {
-                device,
-                reached: gids::reaches(device, link),
-                uncounted: true,
-            };
-            self.0 = [Some(seen), last];
-        }
-        self.0
-            .iter_mut()
-            .flatten()
-            .find(|seen| seen.device == device && seen.reached)
-            .map(|seen| &mut seen.uncounted)
-    }
 }
 
 /// Hands a datagram to all members of its group that are on the net device that it came in through,
@@ -257,13 +242,24 @@ impl Reached {
 /// What to count if there is none.
 pub(crate) fn deliver(incoming: Incoming, origin: &Origin, link: &Link) -> Result<(), Counter> {
     let mut delivered = false;
-    let mut reached = Reached([None; 2]);
+    let mut last: Option<Seen> = None;
 
     if let (Some(groups), Ok(qps)) = (GROUPS.get(), globals::qps()) {
         groups.members.find_map(&origin.address(), |member| {
-            let uncounted = reached.look(member.device, link)?;
+            let device = member.device;
+            let seen = match &mut last {
+                Some(seen) if seen.device == device => seen,
+                other => other.insert(Seen {
+                    device,
+                    reached: gids::reaches(device, link),
+                    uncounted: true,
+                }),
+            };
+            if !seen.reached {
+                return None;
+            }
             if let Some(qp) = qps.get(member.qp) {
-                if core::mem::take(uncounted) {
+                if core::mem::take(&mut seen.uncounted) {
                     let counters = qp.device().counters();
                     counters.received(origin.bytes);
                     counters.count(Counter::ReceivedMulticast);
