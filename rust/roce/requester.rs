@@ -286,8 +286,15 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// outstanding.
     pub fn set_params(&mut self, params: &SendParams) {
         self.params = *params;
-        self.mtu_shift = params.mtu.checked_ilog2().unwrap_or(0);
+        self.set_mtu(params.mtu);
         self.reset_retries();
+    }
+
+    /// Changes the MTU, in bytes: for datagrams that of the port counts, whenever one is sent.
+    #[inline]
+    pub fn set_mtu(&mut self, mtu: u32) {
+        self.params.mtu = mtu;
+        self.mtu_shift = mtu.checked_ilog2().unwrap_or(0);
     }
 
     /// Sets the PSN of the first packet (SQ_PSN of the move to RTS), and starts to send if stopped.
@@ -419,9 +426,18 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Sends again (the queue pair moved from SQD or SQE to RTS). After an error, everything must
     /// have been retired.
     pub fn resume(&mut self) {
-        if matches!(self.state, SendState::Draining | SendState::SendError) {
-            self.state = SendState::Running;
+        if !matches!(self.state, SendState::Draining | SendState::SendError) {
+            return;
         }
+        self.state = SendState::Running;
+        if self.params.max_rd_atomic == 0 {
+            // What was posted before that was set can never be sent.
+            let asks = |place: &usize| self.ring.get(*place).is_some_and(Slot::is_answered);
+            if let Some(place) = (self.begun..self.ring.len()).find(asks) {
+                self.fail_slot(place, Status::LocQpOp);
+            }
+        }
+        self.fail_if_due();
     }
 
     /// Returns whether everything that was begun is over and retired, after [`Requester::drain`].
@@ -471,11 +487,17 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// is over.
     #[cold]
     fn fail_slot(&mut self, place: usize, status: Status) {
-        if place == self.done {
+        if place == self.done && !self.waits(place) {
             self.fail(status);
         } else {
             self.fail_later(place, status);
         }
+    }
+
+    /// Returns whether the slot at `place` has to wait for the end of SQD, where nothing begins.
+    #[inline]
+    fn waits(&self, place: usize) -> bool {
+        self.state == SendState::Draining && place >= self.begun
     }
 
     /// Ends the oldest slot that is not over with an error, which ends everything behind it too.
@@ -521,7 +543,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Fails the slot for which [`Requester::fail_later`] was called, if its time has come.
     #[inline]
     fn fail_if_due(&mut self) {
-        if self.fail_at == Some(self.done) {
+        if self.fail_at == Some(self.done) && !self.waits(self.done) {
             let status = self.ring.get(self.done).map(|slot| slot.status);
             self.fail(status.unwrap_or(Status::General));
         }

@@ -211,7 +211,7 @@ impl Responder {
             transport,
             params: RecvParams::default(),
             epsn: Psn::default(),
-            ack_psn: Psn::default(),
+            ack_psn: Psn::default().prev(),
             msn: 0,
             told: false,
             failed: false,
@@ -235,6 +235,12 @@ impl Responder {
     /// Changes the attributes that the receive half obeys.
     pub fn set_params(&mut self, params: &RecvParams) {
         self.params = *params;
+    }
+
+    /// Changes the MTU, in bytes: for datagrams that of the port counts, whenever one comes.
+    #[inline]
+    pub fn set_mtu(&mut self, mtu: u32) {
+        self.params.mtu = mtu;
     }
 
     /// Sets the PSN of the first packet (RQ_PSN of the move to RTR).
@@ -277,7 +283,14 @@ impl Responder {
         if self.transport != Transport::Rc || self.failed || self.msn == 0 {
             return None;
         }
-        self.last_answer().or_else(|| Some(self.ack(self.ack_psn)))
+        let age = self.ack_psn.forward(self.epsn);
+        if age > 1 {
+            if let Some(reply) = self.last_answer() {
+                return Some(reply);
+            }
+        }
+        // To the peer, one that is too far back may name any of its requests.
+        (age <= Psn::HALF / 2).then(|| self.ack(self.ack_psn))
     }
 
     /// Decides what becomes of a packet. P_Key, source address and ICRC have been checked.

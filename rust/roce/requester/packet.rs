@@ -16,6 +16,7 @@ use crate::{
     },
     opcode::{
         Opcode,
+        Operation,
         Position,
         Transport, //
     },
@@ -146,7 +147,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             opcode,
             psn: step.psn,
             ack_req: step.probe || self.wants_ack(&step),
-            solicited: wr.solicited && ends,
+            // What takes no receive request of the peer's makes no event there.
+            solicited: wr.solicited
+                && ends
+                && (opcode.operation() == Operation::Send || opcode.has_immdt()),
             offset,
             len,
             reth: opcode.has_reth().then(|| Reth {

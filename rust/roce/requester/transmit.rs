@@ -299,15 +299,20 @@ mod tests {
         opcode::Opcode,
         requester::{
             PostError,
+            ResponseKind,
+            SendParams,
             Transmit, //
         },
         testutil::{
+            acknowledge,
             requester,
+            send_params,
             slots,
             wr,
             MTU,
             NOW, //
         },
+        wire::Syndrome,
         wr::{
             SendOp,
             SendWr,
@@ -462,6 +467,70 @@ mod tests {
         assert_eq!(send(&mut rc), None);
         rc.resume();
         assert!(send(&mut rc).is_some());
+    }
+
+    #[test]
+    fn nothing_fails_that_has_not_begun_while_the_queue_is_drained() {
+        let mut slots = slots::<3>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        assert!(send(&mut rc).is_some());
+        for _ in 0..2 {
+            assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        }
+        rc.local_error(1, Status::LocProt);
+        rc.drain();
+        let kind = acknowledge(&mut rc, 0, Syndrome::ACK);
+        assert_eq!(kind, ResponseKind::Ack);
+        assert!(rc.poll_completion().is_some() && rc.poll_completion().is_none());
+        assert!(rc.is_drained() && !rc.take_error());
+        rc.resume();
+        assert!(rc.take_error());
+        for status in [Status::LocProt, Status::WrFlush] {
+            assert_eq!(rc.poll_completion().map(|end| end.status), Some(status));
+        }
+    }
+
+    #[test]
+    fn what_may_no_longer_ask_fails_when_the_queue_goes_on() {
+        let mut slots = slots::<3>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        rc.drain();
+        for op in [SendOp::Send, SendOp::Read, SendOp::Send] {
+            assert!(rc.post(wr(op, 0)).is_ok());
+        }
+        rc.set_params(&SendParams {
+            max_rd_atomic: 0,
+            ..send_params()
+        });
+        rc.resume();
+        assert!(send(&mut rc).is_some_and(|sent| sent.ack_req));
+        assert_eq!(send(&mut rc), None);
+        acknowledge(&mut rc, 0, Syndrome::ACK);
+        for status in [Status::Success, Status::LocQpOp, Status::WrFlush] {
+            assert_eq!(rc.poll_completion().map(|end| end.status), Some(status));
+        }
+    }
+
+    #[test]
+    fn only_what_takes_a_receive_request_is_solicited() {
+        for (op, solicited) in [
+            (SendOp::Send, true),
+            (SendOp::SendInv, true),
+            (SendOp::WriteImm, true),
+            (SendOp::Write, false),
+            (SendOp::Read, false),
+            (SendOp::FetchAdd, false),
+        ] {
+            let mut slots = slots::<1>();
+            let mut rc = requester(Transport::Rc, &mut slots);
+            let wr = SendWr {
+                solicited: true,
+                ..wr(op, 8)
+            };
+            assert!(rc.post(wr).is_ok());
+            assert_eq!(send(&mut rc).map(|sent| sent.solicited), Some(solicited));
+        }
     }
 
     #[test]

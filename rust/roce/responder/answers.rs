@@ -5,7 +5,10 @@
 use super::MAX_RD_ATOMIC;
 use crate::{
     ids::Rkey,
-    opcode::Opcode,
+    opcode::{
+        Opcode,
+        Operation, //
+    },
     psn::Psn, //
 };
 
@@ -41,12 +44,19 @@ impl Record {
     };
 }
 
-/// The last requests that were answered.
+/// The last requests that were answered: as many as any queue pair may have outstanding.
+///
+/// A peer may have more outstanding than it was told that this queue pair takes: C rxe, and more
+/// than one kind of hardware, round the number up to a power of two.
 #[derive(Debug)]
 pub(super) struct Answers {
     records: [Record; MAX_RD_ATOMIC],
     /// How many were ever remembered.
     total: usize,
+    /// The last FLUSH. They take no place among the others: C rxe does not count them as
+    /// outstanding, so there may be any number of them. None has to be remembered to be answered
+    /// again.
+    flush: Option<Psn>,
 }
 
 impl Answers {
@@ -54,19 +64,30 @@ impl Answers {
         Answers {
             records: [Record::EMPTY; MAX_RD_ATOMIC],
             total: 0,
+            flush: None,
         }
     }
 
     pub(super) fn remember(&mut self, record: Record) {
+        if record.opcode.operation() == Operation::Flush {
+            self.flush = Some(record.first_psn);
+            return;
+        }
         if let Some(place) = self.records.get_mut(self.total % MAX_RD_ATOMIC) {
             *place = record;
         }
         self.total = self.total.wrapping_add(1);
     }
 
-    /// Returns the request, one of the last `depth`, whose answer has the PSN.
-    pub(super) fn find(&self, psn: Psn, depth: u8) -> Option<&Record> {
-        (1..=usize::from(depth).min(MAX_RD_ATOMIC))
+    /// Returns whether the last FLUSH has the PSN.
+    pub(super) fn is_flush(&self, psn: Psn) -> bool {
+        self.flush == Some(psn)
+    }
+
+    /// Returns the request whose answer has the PSN, if it is remembered.
+    pub(super) fn find(&self, psn: Psn) -> Option<&Record> {
+        // The newest first.
+        (1..=MAX_RD_ATOMIC)
             .filter_map(|age| {
                 let index = self.total.wrapping_sub(age) % MAX_RD_ATOMIC;
                 self.records.get(index)

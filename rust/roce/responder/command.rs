@@ -61,11 +61,13 @@ impl Responder {
     }
 
     /// Answers a request that was executed before, as long as the answer is remembered (C9-150,
-    /// oA19-14).
+    /// oA19-14). To a FLUSH there is only one.
     pub(super) fn on_command_again(&mut self, pkt: &Packet<'_>) -> Verdict {
         let psn = pkt.psn();
-        let depth = self.params.max_dest_rd_atomic;
-        match self.answers.find(psn, depth) {
+        if pkt.opcode().operation() == Operation::Flush {
+            return Verdict::Reply(self.answer(psn, Answer::Done));
+        }
+        match self.answers.find(psn) {
             Some(record) if record.opcode == pkt.opcode() => {
                 Verdict::Reply(self.answer(psn, record.answer))
             }
@@ -76,7 +78,10 @@ impl Responder {
     /// Returns the answer to the last request, if that was none of the others.
     pub(super) fn last_answer(&self) -> Option<Reply> {
         let psn = self.epsn.prev();
-        let record = self.answers.find(psn, 1)?;
+        if self.answers.is_flush(psn) {
+            return Some(self.answer(psn, Answer::Done));
+        }
+        let record = self.answers.find(psn)?;
         (!matches!(record.answer, Answer::Read { .. })).then(|| self.answer(psn, record.answer))
     }
 
@@ -232,7 +237,10 @@ mod tests {
     use crate::{
         opcode::Transport,
         requester::Transmit,
-        responder::RecvParams,
+        responder::{
+            RecvParams,
+            MAX_RD_ATOMIC, //
+        },
         testutil::{
             recv_params,
             requester,
@@ -318,23 +326,60 @@ mod tests {
         assert_eq!(rx.executed(Ok(78)), Outcome::default());
     }
 
-    #[test]
-    fn only_as_many_answers_are_remembered_as_were_agreed_upon() {
-        let mut rx = responder();
-        let mut sent = transmit(wr(SendOp::FetchAdd, 8));
-        for psn in 0..3 {
-            sent.psn = Psn::new(psn);
-            assert!(matches!(request(&mut rx, &sent), Verdict::Execute(_)));
-            rx.executed(Ok(u64::from(psn)));
+    /// Executes a request, and returns its answer.
+    fn execute(rx: &mut Responder, sent: &mut Transmit, psn: u32) -> Option<ReplyKind> {
+        sent.psn = Psn::new(psn);
+        assert!(matches!(request(rx, sent), Verdict::Execute(_)));
+        rx.executed(Ok(u64::from(psn)))
+            .reply
+            .map(|reply| reply.kind)
+    }
+
+    /// Sends a request that was executed once more, and returns its answer.
+    fn repeat(rx: &mut Responder, sent: &mut Transmit, psn: u32) -> Option<ReplyKind> {
+        sent.psn = Psn::new(psn);
+        match request(rx, sent) {
+            Verdict::Reply(reply) => Some(reply.kind),
+            verdict => {
+                assert_eq!(verdict, Verdict::Drop(DropReason::Duplicate));
+                None
+            }
         }
-        sent.psn = Psn::new(0);
-        assert_eq!(
-            request(&mut rx, &sent),
-            Verdict::Drop(DropReason::Duplicate)
-        );
-        sent.psn = Psn::new(1);
-        let verdict = request(&mut rx, &sent);
-        assert!(matches!(verdict, Verdict::Reply(reply) if reply.kind == ReplyKind::Found(1)));
+    }
+
+    #[test]
+    fn as_many_answers_are_remembered_as_a_peer_may_have_outstanding() {
+        let mut rx = responder();
+        let mut atomic = transmit(wr(SendOp::FetchAdd, 8));
+        // CAST: 16.
+        let count = MAX_RD_ATOMIC as u32 + 1;
+        for psn in 0..count {
+            execute(&mut rx, &mut atomic, psn);
+        }
+        assert_eq!(repeat(&mut rx, &mut atomic, 0), None);
+        for psn in 1..count {
+            let found = Some(ReplyKind::Found(u64::from(psn)));
+            assert_eq!(repeat(&mut rx, &mut atomic, psn), found);
+        }
+    }
+
+    #[test]
+    fn flushes_take_no_place_among_the_answers() {
+        let mut rx = responder();
+        let (mut atomic, mut flush) = (transmit(wr(SendOp::FetchAdd, 8)), flush(1, 1));
+        execute(&mut rx, &mut atomic, 0);
+        for psn in 1..100 {
+            execute(&mut rx, &mut flush, psn);
+        }
+        let last = rx.last_ack();
+        assert_eq!(last.map(|ack| ack.kind), Some(ReplyKind::Done));
+        assert_eq!(last.map(|ack| ack.psn.get()), Some(99));
+        let found = Some(ReplyKind::Found(0));
+        assert_eq!(repeat(&mut rx, &mut atomic, 0), found);
+        for psn in 1..100 {
+            let done = Some(ReplyKind::Done);
+            assert_eq!(repeat(&mut rx, &mut flush, psn), done);
+        }
     }
 
     #[test]

@@ -139,8 +139,7 @@ impl Responder {
     /// What does not match what was asked for then is not executed, whatever the key would allow.
     pub(super) fn on_read_again(&mut self, pkt: &Packet<'_>) -> Verdict {
         let psn = pkt.psn();
-        let depth = self.params.max_dest_rd_atomic;
-        let (Some(reth), Some(record)) = (pkt.reth(), self.answers.find(psn, depth)) else {
+        let (Some(reth), Some(record)) = (pkt.reth(), self.answers.find(psn)) else {
             return Verdict::Drop(DropReason::Duplicate);
         };
         let Answer::Read { rkey, va, len } = record.answer else {
@@ -312,7 +311,10 @@ mod tests {
     use crate::{
         opcode::Transport,
         requester::Transmit,
-        responder::RecvParams,
+        responder::{
+            RecvParams,
+            MAX_RD_ATOMIC, //
+        },
         testutil::{
             recv_params,
             requester,
@@ -428,7 +430,8 @@ mod tests {
     fn only_the_last_reads_are_remembered() {
         let mut rx = responder();
         let mut transmit = read(1);
-        for psn in 0..3 {
+        // CAST: 16.
+        for psn in 0..=MAX_RD_ATOMIC as u32 {
             transmit.psn = Psn::new(psn);
             assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
             assert_eq!(rx.start_read(Ok(())), None);
