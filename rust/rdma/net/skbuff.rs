@@ -50,8 +50,6 @@ pub struct SkBuff(NonNull<bindings::sk_buff>);
 
 // SAFETY: A packet may be handed to another thread.
 unsafe impl Send for SkBuff {}
-// SAFETY: A shared reference only allows to read.
-unsafe impl Sync for SkBuff {}
 
 impl SkBuff {
     /// Allocates an empty linear packet. Does not sleep.
@@ -143,8 +141,14 @@ impl SkBuff {
         unsafe { slice::from_raw_parts((*self.as_raw()).data, self.linear_len()) }
     }
 
+    /// Returns how much memory the packet takes, in bytes.
+    pub fn truesize(&self) -> u32 {
+        // SAFETY: The packet is alive by the type invariant.
+        unsafe { (*self.as_raw()).truesize }
+    }
+
     /// Fails if somebody else may read the data.
-    fn check_writable(&self) -> Result {
+    pub(super) fn check_writable(&self) -> Result {
         // SAFETY: The packet is alive by the type invariant.
         if unsafe { bindings::skb_cloned(self.as_raw()) } != 0 {
             return Err(EBUSY);
@@ -169,7 +173,8 @@ impl SkBuff {
 
     /// Returns a packet with the same data, which neither can change any more while both are there.
     pub fn try_clone(&self) -> Option<Self> {
-        // SAFETY: The packet is alive by the type invariant.
+        // SAFETY: The packet is alive by the type invariant, and no other thread refers to it, for
+        // it is not `Sync`.
         let raw = unsafe { bindings::skb_clone(self.as_raw(), bindings::GFP_ATOMIC) };
         // INVARIANT: The clone is owned, and has the headers and the data of this packet.
         NonNull::new(raw).map(Self)

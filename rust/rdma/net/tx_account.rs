@@ -99,7 +99,12 @@ impl TxAccount {
     }
 
     /// Charges the account for a packet until the stack returns it.
-    pub fn charge(&self, skb: &mut SkBuff) {
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if the data is shared with a clone: what says who is to be told is beside the data.
+    pub fn charge(&self, skb: &mut SkBuff) -> Result {
+        skb.check_writable()?;
         let skb = skb.as_raw();
 
         self.0.in_flight.add(1, Relaxed);
@@ -114,6 +119,7 @@ impl TxAccount {
             );
             bindings::sk_buff_set_destructor(skb, Some(destructor_callback));
         }
+        Ok(())
     }
 }
 

@@ -115,22 +115,31 @@ impl<T: Copy> CopyTable<T> {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; the old value stays then.
+    /// `ENOMEM`, and the old value stays; `ENOENT` if the number is not in use.
     pub fn replace(&self, id: u32, value: T) -> Result {
         let entry = Self::new_entry(value, GFP_ATOMIC)?;
-        // SAFETY: The array is initialised. The number is in use, so nothing is allocated.
+        // SAFETY: The array is initialised. The store is of a number that is in use, so nothing is
+        // allocated, and it cannot fail.
         // INVARIANT: `entry` is from `KBox::into_raw`.
         let old = unsafe {
             let irq = bindings::xa_lock_irqsave(self.xa.get());
-            let old = bindings::__xa_store(
-                self.xa.get(),
-                id as usize,
-                entry.as_ptr().cast(),
-                bindings::GFP_ATOMIC,
-            );
+            let mut old = bindings::xa_load(self.xa.get(), id as usize);
+            if !old.is_null() {
+                old = bindings::__xa_store(
+                    self.xa.get(),
+                    id as usize,
+                    entry.as_ptr().cast(),
+                    bindings::GFP_ATOMIC,
+                );
+            }
             bindings::xa_unlock_irqrestore(self.xa.get(), irq);
             old
         };
+        if old.is_null() {
+            // SAFETY: The array did not take the entry.
+            drop(unsafe { KBox::from_raw(entry.as_ptr()) });
+            return Err(ENOENT);
+        }
         self.free_entry(old);
         Ok(())
     }
@@ -189,5 +198,25 @@ impl<T: Copy> PinnedDrop for CopyTable<T> {
         // Every user of a number removes it before.
         // SAFETY: The array is initialised, and nobody else uses it.
         unsafe { bindings::xa_destroy(self.xa.get()) };
+    }
+}
+
+#[cfg(CONFIG_KUNIT = "y")]
+#[kernel::macros::kunit_tests(rdma_copy_table)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_in_use_is_replaced() -> Result {
+        let table = KBox::pin_init(CopyTable::<u32>::new(1..=5), GFP_KERNEL)?;
+
+        assert_eq!(table.replace(1, 7).err(), Some(ENOENT));
+        assert_eq!(table.get(1), None);
+        let id = table.insert(7, GFP_KERNEL)?;
+        table.replace(id, 8)?;
+        assert_eq!(table.get(id), Some(8));
+        table.remove(id);
+        assert_eq!(table.replace(id, 9).err(), Some(ENOENT));
+        Ok(())
     }
 }

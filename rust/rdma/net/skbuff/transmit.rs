@@ -36,7 +36,8 @@ impl SkBuff {
     /// # Errors
     ///
     /// - `ENOBUFS` if a queue was full.
-    /// - `EINVAL` if the packet begins with something else, or the header has options.
+    /// - `EINVAL` if the packet begins with something else, or the header has options; `EBUSY` if
+    ///   the data is shared with a clone.
     /// - Others, if the stack has refused the packet.
     ///
     /// The packet is gone in any case.
@@ -106,6 +107,8 @@ impl SkBuff {
             *mut bindings::sk_buff,
         ) -> ffi::c_int,
     ) -> Result {
+        // The header is completed.
+        self.check_writable()?;
         let skb = ManuallyDrop::new(self).as_raw();
         let _rcu = rcu::read_lock();
 

@@ -75,8 +75,9 @@ pub(super) fn send(
     if len > plain && !is_tagged(&skb) {
         return Err(SendError::Memory(MemError::Length));
     }
-    account.charge(&mut skb);
-    skb.transmit_frame(netdev)
+    account
+        .charge(&mut skb)
+        .and_then(|()| skb.transmit_frame(netdev))
         .map_err(|_| counters.lost(Counter::Rejected))?;
     counters.sent(size);
     Ok(())

@@ -224,7 +224,9 @@ impl TxPath {
             .ok_or_else(|| counters.no_packet())?;
         let bytes = skb.len();
         if let Some(account) = account {
-            account.charge(&mut skb);
+            account
+                .charge(&mut skb)
+                .map_err(|_| counters.lost(Counter::Rejected))?;
         }
         let dst = self
             .dst
