@@ -11,6 +11,7 @@ pub mod per_cpu;
 pub mod spinlock;
 pub mod table;
 
+pub(crate) use context::is_killed;
 pub use context::{
     can_run,
     cond_resched, //

@@ -210,7 +210,7 @@ impl Driver for Minimal {
         Err(EOPNOTSUPP)
     }
 
-    fn alloc_pd(_dev: &Device<Self>) -> impl PinInit<CountedPd, Error> {
+    fn alloc_pd(_dev: &Device<Self>, _is_kernel: bool) -> impl PinInit<CountedPd, Error> {
         CountedPd::new()
     }
 

@@ -464,8 +464,8 @@ impl PortAttr<'_> {
     /// Takes speed and width from the net device. May sleep, takes RTNL.
     pub fn set_speed_of<D: Driver>(&mut self, dev: &Device<D>) -> &mut Self {
         self.0.max_vl_num = 1;
-        // SAFETY: The device is alive, and the pointers are to fields of `self`. An error leaves a
-        // default, which is all that a net device without a speed has.
+        // SAFETY: The device is alive, and the pointers are to fields of `self`. For a net device
+        // that does not know its speed they get a default, and each time the log gets a line.
         unsafe {
             bindings::ib_get_eth_speed(
                 dev.as_raw(),
@@ -474,6 +474,15 @@ impl PortAttr<'_> {
                 &mut self.0.active_width,
             )
         };
+        self
+    }
+
+    /// Says that the port has the least speed and width that there are: what the core assumes of a
+    /// net device that does not know its own.
+    pub fn set_least_speed(&mut self) -> &mut Self {
+        self.0.max_vl_num = 1;
+        self.0.active_speed = bindings::ib_port_speed_IB_SPEED_SDR as u16;
+        self.0.active_width = bindings::ib_port_width_IB_WIDTH_1X as u8;
         self
     }
 }

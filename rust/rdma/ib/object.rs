@@ -183,14 +183,14 @@ impl<D: Driver> Deref for Pd<D> {
 /// Only for the core, with an allocation of `size_ib_pd` bytes.
 pub(super) unsafe extern "C" fn alloc_pd<D: Driver>(
     raw: *mut bindings::ib_pd,
-    _udata: *mut bindings::ib_udata,
+    udata: *mut bindings::ib_udata,
 ) -> ffi::c_int {
     // SAFETY: The core sets the device before the call.
     let dev = unsafe { Device::<D>::from_raw((*raw).device) };
     // SAFETY: The allocation has room for a `Pd<D>`.
     let data = unsafe { &raw mut (*raw.cast::<Pd<D>>()).data };
     // SAFETY: `data` is valid for write and stays where it is until `dealloc_pd`.
-    errno(unsafe { pin_init::raw_try_init(data, D::alloc_pd(dev)) })
+    errno(unsafe { pin_init::raw_try_init(data, D::alloc_pd(dev, udata.is_null())) })
 }
 
 /// `ib_device_ops.dealloc_pd`: may sleep.

@@ -33,7 +33,8 @@ use kernel::{
 
 /// A table of objects by number.
 ///
-/// Numbers are handed out cyclically, so that one that was freed is not used again soon.
+/// Numbers are handed out cyclically, so that one that was freed is not used again soon. The last
+/// ones are kept for kernel consumers, so that no process can take the last one from them.
 ///
 /// # Invariants
 ///
@@ -45,6 +46,7 @@ pub struct Table<T> {
     next: Atomic<u32>,
     first: u32,
     last: u32,
+    last_of_processes: u32,
     _p: PhantomData<Ref<T>>,
 }
 
@@ -54,8 +56,9 @@ unsafe impl<T: Send + Sync> Send for Table<T> {}
 unsafe impl<T: Send + Sync> Sync for Table<T> {}
 
 impl<T> Table<T> {
-    /// Creates an empty table that hands out the numbers of `range`.
-    pub fn new(range: RangeInclusive<u32>) -> impl PinInit<Self> {
+    /// Creates an empty table that hands out the numbers of `range`, the last `kept` of them to
+    /// kernel consumers only.
+    pub fn new(range: RangeInclusive<u32>, kept: u32) -> impl PinInit<Self> {
         pin_init!(Self {
             // SAFETY: `xa` is valid for write and pinned.
             xa <- unsafe {
@@ -69,20 +72,26 @@ impl<T> Table<T> {
             next: Atomic::new(*range.start()),
             first: *range.start(),
             last: *range.end(),
+            last_of_processes: range.end().saturating_sub(kept),
             _p: PhantomData,
         })
     }
 
-    /// Reserves a number; lookups do not find it yet. May sleep.
+    /// Reserves a number, for a kernel consumer or for a process; lookups do not find it yet. May
+    /// sleep.
     ///
     /// # Errors
     ///
     /// `EBUSY` if every number is taken, `ENOMEM`.
-    pub fn reserve(&'static self) -> Result<Number<T>> {
+    pub fn reserve(&'static self, is_kernel: bool) -> Result<Number<T>> {
         let mut id = 0;
         let mut next = self.next.load(Relaxed);
         let limit = bindings::xa_limit {
-            max: self.last,
+            max: if is_kernel {
+                self.last
+            } else {
+                self.last_of_processes
+            },
             min: self.first,
         };
 
@@ -220,5 +229,36 @@ impl<T> Number<T> {
 impl<T> Drop for Number<T> {
     fn drop(&mut self) {
         self.table.erase(self.id);
+    }
+}
+
+#[cfg(CONFIG_KUNIT = "y")]
+#[kernel::macros::kunit_tests(rdma_table)]
+mod tests {
+    use super::{
+        super::Global,
+        *, //
+    };
+
+    #[test]
+    fn processes_leave_some_numbers_to_the_kernel() -> Result {
+        static TABLE: Global<Table<u32>> = Global::new();
+
+        // The module is loaded afresh for each run.
+        TABLE.init::<core::convert::Infallible>(Table::new(1..=5, 2))?;
+        let table = TABLE.get().ok_or(ENODEV)?;
+        let taken = [table.reserve(false)?, table.reserve(false)?];
+        let kernel = [table.reserve(true)?, table.reserve(true)?];
+        // Behind those of the kernel there is none for a process, but below.
+        drop(taken);
+        let taken = [table.reserve(false)?, table.reserve(false)?];
+        assert_eq!(table.reserve(false).err(), Some(EBUSY));
+        let last = table.reserve(true)?;
+        assert_eq!(table.reserve(true).err(), Some(EBUSY));
+        assert_eq!(
+            taken.iter().chain(&kernel).map(Number::get).sum::<u32>() + last.get(),
+            1 + 2 + 3 + 4 + 5
+        );
+        Ok(())
     }
 }

@@ -164,9 +164,9 @@ impl Cq {
                 count: 0,
             },
         };
-        let number = globals::cqs()?.reserve()?;
-        let cookie = number.get();
         let is_user = matches!(store, Store::User { .. });
+        let number = globals::cqs()?.reserve(!is_user)?;
+        let cookie = number.get();
         Ok(try_pin_init!(Self {
             number,
             inner <- new_spinlock_irqsave!(

@@ -9,24 +9,17 @@ use crate::{
         Counter,
         Counters, //
     },
-    cq::{
-        self,
-        Cq, //
-    },
+    cq::Cq,
     gids::{
         self,
         Address,
         Link, //
     },
-    globals::{
-        MAX_AH,
-        MAX_OBJECTS, //
-    },
+    limits,
     mcast,
     mr::{
         self,
-        Region,
-        MAX_FAST_PAGES, //
+        Region, //
     },
     mw::Window,
     port,
@@ -43,10 +36,7 @@ use crate::{
         SocketRef, //
     },
     speed::Speed,
-    srq::{
-        self,
-        Srq, //
-    },
+    srq::Srq,
     ucontext::Ucontext, //
 };
 use kernel::{
@@ -70,11 +60,8 @@ use rdma::{
         },
         details::Details,
         device::{
-            cap,
-            odp,
             DeviceAttr,
             DeviceInit,
-            OdpCaps,
             PortAttr, //
         },
         driver::{
@@ -126,11 +113,15 @@ use rdma::{
     },
     net::{
         netdevice::NetDevice,
-        Namespace, //
+        Namespace,
+        Rtnl, //
     },
     sync::Owned, //
 };
-use roce::uapi::ABI_VERSION;
+use roce::{
+    qp::attr::Mtu,
+    uapi::ABI_VERSION, //
+};
 
 /// The most scatter or gather entries of a request.
 pub(crate) const MAX_SGE: u32 = 32;
@@ -142,31 +133,9 @@ pub(crate) const MAX_INLINE: u32 = 512;
 /// responder.
 pub(crate) const MAX_RD_ATOMIC: u8 = roce::responder::MAX_RD_ATOMIC as u8;
 
-/// The most protection domains of a device, those of kernel consumers included. They have no
-/// numbers that could run out, and a process has a use for few.
-const MAX_PD: u32 = 1 << 15;
-
-/// The vendor: none.
-const VENDOR_ID: u32 = 0xff_ffff;
-
-/// The ACK delay code: 134 ms, as others in software state.
-const ACK_DELAY: u8 = 15;
-
-/// What was tested with memory that is fetched on demand.
-const ODP_CAPS: OdpCaps = OdpCaps {
-    implicit: true,
-    rc: odp::SEND
-        | odp::RECV
-        | odp::SRQ_RECV
-        | odp::WRITE
-        | odp::READ
-        | odp::ATOMIC
-        | odp::ATOMIC_WRITE
-        | odp::FLUSH,
-    // TODO[ODPU].
-    uc: 0,
-    ud: odp::SEND | odp::RECV | odp::SRQ_RECV,
-};
+/// The most protection domains of processes on a device. They have no numbers that could run out,
+/// and a process has a use for few.
+pub(crate) const MAX_PD: u32 = 1 << 15;
 
 /// What the driver keeps for a device.
 pub(crate) struct Ferroce {
@@ -179,6 +148,8 @@ pub(crate) struct Ferroce {
     pub(crate) bound_counters: Arc<Counters>,
     /// Whether the port was active when its net device last said something. Under RTNL.
     active: Atomic<bool>,
+    /// The MTU of the port, in bytes, which follows that of its net device. Written under RTNL.
+    mtu: Atomic<u32>,
     /// The net device.
     link: Link,
     /// That of the net device, which bounds rates.
@@ -209,6 +180,7 @@ impl Ferroce {
             counters: Counters::new(None)?,
             bound_counters: Counters::new(None)?,
             active: Atomic::new(netdev.port_active()),
+            mtu: Atomic::new(Mtu::B256.bytes()),
             speed: Speed::new(),
             mcast: mcast::Usage::new(),
             pds: Quota::new(MAX_PD)?,
@@ -222,6 +194,11 @@ impl Ferroce {
             comp_vectors: 1,
         };
         Device::register(&init, Ok(this))?;
+        if let Some(device) = Device::<Self>::by_netdev(netdev) {
+            // From here on the net device tells of changes.
+            let _rtnl = Rtnl::lock();
+            device.note_mtu(netdev);
+        }
         // The net device may have gone or moved meanwhile, and its notice came before there was a
         // device.
         if !netdev.is_registered() || netdev.net_id() != net {
@@ -243,6 +220,17 @@ impl Ferroce {
         if self.active.xchg(active, Relaxed) && !active {
             self.counters.count(Counter::LinkDowned);
         }
+    }
+
+    /// Takes note of the MTU of the net device. Under RTNL.
+    pub(crate) fn note_mtu(&self, netdev: &NetDevice) {
+        self.mtu.store(port::fitting_mtu(netdev).bytes(), Relaxed);
+    }
+
+    /// Returns the MTU of the port, in bytes.
+    #[inline]
+    pub(crate) fn mtu(&self) -> u32 {
+        self.mtu.load(Relaxed)
     }
 
     /// Returns a GID as an address in the namespace of the net device.
@@ -275,8 +263,8 @@ impl Driver for Ferroce {
     const COUNTERS: &'static [CounterDesc] = counters::NAMES;
 
     type Ucontext = Ucontext;
-    /// Nothing but that it is one of those that there may be.
-    type Pd = Charge;
+    /// Nothing but that it is one of those that there may be, of a process.
+    type Pd = Option<Charge>;
     type Ah = Ah;
     type Mr = Region;
     type Mw = Window;
@@ -286,49 +274,7 @@ impl Driver for Ferroce {
     type Counter = Arc<Counters>;
 
     fn query_device(dev: &Device<Self>, attr: &mut DeviceAttr) {
-        let objects = MAX_OBJECTS;
-        attr.set_vendor_id(VENDOR_ID)
-            .set_sys_image_guid(u64::from_ne_bytes(dev.guid))
-            .set_max_mr_size(mr::MAX_LEN)
-            .set_page_size_cap(!0xfff)
-            .set_max_qp(objects)
-            .set_max_qp_wr(MAX_WR)
-            .set_max_send_sge(MAX_SGE)
-            .set_max_recv_sge(MAX_SGE)
-            .set_max_sge_rd(MAX_SGE)
-            .set_max_cq(objects)
-            .set_max_cqe(cq::MAX_CQE)
-            .set_max_srq(objects)
-            .set_max_srq_wr(srq::MAX_SRQ_WR)
-            .set_max_srq_sge(MAX_SGE)
-            .set_max_mr(objects)
-            .set_max_mw(objects)
-            .set_max_fast_reg_page_list_len(MAX_FAST_PAGES)
-            .set_max_pd(MAX_PD)
-            .set_max_qp_rd_atom(u32::from(MAX_RD_ATOMIC))
-            .set_max_res_rd_atom(objects.saturating_mul(u32::from(MAX_RD_ATOMIC)))
-            .set_max_qp_init_rd_atom(u32::from(MAX_RD_ATOMIC))
-            .set_atomics()
-            .set_max_ah(MAX_AH)
-            .set_max_mcast_grp(mcast::MAX_GROUPS)
-            .set_max_mcast_qp_attach(mcast::MAX_MEMBERS)
-            .set_max_total_mcast_qp_attach(mcast::MAX_MEMBERSHIPS)
-            .set_max_pkeys(1)
-            .set_local_ca_ack_delay(ACK_DELAY)
-            .set_device_cap_flags(
-                cap::UD_AV_PORT_ENFORCE
-                    | cap::PORT_ACTIVE_EVENT
-                    | cap::SYS_IMAGE_GUID
-                    | cap::SRQ_RESIZE
-                    | cap::RC_RNR_NAK_GEN
-                    | cap::MEM_WINDOW
-                    | cap::MEM_WINDOW_TYPE_2B
-                    | cap::MEM_MGT_EXTENSIONS
-                    | cap::FLUSH_GLOBAL
-                    | cap::ATOMIC_WRITE,
-            )
-            .set_kernel_cap_flags(cap::ALLOW_USER_UNREG | cap::ON_DEMAND_PAGING)
-            .set_odp_caps(&ODP_CAPS);
+        limits::describe(dev.guid, attr);
     }
 
     fn query_port(dev: &Device<Self>, attr: &mut PortAttr<'_>) -> Result {
@@ -396,8 +342,12 @@ impl Driver for Ferroce {
         ucontext.mmap(vma, offset)
     }
 
-    fn alloc_pd(dev: &Device<Self>) -> impl PinInit<Charge, Error> {
-        Charge::new(dev.pds.clone())
+    fn alloc_pd(dev: &Device<Self>, is_kernel: bool) -> impl PinInit<Option<Charge>, Error> {
+        if is_kernel {
+            // No process can take the last one from it.
+            return Ok(None);
+        }
+        Charge::new(dev.pds.clone()).map(Some)
     }
 
     fn create_ah(

@@ -18,6 +18,7 @@ mod device;
 mod gids;
 mod globals;
 mod guard;
+mod limits;
 mod link;
 mod mcast;
 mod mr;

@@ -46,17 +46,22 @@ pub(crate) type CqRef = Ref<ib::cq::Cq<Ferroce>>;
 /// A shared receive queue as lookups return it.
 pub(crate) type SrqRef = Ref<ib::srq::Srq<Ferroce>>;
 
-/// The most queue pairs, completion queues, shared receive queues, regions and windows, each.
+/// The most queue pairs, completion queues, shared receive queues, regions and windows of
+/// processes, each.
 pub(crate) const MAX_OBJECTS: u32 = 1 << 20;
 
+/// How many more there may be for kernel consumers, each. A new link needs some, and one that
+/// connects again does.
+const KEPT: u32 = 1 << 16;
+
 /// The first number of a window. Regions have those below, so a key says what it is a key of.
-pub(crate) const FIRST_MW: u32 = MAX_OBJECTS + 1;
+pub(crate) const FIRST_MW: u32 = MAX_OBJECTS + KEPT + 1;
 
 /// Queue pair numbers below are special: 0 and 1 are management, and a few are kept free.
 const FIRST_QPN: u32 = 16;
 
 /// As many as there may be, the management queue pairs included.
-const LAST_QPN: u32 = FIRST_QPN + MAX_OBJECTS - 1;
+const LAST_QPN: u32 = FIRST_QPN + MAX_OBJECTS + KEPT - 1;
 
 /// The most address handles of processes.
 pub(crate) const MAX_AH: u32 = 1 << 20;
@@ -83,12 +88,13 @@ pub(crate) fn init() -> Result<Cleanup> {
     let cleanup = Cleanup(());
     WORK.init(Workqueue::new(c"ferroce"))?;
     FETCHES.init(Workqueue::new_waiting(c"ferroce_odp"))?;
-    QPS.init::<core::convert::Infallible>(Table::new(FIRST_QPN..=LAST_QPN))?;
-    CQS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS))?;
-    SRQS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS))?;
-    MRS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS))?;
+    QPS.init::<core::convert::Infallible>(Table::new(FIRST_QPN..=LAST_QPN, KEPT))?;
+    CQS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS + KEPT, KEPT))?;
+    SRQS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS + KEPT, KEPT))?;
+    MRS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS + KEPT, KEPT))?;
     MWS.init::<core::convert::Infallible>(Table::new(
         FIRST_MW..=FIRST_MW.wrapping_add(MAX_OBJECTS).wrapping_sub(1),
+        0,
     ))?;
     AHS.init::<core::convert::Infallible>(CopyTable::new(1..=MAX_AH))?;
     KERNEL_AHS.init::<core::convert::Infallible>(CopyTable::new(

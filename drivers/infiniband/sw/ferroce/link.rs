@@ -79,6 +79,11 @@ impl NetdevHandler for Link {
                     device.note_port(dev.port_active());
                 }
             }
+            NetdevEvent::ChangeMtu => {
+                if let Some(device) = Device::<Ferroce>::by_netdev(dev) {
+                    device.note_mtu(dev);
+                }
+            }
             NetdevEvent::Unregister => {
                 if let Some(device) = Device::<Ferroce>::by_netdev(dev) {
                     device.unregister_queued();

@@ -67,7 +67,7 @@ pub(crate) struct Window {
 
 impl Window {
     pub(crate) fn new(pd: &Pd<Ferroce>, ty: MwType) -> Result<Self> {
-        let number = globals::mws()?.reserve()?;
+        let number = globals::mws()?.reserve(false)?;
         let pd = pd.id();
         let binding = Binding {
             key: mr::key(number.get(), rdma::random::byte() & FIRST_TAGS),

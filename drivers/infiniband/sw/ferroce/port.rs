@@ -7,13 +7,16 @@ use crate::{
     module_parameters, //
 };
 use kernel::prelude::*;
-use rdma::ib::{
-    device::{
-        PortAttr,
-        PortState, //
+use rdma::{
+    ib::{
+        device::{
+            PortAttr,
+            PortState, //
+        },
+        mad::Mad,
+        Device, //
     },
-    mad::Mad,
-    Device, //
+    net::netdevice::NetDevice, //
 };
 use roce::{
     pma,
@@ -33,12 +36,16 @@ pub(crate) const DEFAULT_GID_TABLE: u32 = 256;
 /// The most entries.
 const MAX_GID_TABLE: u32 = 4096;
 
-/// Returns the largest MTU that fits a net device.
+/// Returns the largest MTU that fits the net device.
 pub(crate) fn active_mtu(device: &Device<Ferroce>) -> Mtu {
     device
         .netdev()
-        .and_then(|dev| Mtu::fitting(dev.mtu().saturating_sub(OVERHEAD)))
-        .unwrap_or(Mtu::B256)
+        .map_or(Mtu::B256, |netdev| fitting_mtu(&netdev))
+}
+
+/// Returns the largest MTU that fits a net device.
+pub(crate) fn fitting_mtu(netdev: &NetDevice) -> Mtu {
+    Mtu::fitting(netdev.mtu().saturating_sub(OVERHEAD)).unwrap_or(Mtu::B256)
 }
 
 /// Checks the parameter of the module.
@@ -62,7 +69,7 @@ pub(crate) fn check_gid_table() -> Result {
 /// `ENODEV` if its net device is gone.
 pub(crate) fn query(dev: &Device<Ferroce>, attr: &mut PortAttr<'_>) -> Result {
     let netdev = dev.netdev().ok_or(ENODEV)?;
-    dev.speed.update(&netdev);
+    let speed_known = dev.speed.update(&netdev);
     let state = if netdev.port_active() {
         PortState::Active
     } else if netdev.is_up() {
@@ -74,8 +81,13 @@ pub(crate) fn query(dev: &Device<Ferroce>, attr: &mut PortAttr<'_>) -> Result {
         .set_mtu(Mtu::B4096.as_ib(), active_mtu(dev).as_ib())
         .set_tables(*module_parameters::gid_table.value_ref(), 1)
         .set_max_msg_sz(MAX_MESSAGE)
-        .set_cm_supported()
-        .set_speed_of(dev);
+        .set_cm_supported();
+    if speed_known {
+        attr.set_speed_of(dev);
+    } else {
+        // The core would say so in the log, as often as anybody asks.
+        attr.set_least_speed();
+    }
     Ok(())
 }
 

@@ -220,7 +220,7 @@ impl Qp {
             }
             _ => Some(KernelQueues::new(&send_queue, recv_queue.as_ref())?),
         };
-        let number = globals::qps()?.reserve()?;
+        let number = globals::qps()?.reserve(kernel.is_some())?;
         let qpn = number.get();
         let manager = match ty {
             QpType::Gsi => Some(Manager::new(device_number, qpn)?),

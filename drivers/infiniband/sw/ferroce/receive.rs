@@ -111,6 +111,11 @@ impl Incoming {
         })
     }
 
+    /// Returns how much memory the packet takes, in bytes.
+    pub(crate) fn truesize(&self) -> u32 {
+        self.skb.truesize()
+    }
+
     /// Frees the packet, which did what it came for.
     pub(crate) fn consume(self) {
         self.skb.consume();

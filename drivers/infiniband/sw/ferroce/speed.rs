@@ -27,10 +27,11 @@ impl Speed {
         }
     }
 
-    /// Asks the net device. Sleeps.
-    pub(crate) fn update(&self, netdev: &NetDevice) {
-        let mbps = netdev.speed(&Rtnl::lock()).unwrap_or(0);
-        self.mbps.store(mbps, Relaxed);
+    /// Asks the net device; returns whether it knows. Sleeps.
+    pub(crate) fn update(&self, netdev: &NetDevice) -> bool {
+        let mbps = netdev.speed(&Rtnl::lock());
+        self.mbps.store(mbps.unwrap_or(0), Relaxed);
+        mbps.is_some()
     }
 
     /// Returns the rate that a code of `enum ib_rate` limits packets to. None if that is at least

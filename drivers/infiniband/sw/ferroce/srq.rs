@@ -127,7 +127,7 @@ impl Srq {
         let max_sge = init.attr.max_sge.max(1);
         let ring = lay_out(init.attr.max_wr, max_sge)?;
         let queue = Queue::new(ring)?;
-        let number = globals::srqs()?.reserve()?;
+        let number = globals::srqs()?.reserve(udata.is_none())?;
         let cookie = number.get();
         let (mut offer, mut is_user) = (None, false);
         if let (Some(udata), Some(ucontext)) = (udata, init.ucontext) {

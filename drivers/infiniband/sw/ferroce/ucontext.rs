@@ -18,6 +18,9 @@ use rdma::{
 };
 use roce::uapi::resp::MmapInfo;
 
+/// The most rings of a context that wait to be mapped. The library maps each as soon as it has it.
+const MAX_OFFERS: usize = 1024;
+
 /// What the driver keeps for a user context.
 pub(crate) struct Ucontext {
     pending: Arc<Pending>,
@@ -62,9 +65,16 @@ impl Ucontext {
     }
 
     /// Offers memory for one `mmap()` call.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, also if too many wait.
     pub(crate) fn offer(&self, mem: &Arc<SharedMemory>) -> Result<Offer> {
         let size = u32::try_from(mem.size()).map_err(|_| EINVAL)?;
         let mut list = self.pending.list.lock();
+        if list.offers.len() >= MAX_OFFERS {
+            return Err(ENOMEM);
+        }
         let offset = list.next_offset;
         let next = offset.checked_add(u64::from(size)).ok_or(ENOMEM)?;
         list::push(&mut list.offers, (offset, mem.clone()), GFP_KERNEL)?;

@@ -19,7 +19,11 @@ use self::table::{
 use crate::{
     bindings,
     new_spinlock_bh,
-    sync::SpinLockBh, //
+    sync::{
+        cond_resched,
+        is_killed,
+        SpinLockBh, //
+    }, //
 };
 use kernel::{
     container_of,
@@ -192,6 +196,11 @@ impl Paged {
                 result => result?,
             };
             page = page.checked_add(done).ok_or(EFAULT)?;
+            // A range may be long, and one that is not there goes by page for page.
+            cond_resched();
+            if is_killed() {
+                return Err(EINTR);
+            }
         }
         Ok(())
     }

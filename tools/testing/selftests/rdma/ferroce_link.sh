@@ -46,6 +46,24 @@ on_lo() {
 	kind lo 127.0.0.1 ACTIVE
 }
 
+unknown_speeds() {
+	dmesg | grep -ac "speed is unknown" || true
+}
+
+# Any user may ask for the speed, as often as he likes.
+speed_unknown() {
+	local before i
+
+	make_ns n1
+	ip -n n1 link add d1 type dummy
+	add_link r1 n1 d1
+	before=$(unknown_speeds)
+	for i in 1 2 3; do
+		[ "$(cat /sys/class/infiniband/r1/ports/1/rate)" = "2.5 Gb/sec (1X SDR)" ]
+	done
+	[ "$(unknown_speeds)" = "$before" ]
+}
+
 on_tun() {
 	make_ns n1
 	ip -n n1 tuntap add mode tun t1
@@ -77,6 +95,7 @@ test_case "device on veth" on_veth
 test_case "device on dummy" on_dummy
 test_case "device on lo" on_lo
 test_case "device on tun" on_tun
+test_case "a speed that is not known: no word in the log" speed_unknown
 test_case "device below a VLAN has its address; none on the VLAN device" on_vlan
 
 # ---- Names and refusals

@@ -129,6 +129,38 @@ static void test_ud_too_long(void)
 	pair_close(&a, &b);
 }
 
+static void set_mtu(int mtu)
+{
+	for (int i = 1; i <= 2; i++)
+		shell("ip -n n%d link set v%d mtu %d", i, i, mtu);
+}
+
+/* For datagrams the MTU of the port counts as it is now, not as it was when they were set up. */
+static void test_ud_mtu_changes(void)
+{
+	struct end a, b;
+
+	pair_open(&a, &b, IBV_QPT_UD, LEN);
+	post_recv(&b, 1, 0, LEN);
+	set_mtu(1500);
+	post_send(&a, &b, IBV_WR_SEND, 2, 0, 2000, IBV_SEND_SIGNALED);
+	expect(&a, 2, IBV_WC_SUCCESS);
+	set_mtu(4200);
+	fill(a.buf, 2000, 6);
+	post_send(&a, &b, IBV_WR_SEND, 3, 0, 2000, IBV_SEND_SIGNALED);
+	expect(&a, 3, IBV_WC_SUCCESS);
+	expect(&b, 1, IBV_WC_SUCCESS);
+	CHECK(filled(b.buf + GRH_LEN, 2000, 6));
+	expect_none(&b);
+	pair_close(&a, &b);
+	/* Set up while it was small. */
+	set_mtu(1500);
+	pair_open(&a, &b, IBV_QPT_UD, LEN);
+	set_mtu(4200);
+	one_length(&a, &b, 4096);
+	pair_close(&a, &b);
+}
+
 /* Both queue pairs on one device, by way of the namespace's lo. */
 static void test_loopback(void)
 {
@@ -411,6 +443,7 @@ static const struct test tests[] = {
 	{ "UC, lengths", test_uc_lengths },
 	{ "UD, lengths", test_ud_lengths },
 	{ "UD, too long", test_ud_too_long },
+	{ "UD, and an MTU that changes", test_ud_mtu_changes },
 	{ "one device", test_loopback },
 	{ "32 pieces", test_32_sges },
 	{ "inline data", test_inline },

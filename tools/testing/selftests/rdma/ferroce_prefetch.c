@@ -2,8 +2,10 @@
 /*
  * Prefetch of memory on demand. The provider has no call for it: this speaks to the core itself.
  */
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_ioctl_verbs.h>
@@ -248,12 +250,57 @@ static void test_no_tables(void)
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
 }
 
+/* Clock ticks that a process has spent in the kernel. */
+static long kernel_time(pid_t pid)
+{
+	char path[32];
+	long ticks;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "r");
+	CHECK(f);
+	/* After the name, the state, ten others and the time in user mode. */
+	CHECK_EQ(fscanf(f, "%*[^)]) %*c%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%ld", &ticks), 1);
+	fclose(f);
+	return ticks;
+}
+
+/* A range so long that to look at it takes hours: whoever asked can be killed. */
+static void test_kill(void)
+{
+	static struct ibv_sge sges[TABLES];
+	int status;
+	pid_t pid;
+
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		struct ibv_mr *mr;
+
+		dev_open(&r1, 1);
+		mr = ibv_reg_mr(r1.pd, NULL, SIZE_MAX, ODP_ACCESS);
+		for (int i = 0; i < TABLES; i++)
+			sges[i] = (struct ibv_sge){ NOWHERE + i * (4ull << 30), -PAGE, mr->lkey };
+		_exit(advise(NO_FAULT, FLUSH, sges, TABLES));
+	}
+	wait_begin();
+	while (kernel_time(pid) < 20)
+		wait_more("the program to be in the kernel");
+	CHECK_EQ(kill(pid, SIGKILL), 0);
+	wait_begin();
+	while (!waitpid(pid, &status, WNOHANG))
+		wait_more("the program to end");
+	CHECK(WIFSIGNALED(status));
+}
+
 static const struct test tests[] = {
 	{ "at once", test_flush },
 	{ "later", test_later },
 	{ "implicit", test_implicit },
 	{ "what is refused", test_refused },
 	{ "no tables for what is not there", test_no_tables },
+	{ "kill", test_kill },
 };
 
 int main(int argc, char **argv)

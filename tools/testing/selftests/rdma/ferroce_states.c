@@ -229,6 +229,9 @@ static void test_sqd(void)
 			CHECK_EQ(ibv_query_qp(a.qp, &attr, IBV_QP_STATE, &init), 0);
 		} while (attr.sq_draining);
 		CHECK_EQ(attr.qp_state, IBV_QPS_SQD);
+		/* Once for each time. */
+		end_modify(&a, IBV_QPS_SQD);
+		CHECK(!have_event(&a));
 		expect_none(&a);
 		expect_none(&b);
 		/* Receiving goes on. */
@@ -241,6 +244,30 @@ static void test_sqd(void)
 		expect(&b, 2, IBV_WC_SUCCESS);
 		expect(&a, 2, IBV_WC_SUCCESS);
 		CHECK(!have_event(&a));
+		pair_close(&a, &b);
+	}
+}
+
+/* What is posted in SQD does not begin, not even to fail. */
+static void test_sqd_bad(void)
+{
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
+	struct end a, b;
+
+	for (int type = IBV_QPT_RC; type <= IBV_QPT_UD; type++) {
+		pair_open(&a, &b, type, 4096);
+		end_modify(&a, IBV_QPS_SQD);
+		make_send(&wr, &sge, &a, &b, IBV_WR_SEND, 1, 0, 64, 0);
+		sge.lkey ^= 1;
+		post_wr(&a, &wr);
+		/* A doorbell has the queue looked at before it returns. */
+		doorbell(&a);
+		expect_none(&a);
+		CHECK_EQ(end_state(&a), IBV_QPS_SQD);
+		end_modify(&a, IBV_QPS_RTS);
+		expect(&a, 1, IBV_WC_LOC_PROT_ERR);
+		end_await(&a, type == IBV_QPT_RC ? IBV_QPS_ERR : IBV_QPS_SQE);
 		pair_close(&a, &b);
 	}
 }
@@ -273,6 +300,39 @@ static void test_sqe(void)
 		post_send(&a, &b, IBV_WR_SEND, 6, 0, 64, IBV_SEND_SIGNALED);
 		expect(&a, 6, IBV_WC_SUCCESS);
 		expect(&b, 5, IBV_WC_SUCCESS);
+		pair_close(&a, &b);
+	}
+}
+
+/* RTS comes while requests behind the one that failed are still in the ring: none is sent. */
+static void test_sqe_many(void)
+{
+	enum { N = 1000 };
+	static struct ibv_send_wr wrs[N];
+	static struct ibv_sge sges[N];
+	struct end a, b;
+
+	for (int type = IBV_QPT_UC; type <= IBV_QPT_UD; type++) {
+		end_init(&a, &r1, type, 4096);
+		end_init(&b, &r2, type, 4096);
+		a.cap.max_send_wr = N;
+		a.cqe = N;
+		pair_create(&a, &b);
+		post_recv(&b, 1, 0, 128);
+		for (int i = 0; i < N; i++) {
+			make_send(&wrs[i], &sges[i], &a, &b, IBV_WR_SEND, i, 0, 64, 0);
+			wrs[i].next = i + 1 < N ? &wrs[i + 1] : NULL;
+		}
+		sges[0].lkey ^= 1;
+		post_wr(&a, wrs);
+		expect(&a, 0, IBV_WC_LOC_PROT_ERR);
+		end_modify(&a, IBV_QPS_RTS);
+		for (int i = 1; i < N; i++)
+			expect(&a, i, IBV_WC_WR_FLUSH_ERR);
+		post_send(&a, &b, IBV_WR_SEND, 7, 0, 33, IBV_SEND_SIGNALED);
+		expect(&a, 7, IBV_WC_SUCCESS);
+		CHECK_EQ(expect(&b, 1, IBV_WC_SUCCESS).byte_len,
+			 33 + (type == IBV_QPT_UD ? GRH_LEN : 0));
 		pair_close(&a, &b);
 	}
 }
@@ -367,7 +427,9 @@ static const struct test tests[] = {
 	{ "RESET discards", test_reset_discards },
 	{ "sends before RTS", test_send_too_early },
 	{ "SQD drains", test_sqd },
+	{ "SQD, and what cannot be sent", test_sqd_bad },
 	{ "SQE and back", test_sqe },
+	{ "SQE and back, long queues", test_sqe_many },
 	{ "communication established", test_communication_established },
 	{ "a query returns what was set", test_query },
 };

@@ -152,28 +152,71 @@ static void test_cq_limits(void)
 	CHECK(!ibv_create_cq(r1.ctx, 16, NULL, NULL, r1.ctx->num_comp_vectors));
 }
 
-/* A command of the write interface, of which the library does not show the driver's part. */
-static void write_verb(uint32_t command, void *cmd, size_t in, size_t out)
+/*
+ * A command of the write interface, of which the library does not show the driver's part. Returns
+ * whether it succeeds.
+ */
+static bool try_verb(struct dev *dev, uint32_t command, void *cmd, size_t in, size_t out)
 {
 	struct ib_uverbs_cmd_hdr *hdr = cmd;
 
 	hdr->command = command;
 	hdr->in_words = in / 4;
 	hdr->out_words = out / 4;
-	CHECK_EQ(write(r1.ctx->cmd_fd, cmd, in), in);
+	return write(dev->ctx->cmd_fd, cmd, in) == (ssize_t)in;
+}
+
+static void write_verb(uint32_t command, void *cmd, size_t in, size_t out)
+{
+	CHECK(try_verb(&r1, command, cmd, in, out));
+}
+
+/* A completion queue that nobody maps. */
+struct create_cq {
+	struct {
+		struct ib_uverbs_create_cq_resp core;
+		struct mminfo mi;
+	} resp;
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_create_cq core;
+	} cmd;
+};
+
+static void make_create_cq(struct create_cq *create, int cqe)
+{
+	*create = (struct create_cq){
+		.cmd.core = {
+			.response = (uintptr_t)&create->resp,
+			.cqe = cqe,
+			.comp_channel = -1,
+		},
+	};
+}
+
+/* Rings that are not mapped are bounded. */
+static void test_unmapped(void)
+{
+	struct create_cq create;
+	struct dev dev;
+	int n = 0;
+
+	dev_open(&dev, 1);
+	make_create_cq(&create, 1);
+	while (try_verb(&dev, IB_USER_VERBS_CMD_CREATE_CQ, &create.cmd, sizeof(create.cmd),
+			sizeof(create.resp)))
+		CHECK(++n < 2000);
+	CHECK_EQ(errno, ENOMEM);
+	CHECK(n >= 1000);
+	CHECK_EQ(ibv_dealloc_pd(dev.pd), 0);
+	CHECK_EQ(ibv_close_device(dev.ctx), 0);
 }
 
 /* A ring can be mapped once, and an attempt that cannot succeed does not count. */
 static void test_mmap(void)
 {
-	struct {
-		struct ib_uverbs_create_cq_resp core;
-		struct mminfo mi;
-	} resp = {};
-	struct {
-		struct ib_uverbs_cmd_hdr hdr;
-		struct ib_uverbs_create_cq core;
-	} create = { .core = { .response = (uintptr_t)&resp, .cqe = 100, .comp_channel = -1 } };
+	struct create_cq create;
+	typeof(create.resp) *resp = &create.resp;
 	struct ib_uverbs_destroy_cq_resp destroyed;
 	struct {
 		struct ib_uverbs_cmd_hdr hdr;
@@ -182,23 +225,25 @@ static void test_mmap(void)
 	int rw = PROT_READ | PROT_WRITE, fd = r1.ctx->cmd_fd;
 	uint32_t *ring;
 
-	write_verb(IB_USER_VERBS_CMD_CREATE_CQ, &create, sizeof(create), sizeof(resp));
-	CHECK(resp.core.cqe >= 100 && resp.mi.offset && resp.mi.size >= 128 * 64);
-	CHECK(mmap(NULL, resp.mi.size + 4096, rw, MAP_SHARED, fd, resp.mi.offset) == MAP_FAILED);
-	CHECK(mmap(NULL, 1 << 30, rw, MAP_SHARED, fd, resp.mi.offset) == MAP_FAILED);
-	CHECK(mmap(NULL, 4096, rw, MAP_SHARED, fd, resp.mi.offset + 4096) == MAP_FAILED);
+	make_create_cq(&create, 100);
+	write_verb(IB_USER_VERBS_CMD_CREATE_CQ, &create.cmd, sizeof(create.cmd),
+		   sizeof(create.resp));
+	CHECK(resp->core.cqe >= 100 && resp->mi.offset && resp->mi.size >= 128 * 64);
+	CHECK(mmap(NULL, resp->mi.size + 4096, rw, MAP_SHARED, fd, resp->mi.offset) == MAP_FAILED);
+	CHECK(mmap(NULL, 1 << 30, rw, MAP_SHARED, fd, resp->mi.offset) == MAP_FAILED);
+	CHECK(mmap(NULL, 4096, rw, MAP_SHARED, fd, resp->mi.offset + 4096) == MAP_FAILED);
 	CHECK(mmap(NULL, 4096, rw, MAP_SHARED, fd, 0) == MAP_FAILED);
-	CHECK(mmap(NULL, 4096, rw, MAP_SHARED, r2.ctx->cmd_fd, resp.mi.offset) == MAP_FAILED);
-	ring = mmap(NULL, resp.mi.size, rw, MAP_SHARED, fd, resp.mi.offset);
+	CHECK(mmap(NULL, 4096, rw, MAP_SHARED, r2.ctx->cmd_fd, resp->mi.offset) == MAP_FAILED);
+	ring = mmap(NULL, resp->mi.size, rw, MAP_SHARED, fd, resp->mi.offset);
 	CHECK(ring != MAP_FAILED);
 	CHECK_EQ(ring[0], 6);
 	CHECK_EQ(ring[1], 127);
-	CHECK(mmap(NULL, resp.mi.size, rw, MAP_SHARED, fd, resp.mi.offset) == MAP_FAILED);
-	destroy.core.cq_handle = resp.core.cq_handle;
+	CHECK(mmap(NULL, resp->mi.size, rw, MAP_SHARED, fd, resp->mi.offset) == MAP_FAILED);
+	destroy.core.cq_handle = resp->core.cq_handle;
 	write_verb(IB_USER_VERBS_CMD_DESTROY_CQ, &destroy, sizeof(destroy), sizeof(destroyed));
 	/* The mapping outlives the queue. */
 	CHECK_EQ(ring[1], 127);
-	munmap(ring, resp.mi.size);
+	munmap(ring, resp->mi.size);
 }
 
 /* In use: nothing is destroyed under what needs it. */
@@ -433,6 +478,7 @@ static const struct test tests[] = {
 	{ "capacities of queue pairs", test_qp_caps },
 	{ "limits of completion queues", test_cq_limits },
 	{ "mapping of rings", test_mmap },
+	{ "rings that nobody maps", test_unmapped },
 	{ "objects in use", test_dependencies },
 	{ "what does not exist is refused", test_absent_types },
 	{ "memory regions", test_mr },

@@ -123,7 +123,9 @@ impl Region {
         memory: Memory,
         fast: Option<Pin<KBox<Fast>>>,
     ) -> Result<Self> {
-        let number = globals::mrs()?.reserve()?;
+        // Those of processes have memory of processes.
+        let is_kernel = !matches!(memory, Memory::User(_) | Memory::Paged(_));
+        let number = globals::mrs()?.reserve(is_kernel)?;
         let key = match fast {
             // Numbers begin at one, so no key is zero.
             Some(_) => 0,

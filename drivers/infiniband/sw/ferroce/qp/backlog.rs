@@ -11,13 +11,45 @@ use crate::{
     receive::Incoming,
     traces, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    }, //
+};
 
 /// The most packets that wait; more are dropped.
 const MAX: usize = 128;
 
+/// How much memory all packets that wait anywhere may take, in bytes. Nobody is charged for them:
+/// neither who sent them nor who gets them.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// How much they take.
+static BYTES: Atomic<u64> = Atomic::new(0);
+
 /// Packets that wait, oldest first. Belongs to a half, under its lock.
-pub(crate) struct Backlog(KVec<Incoming>);
+pub(crate) struct Backlog(KVec<(Incoming, Bytes)>);
+
+/// Memory that is counted in [`BYTES`] as long as this lives.
+struct Bytes(u64);
+
+impl Bytes {
+    /// Counts the memory of a packet. None if it would be too much.
+    fn of(incoming: &Incoming) -> Option<Self> {
+        let size = u64::from(incoming.truesize());
+        let this = Self(size);
+
+        (BYTES.fetch_add(size, Relaxed).saturating_add(size) <= MAX_BYTES).then_some(this)
+    }
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        BYTES.fetch_sub(self.0, Relaxed);
+    }
+}
 
 impl Backlog {
     pub(crate) fn new() -> Result<Self> {
@@ -39,17 +71,21 @@ impl Backlog {
     // Not inlined, so that it is compiled together with the check that makes it safe.
     #[inline(never)]
     pub(crate) fn push(&mut self, qp: &IbQp, incoming: Incoming, counters: &Counters) -> bool {
-        let Err(full) = self.0.push_within_capacity(incoming) else {
-            return true;
+        let refused = match Bytes::of(&incoming) {
+            Some(bytes) => match self.0.push_within_capacity((incoming, bytes)) {
+                Ok(()) => return true,
+                Err(full) => full.0 .0,
+            },
+            None => incoming,
         };
         counters.dropped(Counter::Backlog, 1);
-        traces::dropped_waiting(qp, &full.0);
+        traces::dropped_waiting(qp, &refused);
         false
     }
 
     /// Takes the packet that has waited longest.
     pub(crate) fn pop(&mut self) -> Option<Incoming> {
-        self.0.remove(0).ok()
+        self.0.remove(0).ok().map(|(incoming, _)| incoming)
     }
 
     /// Drops all packets; returns how many there were.

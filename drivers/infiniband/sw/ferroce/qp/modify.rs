@@ -96,6 +96,9 @@ pub(crate) fn modify(
 ) -> Result {
     let mask = AttrMask::from_bits(mask);
     let mut attributes = qp.attributes.lock();
+    if qp.state() == State::Sqe {
+        send::flush(&qp.get());
+    }
     let mtu = active_mtu(qp.device());
     let paths = match path {
         Some((path, gid)) if mask.contains(AttrMask::AV) => {
@@ -250,7 +253,9 @@ fn enter(
         }
         State::Sqd => {
             send.req.drain();
-            send.tell_drained = attrs.sqd_notify;
+            if from != State::Sqd {
+                send.tell_drained = attrs.sqd_notify;
+            }
         }
         // The halves are flushed when they run next, which is at once.
         State::Init | State::Sqe | State::Err => {}

@@ -61,11 +61,16 @@ impl KernelQueues {
 /// Posts requests of a kernel consumer, or rings the doorbell of a user's.
 pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> Result {
     if !qp.state().takes_sends() {
-        if qp.kernel.is_none() {
-            // What is in the ring then never was posted: the library has no way to take it back.
-            qp.send.lock().sq.discard();
+        if qp.kernel.is_some() {
+            return Err(EINVAL);
         }
-        return Err(EINVAL);
+        let mut half = qp.send.lock();
+        // Another thread may have moved it on, and what is in the ring may be in flight.
+        if !qp.state().takes_sends() {
+            // It never was posted: the library has no way to take it back.
+            half.sq.discard();
+            return Err(EINVAL);
+        }
     }
     if let Some(kernel) = &qp.kernel {
         let result = {

@@ -384,6 +384,9 @@ impl RecvHalf {
     fn handle(&mut self, qp: &IbQp, incoming: &Incoming, after: &mut After) -> Option<Verdict> {
         let now = now();
         let packet = incoming.packet().ok()?;
+        if !qp.ty.is_connected() {
+            self.resp.set_mtu(qp.device().mtu());
+        }
         let verdict = self.resp.on_request(now, &packet, &mut self.rq);
         let arrival = Arrival {
             packet,

@@ -3,8 +3,10 @@
 //! The send half: from the send queue to the wire, and responses back.
 
 mod absent;
+mod flush;
 
 pub(crate) use absent::fetched;
+pub(crate) use flush::flush;
 
 use super::{
     backlog::Backlog,
@@ -252,16 +254,6 @@ impl SendHalf {
         self.backlog.len()
     }
 
-    /// Completes all that was begun before an error (SQE), at most as many as there are slots.
-    /// Returns whether to notify the consumer.
-    pub(crate) fn retire(&mut self, qp: &IbQp) -> bool {
-        let mut after = After::default();
-        let mut budget = u32::MAX;
-
-        self.complete(qp, &mut budget, &mut after);
-        after.notify
-    }
-
     /// Runs the requester within a budget.
     fn drive(&mut self, qp: &IbQp) -> After {
         let mut after = After::default();
@@ -274,6 +266,9 @@ impl SendHalf {
             }
             State::Reset | State::Init | State::Rtr => return after,
             _ => {}
+        }
+        if !qp.ty.is_connected() {
+            self.req.set_mtu(qp.device().mtu());
         }
         if self.retry_at.is_some_and(|at| at.is_due(now())) {
             // What failed then is tried below.
@@ -328,7 +323,12 @@ impl SendHalf {
 
         let mut pulled = false;
         for _ in 0..AT_ONCE {
-            let flushes = matches!(qp.state(), State::Err | State::Sqe);
+            let state = qp.state();
+            if state == State::Sqd {
+                // Nothing begins there, not even a failure.
+                break;
+            }
+            let flushes = matches!(state, State::Err | State::Sqe);
             if flushes && !qp.send_credit.take() {
                 break;
             }
