@@ -259,24 +259,10 @@ void show_many_windows(void)
 }
 
 /* What the device has of a kind, whose-ever it is. */
-static int count_objects(const char *kind)
-{
-	char command[128];
-	FILE *file;
-	int n;
-
-	snprintf(command, sizeof(command), "rdma resource show %s dev r1 | wc -l", kind);
-	file = popen(command, "r");
-	CHECK(file);
-	CHECK_EQ(fscanf(file, "%d", &n), 1);
-	pclose(file);
-	return n;
-}
-
-/* All of them, those of the kernel included. */
+/* All that processes may have, of which r1.pd is one. Those of the kernel do not count. */
 void show_pds(void)
 {
-	int max = dev.orig_attr.max_pd, n = count_objects("pd");
+	int max = dev.orig_attr.max_pd, n = 1;
 	struct ibv_pd **pds = calloc(max + 1, sizeof(*pds));
 
 	CHECK(pds);
