@@ -88,6 +88,9 @@ const MIN_WINDOW: u32 = 16;
 /// After how many packets without an acknowledgment request one is made (RC).
 pub const ACK_EVERY: u32 = 16;
 
+/// How long packets that nobody waits for go without asking, in ns.
+pub const ASK_DELAY_NS: u64 = 1_000_000;
+
 /// The most PSNs that one READ request asks for. A longer READ is asked for in several parts, one
 /// after the other: this bounds what is sent in vain after a loss, and keeps the outstanding PSNs
 /// far below half of the number space. While the window is not open, parts are smaller.
@@ -225,6 +228,8 @@ pub struct Requester<S> {
     gone_back: Option<Psn>,
     /// When the response is overdue.
     deadline: Option<Instant>,
+    /// When the peer is asked about packets that nobody waits for, if nothing asks before.
+    ask_at: Option<Instant>,
     /// When a receiver that was not ready may be asked again.
     rnr_until: Option<Instant>,
     /// The response whose data the shell is placing.
@@ -259,6 +264,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             rnr_left: 0,
             gone_back: None,
             deadline: None,
+            ask_at: None,
             rnr_until: None,
             accept: None,
             error_pending: false,

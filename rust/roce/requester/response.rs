@@ -194,6 +194,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if self.ack_base.is_before(self.una) {
             self.ack_base = self.una;
         }
+        if self.ack_base == self.send_psn {
+            self.ask_at = None;
+        }
         if self.window_base.is_before(self.una) {
             self.window_base = self.una;
         }

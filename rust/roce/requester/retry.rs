@@ -25,7 +25,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
         // While a receiver is not ready, nothing is under way.
-        self.rnr_until.or(self.deadline)
+        self.rnr_until.or(match (self.deadline, self.ask_at) {
+            (Some(deadline), Some(ask)) => Some(deadline.min(ask)),
+            (one, other) => one.or(other),
+        })
     }
 
     /// Does what is due, and returns whether that was a response. Calling it early, late or in vain
@@ -36,6 +39,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 self.rnr_until = None;
             }
             return false;
+        }
+        if self.ask_at.is_some_and(|at| at.is_due(now)) {
+            // What was sent last is sent again, and asks.
+            self.ask_at = None;
         }
         let overdue = self.deadline.is_some_and(|deadline| deadline.is_due(now));
         if overdue {
@@ -134,6 +141,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub(super) fn stop_timers(&mut self) {
         self.deadline = None;
+        self.ask_at = None;
         self.rnr_until = None;
     }
 
@@ -145,6 +153,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.ack_base = self.una;
         self.window_base = self.una;
         self.deadline = None;
+        self.ask_at = None;
         self.accept = None;
         self.pass_local();
     }

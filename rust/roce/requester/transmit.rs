@@ -10,6 +10,7 @@ use super::{
     SendState,
     Slot,
     ACK_EVERY,
+    ASK_DELAY_NS,
     MAX_OUTSTANDING,
     PSN_WINDOW,
     READ_WINDOW, //
@@ -72,6 +73,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         };
         if step.probe {
             self.ack_base = self.send_psn;
+            self.ask_at = None;
             self.expect_response(now);
             return;
         }
@@ -119,6 +121,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             self.window_base = end;
         } else if wants_ack {
             self.ack_base = end;
+        }
+        if self.ack_base == end {
+            self.ask_at = None;
+        } else if self.ask_at.is_none() {
+            self.ask_at = Some(now.after(ASK_DELAY_NS));
         }
         self.expect_response(now);
     }
@@ -197,10 +204,17 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// acknowledgment.
     ///
     /// Usually [`Requester::wants_ack`] foresees that. It cannot foresee that the next request
-    /// fails locally, or that the queue gets drained in between.
+    /// fails locally, or that the queue gets drained in between. And what nobody waited for, it has
+    /// left out for a while.
     #[inline]
     fn probe(&self) -> Option<Step> {
         if self.transport != Transport::Rc || !self.ack_base.is_before(self.send_psn) {
+            return None;
+        }
+        let awaited = self.state != SendState::Running
+            || self.fail_at.is_some()
+            || self.ring.get(self.send).is_some();
+        if self.ask_at.is_some() && !awaited {
             return None;
         }
         let psn = self.send_psn.prev();
@@ -265,7 +279,24 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
         // Something behind it will ask, if anything can follow at once.
         self.ack_base.forward(step.end()) >= ACK_EVERY
-            || self.step_at(step.next_place(), step.end()).is_none()
+            || (self.step_at(step.next_place(), step.end()).is_none() && !self.can_wait(step))
+    }
+
+    /// Returns whether the peer need not be asked about a packet now, though it is the last one.
+    ///
+    /// Nobody hears of the end of a request that is not signalled. All that it holds up is its slot:
+    /// as long as few are taken, the next request that has to ask, asks for all. An acknowledgment
+    /// for each small request would cost as much as the request.
+    #[inline]
+    fn can_wait(&self, step: &Step) -> bool {
+        let slot = self.ring.get(step.place);
+
+        step.ends_message()
+            && self.state == SendState::Running
+            && self.fail_at.is_none()
+            && self.ring.get(step.next_place()).is_none()
+            && self.ring.len() <= self.ring.capacity() / 4
+            && slot.is_some_and(|slot| !slot.wr.signalled)
     }
 
     /// Returns the largest payload of a packet of a connection.
@@ -531,6 +562,53 @@ mod tests {
             assert!(rc.post(wr).is_ok());
             assert_eq!(send(&mut rc).map(|sent| sent.solicited), Some(solicited));
         }
+    }
+
+    #[test]
+    fn what_nobody_waits_for_asks_later() {
+        let mut slots = slots::<8>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let quiet = SendWr {
+            signalled: false,
+            ..wr(SendOp::Send, 0)
+        };
+        // A quarter of the slots.
+        for _ in 0..2 {
+            assert!(rc.post(quiet).is_ok());
+            assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(false));
+        }
+        let ask = NOW.after(ASK_DELAY_NS);
+        assert_eq!(rc.next_timeout(), Some(ask));
+        assert!(!rc.on_timeout(ask));
+        let probe = send(&mut rc);
+        assert_eq!(probe.map(|sent| sent.ack_req), Some(true));
+        assert_eq!(probe.map(|sent| sent.psn.get()), Some(1));
+        assert_eq!(send(&mut rc), None);
+        assert!(rc.next_timeout().is_some_and(|at| at != ask));
+        acknowledge(&mut rc, 1, Syndrome::ACK);
+        assert_eq!(rc.next_timeout(), None);
+        while rc.poll_completion().is_some() {}
+
+        // One that somebody waits for asks for all.
+        assert!(rc.post(quiet).is_ok());
+        assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(false));
+        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(true));
+        acknowledge(&mut rc, 3, Syndrome::ACK);
+        assert_eq!(rc.next_timeout(), None);
+        while rc.poll_completion().is_some() {}
+
+        // So does one that takes more slots, and one that holds something up.
+        for ack_req in [false, false, true] {
+            assert!(rc.post(quiet).is_ok());
+            assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(ack_req));
+        }
+        acknowledge(&mut rc, 6, Syndrome::ACK);
+        while rc.poll_completion().is_some() {}
+        assert!(rc.post(quiet).is_ok());
+        assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(false));
+        assert!(rc.post(wr(SendOp::LocalInv, 0)).is_ok());
+        assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(true));
     }
 
     #[test]
