@@ -209,8 +209,21 @@ mod tests {
 
     fn charged(account: &TxAccount) -> Option<SkBuff> {
         let mut skb = SkBuff::alloc(0, 64)?;
-        account.charge(&mut skb);
+        account.charge(&mut skb).ok()?;
         Some(skb)
+    }
+
+    #[test]
+    fn a_packet_with_a_clone_is_not_charged() -> Result {
+        let account = TxAccount::new(4, wake, 7)?;
+        let mut skb = SkBuff::alloc(0, 64).ok_or(ENOMEM)?;
+        let clone = skb.try_clone().ok_or(ENOMEM)?;
+
+        assert_eq!(account.charge(&mut skb).err(), Some(EBUSY));
+        assert_eq!(account.in_flight(), 0);
+        drop(clone);
+        assert!(account.charge(&mut skb).is_ok());
+        Ok(())
     }
 
     #[test]
