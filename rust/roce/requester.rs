@@ -34,6 +34,7 @@
 //! twice.
 
 mod answer;
+mod asking;
 mod local;
 mod packet;
 mod response;

@@ -9,7 +9,6 @@ use super::{
     Requester,
     SendState,
     Slot,
-    ACK_EVERY,
     ASK_DELAY_NS,
     MAX_OUTSTANDING,
     PSN_WINDOW,
@@ -52,7 +51,7 @@ impl Step {
 
     /// Returns where the next packet would come from.
     #[inline]
-    fn next_place(&self) -> usize {
+    pub(super) fn next_place(&self) -> usize {
         if self.ends_message() {
             self.place.wrapping_add(1)
         } else {
@@ -200,46 +199,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         Some(step)
     }
 
-    /// Returns the last packet again if nothing else can be sent and it did not ask for an
-    /// acknowledgment.
-    ///
-    /// Usually [`Requester::wants_ack`] foresees that. It cannot foresee that the next request
-    /// fails locally, or that the queue gets drained in between. And what nobody waited for, it has
-    /// left out for a while.
-    #[inline]
-    fn probe(&self) -> Option<Step> {
-        if self.transport != Transport::Rc || !self.ack_base.is_before(self.send_psn) {
-            return None;
-        }
-        let awaited = self.state != SendState::Running
-            || self.fail_at.is_some()
-            || self.ring.get(self.send).is_some();
-        if self.ask_at.is_some() && !awaited {
-            return None;
-        }
-        let psn = self.send_psn.prev();
-        let mut place = self.send;
-        let is_it = |place: usize| {
-            place < self.begun
-                && self
-                    .ring
-                    .get(place)
-                    .is_some_and(|slot| !slot.wr.op.is_local() && !slot.first_psn.is_after(psn))
-        };
-        while !is_it(place) {
-            place = place.checked_sub(1)?;
-        }
-        let slot = self.ring.get(place)?;
-        Some(Step {
-            place,
-            psn,
-            index: slot.first_psn.forward(psn),
-            packets: slot.packets(),
-            count: 1,
-            probe: true,
-        })
-    }
-
     /// Returns whether a request may go out whose answer the peer has to remember.
     ///
     /// Only the first part of a READ can overlap with anything before it. Later parts, and parts
@@ -268,35 +227,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         } else {
             1 << (self.window.checked_ilog2().unwrap_or(0) & 31)
         }
-    }
-
-    /// Returns whether the packet asks for an acknowledgment.
-    #[inline]
-    pub(super) fn wants_ack(&self, step: &Step) -> bool {
-        let is_answered = self.ring.get(step.place).is_some_and(Slot::is_answered);
-        if self.transport != Transport::Rc || is_answered {
-            return false;
-        }
-        // Something behind it will ask, if anything can follow at once.
-        self.ack_base.forward(step.end()) >= ACK_EVERY
-            || (self.step_at(step.next_place(), step.end()).is_none() && !self.can_wait(step))
-    }
-
-    /// Returns whether the peer need not be asked about a packet now, though it is the last one.
-    ///
-    /// Nobody hears of the end of a request that is not signalled. All that it holds up is its slot:
-    /// as long as few are taken, the next request that has to ask, asks for all. An acknowledgment
-    /// for each small request would cost as much as the request.
-    #[inline]
-    fn can_wait(&self, step: &Step) -> bool {
-        let slot = self.ring.get(step.place);
-
-        step.ends_message()
-            && self.state == SendState::Running
-            && self.fail_at.is_none()
-            && self.ring.get(step.next_place()).is_none()
-            && self.ring.len() <= self.ring.capacity() / 4
-            && slot.is_some_and(|slot| !slot.wr.signalled)
     }
 
     /// Returns the largest payload of a packet of a connection.
@@ -333,6 +263,7 @@ mod tests {
             ResponseKind,
             SendParams,
             Transmit, //
+            ACK_EVERY,
         },
         testutil::{
             acknowledge,
@@ -562,69 +493,5 @@ mod tests {
             assert!(rc.post(wr).is_ok());
             assert_eq!(send(&mut rc).map(|sent| sent.solicited), Some(solicited));
         }
-    }
-
-    #[test]
-    fn what_nobody_waits_for_asks_later() {
-        let mut slots = slots::<8>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        let quiet = SendWr {
-            signalled: false,
-            ..wr(SendOp::Send, 0)
-        };
-        // A quarter of the slots.
-        for _ in 0..2 {
-            assert!(rc.post(quiet).is_ok());
-            assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(false));
-        }
-        let ask = NOW.after(ASK_DELAY_NS);
-        assert_eq!(rc.next_timeout(), Some(ask));
-        assert!(!rc.on_timeout(ask));
-        let probe = send(&mut rc);
-        assert_eq!(probe.map(|sent| sent.ack_req), Some(true));
-        assert_eq!(probe.map(|sent| sent.psn.get()), Some(1));
-        assert_eq!(send(&mut rc), None);
-        assert!(rc.next_timeout().is_some_and(|at| at != ask));
-        acknowledge(&mut rc, 1, Syndrome::ACK);
-        assert_eq!(rc.next_timeout(), None);
-        while rc.poll_completion().is_some() {}
-
-        // One that somebody waits for asks for all.
-        assert!(rc.post(quiet).is_ok());
-        assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(false));
-        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
-        assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(true));
-        acknowledge(&mut rc, 3, Syndrome::ACK);
-        assert_eq!(rc.next_timeout(), None);
-        while rc.poll_completion().is_some() {}
-
-        // So does one that takes more slots, and one that holds something up.
-        for ack_req in [false, false, true] {
-            assert!(rc.post(quiet).is_ok());
-            assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(ack_req));
-        }
-        acknowledge(&mut rc, 6, Syndrome::ACK);
-        while rc.poll_completion().is_some() {}
-        assert!(rc.post(quiet).is_ok());
-        assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(false));
-        assert!(rc.post(wr(SendOp::LocalInv, 0)).is_ok());
-        assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(true));
-    }
-
-    #[test]
-    fn what_turns_out_to_be_the_last_packet_is_sent_again_to_be_acknowledged() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        for _ in 0..2 {
-            assert!(rc.post(wr(SendOp::Send, MTU)).is_ok());
-        }
-        let first = send(&mut rc);
-        assert_eq!(first.map(|sent| sent.ack_req), Some(false));
-        rc.drain();
-        let probe = send(&mut rc);
-        assert_eq!(probe.map(|sent| sent.ack_req), Some(true));
-        assert_eq!(probe.map(|sent| sent.psn), first.map(|sent| sent.psn));
-        assert_eq!(send(&mut rc), None);
-        assert!(rc.next_timeout().is_some());
     }
 }
