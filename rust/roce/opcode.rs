@@ -2,6 +2,10 @@
 
 //! The operations that a packet can carry: one table.
 
+mod headers;
+
+use headers::Headers;
+
 /// A transport service type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
@@ -64,109 +68,6 @@ impl Position {
     }
 }
 
-/// Which headers follow the BTH, in the order in which they do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Headers {
-    deth: bool,
-    feth: bool,
-    reth: bool,
-    atomic: bool,
-    aeth: bool,
-    atomic_ack: bool,
-    immdt: bool,
-    ieth: bool,
-}
-
-impl Headers {
-    const NONE: Headers = Headers {
-        deth: false,
-        feth: false,
-        reth: false,
-        atomic: false,
-        aeth: false,
-        atomic_ack: false,
-        immdt: false,
-        ieth: false,
-    };
-    const AETH: Headers = Headers {
-        aeth: true,
-        ..Headers::NONE
-    };
-    const AETH_ATOMIC: Headers = Headers {
-        aeth: true,
-        atomic_ack: true,
-        ..Headers::NONE
-    };
-    const ATOMIC: Headers = Headers {
-        atomic: true,
-        ..Headers::NONE
-    };
-    const DETH: Headers = Headers {
-        deth: true,
-        ..Headers::NONE
-    };
-    const DETH_IMMDT: Headers = Headers {
-        deth: true,
-        immdt: true,
-        ..Headers::NONE
-    };
-    const FETH_RETH: Headers = Headers {
-        feth: true,
-        reth: true,
-        ..Headers::NONE
-    };
-    const IETH: Headers = Headers {
-        ieth: true,
-        ..Headers::NONE
-    };
-    const IMMDT: Headers = Headers {
-        immdt: true,
-        ..Headers::NONE
-    };
-    const RETH: Headers = Headers {
-        reth: true,
-        ..Headers::NONE
-    };
-    const RETH_IMMDT: Headers = Headers {
-        reth: true,
-        immdt: true,
-        ..Headers::NONE
-    };
-
-    /// Returns the bytes of the BTH and of these headers.
-    const fn len(&self) -> u8 {
-        use crate::wire;
-
-        let mut len = wire::BTH_LEN;
-        if self.deth {
-            len = len.wrapping_add(wire::DETH_LEN);
-        }
-        if self.feth {
-            len = len.wrapping_add(wire::FETH_LEN);
-        }
-        if self.atomic {
-            len = len.wrapping_add(wire::ATOMIC_LEN);
-        }
-        if self.reth {
-            len = len.wrapping_add(wire::RETH_LEN);
-        }
-        if self.aeth {
-            len = len.wrapping_add(wire::AETH_LEN);
-        }
-        if self.atomic_ack {
-            len = len.wrapping_add(wire::ATOMIC_ACK_LEN);
-        }
-        if self.immdt {
-            len = len.wrapping_add(wire::IMMDT_LEN);
-        }
-        if self.ieth {
-            len = len.wrapping_add(wire::IETH_LEN);
-        }
-        // CAST: A test compares it with what a packet may have at most.
-        len as u8
-    }
-}
-
 /// Everything that an opcode says.
 #[derive(Clone, Copy)]
 struct Info {
@@ -202,10 +103,8 @@ macro_rules! opcodes {
             /// Every known opcode, in ascending order.
             pub const ALL: &'static [Opcode] = &[$(Opcode::$name,)*];
 
-            /// Returns the opcode that a BTH carries as `raw`: [`Opcode::RcInvalid`] for an RC
-            /// opcode that is not known, `None` for one of another service type.
-            #[inline]
-            pub const fn parse(raw: u8) -> Option<Opcode> {
+            /// What [`Opcode::parse`] returns.
+            const fn find(raw: u8) -> Option<Opcode> {
                 match raw {
                     $($raw => Some(Opcode::$name),)*
                     // The top three bits are the service type, zero for RC.
@@ -214,9 +113,8 @@ macro_rules! opcodes {
                 }
             }
 
-            /// Looks the opcode up in the table.
-            #[inline]
-            const fn info(self) -> Info {
+            /// What [`Opcode::info`] returns.
+            const fn describe(self) -> Info {
                 match self {
                     $(Opcode::$name => Info {
                         transport: Transport::$transport,
@@ -274,7 +172,53 @@ opcodes! {
     0x65 UdSendOnlyImm        Ud Send         Only   DETH_IMMDT;
 }
 
+/// The opcodes by number.
+///
+/// These are tables because a `match` would be a search: kernels are compiled without jump tables.
+static PARSED: [Option<Opcode>; 256] = {
+    let mut table = [None; 256];
+    let mut rest: &mut [_] = &mut table;
+    let mut raw = 0u8;
+    while let [entry, others @ ..] = rest {
+        *entry = Opcode::find(raw);
+        raw = raw.wrapping_add(1);
+        rest = others;
+    }
+    table
+};
+
+/// What the opcodes say, by number.
+static INFO: [Info; 256] = {
+    let mut table = [INVALID; 256];
+    let mut rest: &mut [_] = &mut table;
+    let mut raw = 0u8;
+    while let [entry, others @ ..] = rest {
+        if let Some(opcode) = Opcode::find(raw) {
+            *entry = opcode.describe();
+        }
+        raw = raw.wrapping_add(1);
+        rest = others;
+    }
+    table
+};
+
+const INVALID: Info = Opcode::RcInvalid.describe();
+
 impl Opcode {
+    /// Returns the opcode that a BTH carries as `raw`: [`Opcode::RcInvalid`] for an RC opcode that
+    /// is not known, `None` for one of another service type.
+    #[inline]
+    pub fn parse(raw: u8) -> Option<Opcode> {
+        PARSED.get(usize::from(raw)).copied().flatten()
+    }
+
+    /// Returns all that the opcode says.
+    #[inline]
+    fn info(self) -> &'static Info {
+        // No byte is outside, as the compiler sees.
+        INFO.get(usize::from(self.raw())).unwrap_or(&INVALID)
+    }
+
     /// Returns the number that stands in the BTH.
     #[inline]
     pub const fn raw(self) -> u8 {
@@ -284,25 +228,25 @@ impl Opcode {
 
     /// Returns the service type that the opcode belongs to.
     #[inline]
-    pub const fn transport(self) -> Transport {
+    pub fn transport(self) -> Transport {
         self.info().transport
     }
 
     /// Returns what the packet does.
     #[inline]
-    pub const fn operation(self) -> Operation {
+    pub fn operation(self) -> Operation {
         self.info().operation
     }
 
     /// Returns the place of the packet in its message.
     #[inline]
-    pub const fn position(self) -> Position {
+    pub fn position(self) -> Position {
         self.info().position
     }
 
     /// Returns whether the packet goes from requester to responder.
     #[inline]
-    pub const fn is_request(self) -> bool {
+    pub fn is_request(self) -> bool {
         matches!(
             self.operation(),
             Operation::Send
@@ -317,92 +261,92 @@ impl Opcode {
 
     /// Returns whether the packet starts a message of several.
     #[inline]
-    pub const fn is_first(self) -> bool {
+    pub fn is_first(self) -> bool {
         matches!(self.position(), Position::First)
     }
 
     /// Returns whether the packet neither starts nor ends its message.
     #[inline]
-    pub const fn is_middle(self) -> bool {
+    pub fn is_middle(self) -> bool {
         matches!(self.position(), Position::Middle)
     }
 
     /// Returns whether the packet ends a message of several.
     #[inline]
-    pub const fn is_last(self) -> bool {
+    pub fn is_last(self) -> bool {
         matches!(self.position(), Position::Last)
     }
 
     /// Returns whether the packet is a whole message.
     #[inline]
-    pub const fn is_only(self) -> bool {
+    pub fn is_only(self) -> bool {
         matches!(self.position(), Position::Only)
     }
 
     /// Returns whether a message starts with the packet.
     #[inline]
-    pub const fn starts_message(self) -> bool {
+    pub fn starts_message(self) -> bool {
         self.is_first() || self.is_only()
     }
 
     /// Returns whether a message ends with the packet.
     #[inline]
-    pub const fn ends_message(self) -> bool {
+    pub fn ends_message(self) -> bool {
         self.is_last() || self.is_only()
     }
 
     /// Returns whether a DETH follows the BTH.
     #[inline]
-    pub const fn has_deth(self) -> bool {
+    pub fn has_deth(self) -> bool {
         self.info().headers.deth
     }
 
     /// Returns whether the packet has a FETH.
     #[inline]
-    pub const fn has_feth(self) -> bool {
+    pub fn has_feth(self) -> bool {
         self.info().headers.feth
     }
 
     /// Returns whether the packet has an AtomicETH.
     #[inline]
-    pub const fn has_atomic(self) -> bool {
+    pub fn has_atomic(self) -> bool {
         self.info().headers.atomic
     }
 
     /// Returns whether the packet has a RETH.
     #[inline]
-    pub const fn has_reth(self) -> bool {
+    pub fn has_reth(self) -> bool {
         self.info().headers.reth
     }
 
     /// Returns whether the packet has an AETH.
     #[inline]
-    pub const fn has_aeth(self) -> bool {
+    pub fn has_aeth(self) -> bool {
         self.info().headers.aeth
     }
 
     /// Returns whether the packet has an AtomicAckETH.
     #[inline]
-    pub const fn has_atomic_ack(self) -> bool {
+    pub fn has_atomic_ack(self) -> bool {
         self.info().headers.atomic_ack
     }
 
     /// Returns whether the packet has immediate data.
     #[inline]
-    pub const fn has_immdt(self) -> bool {
+    pub fn has_immdt(self) -> bool {
         self.info().headers.immdt
     }
 
     /// Returns whether the packet has an IETH.
     #[inline]
-    pub const fn has_ieth(self) -> bool {
+    pub fn has_ieth(self) -> bool {
         self.info().headers.ieth
     }
 
     /// Returns the bytes of all headers of the packet, BTH included: at most
     /// [`MAX_HEADER_LEN`](crate::wire::MAX_HEADER_LEN).
     #[inline]
-    pub const fn header_len(self) -> usize {
+    pub fn header_len(self) -> usize {
         // CAST: Widening.
         self.info().header_len as usize
     }
