@@ -36,10 +36,10 @@ pub enum Family {
 pub trait UdpReceive: 'static {
     /// Takes a packet that came in through `dev`. Called in softirq context.
     ///
-    /// [`skb.data()`](SkBuff::data) begins behind the UDP header, [`SkBuff::network_header`] and
-    /// [`SkBuff::udp_header`] are there to be read. The IP and UDP checksums have been verified,
-    /// and what lies beyond the length in either header has been cut off. Nothing else is known:
-    /// the packet may not be linear, and no byte of it can be trusted.
+    /// [`skb.data()`](SkBuff::data) begins behind the UDP header, [`SkBuff::received_headers`] are
+    /// there to be read. The IP and UDP checksums have been verified, and what lies beyond the
+    /// length in either header has been cut off. Nothing else is known: the packet may not be
+    /// linear, and no byte of it can be trusted.
     ///
     /// The packet may be kept for longer than the call; `dev` may not, and the packet does not know
     /// it.

@@ -146,10 +146,10 @@ impl Incoming {
     #[inline]
     fn is_intact(&self) -> bool {
         let check = || {
-            let udp = self.skb.udp_header()?;
+            let (ip, udp) = self.skb.received_headers()?;
             let (covered, icrc) = self.skb.data().split_last_chunk::<ICRC_LEN>()?;
             let (bth, rest) = covered.split_first_chunk::<BTH_LEN>()?;
-            let mut computed = match self.ip()? {
+            let mut computed = match ip {
                 IpHeader::V4(ip) => Icrc::<KernelCrc32>::ipv4(ip, udp, bth),
                 IpHeader::V6(ip) => Icrc::<KernelCrc32>::ipv6(ip, udp, bth),
             };

@@ -6,6 +6,9 @@ use super::SkBuff;
 use crate::bindings;
 use core::slice;
 
+/// Bytes of a UDP header.
+const UDP_LEN: usize = size_of::<bindings::udphdr>();
+
 /// The header that a packet came in with, as it was on the wire.
 pub enum IpHeader<'a> {
     /// An IPv4 header without options.
@@ -15,9 +18,15 @@ pub enum IpHeader<'a> {
 }
 
 impl SkBuff {
-    /// Returns the IP header of a received packet, or [`None`] if it has IPv4 options or was not
-    /// received.
+    /// Returns the IP header of a received UDP packet, or [`None`] if it has IPv4 options or was
+    /// not received.
     pub fn network_header(&self) -> Option<IpHeader<'_>> {
+        Some(self.received_headers()?.0)
+    }
+
+    /// Returns the IP header and the UDP header of a received packet, or [`None`] if it has IPv4
+    /// options or was not received.
+    pub fn received_headers(&self) -> Option<(IpHeader<'_>, &[u8; UDP_LEN])> {
         let skb = self.as_raw();
 
         // SAFETY: The packet is alive by the type invariant.
@@ -31,41 +40,23 @@ impl SkBuff {
                 bindings::skb_transport_offset(skb) as isize,
             )
         };
-        let header = self.bytes_at(from, usize::try_from(to.checked_sub(from)?).ok()?)?;
+        let ip_len = usize::try_from(to.checked_sub(from)?).ok()?;
+        let len = ip_len.checked_add(UDP_LEN)?;
 
-        match header.first()? {
-            0x45 => Some(IpHeader::V4(header.first_chunk()?)),
-            version if version >> 4 == 6 => Some(IpHeader::V6(header.first_chunk()?)),
-            _ => None,
-        }
-    }
-
-    /// Returns the UDP header of a received packet, or [`None`] if it was not received.
-    pub fn udp_header(&self) -> Option<&[u8; 8]> {
-        // SAFETY: The packet is alive by the type invariant.
-        let from = unsafe {
-            if !bindings::skb_transport_header_was_set(self.as_raw()) {
-                return None;
-            }
-            bindings::skb_transport_offset(self.as_raw()) as isize
-        };
-
-        self.bytes_at(from, 8)?.first_chunk()
-    }
-
-    /// Returns `n` bytes from `offset`, relative to `data`, on, if they lie between the network
-    /// header and the tail. The transport header must have been set.
-    fn bytes_at(&self, offset: isize, n: usize) -> Option<&[u8]> {
-        // SAFETY: The packet is alive by the type invariant.
-        let first = unsafe { bindings::skb_network_offset(self.as_raw()) as isize };
-        let end = offset.checked_add_unsigned(n)?;
-
-        if offset < first || end > isize::try_from(self.linear_len()).ok()? {
+        if from.checked_add_unsigned(len)? > isize::try_from(self.linear_len()).ok()? {
             return None;
         }
-        // SAFETY: `offset` is not before the network header, which lies within the buffer, and
-        // `end` is not behind the tail. By the type invariant these bytes are initialised, and
-        // nobody writes to them while `self` is borrowed.
-        Some(unsafe { slice::from_raw_parts((*self.as_raw()).data.offset(offset), n) })
+        // SAFETY: `from` is the network header, which lies within the buffer, and the end is not
+        // behind the tail. By the type invariant these bytes are initialised, and nobody writes to
+        // them while `self` is borrowed.
+        let bytes = unsafe { slice::from_raw_parts((*skb).data.offset(from), len) };
+        let (ip, udp) = bytes.split_last_chunk()?;
+        let ip = match ip.first()? {
+            0x45 => IpHeader::V4(ip.first_chunk()?),
+            version if version >> 4 == 6 => IpHeader::V6(ip.first_chunk()?),
+            _ => return None,
+        };
+
+        Some((ip, udp))
     }
 }

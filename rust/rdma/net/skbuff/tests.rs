@@ -22,7 +22,7 @@ mod skbuff {
 
         assert!(skb.is_empty() && skb.is_linear());
         assert_eq!(skb.data(), b"");
-        assert!(skb.network_header().is_none() && skb.udp_header().is_none());
+        assert!(skb.network_header().is_none() && skb.received_headers().is_none());
     }
 
     #[test]
