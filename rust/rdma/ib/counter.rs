@@ -26,8 +26,8 @@ use kernel::{
     types::Opaque, //
 };
 
-/// What the core allocates. It calls all but [`init`] and [`alloc_stats`] under the counter's lock,
-/// or when nobody else has the counter any more.
+/// What the core allocates. It calls all but [`init()`] and [`alloc_stats`] under the counter's
+/// lock, or when nobody else has the counter any more.
 #[repr(C)]
 pub(super) struct QpCounter<D: Driver> {
     raw: Opaque<bindings::rdma_counter>,
@@ -61,8 +61,8 @@ pub(super) unsafe extern "C" fn alloc_stats<D: Driver>(
 ///
 /// # Safety
 ///
-/// Only for the core, with a counter after [`init`] and a constructed queue pair of its device that
-/// is not bound.
+/// Only for the core, with a counter after [`init()`] and a constructed queue pair of its device
+/// that is not bound.
 pub(super) unsafe extern "C" fn bind_qp<D: Driver>(
     raw: *mut bindings::rdma_counter,
     qp: *mut bindings::ib_qp,
@@ -147,7 +147,7 @@ pub(super) unsafe extern "C" fn unbind_qp<D: Driver>(
 ///
 /// # Safety
 ///
-/// Only for the core, with a counter after [`init`], whose table is that of [`alloc_stats`].
+/// Only for the core, with a counter after [`init()`], whose table is that of [`alloc_stats`].
 pub(super) unsafe extern "C" fn update_stats<D: Driver>(
     raw: *mut bindings::rdma_counter,
 ) -> ffi::c_int {
@@ -165,7 +165,7 @@ pub(super) unsafe extern "C" fn update_stats<D: Driver>(
 ///
 /// # Safety
 ///
-/// Only for the core, with a counter after [`init`] that no queue pair is bound to. This is the
+/// Only for the core, with a counter after [`init()`] that no queue pair is bound to. This is the
 /// last call with it.
 pub(super) unsafe extern "C" fn dealloc<D: Driver>(raw: *mut bindings::rdma_counter) -> ffi::c_int {
     // SAFETY: `init` has initialised it, and nobody else has the counter any more.

@@ -4,7 +4,7 @@
 //!
 //! The core holds a reference of its resource tracking during the callbacks here. Destroying the
 //! object begins with waiting for it, so the object is whole. `rereg_user_mr` alone does not wait:
-//! see [`fill_res_mr`].
+//! see `fill_res_mr`.
 //!
 //! C header: [`include/rdma/restrack.h`](srctree/include/rdma/restrack.h)
 

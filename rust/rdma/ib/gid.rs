@@ -22,7 +22,8 @@ use kernel::{
 
 /// A reference to an entry of a GID table.
 ///
-/// It keeps the entry's slot, not its net device: [`GidAttr::netdev`] fails once the device goes.
+/// It keeps the entry's slot, not its net device: [`GidAttr::with_netdev`] fails once the device
+/// goes.
 ///
 /// # Invariants
 ///

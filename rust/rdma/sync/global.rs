@@ -26,7 +26,7 @@ const READY: u32 = 2;
 ///
 /// # Invariants
 ///
-/// `value` is initialised, and only shared, once `state` is [`READY`].
+/// `value` is initialised, and only shared, once `state` is `READY`.
 pub struct Global<T> {
     state: Atomic<u32>,
     value: UnsafeCell<MaybeUninit<T>>,

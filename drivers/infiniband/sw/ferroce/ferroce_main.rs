@@ -5,7 +5,7 @@
 //! This crate is the driver: it connects the protocol (crate `roce`, pure) to the kernel (crate
 //! `rdma`, the abstractions). It holds locks, moves data and decides nothing about the protocol.
 //!
-//! One SEND, from the doorbell to the wire: [`qp`] `post_send` -> [`qp::send`] `run` -> [`qp::sq`]
+//! One SEND, from the doorbell to the wire: [`qp`] `post_send` -> [`qp::send`] `run` -> `qp::sq`
 //! `pull` -> `roce::requester` `poll_transmit` -> [`qp::path`] `send`. And back: [`receive`] ->
 //! [`qp::recv`] `handle` -> `roce::responder` `on_request` -> [`cq`] `push`.
 
