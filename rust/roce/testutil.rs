@@ -168,11 +168,17 @@ pub(crate) fn slots<const N: usize>() -> [Slot; N] {
     [(); N].map(|()| Slot::default())
 }
 
+/// Sends the next packet, and returns it.
+pub(crate) fn send(rc: &mut Requester<&mut [Slot]>) -> Option<Transmit> {
+    let transmit = rc.poll_transmit(NOW);
+    rc.transmitted(NOW);
+    transmit
+}
+
 /// Sends all packets, and returns how many they were.
 pub(crate) fn send_all(rc: &mut Requester<&mut [Slot]>) -> usize {
     let mut count = 0;
-    while rc.poll_transmit(NOW).is_some() {
-        rc.transmitted(NOW);
+    while send(rc).is_some() {
         count += 1;
     }
     count

@@ -89,13 +89,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 mod tests {
     use super::*;
     use crate::{
-        requester::{
-            Transmit,
-            ASK_DELAY_NS, //
-        },
+        requester::ASK_DELAY_NS,
         testutil::{
             acknowledge,
             requester,
+            send,
             slots,
             wr,
             MTU,
@@ -107,13 +105,6 @@ mod tests {
             SendWr, //
         },
     };
-
-    /// Sends the next packet, and returns it.
-    fn send(requester: &mut Requester<&mut [Slot]>) -> Option<Transmit> {
-        let transmit = requester.poll_transmit(NOW);
-        requester.transmitted(NOW);
-        transmit
-    }
 
     #[test]
     fn what_nobody_waits_for_asks_later() {

@@ -262,17 +262,16 @@ mod tests {
             PostError,
             ResponseKind,
             SendParams,
-            Transmit, //
-            ACK_EVERY,
+            ACK_EVERY, //
         },
         testutil::{
             acknowledge,
             requester,
+            send,
             send_params,
             slots,
             wr,
-            MTU,
-            NOW, //
+            MTU, //
         },
         wire::Syndrome,
         wr::{
@@ -281,13 +280,6 @@ mod tests {
             Status, //
         },
     };
-
-    /// Sends the next packet, and returns it.
-    fn send(requester: &mut Requester<&mut [Slot]>) -> Option<Transmit> {
-        let transmit = requester.poll_transmit(NOW);
-        requester.transmitted(NOW);
-        transmit
-    }
 
     #[test]
     fn a_datagram_is_over_when_it_is_sent() {
