@@ -52,10 +52,12 @@
 #![cfg_attr(not(any(CONFIG_RUST, test)), no_std)]
 #![forbid(unsafe_code)]
 
+pub mod doorbell;
 pub mod icrc;
 pub mod ids;
 pub mod opcode;
 pub mod pace;
+pub mod patience;
 pub mod pma;
 pub mod psn;
 pub mod qp;

@@ -10,15 +10,24 @@
 //! ```text
 //!   sender:  admits()? --yes--> charge(skb), transmit
 //!              | no: paused
-//!   skb freed: in flight at the low mark and paused --> wake(cookie), no longer paused
+//!   skb freed: three quarters are back and paused --> wake(cookie), no longer paused
 //! ```
+//!
+//! What one CPU sends may overtake what another has just sent: both the backlog of packets for the
+//! own host and the queues of a device are per CPU. A sender whose packets must arrive in order
+//! goes on with another CPU only when all of them have been returned, or none was sent for a while:
+//! a packet that is kept for ever must not be waited for.
 //!
 //! Packets are counted, not bytes: what a packet occupies changes while the stack works on it.
 
 use super::SkBuff;
-use crate::bindings;
+use crate::{
+    bindings,
+    time::jiffies, //
+};
 use core::ptr::null_mut;
 use kernel::{
+    cpu::CpuId,
     prelude::*,
     sync::{
         atomic::{
@@ -40,7 +49,12 @@ static ACCOUNTS: Atomic<usize> = Atomic::new(0);
 struct Inner {
     in_flight: Atomic<u32>,
     paused: Atomic<bool>,
-    limit: u32,
+    /// The CPU that sent the last packet.
+    cpu: Atomic<u32>,
+    /// When that was, in jiffies.
+    sent: Atomic<usize>,
+    /// How many may still be in flight when a pause ends.
+    low_mark: Atomic<u32>,
     wake: fn(u32),
     cookie: u32,
 }
@@ -49,21 +63,26 @@ struct Inner {
 pub struct TxAccount(Arc<Inner>);
 
 impl TxAccount {
-    /// Opens an account for `limit` packets. May sleep.
+    /// After how long without a packet another CPU may go on in any case, in nanoseconds.
+    pub const HANDOVER: u64 = 100_000_000;
+
+    /// Opens an account. May sleep.
     ///
-    /// `wake(cookie)` is called after a pause, when three quarters of them have been returned. It
-    /// must only queue work: it is called in softirq or process context, under locks of the network
-    /// stack and of whoever transmits.
+    /// `wake(cookie)` is called after a pause, when three quarters of the packets that were
+    /// admitted have been returned. It must only queue work: it is called in softirq or process
+    /// context, under locks of the network stack and of whoever transmits.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub fn new(limit: u32, wake: fn(u32), cookie: u32) -> Result<Self> {
+    pub fn new(wake: fn(u32), cookie: u32) -> Result<Self> {
         let account = Arc::new(
             Inner {
                 in_flight: Atomic::new(0),
                 paused: Atomic::new(false),
-                limit,
+                cpu: Atomic::new(0),
+                sent: Atomic::new(0),
+                low_mark: Atomic::new(0),
                 wake,
                 cookie,
             },
@@ -75,20 +94,34 @@ impl TxAccount {
         Ok(Self(account?))
     }
 
-    /// Returns whether another packet may go. If not, `wake` is going to be called.
-    pub fn admits(&self) -> bool {
-        let inner = &*self.0;
+    /// Returns whether this CPU may send another packet, where `limit` may be on their way. If not,
+    /// `wake` is going to be called, unless packets are kept: then it may be worth to ask again
+    /// after [`TxAccount::HANDOVER`]. Bottom halves are off.
+    #[inline]
+    pub fn admits(&self, limit: u32) -> bool {
+        self.admits_on(CpuId::current().as_u32(), jiffies(), limit)
+    }
 
-        if inner.in_flight.load(Relaxed) < inner.limit {
+    fn admits_on(&self, cpu: u32, now: usize, limit: u32) -> bool {
+        const HANDOVER: usize =
+            (TxAccount::HANDOVER * kernel::bindings::HZ as u64).div_ceil(1_000_000_000) as usize;
+
+        let inner = &*self.0;
+        let is_other =
+            inner.cpu.load(Relaxed) != cpu && now.wrapping_sub(inner.sent.load(Relaxed)) < HANDOVER;
+        let limit = if is_other { 1 } else { limit };
+        if inner.in_flight.load(Relaxed) < limit {
             return true;
         }
+        let low_mark = limit / 4;
+        inner.low_mark.store(low_mark, Relaxed);
         // The order matters: either this sees what the destructor has subtracted, or the destructor
         // sees the pause. If both do, the one who takes the pause back acts on it.
         inner.paused.xchg(true, Full);
-        inner.in_flight.load(Relaxed) <= inner.low_mark() && inner.paused.xchg(false, Full)
+        inner.in_flight.load(Relaxed) <= low_mark && inner.paused.xchg(false, Full)
     }
 
-    /// Returns how many packets are on their way, for people.
+    /// Returns how many packets are on their way.
     pub fn in_flight(&self) -> u32 {
         self.0.in_flight.load(Relaxed)
     }
@@ -98,15 +131,23 @@ impl TxAccount {
         self.0.paused.load(Relaxed)
     }
 
-    /// Charges the account for a packet until the stack returns it.
+    /// Charges the account for a packet that this CPU sends, until the stack returns it. Bottom
+    /// halves are off.
     ///
     /// # Errors
     ///
     /// `EBUSY` if the data is shared with a clone: what says who is to be told is beside the data.
+    #[inline]
     pub fn charge(&self, skb: &mut SkBuff) -> Result {
+        self.charge_on(CpuId::current().as_u32(), jiffies(), skb)
+    }
+
+    fn charge_on(&self, cpu: u32, now: usize, skb: &mut SkBuff) -> Result {
         skb.check_writable()?;
         let skb = skb.as_raw();
 
+        self.0.cpu.store(cpu, Relaxed);
+        self.0.sent.store(now, Relaxed);
         self.0.in_flight.add(1, Relaxed);
         // SAFETY: `skb` is alive and owned. A destructor that it has already is called, so that
         // none is lost. The argument survives until the destructor is called: nobody else uses it
@@ -124,15 +165,11 @@ impl TxAccount {
 }
 
 impl Inner {
-    fn low_mark(&self) -> u32 {
-        self.limit / 4
-    }
-
     fn returned(&self) {
         let before = self.in_flight.fetch_sub(1, Full);
 
-        if before.saturating_sub(1) <= self.low_mark()
-            && self.paused.load(Relaxed)
+        if self.paused.load(Relaxed)
+            && before.saturating_sub(1) <= self.low_mark.load(Relaxed)
             && self.paused.xchg(false, Full)
         {
             (self.wake)(self.cookie);
@@ -209,48 +246,70 @@ mod tests {
 
     fn charged(account: &TxAccount) -> Option<SkBuff> {
         let mut skb = SkBuff::alloc(0, 64)?;
-        account.charge(&mut skb).ok()?;
+        account.charge_on(0, 0, &mut skb).ok()?;
         Some(skb)
     }
 
     #[test]
     fn a_packet_with_a_clone_is_not_charged() -> Result {
-        let account = TxAccount::new(4, wake, 7)?;
+        let account = TxAccount::new(wake, 7)?;
         let mut skb = SkBuff::alloc(0, 64).ok_or(ENOMEM)?;
         let clone = skb.try_clone().ok_or(ENOMEM)?;
 
-        assert_eq!(account.charge(&mut skb).err(), Some(EBUSY));
+        assert_eq!(account.charge_on(0, 0, &mut skb).err(), Some(EBUSY));
         assert_eq!(account.in_flight(), 0);
         drop(clone);
-        assert!(account.charge(&mut skb).is_ok());
+        assert!(account.charge_on(0, 0, &mut skb).is_ok());
         Ok(())
     }
 
     #[test]
     fn a_full_account_wakes_once_when_most_has_been_returned() -> Result {
-        let account = TxAccount::new(4, wake, 7)?;
+        let account = TxAccount::new(wake, 7)?;
         let mut skbs = KVec::new();
 
         WOKEN.store(0, Relaxed);
         for _ in 0..4 {
-            assert!(account.admits());
+            assert!(account.admits_on(0, 0, 4));
             skbs.push(charged(&account).ok_or(ENOMEM)?, GFP_KERNEL)?;
         }
-        assert!(!account.admits());
+        assert!(!account.admits_on(0, 0, 4));
         skbs.truncate(2);
         assert!(account.0.paused.load(Relaxed));
         assert_eq!(WOKEN.load(Relaxed), 0);
         skbs.truncate(1);
         assert_eq!(WOKEN.load(Relaxed), 7);
-        assert!(account.admits());
+        assert!(account.admits_on(0, 0, 4));
         skbs.clear();
         assert_eq!(WOKEN.load(Relaxed), 7);
         Ok(())
     }
 
     #[test]
+    fn another_cpu_waits_until_all_have_been_returned() -> Result {
+        let account = TxAccount::new(wake, 7)?;
+        let mut skbs = KVec::new();
+
+        WOKEN.store(0, Relaxed);
+        assert!(account.admits_on(1, 0, 4));
+        for _ in 0..2 {
+            skbs.push(charged(&account).ok_or(ENOMEM)?, GFP_KERNEL)?;
+        }
+        assert!(account.admits_on(0, 0, 4));
+        assert!(!account.admits_on(1, 0, 4));
+        // They may be kept for ever.
+        assert!(account.admits_on(1, kernel::bindings::HZ as usize, 4));
+        skbs.truncate(1);
+        assert_eq!(WOKEN.load(Relaxed), 0);
+        skbs.truncate(0);
+        assert_eq!(WOKEN.load(Relaxed), 7);
+        assert!(account.admits_on(1, 0, 4));
+        Ok(())
+    }
+
+    #[test]
     fn an_account_that_never_was_full_wakes_nobody() -> Result {
-        let account = TxAccount::new(4, wake, 1)?;
+        let account = TxAccount::new(wake, 1)?;
 
         WOKEN.store(0, Relaxed);
         drop(charged(&account));
@@ -261,7 +320,7 @@ mod tests {
     #[test]
     fn packets_outlive_the_sender() -> Result {
         let before = ACCOUNTS.load(Relaxed);
-        let account = TxAccount::new(1, wake, 1)?;
+        let account = TxAccount::new(wake, 1)?;
         let skb = charged(&account);
 
         drop(account);

@@ -135,12 +135,15 @@ counters! {
     // Why a packet was not sent.
     /// There is no route, or no address to send from.
     NoRoute = c"tx_no_route",
-    /// The network stack refused it.
+    /// The network stack refused it: not for want of room, or there was none for too long, or it
+    /// is one that does not wait.
     Rejected = c"tx_rejected",
     /// It is a datagram above the MTU of the port.
     Oversize = c"tx_oversize",
     /// There was no memory; it is tried again.
     NoPacket = c"tx_no_memory",
+    /// A queue below was full; it is tried again.
+    NoRoom = c"tx_queue_full",
 }
 
 impl Counter {

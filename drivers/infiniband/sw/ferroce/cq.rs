@@ -51,6 +51,7 @@ use rdma::{
     workqueue::Work, //
 };
 use roce::{
+    doorbell::Doorbell,
     qp::caps::completion_ring,
     uapi::{
         cqe::{
@@ -115,6 +116,10 @@ enum Store {
 struct Inner {
     store: Store,
     armed: Armed,
+    /// Of the queue pairs whose send requests complete here.
+    doorbell: Doorbell,
+    /// What a process had polled, by its index, when a doorbell was rung.
+    polled: u32,
     /// A completion was lost: said once, until the queue is destroyed.
     overrun: bool,
     overrun_to_tell: bool,
@@ -173,6 +178,8 @@ impl Cq {
                 Inner {
                     store,
                     armed: Armed::No,
+                    doorbell: Doorbell::default(),
+                    polled: 0,
                     overrun: false,
                     overrun_to_tell: false,
                 },
@@ -301,6 +308,16 @@ impl Cq {
         }
     }
 
+    /// A process rings the doorbell of a queue pair whose send requests complete here, and receive
+    /// requests to `recv_cq`; returns whether another CPU should serve it. Takes `inner` of both,
+    /// one after the other.
+    pub(crate) fn ring(&self, recv_cq: &Self) -> bool {
+        let received = !core::ptr::eq(self, recv_cq) && recv_cq.inner.lock().is_polled();
+        let mut inner = self.inner.lock();
+        let polled = inner.is_polled();
+        inner.doorbell.ring(polled || received)
+    }
+
     pub(crate) fn poll(&self, out: &mut WcArray<'_>) {
         let mut inner = self.inner.lock();
         let Store::Kernel { wcs, head, count } = &mut inner.store else {
@@ -364,6 +381,17 @@ impl Cq {
                 },
             )
             .number(c"overrun", overrun.into());
+    }
+}
+
+impl Inner {
+    /// Returns whether a process has polled completions since this was asked last.
+    fn is_polled(&mut self) -> bool {
+        let Store::User { queue, .. } = &self.store else {
+            return false;
+        };
+        let consumer = queue.consumer();
+        core::mem::replace(&mut self.polled, consumer) != consumer
     }
 }
 

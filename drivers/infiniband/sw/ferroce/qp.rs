@@ -119,9 +119,6 @@ use sq::{
 };
 use zerocopy::IntoBytes;
 
-/// The most packets of a half that may be queued below, in qdiscs and devices.
-const MAX_QUEUED: u32 = 128;
-
 /// A queue pair.
 #[pin_data]
 pub(crate) struct Qp {
@@ -139,6 +136,8 @@ pub(crate) struct Qp {
     recv_cq: CqRef,
     /// [`State`]. Written by modify, and by the data path when it fails.
     state: Atomic<u32>,
+    /// Whether the work item is to run the send half, or does.
+    elsewhere: Atomic<bool>,
     /// Events owed, by [`Event::bit`].
     events: Atomic<u32>,
     send_credit: Credit,
@@ -160,7 +159,8 @@ pub(crate) struct Qp {
     _manager: Option<Manager>,
     #[pin]
     timer: Timer,
-    /// For the pace of requests, and for that of READ responses.
+    /// For the pace of requests, and for that of READ responses; and to wait for room for
+    /// them, and for those that another CPU has sent.
     #[pin]
     send_pacer: FineTimer,
     #[pin]
@@ -232,7 +232,7 @@ impl Qp {
             transport,
             Sq::new(send_queue, transport, pd, limits, signal_all, slots)?,
             slots,
-            TxAccount::new(MAX_QUEUED, wake, qpn)?,
+            TxAccount::new(wake, qpn)?,
             frames,
             counters.clone(),
         )?;
@@ -241,7 +241,7 @@ impl Qp {
             (Some(queue), _) => Rq::new(queue, pd, cap.max_recv_sge)?,
             (None, None) => return Err(EINVAL),
         };
-        let account = TxAccount::new(MAX_QUEUED, wake, qpn)?;
+        let account = TxAccount::new(wake, qpn)?;
         let recv = RecvHalf::new(transport, rq, account, pd, counters)?;
         let (send_cq, recv_cq) = (init.send_cq.clone(), init.recv_cq.clone());
         Ok(try_pin_init!(Self {
@@ -256,6 +256,7 @@ impl Qp {
             send_cq,
             recv_cq,
             state: Atomic::new(State::Reset.as_ib()),
+            elsewhere: Atomic::new(false),
             events: Atomic::new(0),
             send_credit: Credit::new(),
             recv_credit: Credit::new(),
@@ -291,6 +292,18 @@ impl Qp {
             owed = now;
         }
         self.defer();
+    }
+
+    /// Has the work item run the send half. Who posts leaves it to that until it is done: two CPUs
+    /// that take turns wait for each other's packets, see `rdma::net::tx_account`.
+    pub(crate) fn defer_send(&self) {
+        self.elsewhere.store(true, Relaxed);
+        self.defer();
+    }
+
+    /// Returns whether the work item is to run the send half, or does. A hint.
+    pub(crate) fn sends_elsewhere(&self) -> bool {
+        self.elsewhere.load(Relaxed)
     }
 
     /// Has the work item run both halves.
@@ -414,6 +427,10 @@ pub(crate) fn publish(qp: &Owned<IbQp>) -> u32 {
 
 /// Takes a queue pair away from the data path. Nothing completes afterwards.
 pub(crate) fn destroy(qp: &Owned<IbQp>) {
+    if qp.sends_elsewhere() {
+        // What was posted before.
+        send::catch_up(&qp.get());
+    }
     qp.number.hide();
     let mut send = qp.send.lock();
     let mut recv = qp.recv.lock();
@@ -432,14 +449,14 @@ fn expired(number: u32) {
     }
 }
 
-/// The callback of a fine timer: the gap behind a request is over.
+/// The callback of a fine timer: the gap behind a request is over, or the pause for want of room.
 fn send_paced(number: u32) {
     if let Some(qp) = find(number) {
         send::run(&qp);
     }
 }
 
-/// The callback of the other: the gap behind a READ response is over.
+/// The callback of the other: the same of READ responses.
 fn recv_paced(number: u32) {
     if let Some(qp) = find(number) {
         recv::run(&qp);
@@ -458,7 +475,9 @@ fn run_work(number: u32) {
     let Some(qp) = find(number) else {
         return;
     };
-    send::run(&qp);
+    if !send::run(&qp) {
+        qp.elsewhere.store(false, Relaxed);
+    }
     recv::run(&qp);
     let owed = qp.events.xchg(0, Acquire);
     for (event, told) in Event::ALL {

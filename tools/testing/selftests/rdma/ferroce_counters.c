@@ -424,6 +424,51 @@ static void test_not_sent(void)
 	shell("tc -n n1 qdisc del dev v1 root");
 	quiet(&s2);
 	pair_close(&a, &b);
+
+	/* Retries run out, as if it were lost on the wire. */
+	end_init(&a, &r1, IBV_QPT_RC, LEN);
+	end_init(&b, &r2, IBV_QPT_RC, LEN);
+	a.timeout = 10;
+	a.retry_cnt = 2;
+	pair_create(&a, &b);
+	begin();
+	shell("tc -n n1 qdisc add dev v1 root bfifo limit 1");
+	post_send(&a, &b, IBV_WR_SEND, ++wr_id, 0, 64, IBV_SEND_SIGNALED);
+	expect(&a, wr_id, IBV_WC_RETRY_EXC_ERR);
+	STATS_GREW(&s1, { "tx_queue_full", 1 }, { "send_err", 3 }, { "tx_rejected", 3 },
+		   { "ack_timeout", 3 }, { "completer_retry_err", 2 },
+		   { "retry_exceeded_err", 1 });
+	shell("tc -n n1 qdisc del dev v1 root");
+	pair_close(&a, &b);
+}
+
+/* A queue that empties slowly: what it has no room for waits, and is not lost. */
+static void test_full_queue(void)
+{
+	const struct growth lossless[] = { { "send_err", 0 }, { "completer_retry_err", 0 }, {} };
+	struct end a, b;
+	long long full;
+
+	end_init(&a, &r1, IBV_QPT_RC, LEN);
+	end_init(&b, &r2, IBV_QPT_RC, LEN);
+	a.timeout = 0;
+	b.timeout = 0;
+	pair_create(&a, &b);
+	begin();
+	full = stats_get(&s1, "tx_queue_full");
+	shell("tc -n n1 qdisc add dev v1 root netem rate 2mbit limit 8");
+	post_send(&a, &b, IBV_WR_RDMA_WRITE, 1, 0, LEN, IBV_SEND_SIGNALED);
+	expect(&a, 1, IBV_WC_SUCCESS);
+	stats_grew_among(&s1, lossless);
+	CHECK(stats_get(&s1, "tx_queue_full") > full);
+	full = stats_get(&s1, "tx_queue_full");
+	post_send(&b, &a, IBV_WR_RDMA_READ, 2, 0, LEN, IBV_SEND_SIGNALED);
+	expect(&b, 2, IBV_WC_SUCCESS);
+	stats_grew_among(&s1, lossless);
+	stats_grew_among(&s2, lossless);
+	CHECK(stats_get(&s1, "tx_queue_full") > full);
+	shell("tc -n n1 qdisc del dev v1 root");
+	pair_close(&a, &b);
 }
 
 /* While a READ is answered requests wait, and there is not room for more than 128. */
@@ -536,6 +581,7 @@ static const struct test tests[] = {
 	{ "responses", test_responses },
 	{ "requests that fail", test_failures },
 	{ "what is not sent", test_not_sent },
+	{ "a full queue", test_full_queue },
 	{ "a full backlog", test_backlog },
 	{ "a response that has to wait", test_deferred },
 	{ "a link that goes down", test_link_downed },

@@ -69,7 +69,7 @@ static void test_err_in_flight(void)
 	struct end a, b;
 
 	pair_open(&a, &b, IBV_QPT_RC, 4096);
-	/* The peer has no receive: everything is in flight. */
+	/* The peer has no receive: everything is in flight, or to be sent by the work item. */
 	post_both(&a, &b, 20);
 	end_modify(&a, IBV_QPS_ERR);
 	expect_flushed(&a, 20, 20);
@@ -261,7 +261,7 @@ static void test_sqd_bad(void)
 		make_send(&wr, &sge, &a, &b, IBV_WR_SEND, 1, 0, 64, 0);
 		sge.lkey ^= 1;
 		post_wr(&a, &wr);
-		/* A doorbell has the queue looked at before it returns. */
+		/* So few times rung, a doorbell has the queue looked at before it returns. */
 		doorbell(&a);
 		expect_none(&a);
 		CHECK_EQ(end_state(&a), IBV_QPS_SQD);

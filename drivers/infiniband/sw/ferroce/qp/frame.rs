@@ -5,7 +5,10 @@
 //! Whoever may create such a queue pair has CAP_NET_RAW, which the core checks, and could send the
 //! same through a packet socket.
 
-use super::path::SendError;
+use super::path::{
+    refused,
+    SendError, //
+};
 use crate::{
     counters::{
         Counter,
@@ -77,8 +80,9 @@ pub(super) fn send(
     }
     account
         .charge(&mut skb)
-        .and_then(|()| skb.transmit_frame(netdev))
         .map_err(|_| counters.lost(Counter::Rejected))?;
+    skb.transmit_frame(netdev)
+        .map_err(|e| refused(e, counters))?;
     counters.sent(size);
     Ok(())
 }

@@ -96,8 +96,11 @@ pub(crate) fn modify(
 ) -> Result {
     let mask = AttrMask::from_bits(mask);
     let mut attributes = qp.attributes.lock();
-    if qp.state() == State::Sqe {
-        send::flush(&qp.get());
+    match qp.state() {
+        State::Sqe => send::flush(&qp.get()),
+        // What was posted before, and left to the work item.
+        State::Rts if qp.sends_elsewhere() => send::catch_up(&qp.get()),
+        _ => {}
     }
     let mtu = active_mtu(qp.device());
     let paths = match path {

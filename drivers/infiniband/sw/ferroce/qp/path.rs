@@ -2,8 +2,12 @@
 
 //! The way to a peer: addresses, route, and the headers below the BTH.
 
+use super::IbQp;
 use crate::{
-    ah,
+    ah::{
+        self,
+        Av, //
+    },
     counters::{
         Counter,
         Counters, //
@@ -15,8 +19,10 @@ use crate::{
 };
 use kernel::prelude::*;
 use rdma::{
+    fine_timer::FineTimer,
     ib::{
         gid::{
+            udp_sport,
             GidAttr,
             Path, //
         },
@@ -47,6 +53,11 @@ use roce::{
         Rate,
         FRAME_OVERHEAD, //
     },
+    patience::{
+        Patience,
+        Refused, //
+    },
+    time::Instant,
     wire::{
         pad_for,
         BTH_LEN,
@@ -71,6 +82,8 @@ pub(crate) enum SendError {
     Memory(roce::wr::MemError),
     /// No memory for the packet: try again later. Counted.
     NoMemory,
+    /// A queue below is full: try again later, unless that lasts. Not counted.
+    NoRoom,
     /// No route, or the stack refused it: as good as lost on the wire. Counted.
     Lost,
 }
@@ -236,7 +249,7 @@ impl TxPath {
             Addresses::V4 { .. } => skb.transmit4(dst),
             Addresses::V6 { .. } => skb.transmit6(dst),
         }
-        .map_err(|_| counters.lost(Counter::Rejected))?;
+        .map_err(|e| refused(e, counters))?;
         counters.sent(bytes);
         if self.addresses.is_multicast() {
             counters.count(Counter::SentMulticast);
@@ -370,6 +383,56 @@ impl TxPath {
         match self.path.hop_limit {
             0 => DEFAULT,
             limit => limit,
+        }
+    }
+}
+
+/// Returns the way of datagrams to an address.
+///
+/// # Errors
+///
+/// `ENODEV` if the source address is gone.
+pub(super) fn datagram_path(qp: &IbQp, av: &Av) -> Result<TxPath> {
+    let gid = GidAttr::lookup(qp.device(), av.path.sgid_index)?;
+    if gid.gid() != av.path.sgid {
+        // Another address has the place in the table by now.
+        return Err(ENODEV);
+    }
+    let sport = udp_sport(av.path.flow_label, qp.qpn, 0);
+    TxPath::new(qp.device(), av.path, gid, sport)
+}
+
+/// Returns what it means that the stack has refused a packet.
+#[cold]
+pub(super) fn refused(error: Error, counters: &Counters) -> SendError {
+    if error == ENOBUFS {
+        SendError::NoRoom
+    } else {
+        counters.lost(Counter::Rejected)
+    }
+}
+
+/// Lets a packet wait that there was no room for, until `pacer` runs the half again. Returns
+/// whether it does; else it counts as lost.
+#[cold]
+pub(super) fn wait_for_room(
+    patience: &mut Patience,
+    now: Instant,
+    account: &TxAccount,
+    pacer: &FineTimer,
+    counters: &Counters,
+) -> bool {
+    match patience.refused(now, account.in_flight()) {
+        Refused::Again { at, first } => {
+            if first {
+                counters.count(Counter::NoRoom);
+            }
+            pacer.arm(at);
+            true
+        }
+        Refused::Lost => {
+            counters.lost(Counter::Rejected);
+            false
         }
     }
 }

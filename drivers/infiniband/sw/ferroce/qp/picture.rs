@@ -118,7 +118,7 @@ impl SendPicture {
             Waits::Memory
         } else if half.waits_for_packet() {
             Waits::Packet
-        } else if half.account.is_paused() {
+        } else if half.account.is_paused() || half.waits_for_room() {
             Waits::Device
         } else if requester.rnr_until.is_some() {
             Waits::Rnr

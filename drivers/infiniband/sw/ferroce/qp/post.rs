@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     device::Ferroce,
+    globals::QpRef,
     queue::Queue, //
 };
 use kernel::prelude::*;
@@ -86,9 +87,9 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
         // Those before one that was refused are posted.
         qp.allow_flush();
         if can_run() {
-            send::run(&qp.get());
+            serve(&qp.get(), || false);
         } else {
-            qp.defer();
+            qp.defer_send();
         }
         return result;
     }
@@ -101,8 +102,20 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
         qp.allow_flush();
         recv::run(&qp);
     }
-    send::run(&qp);
+    serve(&qp, || qp.send_cq.ring(&qp.recv_cq));
     Ok(())
+}
+
+/// Sends what was posted, or leaves it to the work item if who posts goes on, or that has not
+/// finished.
+fn serve(qp: &QpRef, goes_on: impl FnOnce() -> bool) {
+    // Programs destroy the address handle of a datagram as soon as it is posted, so that one must
+    // not be looked up later.
+    if qp.ty.is_connected() && (goes_on() || qp.sends_elsewhere()) {
+        qp.defer_send();
+    } else {
+        send::run(qp);
+    }
 }
 
 /// Posts receive requests of a kernel consumer.

@@ -19,7 +19,10 @@ use self::{
 use super::{
     backlog::Backlog,
     command,
-    path::TxPath,
+    path::{
+        SendError,
+        TxPath, //
+    },
     rq::Rq,
     wait::Wait,
     Event,
@@ -65,6 +68,7 @@ use roce::{
     ids::Pkey,
     opcode::Transport,
     pace::Pace,
+    patience::Patience,
     qp::state::State,
     responder::{
         AsyncEvent,
@@ -87,7 +91,7 @@ use roce::{
 };
 
 /// The most packets sent, and requests flushed, before the lock is dropped.
-const BUDGET: u32 = 64;
+const BUDGET: u32 = 16;
 
 /// What the lock of the receive half protects.
 pub(crate) struct RecvHalf {
@@ -99,6 +103,8 @@ pub(crate) struct RecvHalf {
     pd: PdId,
     /// What the static rate of the way demands of READ responses. Acknowledgments do not wait.
     pace: Pace,
+    /// For room in a queue below.
+    patience: Patience,
     /// The address that datagrams came to last, which is one of the device as long as
     /// [`gids::generation`] is this.
     address: Option<(u32, NetId, [u8; 16])>,
@@ -235,6 +241,7 @@ impl RecvHalf {
                 account,
                 pd,
                 pace: Pace::new(),
+                patience: Patience::default(),
                 address: None,
                 backlog,
                 told_last: false,
@@ -252,6 +259,7 @@ impl RecvHalf {
         self.rq.discard();
         self.path = None;
         self.pace = Pace::new();
+        self.patience = Patience::default();
         self.told_last = false;
         self.stop_waiting();
     }
@@ -569,8 +577,13 @@ impl RecvHalf {
         };
         if let (Some(path), Some(headers)) = (self.path.as_mut(), headers.get(..len)) {
             let sent = path.send(headers, 0, |_| Ok(()), None, &self.counters);
-            if sent.is_ok() {
-                traces::acknowledged(qp, reply);
+            match sent {
+                Ok(()) => traces::acknowledged(qp, reply),
+                // The peer asks again.
+                Err(SendError::NoRoom) => {
+                    self.counters.lost(Counter::Rejected);
+                }
+                Err(_) => {}
             }
         }
     }

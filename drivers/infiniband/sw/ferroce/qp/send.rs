@@ -6,12 +6,17 @@ mod absent;
 mod flush;
 
 pub(crate) use absent::fetched;
-pub(crate) use flush::flush;
+pub(crate) use flush::{
+    catch_up,
+    flush, //
+};
 
 use super::{
     backlog::Backlog,
     frame,
     path::{
+        datagram_path,
+        wait_for_room,
         SendError,
         TxPath, //
     },
@@ -21,7 +26,6 @@ use super::{
     IbQp, //
 };
 use crate::{
-    ah::Av,
     counters::{
         self,
         Counter,
@@ -47,10 +51,6 @@ use kernel::{
     }, //
 };
 use rdma::{
-    ib::gid::{
-        udp_sport,
-        GidAttr, //
-    },
     net::{
         netdevice::NetDevice,
         tx_account::TxAccount, //
@@ -64,6 +64,7 @@ use roce::{
     },
     opcode::Transport,
     pace::Pace,
+    patience::Patience,
     qp::state::State,
     requester::{
         Placement,
@@ -86,8 +87,8 @@ use roce::{
     }, //
 };
 
-/// The most packets sent, and requests fetched or completed, before the lock is dropped.
-const BUDGET: u32 = 64;
+/// The most packets sent, and requests completed, before the lock is dropped.
+const BUDGET: u32 = 16;
 
 /// How long a half waits that found no memory for a packet: 1 ms.
 const RETRY_ALLOC: u64 = 1_000_000;
@@ -107,6 +108,8 @@ pub(crate) struct SendHalf {
     frames: Option<ARef<NetDevice>>,
     /// What the static rate of the way demands.
     pace: Pace,
+    /// For room in a queue below.
+    patience: Patience,
     /// When to try again after there was no memory for a packet.
     retry_at: Option<Instant>,
     /// For memory that the next packet is in.
@@ -128,14 +131,15 @@ struct After {
     again: bool,
 }
 
-/// Sends what there is to send and completes what is complete. Softirq or process context, no lock
-/// held.
-pub(crate) fn run(qp: &QpRef) {
+/// Sends what there is to send and completes what is complete. Returns whether there is more, which
+/// the work item does. Softirq or process context, no lock held.
+pub(crate) fn run(qp: &QpRef) -> bool {
     let after = {
         let mut half = qp.send.lock();
         half.drive(qp)
     };
     finish(qp, &after);
+    after.again
 }
 
 /// Takes a response of the peer. Softirq or process context, no lock held.
@@ -186,7 +190,7 @@ pub(crate) fn expired(qp: &QpRef) {
 /// Does what must not be done under the lock.
 fn finish(qp: &QpRef, after: &After) {
     if after.again {
-        qp.defer();
+        qp.defer_send();
     }
     if after.notify {
         cq::notify(&qp.send_cq);
@@ -216,6 +220,7 @@ impl SendHalf {
                 datagram: None,
                 frames,
                 pace: Pace::new(),
+                patience: Patience::default(),
                 retry_at: None,
                 request_wait: Wait::new(),
                 response_wait: Wait::new(),
@@ -235,6 +240,7 @@ impl SendHalf {
         self.datagram = None;
         self.tell_drained = false;
         self.pace = Pace::new();
+        self.patience = Patience::default();
         self.retry_at = None;
         self.stop_waiting();
     }
@@ -247,6 +253,11 @@ impl SendHalf {
     /// Returns whether it waits until there is memory for a packet.
     pub(crate) fn waits_for_packet(&self) -> bool {
         self.retry_at.is_some()
+    }
+
+    /// Returns whether it waits for room in a queue below.
+    pub(crate) fn waits_for_room(&self) -> bool {
+        self.patience.is_waiting()
     }
 
     /// Returns how many responses wait for the one that needs memory.
@@ -343,12 +354,13 @@ impl SendHalf {
     /// Sends packets; returns whether there were any.
     fn transmit(&mut self, qp: &IbQp, budget: &mut u32, after: &mut After) -> bool {
         let mut sent = false;
-        if self.request_wait.is_pending() {
+        if self.request_wait.is_pending() || self.patience.waits(now) {
             return sent;
         }
         while *budget > 0 {
-            if !self.account.admits() {
-                // The account calls back once the packets have left.
+            if !self.account.admits(self.patience.limit()) {
+                // The account calls back once the packets have left, if they do.
+                qp.send_pacer.arm(now().after(TxAccount::HANDOVER));
                 return sent;
             }
             let now = now();
@@ -361,10 +373,12 @@ impl SendHalf {
             }
             match self.send(qp, &transmit, now) {
                 Ok(()) => {
+                    self.patience.taken();
                     traces::sent(qp, &transmit);
                     self.req.transmitted(now);
                 }
-                Err(SendError::Lost) => {
+                Err(SendError::NoRoom) if self.wait_for_room(qp, now) => return sent,
+                Err(SendError::NoRoom | SendError::Lost) => {
                     traces::not_sent(qp, &transmit);
                     self.req.transmitted(now);
                 }
@@ -387,6 +401,23 @@ impl SendHalf {
         }
         after.again = true;
         sent
+    }
+
+    /// Lets the packet wait that there was no room for; returns whether it does.
+    #[cold]
+    fn wait_for_room(&mut self, qp: &IbQp, now: Instant) -> bool {
+        if !qp.ty.is_connected() {
+            // Those to one address must not wait for room on the way to another.
+            self.counters.lost(Counter::Rejected);
+            return false;
+        }
+        wait_for_room(
+            &mut self.patience,
+            now,
+            &self.account,
+            &qp.send_pacer,
+            &self.counters,
+        )
     }
 
     /// Builds and sends one packet.
@@ -531,21 +562,6 @@ impl SendHalf {
             .ok_or(MemError::Length)?;
         self.sq.scatter(place.slot, place.offset, bytes)
     }
-}
-
-/// Returns the way of datagrams to an address.
-///
-/// # Errors
-///
-/// `ENODEV` if the source address is gone.
-fn datagram_path(qp: &IbQp, av: &Av) -> Result<TxPath> {
-    let gid = GidAttr::lookup(qp.device(), av.path.sgid_index)?;
-    if gid.gid() != av.path.sgid {
-        // Another address has the place in the table by now.
-        return Err(ENODEV);
-    }
-    let sport = udp_sport(av.path.flow_label, qp.qpn, 0);
-    TxPath::new(qp.device(), av.path, gid, sport)
 }
 
 /// Returns the completion of a send request.

@@ -10,7 +10,10 @@ use crate::{
     counters::Counter,
     mr,
     qp::{
-        path::SendError,
+        path::{
+            wait_for_room,
+            SendError, //
+        },
         Event,
         IbQp, //
     },
@@ -18,6 +21,7 @@ use crate::{
 };
 use rdma::{
     ib::Access,
+    net::tx_account::TxAccount,
     time::now, //
 };
 use roce::{
@@ -33,12 +37,13 @@ use roce::{
 impl RecvHalf {
     /// Sends responses of the READ in progress, within the budget.
     pub(super) fn answer(&mut self, qp: &IbQp, after: &mut After) {
-        if self.wait.is_pending() {
+        if self.wait.is_pending() || self.patience.waits(now) {
             return;
         }
         while let Some(segment) = self.resp.poll_response() {
-            if !self.account.admits() {
-                // The account calls back once the packets have left.
+            if !self.account.admits(self.patience.limit()) {
+                // The account calls back once the packets have left, if they do.
+                qp.recv_pacer.arm(now().after(TxAccount::HANDOVER));
                 return;
             }
             if !after.spend() {
@@ -53,10 +58,24 @@ impl RecvHalf {
             match self.send_segment(qp, &segment) {
                 // The peer asks again for what it misses.
                 Ok(()) => {
+                    self.patience.taken();
                     traces::answered(qp, &segment);
                     self.resp.response_sent();
                 }
-                Err(SendError::Lost | SendError::NoMemory) => self.resp.response_sent(),
+                Err(SendError::NoRoom)
+                    if wait_for_room(
+                        &mut self.patience,
+                        now(),
+                        &self.account,
+                        &qp.recv_pacer,
+                        &self.counters,
+                    ) =>
+                {
+                    return;
+                }
+                Err(SendError::NoRoom | SendError::Lost | SendError::NoMemory) => {
+                    self.resp.response_sent();
+                }
                 Err(SendError::Memory(MemError::Absent)) if self.await_segment(qp, &segment) => {
                     return;
                 }

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The end of what an error has left (SQE).
+//! What was posted before, when the queue pair goes on to something else.
 
 use super::{
+    run,
     After,
     SendHalf,
     BUDGET, //
 };
-use crate::{
-    cq,
-    qp::{
-        IbQp,
-        QpRef, //
-    }, //
+use crate::qp::{
+    IbQp,
+    QpRef, //
 };
 use rdma::sync::cond_resched;
 
@@ -20,15 +18,14 @@ use rdma::sync::cond_resched;
 /// for [`SendHalf::retire`]. Process context, may sleep.
 pub(crate) fn flush(qp: &QpRef) {
     qp.allow_flush();
+    catch_up(qp);
+}
+
+/// Sends and completes what was posted before, as far as that can be done now. A process that goes
+/// on posting does not keep it from ending. Process context, may sleep.
+pub(crate) fn catch_up(qp: &QpRef) {
     for _ in 0..=qp.cap.max_send_wr / BUDGET {
-        let after = {
-            let mut half = qp.send.lock();
-            half.drive(qp)
-        };
-        if after.notify {
-            cq::notify(&qp.send_cq);
-        }
-        if !after.again {
+        if !run(qp) {
             return;
         }
         cond_resched();

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Waiting for room in a full queue below.
+//!
+//! A packet that the host's own stack has no room for is not lost on the wire: it never left, and
+//! its sender knows. To take it for lost would cost a timeout, and to go on sending would keep the
+//! queue full. So it is sent again after a pause, and from then on fewer packets may be in queues
+//! at a time: half as many as were, and one more with each round. Senders that share a queue come
+//! to share its room.
+//!
+//! What refuses a packet need not be a full queue, a filter says the same. So after
+//! [`Patience::TRIES`] in vain packets do count as lost, and retries run out as they should.
+
+use crate::time::Instant;
+
+/// How many packets the half of a queue pair may have in queues below, and how much longer it waits
+/// for room there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// How many packets may be in queues, from [`Patience::LEAST`] to [`Patience::MOST`].
+    limit: u32,
+    /// How many were taken since that was changed.
+    taken: u32,
+    /// How many packets were refused since one was taken, at most [`Patience::TRIES`].
+    refused: u32,
+    /// When the last of them was.
+    last: Instant,
+    /// When to try again.
+    until: Option<Instant>,
+}
+
+/// What to do about a packet that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Send it again at that time.
+    Again {
+        /// When.
+        at: Instant,
+        /// Whether the one before it was taken: the half begins to wait.
+        first: bool,
+    },
+    /// Count it as lost.
+    Lost,
+}
+
+impl Default for Patience {
+    /// Makes one that nothing was refused to yet.
+    fn default() -> Self {
+        Self {
+            limit: Self::MOST,
+            taken: 0,
+            refused: 0,
+            last: Instant::default(),
+            until: None,
+        }
+    }
+}
+
+impl Patience {
+    /// How many packets may be in queues at a time, at most.
+    pub const MOST: u32 = 128;
+
+    /// What that shrinks to.
+    const LEAST: u32 = 4;
+
+    /// The pause before a packet is sent again: 1 ms, in nanoseconds.
+    pub const PAUSE: u64 = 1_000_000;
+
+    /// How often packets are sent again before they count as lost.
+    pub const TRIES: u32 = 50;
+
+    /// After so long without a packet it is a new attempt: 1 s, in nanoseconds.
+    const MEMORY: u64 = 1_000_000_000;
+
+    /// Returns how many packets may be in queues at a time.
+    #[inline]
+    pub const fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// A packet was taken.
+    #[inline]
+    pub fn taken(&mut self) {
+        self.refused = 0;
+        if self.limit < Self::MOST {
+            self.taken = self.taken.saturating_add(1);
+            if self.taken >= self.limit {
+                self.taken = 0;
+                self.limit = self.limit.saturating_add(1);
+            }
+        }
+    }
+
+    /// A packet was refused for want of room, while `queued` others were in queues.
+    #[cold]
+    pub fn refused(&mut self, now: Instant, queued: u32) -> Refused {
+        self.limit = (queued >> 1).min(self.limit).max(Self::LEAST);
+        self.taken = 0;
+        if self.last.after(Self::MEMORY).is_due(now) {
+            self.refused = 0;
+        }
+        self.last = now;
+        if self.refused >= Self::TRIES {
+            return Refused::Lost;
+        }
+        let first = self.refused == 0;
+        self.refused = self.refused.saturating_add(1);
+        let at = now.after(Self::PAUSE);
+        self.until = Some(at);
+        Refused::Again { at, first }
+    }
+
+    /// Returns whether nothing should be sent yet. Asks for the time only after a refusal.
+    #[inline]
+    pub fn waits(&mut self, now: impl FnOnce() -> Instant) -> bool {
+        if self.until.is_some_and(|until| until.is_due(now())) {
+            self.until = None;
+        }
+        self.until.is_some()
+    }
+
+    /// Returns whether a pause has not been seen to be over.
+    #[inline]
+    pub const fn is_waiting(&self) -> bool {
+        self.until.is_some()
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_patience))]
+mod tests {
+    use super::*;
+
+    const START: Instant = Instant::from_ns(Patience::MEMORY);
+
+    /// Refuses packets until one counts as lost; returns when, and how many were to wait.
+    fn exhaust(patience: &mut Patience, start: Instant) -> (Instant, u32) {
+        let mut now = start;
+        let mut pauses = 0;
+        while let Refused::Again { at, first } = patience.refused(now, 0) {
+            assert_eq!(first, pauses == 0);
+            assert!(patience.waits(|| now));
+            pauses += 1;
+            now = at;
+            assert!(!patience.waits(|| now));
+        }
+        (now, pauses)
+    }
+
+    #[test]
+    fn it_waits_for_a_pause() {
+        let mut patience = Patience::default();
+        assert!(!patience.waits(|| START));
+
+        let at = START.after(Patience::PAUSE);
+        assert_eq!(
+            patience.refused(START, 0),
+            Refused::Again { at, first: true }
+        );
+        assert!(patience.is_waiting());
+        assert!(patience.waits(|| START.after(Patience::PAUSE - 1)));
+        assert!(!patience.waits(|| at));
+        assert!(!patience.is_waiting());
+    }
+
+    #[test]
+    fn it_ends_until_a_packet_is_taken() {
+        let mut patience = Patience::default();
+        let (now, pauses) = exhaust(&mut patience, START);
+
+        assert_eq!(pauses, Patience::TRIES);
+        // Others behind it do not wait once more.
+        assert_eq!(patience.refused(now, 0), Refused::Lost);
+        assert!(!patience.is_waiting());
+
+        patience.taken();
+        assert_eq!(exhaust(&mut patience, now).1, Patience::TRIES);
+    }
+
+    #[test]
+    fn time_without_packets_does_not_count() {
+        let mut patience = Patience::default();
+        assert!(matches!(
+            patience.refused(START, 0),
+            Refused::Again { first: true, .. }
+        ));
+        let later = START.after(Patience::MEMORY);
+        let (now, pauses) = exhaust(&mut patience, later);
+        assert_eq!(pauses, Patience::TRIES);
+
+        let later = now.after(Patience::MEMORY);
+        assert_eq!(exhaust(&mut patience, later).1, Patience::TRIES);
+    }
+
+    #[test]
+    fn fewer_may_be_queued_after_a_refusal_and_more_with_each_round() {
+        let mut patience = Patience::default();
+        assert_eq!(patience.limit(), Patience::MOST);
+        for _ in 0..Patience::MOST {
+            patience.taken();
+        }
+        assert_eq!(patience.limit(), Patience::MOST);
+
+        let _ = patience.refused(START, 100);
+        assert_eq!(patience.limit(), 50);
+        for more in 1..=10 {
+            for _ in 0..patience.limit() {
+                patience.taken();
+            }
+            assert_eq!(patience.limit(), 50 + more);
+        }
+
+        // What was charged before the limit fell does not raise it.
+        let _ = patience.refused(START, 1000);
+        assert_eq!(patience.limit(), 60);
+        let _ = patience.refused(START, 0);
+        assert_eq!(patience.limit(), Patience::LEAST);
+    }
+}
