@@ -229,6 +229,10 @@ pub struct Requester<S> {
     gone_back: Option<Psn>,
     /// When the response is overdue.
     deadline: Option<Instant>,
+    /// Since when it is awaited.
+    awaited: Instant,
+    /// How long the peer takes at most from one response to the next, as of late, in nanoseconds.
+    slowest: u64,
     /// When the peer is asked about packets that nobody waits for, if nothing asks before.
     ask_at: Option<Instant>,
     /// When a receiver that was not ready may be asked again.
@@ -265,6 +269,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             rnr_left: 0,
             gone_back: None,
             deadline: None,
+            awaited: Instant::default(),
+            slowest: 0,
             ask_at: None,
             rnr_until: None,
             accept: None,
@@ -474,6 +480,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.ack_base = psn;
         self.window = PSN_WINDOW;
         self.window_base = psn;
+        self.slowest = 0;
         self.reset_retries();
     }
 

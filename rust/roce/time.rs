@@ -25,6 +25,12 @@ impl Instant {
         Instant(self.0.saturating_add(ns))
     }
 
+    /// Returns the nanoseconds since an earlier instant, 0 if it is not earlier.
+    #[inline]
+    pub const fn since(self, earlier: Instant) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
     /// Returns whether the instant is now or past.
     #[inline]
     pub const fn is_due(self, now: Instant) -> bool {

@@ -20,6 +20,12 @@ use crate::{
     wr::Status, //
 };
 
+/// How much longer than so far the peer may take before it is asked again.
+const SLACK: u64 = 4;
+
+/// How slowly it is forgotten that the peer was slow: by 1/256 with each response, as a shift.
+const FORGET: u32 = 8;
+
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Returns when [`Requester::on_timeout`] wants to be called next.
     #[inline]
@@ -105,6 +111,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub(super) fn expect_response(&mut self, now: Instant) {
         if self.deadline.is_none() {
+            self.awaited = now;
             self.restart_deadline(now);
         }
     }
@@ -118,6 +125,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.reset_retries();
         self.gone_back = None;
         self.rnr_until = None;
+        if self.deadline.is_some() {
+            let took = now.since(self.awaited);
+            self.slowest = took.max(self.slowest.saturating_sub(self.slowest >> FORGET));
+        }
+        self.awaited = now;
         self.restart_deadline(now);
     }
 
@@ -159,11 +171,17 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     }
 
     /// Starts the retransmission timer anew, or stops it if no response is owed.
+    ///
+    /// A timeout of `t` is one of `t` to `4 * t` (IBTA 9.7.6.1.3): the longer, the slower the peer
+    /// has been. To ask again for what it is about to answer would make it slower still.
     #[inline]
     fn restart_deadline(&mut self, now: Instant) {
         let owed = self.una.is_before(self.ack_base);
         self.deadline = match self.params.ack_timeout {
-            Some(timeout) if owed => Some(now.after(timeout)),
+            Some(timeout) if owed => {
+                let slow = self.slowest.min(timeout).saturating_mul(SLACK);
+                Some(now.after(timeout.max(slow)))
+            }
             _ => None,
         };
     }
@@ -238,6 +256,53 @@ mod tests {
         let status = rc.poll_completion().map(|completion| completion.status);
         assert_eq!(status, Some(Status::WrFlush));
         assert_eq!(rc.next_timeout(), None);
+    }
+
+    /// Sends a message, and acknowledges it after so many nanoseconds; returns for how many the
+    /// acknowledgment would have been waited for, and when it came.
+    fn answer_after(
+        rc: &mut Requester<&mut [Slot]>,
+        psn: u32,
+        now: Instant,
+        took: u64,
+    ) -> (Option<u64>, Instant) {
+        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        assert!(send(rc, now));
+        let patience = rc.next_timeout().map(|due| due.since(now));
+        let now = now.after(took);
+        let ack = Frame::ack(psn, Syndrome::ACK);
+        let answer = rc.on_response(now, &ack.packet());
+        assert_eq!(answer.outcome, ResponseKind::Ack);
+        while rc.poll_completion().is_some() {}
+        (patience, now)
+    }
+
+    #[test]
+    fn a_slow_peer_has_more_time() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut now = NOW;
+        let mut times = [None; 5];
+        let took = [
+            TIMEOUT_NS / 8,
+            TIMEOUT_NS / 2,
+            TIMEOUT_NS * 2 - 1,
+            TIMEOUT_NS * 3,
+            0,
+        ];
+        for (psn, (time, took)) in (0..).zip(times.iter_mut().zip(took)) {
+            (*time, now) = answer_after(&mut rc, psn, now, took);
+            // Nobody waited for anything then.
+            now = now.after(TIMEOUT_NS * 100);
+        }
+        let expected = [1, 1, 2, 4, 4].map(|times| Some(times * TIMEOUT_NS));
+        assert_eq!(times, expected);
+
+        for psn in 5..1000 {
+            (_, now) = answer_after(&mut rc, psn, now, 0);
+        }
+        let (time, _) = answer_after(&mut rc, 1000, now, 0);
+        assert_eq!(time, Some(TIMEOUT_NS));
     }
 
     #[test]
