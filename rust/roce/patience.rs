@@ -5,8 +5,12 @@
 //! A packet that the host's own stack has no room for is not lost on the wire: it never left, and
 //! its sender knows. To take it for lost would cost a timeout, and to go on sending would keep the
 //! queue full. So it is sent again after a pause, and from then on fewer packets may be in queues
-//! at a time: half as many as were, and one more with each round. Senders that share a queue come
-//! to share its room.
+//! at a time: half as many as were, and one more with each round.
+//!
+//! Better not to get there: who has filled a queue is told at once when a packet has left, and takes
+//! the place before those who pause. So all queue pairs of a device share the room of a queue from
+//! the beginning. That also bounds how long a packet stays in it, and so the time until a response
+//! comes.
 //!
 //! What refuses a packet need not be a full queue, a filter says the same. So after
 //! [`Patience::TRIES`] in vain packets do count as lost, and retries run out as they should.
@@ -60,6 +64,13 @@ impl Patience {
     /// How many packets may be in queues at a time, at most.
     pub const MOST: u32 = 128;
 
+    /// How many those of all queue pairs of a device should be, about: for so many there is room by
+    /// default in a qdisc (`txqueuelen`) and in the backlog of a processor (`netdev_max_backlog`).
+    const SHARED: u32 = 1024;
+
+    /// What each may have of that, however many there are.
+    const SHARE: u32 = 16;
+
     /// What that shrinks to.
     const LEAST: u32 = 4;
 
@@ -72,10 +83,11 @@ impl Patience {
     /// After so long without a packet it is a new attempt: 1 s, in nanoseconds.
     const MEMORY: u64 = 1_000_000_000;
 
-    /// Returns how many packets may be in queues at a time.
+    /// Returns how many packets may be in queues at a time, if the device has so many queue pairs.
     #[inline]
-    pub const fn limit(&self) -> u32 {
-        self.limit
+    pub fn limit(&self, qps: u32) -> u32 {
+        let share = Self::SHARED.checked_div(qps).unwrap_or(Self::MOST);
+        self.limit.min(share.max(Self::SHARE))
     }
 
     /// A packet was taken.
@@ -193,27 +205,40 @@ mod tests {
     }
 
     #[test]
+    fn queue_pairs_share_the_room() {
+        let mut patience = Patience::default();
+        assert_eq!(patience.limit(0), Patience::MOST);
+        assert_eq!(patience.limit(1), Patience::MOST);
+        assert_eq!(patience.limit(32), 32);
+        assert_eq!(patience.limit(1000), Patience::SHARE);
+
+        let _ = patience.refused(START, 20);
+        assert_eq!(patience.limit(32), 10);
+        assert_eq!(patience.limit(1000), 10);
+    }
+
+    #[test]
     fn fewer_may_be_queued_after_a_refusal_and_more_with_each_round() {
         let mut patience = Patience::default();
-        assert_eq!(patience.limit(), Patience::MOST);
+        assert_eq!(patience.limit(1), Patience::MOST);
         for _ in 0..Patience::MOST {
             patience.taken();
         }
-        assert_eq!(patience.limit(), Patience::MOST);
+        assert_eq!(patience.limit(1), Patience::MOST);
 
         let _ = patience.refused(START, 100);
-        assert_eq!(patience.limit(), 50);
+        assert_eq!(patience.limit(1), 50);
         for more in 1..=10 {
-            for _ in 0..patience.limit() {
+            for _ in 0..patience.limit(1) {
                 patience.taken();
             }
-            assert_eq!(patience.limit(), 50 + more);
+            assert_eq!(patience.limit(1), 50 + more);
         }
 
         // What was charged before the limit fell does not raise it.
         let _ = patience.refused(START, 1000);
-        assert_eq!(patience.limit(), 60);
+        assert_eq!(patience.limit(1), 60);
         let _ = patience.refused(START, 0);
-        assert_eq!(patience.limit(), Patience::LEAST);
+        assert_eq!(patience.limit(1), Patience::LEAST);
     }
 }

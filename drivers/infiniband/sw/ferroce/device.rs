@@ -156,6 +156,8 @@ pub(crate) struct Ferroce {
     pub(crate) speed: Speed,
     /// The multicast groups in use.
     pub(crate) mcast: mcast::Usage,
+    /// Queue pairs, which are bounded elsewhere: they share the queues below.
+    pub(crate) qps: Arc<Quota>,
     /// Protection domains that there may be.
     pds: Arc<Quota>,
     /// Keeps the sockets of the namespace open.
@@ -183,6 +185,7 @@ impl Ferroce {
             mtu: Atomic::new(Mtu::B256.bytes()),
             speed: Speed::new(),
             mcast: mcast::Usage::new(),
+            qps: Quota::new(u32::MAX)?,
             pds: Quota::new(MAX_PD)?,
             _sockets: sockets,
         };

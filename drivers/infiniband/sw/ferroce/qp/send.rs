@@ -357,8 +357,9 @@ impl SendHalf {
         if self.request_wait.is_pending() || self.patience.waits(now) {
             return sent;
         }
+        let limit = self.patience.limit(qp.device().qps.used());
         while *budget > 0 {
-            if !self.account.admits(self.patience.limit()) {
+            if !self.account.admits(limit) {
                 // The account calls back once the packets have left, if they do.
                 qp.send_pacer.arm(now().after(TxAccount::HANDOVER));
                 return sent;

@@ -40,8 +40,9 @@ impl RecvHalf {
         if self.wait.is_pending() || self.patience.waits(now) {
             return;
         }
+        let limit = self.patience.limit(qp.device().qps.used());
         while let Some(segment) = self.resp.poll_response() {
-            if !self.account.admits(self.patience.limit()) {
+            if !self.account.admits(limit) {
                 // The account calls back once the packets have left, if they do.
                 qp.recv_pacer.arm(now().after(TxAccount::HANDOVER));
                 return;
