@@ -7,10 +7,10 @@
 //! queue full. So it is sent again after a pause, and from then on fewer packets may be in queues
 //! at a time: half as many as were, and one more with each round.
 //!
-//! Better not to get there: who has filled a queue is told at once when a packet has left, and takes
-//! the place before those who pause. So all queue pairs of a device share the room of a queue from
-//! the beginning. That also bounds how long a packet stays in it, and so the time until a response
-//! comes.
+//! Better not to get there: who has filled a queue is told at once when a packet has left, and
+//! takes the place before those who pause. So all queue pairs of a device share the room of a queue
+//! from the beginning. That also bounds how long a packet stays in it, and so the time until a
+//! response comes.
 //!
 //! What refuses a packet need not be a full queue, a filter says the same. So after
 //! [`Patience::TRIES`] in vain packets do count as lost, and retries run out as they should.

@@ -416,12 +416,18 @@ pub(super) fn refused(error: Error, counters: &Counters) -> SendError {
 /// whether it does; else it counts as lost.
 #[cold]
 pub(super) fn wait_for_room(
+    qp: &IbQp,
     patience: &mut Patience,
     now: Instant,
     account: &TxAccount,
     pacer: &FineTimer,
     counters: &Counters,
 ) -> bool {
+    if !qp.ty.is_connected() {
+        // Those to one address must not wait for room on the way to another.
+        counters.lost(Counter::Rejected);
+        return false;
+    }
     match patience.refused(now, account.in_flight()) {
         Refused::Again { at, first } => {
             if first {

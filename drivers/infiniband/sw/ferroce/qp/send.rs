@@ -378,7 +378,18 @@ impl SendHalf {
                     traces::sent(qp, &transmit);
                     self.req.transmitted(now);
                 }
-                Err(SendError::NoRoom) if self.wait_for_room(qp, now) => return sent,
+                Err(SendError::NoRoom)
+                    if wait_for_room(
+                        qp,
+                        &mut self.patience,
+                        now,
+                        &self.account,
+                        &qp.send_pacer,
+                        &self.counters,
+                    ) =>
+                {
+                    return sent;
+                }
                 Err(SendError::NoRoom | SendError::Lost) => {
                     traces::not_sent(qp, &transmit);
                     self.req.transmitted(now);
@@ -402,23 +413,6 @@ impl SendHalf {
         }
         after.again = true;
         sent
-    }
-
-    /// Lets the packet wait that there was no room for; returns whether it does.
-    #[cold]
-    fn wait_for_room(&mut self, qp: &IbQp, now: Instant) -> bool {
-        if !qp.ty.is_connected() {
-            // Those to one address must not wait for room on the way to another.
-            self.counters.lost(Counter::Rejected);
-            return false;
-        }
-        wait_for_room(
-            &mut self.patience,
-            now,
-            &self.account,
-            &qp.send_pacer,
-            &self.counters,
-        )
     }
 
     /// Builds and sends one packet.

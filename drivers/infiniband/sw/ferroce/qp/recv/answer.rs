@@ -65,6 +65,7 @@ impl RecvHalf {
                 }
                 Err(SendError::NoRoom)
                     if wait_for_room(
+                        qp,
                         &mut self.patience,
                         now(),
                         &self.account,
