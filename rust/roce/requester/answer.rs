@@ -69,13 +69,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         // A response acknowledges the requests before it, but not those whose own responses are
         // missing.
         if place != self.done && !self.acknowledge(now, first_psn) {
-            return self.gap(ResponseKind::Gap).into();
+            return self.gap(now, ResponseKind::Gap).into();
         }
         if !self.is_active() {
             return ResponseKind::Ack.into();
         }
         if psn != self.una {
-            return self.gap(ResponseKind::Gap).into();
+            return self.gap(now, ResponseKind::Gap).into();
         }
         self.accept_answer(now, pkt)
     }
@@ -189,7 +189,8 @@ mod tests {
             wr,
             Frame,
             MTU,
-            NOW, //
+            NOW,
+            TIMEOUT_NS, //
         },
         wire::Aeth,
         wr::{
@@ -277,6 +278,25 @@ mod tests {
             ResponseKind::Duplicate
         );
         assert_eq!(send_all(&mut rc), 0);
+    }
+
+    #[test]
+    fn answers_behind_a_lost_one_restart_the_timer() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Read, 9), wr(SendOp::Read, 9)]);
+        assert_eq!(send_all(&mut rc), 2);
+        let second = read_response(Opcode::RcReadResponseOnly, 1, 9);
+        assert_eq!(respond(&mut rc, &second).outcome, ResponseKind::Gap);
+        assert_eq!(send_all(&mut rc), 2);
+        let due = NOW.after(TIMEOUT_NS);
+        assert_eq!(rc.next_timeout(), Some(due));
+        // The peer had more to say before it got to what it was asked again.
+        let before = NOW.after(TIMEOUT_NS - 1);
+        let again = rc.on_response(before, &second.packet());
+        assert_eq!(again.outcome, ResponseKind::Duplicate);
+        assert_eq!(rc.next_timeout(), Some(before.after(TIMEOUT_NS)));
+        assert!(!rc.on_timeout(due));
     }
 
     #[test]

@@ -107,12 +107,12 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             return ResponseKind::Ack;
         }
         match aeth.syndrome {
-            Syndrome::Nak(NakCode::PsnSequence) if complete => self.gap(ResponseKind::NakSequence),
-            Syndrome::Nak(NakCode::PsnSequence) => self.gap(ResponseKind::Gap),
+            Syndrome::Nak(NakCode::PsnSequence) if complete => self.gap(now, ResponseKind::NakSequence),
+            Syndrome::Nak(NakCode::PsnSequence) => self.gap(now, ResponseKind::Gap),
             // The peer executes nothing any more, so a READ before the refused request stays
             // incomplete too.
             Syndrome::Nak(code) => self.refused(code),
-            _ if !complete => self.gap(ResponseKind::Gap),
+            _ if !complete => self.gap(now, ResponseKind::Gap),
             Syndrome::Rnr { timer } if self.wait_rnr(now, timer) => ResponseKind::Rnr,
             Syndrome::Rnr { .. } => ResponseKind::Duplicate,
             Syndrome::Ack { .. } | Syndrome::Reserved => ResponseKind::Ack,
@@ -151,10 +151,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Handles proof that the packet, or the response, at `una` got lost.
     #[cold]
-    pub(super) fn gap(&mut self, kind: ResponseKind) -> ResponseKind {
+    pub(super) fn gap(&mut self, now: Instant, kind: ResponseKind) -> ResponseKind {
         if self.retry_once() {
             kind
         } else {
+            self.peer_is_busy(now);
             ResponseKind::Duplicate
         }
     }
