@@ -84,12 +84,26 @@ reliable() {
 		test_both "ib_atomic_lat $test$mark" ib_atomic_lat -F -n 50 -o 16 -A "$test"
 	done
 	test_both "rping$mark" rping -C 10 -S 4000
-	for test in rc stream atomic atomic_write; do test_both "data: $test$mark" peer "$test"; done
+	for test in rc stream atomic; do test_both "data: $test$mark" peer "$test"; done
+	atomic_write "$mark"
 	if [ "${drivers[1]}" = "${drivers[2]}" ]; then
 		test_both "data: flush$mark" peer flush
 	elif [ -z "$mark" ]; then
 		spoiled_flush
 	fi
+}
+
+# When C rxe sends an ATOMIC WRITE again, it is one to address 0, because req_retry() in rxe_req.c takes it for neither an atomic
+# nor a WRITE: as a client it fails, whoever the server is, if the right packet is lost. So it is not asked to.
+atomic_write() {
+	local mark=$1 side client
+
+	for side in 1 2; do
+		client=${drivers[3 - side]}
+		[ -z "$mark" ] || [ "$client" != rxe ] || continue
+		test_case "data: atomic_write$mark [$how]: $client -> ${drivers[side]}" \
+			between "$mtu" "$netem" "$ip" "$side" peer atomic_write
+	done
 }
 
 unreliable() {
