@@ -107,7 +107,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             return ResponseKind::Ack;
         }
         match aeth.syndrome {
-            Syndrome::Nak(NakCode::PsnSequence) if complete => self.gap(now, ResponseKind::NakSequence),
+            Syndrome::Nak(NakCode::PsnSequence) if complete => {
+                self.gap(now, ResponseKind::NakSequence)
+            }
             Syndrome::Nak(NakCode::PsnSequence) => self.gap(now, ResponseKind::Gap),
             // The peer executes nothing any more, so a READ before the refused request stays
             // incomplete too.

@@ -133,8 +133,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.restart_deadline(now);
     }
 
-    /// Notes that the peer answers something else than what is awaited: what it was asked for twice,
-    /// or what is behind a lost response.
+    /// Notes that the peer answers something else than what is awaited: what it was asked for
+    /// twice, or what is behind a lost response.
     ///
     /// It gets to what is awaited after that. To ask for it again in the meantime, which makes yet
     /// another answer, would feed the delay that it comes from.
