@@ -224,8 +224,8 @@ pub struct Requester<S> {
     executed: usize,
     retries_left: u8,
     rnr_left: u8,
-    /// The value of `una` at which a NAK or a gap made us go back; a second one for the same loss
-    /// is ignored.
+    /// PSN behind everything that had been sent when a NAK or a gap made us go back. Only an answer
+    /// to what was sent for the first time since then speaks of another loss.
     gone_back: Option<Psn>,
     /// When the response is overdue.
     deadline: Option<Instant>,

@@ -69,13 +69,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         // A response acknowledges the requests before it, but not those whose own responses are
         // missing.
         if place != self.done && !self.acknowledge(now, first_psn) {
-            return self.gap(now, ResponseKind::Gap).into();
+            return self.gap(now, psn, ResponseKind::Gap).into();
         }
         if !self.is_active() {
             return ResponseKind::Ack.into();
         }
         if psn != self.una {
-            return self.gap(now, ResponseKind::Gap).into();
+            return self.gap(now, psn, ResponseKind::Gap).into();
         }
         self.accept_answer(now, pkt)
     }
@@ -297,6 +297,42 @@ mod tests {
         assert_eq!(again.outcome, ResponseKind::Duplicate);
         assert_eq!(rc.next_timeout(), Some(before.after(TIMEOUT_NS)));
         assert!(!rc.on_timeout(due));
+    }
+
+    #[test]
+    fn a_response_that_gets_lost_again_is_noticed() {
+        let mut slots = slots::<3>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Read, 9), wr(SendOp::Send, 0)]);
+        assert_eq!(send_all(&mut rc), 2);
+        assert_eq!(acknowledge(&mut rc, 1, Syndrome::ACK), ResponseKind::Gap);
+        assert_eq!(send_all(&mut rc), 2);
+        // What was sent only after the READ was, again, is answered after it.
+        post(&mut rc, &[wr(SendOp::Send, 0)]);
+        assert_eq!(send_all(&mut rc), 1);
+        let duplicate = acknowledge(&mut rc, 1, Syndrome::ACK);
+        assert_eq!(duplicate, ResponseKind::Duplicate);
+        assert_eq!(acknowledge(&mut rc, 2, Syndrome::ACK), ResponseKind::Gap);
+        // There was one retry.
+        assert_eq!(status(&mut rc), Some(Status::RetryExceeded));
+    }
+
+    #[test]
+    fn answers_to_nothing_do_not_keep_it_waiting_for_ever() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Read, 9)]);
+        assert_eq!(send_all(&mut rc), 1);
+        let stray = read_response(Opcode::RcReadResponseOnly, 7, 9);
+        let mut now = NOW;
+        let mut strays = 0;
+        while !rc.on_timeout(now) {
+            let answer = rc.on_response(now, &stray.packet());
+            assert_eq!(answer.outcome, ResponseKind::Duplicate);
+            strays += 1;
+            now = now.after(TIMEOUT_NS - 1);
+        }
+        assert_eq!(strays, 18);
     }
 
     #[test]

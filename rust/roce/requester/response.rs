@@ -108,13 +108,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
         match aeth.syndrome {
             Syndrome::Nak(NakCode::PsnSequence) if complete => {
-                self.gap(now, ResponseKind::NakSequence)
+                self.gap(now, psn, ResponseKind::NakSequence)
             }
-            Syndrome::Nak(NakCode::PsnSequence) => self.gap(now, ResponseKind::Gap),
+            Syndrome::Nak(NakCode::PsnSequence) => self.gap(now, psn, ResponseKind::Gap),
             // The peer executes nothing any more, so a READ before the refused request stays
             // incomplete too.
             Syndrome::Nak(code) => self.refused(code),
-            _ if !complete => self.gap(now, ResponseKind::Gap),
+            _ if !complete => self.gap(now, psn, ResponseKind::Gap),
             Syndrome::Rnr { timer } if self.wait_rnr(now, timer) => ResponseKind::Rnr,
             Syndrome::Rnr { .. } => ResponseKind::Duplicate,
             Syndrome::Ack { .. } | Syndrome::Reserved => ResponseKind::Ack,
@@ -151,10 +151,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.una == end
     }
 
-    /// Handles proof that the packet, or the response, at `una` got lost.
+    /// Handles an answer to `psn` that proves that the packet, or the response, at `una` got lost.
     #[cold]
-    pub(super) fn gap(&mut self, now: Instant, kind: ResponseKind) -> ResponseKind {
-        if self.retry_once() {
+    pub(super) fn gap(&mut self, now: Instant, psn: Psn, kind: ResponseKind) -> ResponseKind {
+        if self.retry_once(psn) {
             kind
         } else {
             self.peer_is_busy(now);

@@ -26,6 +26,9 @@ const SLACK: u64 = 4;
 /// How slowly it is forgotten that the peer was slow: by 1/256 with each response, as a shift.
 const FORGET: u32 = 8;
 
+/// For how many times the timeout the peer may be busy with answers that are not awaited.
+const BUSY: u64 = 16;
+
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Returns when [`Requester::on_timeout`] wants to be called next.
     #[inline]
@@ -72,16 +75,17 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Goes back because the packet at `una` got lost, once per loss. Returns whether it did
-    /// anything.
-    pub(super) fn retry_once(&mut self) -> bool {
+    /// Goes back, once per loss, because an answer to `psn` says that the packet at `una`, or its
+    /// response, got lost. Returns whether it did anything.
+    pub(super) fn retry_once(&mut self, psn: Psn) -> bool {
         let waiting = self.rnr_until.is_some();
         // What was not sent since we went back cannot be what the peer speaks of.
         let unsent = self.send_psn == self.una;
-        if waiting || unsent || self.gone_back == Some(self.una) {
+        let known = self.gone_back.is_some_and(|end| psn.is_before(end));
+        if waiting || unsent || known {
             return false;
         }
-        self.gone_back = Some(self.una);
+        self.gone_back = Some(self.max_psn);
         self.retry();
         true
     }
@@ -137,10 +141,12 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// twice, or what is behind a lost response.
     ///
     /// It gets to what is awaited after that. To ask for it again in the meantime, which makes yet
-    /// another answer, would feed the delay that it comes from.
+    /// another answer, would feed the delay that it comes from. But not for ever: nobody knows that
+    /// it was asked for any of this.
     #[cold]
     pub(super) fn peer_is_busy(&mut self, now: Instant) {
-        if self.deadline.is_some() {
+        let most = self.params.ack_timeout.unwrap_or(0).saturating_mul(BUSY);
+        if self.deadline.is_some() && now.since(self.awaited) < most {
             self.restart_deadline(now);
         }
     }
