@@ -161,6 +161,31 @@ static void test_ud_mtu_changes(void)
 	pair_close(&a, &b);
 }
 
+/* The address is needed only until the datagrams are posted, however many they are. */
+static void test_ud_address_gone(void)
+{
+	enum { N = 48 };
+	struct ibv_send_wr wrs[N];
+	struct ibv_sge sges[N];
+	struct end a, b;
+
+	pair_open(&a, &b, IBV_QPT_UD, LEN);
+	for (int i = 0; i < N; i++) {
+		post_recv(&b, i, 0, 1024);
+		make_send(&wrs[i], &sges[i], &a, &b, IBV_WR_SEND, i, 0, 64, IBV_SEND_SIGNALED);
+		if (i)
+			wrs[i - 1].next = &wrs[i];
+	}
+	post_wr(&a, wrs);
+	CHECK_EQ(ibv_destroy_ah(a.ah), 0);
+	a.ah = NULL;
+	for (int i = 0; i < N; i++)
+		expect(&a, i, IBV_WC_SUCCESS);
+	for (int i = 0; i < N; i++)
+		expect(&b, i, IBV_WC_SUCCESS);
+	pair_close(&a, &b);
+}
+
 /* Both queue pairs on one device, by way of the namespace's lo. */
 static void test_loopback(void)
 {
@@ -444,6 +469,7 @@ static const struct test tests[] = {
 	{ "UD, lengths", test_ud_lengths },
 	{ "UD, too long", test_ud_too_long },
 	{ "UD, and an MTU that changes", test_ud_mtu_changes },
+	{ "UD, and an address that goes", test_ud_address_gone },
 	{ "one device", test_loopback },
 	{ "32 pieces", test_32_sges },
 	{ "inline data", test_inline },

@@ -102,16 +102,20 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
         qp.allow_flush();
         recv::run(&qp);
     }
-    serve(&qp, || qp.send_cq.ring(&qp.recv_cq));
+    if qp.ty.is_connected() {
+        serve(&qp, || qp.send_cq.ring(&qp.recv_cq));
+    } else {
+        // Programs destroy the address handle of a datagram as soon as it is posted, so that none
+        // must be looked up later.
+        send::catch_up(&qp);
+    }
     Ok(())
 }
 
 /// Sends what was posted, or leaves it to the work item if who posts goes on, or that has not
 /// finished.
 fn serve(qp: &QpRef, goes_on: impl FnOnce() -> bool) {
-    // Programs destroy the address handle of a datagram as soon as it is posted, so that one must
-    // not be looked up later.
-    if qp.ty.is_connected() && (goes_on() || qp.sends_elsewhere()) {
+    if goes_on() || qp.sends_elsewhere() {
         qp.defer_send();
     } else {
         send::run(qp);

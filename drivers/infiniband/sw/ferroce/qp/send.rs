@@ -359,17 +359,18 @@ impl SendHalf {
         }
         let limit = self.patience.limit(qp.device().qps.used());
         while *budget > 0 {
-            if !self.account.admits(limit) {
-                // The account calls back once the packets have left, if they do.
-                qp.send_pacer.arm(now().after(TxAccount::HANDOVER));
-                return sent;
-            }
             let now = now();
             let Some(transmit) = self.req.poll_transmit(now) else {
                 return sent;
             };
             if let Some(at) = self.pace.wait(now) {
                 qp.send_pacer.arm(at);
+                return sent;
+            }
+            // After that, because there is one timer for both.
+            if !self.account.admits(limit) {
+                // The account calls back once the packets have left, if they do.
+                qp.send_pacer.arm(now.after(TxAccount::HANDOVER));
                 return sent;
             }
             match self.send(qp, &transmit, now) {

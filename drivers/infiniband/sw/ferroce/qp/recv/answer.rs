@@ -42,6 +42,13 @@ impl RecvHalf {
         }
         let limit = self.patience.limit(qp.device().qps.used());
         while let Some(segment) = self.resp.poll_response() {
+            if self.pace.is_on() {
+                if let Some(at) = self.pace.wait(now()) {
+                    qp.recv_pacer.arm(at);
+                    return;
+                }
+            }
+            // After that, because there is one timer for both.
             if !self.account.admits(limit) {
                 // The account calls back once the packets have left, if they do.
                 qp.recv_pacer.arm(now().after(TxAccount::HANDOVER));
@@ -49,12 +56,6 @@ impl RecvHalf {
             }
             if !after.spend() {
                 return;
-            }
-            if self.pace.is_on() {
-                if let Some(at) = self.pace.wait(now()) {
-                    qp.recv_pacer.arm(at);
-                    return;
-                }
             }
             match self.send_segment(qp, &segment) {
                 // The peer asks again for what it misses.

@@ -21,10 +21,14 @@ pub(crate) fn flush(qp: &QpRef) {
     catch_up(qp);
 }
 
-/// Sends and completes what was posted before, as far as that can be done now. A process that goes
-/// on posting does not keep it from ending. Process context, may sleep.
+/// Sends and completes what was posted before, as far as that can be done now, and in as many steps
+/// as that takes if each request is one packet: neither a process that goes on posting nor long
+/// messages keep it from ending. Process context, may sleep.
 pub(crate) fn catch_up(qp: &QpRef) {
-    for _ in 0..=qp.cap.max_send_wr / BUDGET {
+    // A request is sent and completed.
+    const AT_ONCE: u32 = BUDGET / 2;
+
+    for _ in 0..=qp.cap.max_send_wr / AT_ONCE {
         if !run(qp) {
             return;
         }
