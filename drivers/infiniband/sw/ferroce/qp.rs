@@ -120,13 +120,6 @@ use sq::{
 };
 use zerocopy::IntoBytes;
 
-/// The work item has nothing to do for the send half.
-const IDLE: u32 = 0;
-/// It is to run it.
-const TO_RUN: u32 = 1;
-/// It runs it.
-const RUNNING: u32 = 2;
-
 /// A queue pair.
 #[pin_data]
 pub(crate) struct Qp {
@@ -144,8 +137,8 @@ pub(crate) struct Qp {
     recv_cq: CqRef,
     /// [`State`]. Written by modify, and by the data path when it fails.
     state: Atomic<u32>,
-    /// What the work item does for the send half: [`IDLE`], [`TO_RUN`] or [`RUNNING`].
-    elsewhere: Atomic<u32>,
+    /// Whether the work item is to run the send half, or does.
+    elsewhere: Atomic<bool>,
     /// Events owed, by [`Event::bit`].
     events: Atomic<u32>,
     send_credit: Credit,
@@ -266,7 +259,7 @@ impl Qp {
             send_cq,
             recv_cq,
             state: Atomic::new(State::Reset.as_ib()),
-            elsewhere: Atomic::new(IDLE),
+            elsewhere: Atomic::new(false),
             events: Atomic::new(0),
             send_credit: Credit::new(),
             recv_credit: Credit::new(),
@@ -308,13 +301,13 @@ impl Qp {
     /// Has the work item run the send half. Who posts leaves it to that until it is done: two CPUs
     /// that take turns wait for each other's packets, see `rdma::net::tx_account`.
     pub(crate) fn defer_send(&self) {
-        self.elsewhere.store(TO_RUN, Relaxed);
+        self.elsewhere.store(true, Relaxed);
         self.defer();
     }
 
     /// Returns whether the work item is to run the send half, or does. A hint.
     pub(crate) fn sends_elsewhere(&self) -> bool {
-        self.elsewhere.load(Relaxed) != IDLE
+        self.elsewhere.load(Relaxed)
     }
 
     /// Has the work item run both halves.
@@ -486,10 +479,10 @@ fn run_work(number: u32) {
     let Some(qp) = find(number) else {
         return;
     };
-    qp.elsewhere.store(RUNNING, Relaxed);
     if !send::run(&qp) {
-        // Unless it is to run again.
-        let _ = qp.elsewhere.cmpxchg(RUNNING, IDLE, Relaxed);
+        // Even if it is to run again by now: whoever rings and polls in turn must not be left to it
+        // for ever, by which small READs become slow.
+        qp.elsewhere.store(false, Relaxed);
     }
     recv::run(&qp);
     let owed = qp.events.xchg(0, Acquire);
