@@ -21,6 +21,17 @@
 pub struct Doorbell {
     /// How often it was rung without looking for completions, less how often it was looked.
     rung: u32,
+    /// Number of the queue pair whose doorbell was the last.
+    last: u32,
+}
+
+/// How to serve who rings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rung {
+    /// Another CPU should: who rings goes on with something else.
+    pub goes_on: bool,
+    /// It is another queue pair's doorbell than the last time: several are posted to in turn.
+    pub in_turn: bool,
 }
 
 impl Doorbell {
@@ -30,17 +41,20 @@ impl Doorbell {
     /// What is remembered at most: who posts one request after another has to poll now and then.
     const MEMORY: u32 = 16;
 
-    /// Somebody rings; returns whether another CPU should serve him.
+    /// Somebody rings the doorbell of a queue pair; returns how to serve him.
     ///
-    /// `polled` says whether completions were polled since it was rung last.
+    /// `polled` says whether completions were polled since any was rung last.
     #[inline]
-    pub fn ring(&mut self, polled: bool) -> bool {
+    pub fn ring(&mut self, qpn: u32, polled: bool) -> Rung {
         self.rung = if polled {
             self.rung.saturating_sub(1)
         } else {
             self.rung.saturating_add(1).min(Self::MEMORY)
         };
-        self.rung > Self::PATIENCE
+        Rung {
+            goes_on: self.rung > Self::PATIENCE,
+            in_turn: core::mem::replace(&mut self.last, qpn) != qpn,
+        }
     }
 }
 
@@ -49,19 +63,21 @@ impl Doorbell {
 mod tests {
     use super::*;
 
+    const QPN: u32 = 0x11;
+
     #[test]
     fn who_waits_is_served_at_once() {
         let mut doorbell = Doorbell::default();
 
         // The first one comes before anything could be polled.
-        assert!(!doorbell.ring(false));
+        assert!(!doorbell.ring(QPN, false).goes_on);
         for _ in 0..1000 {
-            assert!(!doorbell.ring(true));
+            assert!(!doorbell.ring(QPN, true).goes_on);
         }
         // Two at a time, as a request and its answer may be.
         for _ in 0..1000 {
-            assert!(!doorbell.ring(false));
-            assert!(!doorbell.ring(true));
+            assert!(!doorbell.ring(QPN, false).goes_on);
+            assert!(!doorbell.ring(QPN, true).goes_on);
         }
     }
 
@@ -70,15 +86,15 @@ mod tests {
         let mut doorbell = Doorbell::default();
 
         for _ in 0..Doorbell::PATIENCE {
-            assert!(!doorbell.ring(false));
+            assert!(!doorbell.ring(QPN, false).goes_on);
         }
         for _ in 0..1000 {
-            assert!(doorbell.ring(false));
+            assert!(doorbell.ring(QPN, false).goes_on);
         }
         // To poll now and then changes nothing.
         for _ in 0..1000 {
-            assert!(doorbell.ring(true));
-            assert!(doorbell.ring(false));
+            assert!(doorbell.ring(QPN, true).goes_on);
+            assert!(doorbell.ring(QPN, false).goes_on);
         }
     }
 
@@ -87,10 +103,24 @@ mod tests {
         let mut doorbell = Doorbell::default();
 
         for _ in 0..1000 {
-            doorbell.ring(false);
+            doorbell.ring(QPN, false);
         }
-        let elsewhere = (0..1000).filter(|_| doorbell.ring(true)).count();
+        let elsewhere = (0..1000)
+            .filter(|_| doorbell.ring(QPN, true).goes_on)
+            .count();
         assert!(elsewhere < 16);
-        assert!(!doorbell.ring(true));
+        assert!(!doorbell.ring(QPN, true).goes_on);
+    }
+
+    #[test]
+    fn who_serves_several_queue_pairs_is_known() {
+        let mut doorbell = Doorbell::default();
+        let mut ring = |qpn| doorbell.ring(qpn, false).in_turn;
+
+        ring(QPN);
+        assert!(!ring(QPN));
+        assert!(ring(QPN + 1));
+        assert!(!ring(QPN + 1));
+        assert!(ring(QPN));
     }
 }

@@ -64,6 +64,7 @@ pub mod qp;
 pub mod requester;
 pub mod responder;
 pub mod time;
+pub mod turn;
 pub mod uapi;
 pub mod wire;
 pub mod wr;

@@ -140,6 +140,17 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
+    /// Returns whether what is posted now has to wait (RC), because something before it does: until
+    /// the peer responds, or is ready to receive. [`Requester::next_timeout`] is when that ends at
+    /// the latest.
+    #[inline]
+    pub fn is_stalled(&self) -> bool {
+        self.state == SendState::Running
+            && self.deadline.or(self.rnr_until).is_some()
+            && (self.send < self.ring.len() || self.is_full())
+            && self.next_step().is_none()
+    }
+
     /// Returns the next packet.
     #[inline]
     pub(super) fn next_step(&self) -> Option<Step> {
@@ -394,6 +405,67 @@ mod tests {
         }
         assert!(send(&mut rc).is_some() && send(&mut rc).is_some());
         assert_eq!(send(&mut rc), None);
+    }
+
+    #[test]
+    fn what_comes_behind_a_read_that_waits_is_stalled() {
+        let mut slots = slots::<4>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for reads in 1..=3 {
+            assert!(!rc.is_stalled());
+            assert!(rc.post(wr(SendOp::Read, 0)).is_ok());
+            // Two may be under way.
+            assert_eq!(rc.is_stalled(), reads == 3);
+            assert_eq!(send(&mut rc).is_some(), reads < 3);
+        }
+        assert!(rc.is_stalled());
+        assert!(rc.next_timeout().is_some());
+        // Nothing begins, whatever comes.
+        rc.drain();
+        assert!(!rc.is_stalled());
+        rc.resume();
+        assert!(rc.is_stalled());
+        rc.flush();
+        assert!(!rc.is_stalled());
+    }
+
+    #[test]
+    fn what_waits_for_a_receiver_is_stalled() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        assert!(send(&mut rc).is_some());
+        acknowledge(&mut rc, 0, Syndrome::Rnr { timer: 1 });
+        assert!(rc.is_stalled());
+        let until = rc.next_timeout();
+        rc.on_timeout(until.unwrap_or_default());
+        assert!(!rc.is_stalled());
+    }
+
+    #[test]
+    fn what_would_wait_for_ever_is_not_stalled() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        rc.set_params(&SendParams {
+            ack_timeout: None,
+            ..send_params()
+        });
+        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        assert!(send(&mut rc).is_some());
+        assert_eq!((rc.next_timeout(), rc.is_stalled()), (None, false));
+    }
+
+    #[test]
+    fn what_no_slot_is_left_for_is_stalled() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        assert!(!rc.is_stalled());
+        assert!(send(&mut rc).is_some());
+        assert!(rc.is_stalled());
+        acknowledge(&mut rc, 0, Syndrome::ACK);
+        assert!(rc.poll_completion().is_some());
+        assert!(!rc.is_stalled());
     }
 
     #[test]

@@ -51,7 +51,10 @@ use rdma::{
     workqueue::Work, //
 };
 use roce::{
-    doorbell::Doorbell,
+    doorbell::{
+        Doorbell,
+        Rung, //
+    },
     qp::caps::completion_ring,
     uapi::{
         cqe::{
@@ -309,13 +312,12 @@ impl Cq {
     }
 
     /// A process rings the doorbell of a queue pair whose send requests complete here, and receive
-    /// requests to `recv_cq`; returns whether another CPU should serve it. Takes `inner` of both,
-    /// one after the other.
-    pub(crate) fn ring(&self, recv_cq: &Self) -> bool {
+    /// requests to `recv_cq`; returns how to serve it. Takes `inner` of both, one after the other.
+    pub(crate) fn ring(&self, recv_cq: &Self, qpn: u32) -> Rung {
         let received = !core::ptr::eq(self, recv_cq) && recv_cq.inner.lock().is_polled();
         let mut inner = self.inner.lock();
         let polled = inner.is_polled();
-        inner.doorbell.ring(polled || received)
+        inner.doorbell.ring(qpn, polled || received)
     }
 
     pub(crate) fn poll(&self, out: &mut WcArray<'_>) {

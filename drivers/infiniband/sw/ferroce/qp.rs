@@ -24,6 +24,7 @@ pub(crate) mod rq;
 pub(crate) mod send;
 pub(crate) mod show;
 mod sq;
+mod turn;
 mod wait;
 
 use crate::{
@@ -118,6 +119,7 @@ use sq::{
     Sq,
     MAX_IN_FLIGHT, //
 };
+use turn::Turns;
 use zerocopy::IntoBytes;
 
 /// A queue pair.
@@ -139,6 +141,7 @@ pub(crate) struct Qp {
     state: Atomic<u32>,
     /// Whether the work item is to run the send half, or does.
     elsewhere: Atomic<bool>,
+    turns: Turns,
     /// Events owed, by [`Event::bit`].
     events: Atomic<u32>,
     send_credit: Credit,
@@ -260,6 +263,7 @@ impl Qp {
             recv_cq,
             state: Atomic::new(State::Reset.as_ib()),
             elsewhere: Atomic::new(false),
+            turns: Turns::new(),
             events: Atomic::new(0),
             send_credit: Credit::new(),
             recv_credit: Credit::new(),

@@ -14,7 +14,10 @@ use crate::{
     globals::QpRef,
     queue::Queue, //
 };
-use kernel::prelude::*;
+use kernel::{
+    cpu::CpuId,
+    prelude::*, //
+};
 use rdma::{
     ib::wr::{
         RecvList,
@@ -27,7 +30,10 @@ use rdma::{
         SpinLockIrqSave, //
     }, //
 };
-use roce::qp::state::State;
+use roce::{
+    doorbell::Rung,
+    qp::state::State, //
+};
 
 /// The rings as the producer of a kernel consumer needs them. Apart from the queue pair, so that
 /// only kernel consumers have it.
@@ -87,7 +93,7 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
         // Those before one that was refused are posted.
         qp.allow_flush();
         if can_run() {
-            serve(&qp.get(), || false);
+            serve(&qp.get(), Rung::default);
         } else {
             qp.defer_send();
         }
@@ -103,7 +109,7 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
         recv::run(&qp);
     }
     if qp.ty.is_connected() {
-        serve(&qp, || qp.send_cq.ring(&qp.recv_cq));
+        serve(&qp, || qp.send_cq.ring(&qp.recv_cq, qp.qpn));
     } else {
         // Programs destroy the address handle of a datagram as soon as it is posted, so that none
         // must be looked up later.
@@ -112,10 +118,19 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
     Ok(())
 }
 
-/// Sends what was posted, or leaves it to the work item if who posts goes on, or that has not
-/// finished.
-fn serve(qp: &QpRef, goes_on: impl FnOnce() -> bool) {
-    if goes_on() || qp.sends_elsewhere() {
+/// Sends what was posted, unless that has to wait for the peer: then it is found once that has
+/// responded. Leaves it to the work item if who posts goes on, or that has not finished, unless it
+/// is left to who posts.
+fn serve(qp: &QpRef, ring: impl FnOnce() -> Rung) {
+    let rung = ring();
+
+    if qp.turns.is_posters() {
+        send::run(qp);
+    } else if qp.turns.is_stalled() {
+        if rung.in_turn {
+            qp.turns.ask(CpuId::current().as_u32());
+        }
+    } else if rung.goes_on || qp.sends_elsewhere() {
         qp.defer_send();
     } else {
         send::run(qp);

@@ -4,12 +4,14 @@
 
 mod absent;
 mod flush;
+mod response;
 
 pub(crate) use absent::fetched;
 pub(crate) use flush::{
     catch_up,
     flush, //
 };
+pub(crate) use response::respond;
 
 use super::{
     backlog::Backlog,
@@ -27,7 +29,6 @@ use super::{
 };
 use crate::{
     counters::{
-        self,
         Counter,
         Counters, //
     },
@@ -37,10 +38,7 @@ use crate::{
         Pushed, //
     },
     globals::QpRef,
-    receive::{
-        Incoming,
-        Origin, //
-    },
+    receive::Incoming,
     traces, //
 };
 use kernel::{
@@ -67,7 +65,6 @@ use roce::{
     patience::Patience,
     qp::state::State,
     requester::{
-        Placement,
         Requester,
         SendCompletion,
         SendState,
@@ -76,10 +73,7 @@ use roce::{
     },
     time::Instant,
     uapi::cqe::Cqe,
-    wire::{
-        Packet,
-        MAX_HEADER_LEN, //
-    },
+    wire::MAX_HEADER_LEN,
     wr::{
         MemError,
         SendOp,
@@ -140,37 +134,6 @@ pub(crate) fn run(qp: &QpRef) -> bool {
     };
     finish(qp, &after);
     after.again
-}
-
-/// Takes a response of the peer. Softirq or process context, no lock held.
-///
-/// # Errors
-///
-/// What to count if the packet is not for this queue pair.
-pub(crate) fn respond(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result<(), Counter> {
-    let after = {
-        let mut half = qp.send.lock();
-        let Some(path) = &half.path else {
-            return Err(Counter::BadState);
-        };
-        if !path.is_from(origin) {
-            return Err(Counter::BadAddress);
-        }
-        half.counters.received(origin.bytes);
-        if half.parked.is_none() {
-            half.on_response(qp, incoming, None);
-        } else {
-            let SendHalf {
-                backlog, counters, ..
-            } = &mut **half;
-            if backlog.push(qp, incoming, counters) {
-                counters.count(Counter::AckDeferred);
-            }
-        }
-        half.drive(qp)
-    };
-    finish(qp, &after);
-    Ok(())
 }
 
 /// The timer: a response is overdue, or a receiver may be ready by now.
@@ -270,12 +233,16 @@ impl SendHalf {
         let mut after = After::default();
         let mut budget = BUDGET;
 
+        qp.turns.taken();
         match qp.state() {
             State::Err if self.req.state() != SendState::Error => {
                 self.stop_waiting();
                 self.req.flush();
             }
-            State::Reset | State::Init | State::Rtr => return after,
+            State::Reset | State::Init | State::Rtr => {
+                qp.turns.set_stalled(false);
+                return after;
+            }
             _ => {}
         }
         if !qp.ty.is_connected() {
@@ -294,7 +261,7 @@ impl SendHalf {
                 | self.transmit(qp, &mut budget, &mut after)
                 | self.execute(qp)
                 | self.complete(qp, &mut budget, &mut after);
-            if !worked {
+            if !worked && !qp.turns.set_stalled(self.req.is_stalled()) {
                 break;
             }
             if budget == 0 {
@@ -501,62 +468,6 @@ impl SendHalf {
         if self.req.state() != SendState::Error {
             self.counters.count(Counter::Retry);
         }
-    }
-
-    /// Takes a response.
-    ///
-    /// `failed` is why memory for it could not be fetched.
-    fn on_response(&mut self, qp: &IbQp, incoming: Incoming, failed: Option<MemError>) {
-        let Ok(packet) = incoming.packet() else {
-            return;
-        };
-        let now = now();
-        traces::acknowledgment(qp, &packet);
-        let response = self.req.on_response(now, &packet);
-        if let Some(place) = response.place {
-            let result = match failed {
-                Some(error) => Err(error),
-                None => self.place(&place, &packet, &incoming),
-            };
-            if result == Err(MemError::Absent) {
-                self.park(qp, incoming, &place);
-                return;
-            }
-            self.req.placed(now, result.map_err(local_status));
-        }
-        if let Some(counter) = counters::of_response(response.outcome) {
-            self.counters.count(counter);
-            match counter {
-                Counter::SequenceNak | Counter::ImpliedNak => {
-                    self.count_retry();
-                    traces::retried(qp, || self.req.snapshot(), counter);
-                }
-                Counter::RnrReceived => traces::retried(qp, || self.req.snapshot(), counter),
-                Counter::NakReceived => {}
-                _ => traces::dropped(qp, &packet, counter),
-            }
-        }
-        incoming.consume();
-    }
-
-    /// Copies the data of a response to where it belongs.
-    #[inline]
-    fn place(
-        &self,
-        place: &Placement,
-        packet: &Packet<'_>,
-        incoming: &Incoming,
-    ) -> Result<(), MemError> {
-        let found = place.found.map(u64::to_ne_bytes);
-        let data = match &found {
-            Some(found) => found.as_slice(),
-            None => incoming.payload(packet),
-        };
-        let bytes = data
-            // CAST: Widening.
-            .get(..place.len as usize)
-            .ok_or(MemError::Length)?;
-        self.sq.scatter(place.slot, place.offset, bytes)
     }
 }
 

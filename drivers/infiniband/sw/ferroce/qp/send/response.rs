@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Responses of the peer.
+
+use super::{
+    finish,
+    local_status,
+    After,
+    SendHalf, //
+};
+use crate::{
+    counters::{
+        self,
+        Counter, //
+    },
+    globals::QpRef,
+    qp::IbQp,
+    receive::{
+        Incoming,
+        Origin, //
+    },
+    traces, //
+};
+use kernel::cpu::CpuId;
+use rdma::time::now;
+use roce::{
+    requester::Placement,
+    turn::Next,
+    wire::Packet,
+    wr::MemError, //
+};
+
+/// Takes a response of the peer. Softirq or process context, no lock held.
+///
+/// # Errors
+///
+/// What to count if the packet is not for this queue pair.
+pub(crate) fn respond(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result<(), Counter> {
+    let after = {
+        let mut half = qp.send.lock();
+        let Some(path) = &half.path else {
+            return Err(Counter::BadState);
+        };
+        if !path.is_from(origin) {
+            return Err(Counter::BadAddress);
+        }
+        half.counters.received(origin.bytes);
+        if half.parked.is_none() {
+            half.on_response(qp, incoming, None);
+        } else {
+            let SendHalf {
+                backlog, counters, ..
+            } = &mut **half;
+            if backlog.push(qp, incoming, counters) {
+                counters.count(Counter::AckDeferred);
+            }
+        }
+        // Bottom halves are off.
+        match qp.turns.on_response(CpuId::current().as_u32()) {
+            Next::Run => half.drive(qp),
+            Next::Leave => After {
+                again: true,
+                ..After::default()
+            },
+            Next::Left => After::default(),
+        }
+    };
+    finish(qp, &after);
+    Ok(())
+}
+
+impl SendHalf {
+    /// Takes a response.
+    ///
+    /// `failed` is why memory for it could not be fetched.
+    pub(super) fn on_response(&mut self, qp: &IbQp, incoming: Incoming, failed: Option<MemError>) {
+        let Ok(packet) = incoming.packet() else {
+            return;
+        };
+        let now = now();
+        traces::acknowledgment(qp, &packet);
+        let response = self.req.on_response(now, &packet);
+        if let Some(place) = response.place {
+            let result = match failed {
+                Some(error) => Err(error),
+                None => self.place(&place, &packet, &incoming),
+            };
+            if result == Err(MemError::Absent) {
+                self.park(qp, incoming, &place);
+                return;
+            }
+            self.req.placed(now, result.map_err(local_status));
+        }
+        if let Some(counter) = counters::of_response(response.outcome) {
+            self.counters.count(counter);
+            match counter {
+                Counter::SequenceNak | Counter::ImpliedNak => {
+                    self.count_retry();
+                    traces::retried(qp, || self.req.snapshot(), counter);
+                }
+                Counter::RnrReceived => traces::retried(qp, || self.req.snapshot(), counter),
+                Counter::NakReceived => {}
+                _ => traces::dropped(qp, &packet, counter),
+            }
+        }
+        incoming.consume();
+    }
+
+    /// Copies the data of a response to where it belongs.
+    #[inline]
+    fn place(
+        &self,
+        place: &Placement,
+        packet: &Packet<'_>,
+        incoming: &Incoming,
+    ) -> Result<(), MemError> {
+        let found = place.found.map(u64::to_ne_bytes);
+        let data = match &found {
+            Some(found) => found.as_slice(),
+            None => incoming.payload(packet),
+        };
+        let bytes = data
+            // CAST: Widening.
+            .get(..place.len as usize)
+            .ok_or(MemError::Length)?;
+        self.sq.scatter(place.slot, place.offset, bytes)
+    }
+}
