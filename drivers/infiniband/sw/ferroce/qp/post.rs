@@ -93,7 +93,7 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
         // Those before one that was refused are posted.
         qp.allow_flush();
         if can_run() {
-            serve(&qp.get(), Rung::default);
+            serve(&qp.get(), Rung::default());
         } else {
             qp.defer_send();
         }
@@ -109,7 +109,7 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
         recv::run(&qp);
     }
     if qp.ty.is_connected() {
-        serve(&qp, || qp.send_cq.ring(&qp.recv_cq, qp.qpn));
+        serve(&qp, qp.send_cq.ring(&qp.recv_cq, qp.qpn));
     } else {
         // Programs destroy the address handle of a datagram as soon as it is posted, so that none
         // must be looked up later.
@@ -121,9 +121,7 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
 /// Sends what was posted, unless that has to wait for the peer: then it is found once that has
 /// responded. Leaves it to the work item if who posts goes on, or that has not finished, unless it
 /// is left to who posts.
-fn serve(qp: &QpRef, ring: impl FnOnce() -> Rung) {
-    let rung = ring();
-
+fn serve(qp: &QpRef, rung: Rung) {
     if qp.turns.is_posters() {
         send::run(qp);
     } else if qp.turns.is_stalled() {
