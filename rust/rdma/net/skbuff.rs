@@ -141,10 +141,13 @@ impl SkBuff {
         unsafe { slice::from_raw_parts((*self.as_raw()).data, self.linear_len()) }
     }
 
-    /// Returns how much memory the packet takes, in bytes.
-    pub fn truesize(&self) -> u32 {
+    /// Returns how much memory nobody else can use because of the packet, in bytes, at most: that
+    /// which it takes, or the whole page of [`PacketPools`] that it may be the last one in.
+    pub fn footprint(&self) -> usize {
         // SAFETY: The packet is alive by the type invariant.
-        unsafe { (*self.as_raw()).truesize }
+        let size = unsafe { (*self.as_raw()).truesize };
+        // CAST: Widening.
+        (size as usize).max(PacketPools::PAGE)
     }
 
     /// Fails if somebody else may read the data.

@@ -111,9 +111,9 @@ impl Incoming {
         })
     }
 
-    /// Returns how much memory the packet takes, in bytes.
-    pub(crate) fn truesize(&self) -> u32 {
-        self.skb.truesize()
+    /// Returns how much memory nobody else can use because of the packet, in bytes, at most.
+    pub(crate) fn footprint(&self) -> usize {
+        self.skb.footprint()
     }
 
     /// Frees the packet, which did what it came for.

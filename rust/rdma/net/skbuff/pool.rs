@@ -3,14 +3,14 @@
 //! Memory of packets that is used again, not cleared again.
 //!
 //! A packet of 4 KiB takes 8 KiB of `alloc_skb()`, and the smallest takes 704 bytes, which hardened
-//! kernels clear (`init_on_alloc`): that costs as much as to copy the payload, or a fifth of a small
-//! READ. Here packets share a page as far as they fit, and it comes back when the last of them is
-//! freed, wherever that is.
+//! kernels clear (`init_on_alloc`): that costs as much as to copy the payload, or a fifth of a
+//! small READ. Here packets share a page as far as they fit, and it comes back when the last of
+//! them is freed, wherever that is.
 //!
 //! ```text
 //!   alloc:  cache of the CPU's pool <- ring of the pool <- page allocator
-//!   free:   softirq of that CPU -> cache of its pool, if that has room
-//!           any CPU, otherwise  -> ring of the pool -> page allocator, if the ring is full
+//!   free:   bottom halves off, on that CPU -> cache of its pool, if that has room
+//!           otherwise, anywhere -> ring of the pool -> page allocator, if the ring is full
 //! ```
 //!
 //! C header: [`include/net/page_pool/helpers.h`](srctree/include/net/page_pool/helpers.h)
@@ -44,7 +44,7 @@ use kernel::{
 const ORDER: ffi::c_uint = 1;
 
 /// The most pages that the ring of a pool keeps. With the 128 of its cache that is 3 MiB for each
-/// CPU that ever sent that much at once.
+/// CPU that ever sent that much at once, if a page is 4 KiB.
 const RING: ffi::c_uint = 256;
 
 /// Pools of packet memory, one for each CPU.
@@ -52,8 +52,9 @@ const RING: ffi::c_uint = 256;
 /// # Invariants
 ///
 /// `pools` is null or came from `KBox::into_raw`, and is freed a grace period after it has become
-/// null. Only the CPU whose number is the place of a pool allocates from it, with bottom halves
-/// off.
+/// null. Only the CPU whose number is the place of a pool touches its cache, be it to allocate or
+/// to free, and with bottom halves off. (No hard interrupt does: packets that are freed there are
+/// put off to a softirq by the kernel.)
 pub struct PacketPools {
     pools: AtomicPtr<Pools>,
 }
@@ -71,6 +72,9 @@ unsafe impl Send for Pools {}
 unsafe impl Sync for Pools {}
 
 impl PacketPools {
+    /// The size of a page of a pool, in bytes. It is in use as long as any packet in it is.
+    pub(super) const PAGE: usize = PAGE_SIZE << ORDER;
+
     /// Makes the pools, which are empty. May sleep.
     ///
     /// # Errors
@@ -114,7 +118,7 @@ impl PacketPools {
         // SAFETY: No requirement.
         let mut size = unsafe { bindings::SKB_HEAD_ALIGN(u32::try_from(total).ok()?) };
         // CAST: Widening.
-        if size as usize > PAGE_SIZE << ORDER {
+        if size as usize > Self::PAGE {
             return None;
         }
         let _bh = BottomHalvesOff::new();
@@ -142,7 +146,9 @@ impl PacketPools {
         Some(unsafe { SkBuff::from_raw(skb) })
     }
 
-    /// Gives the memory back, what is in packets as soon as they are freed. Sleeps.
+    /// Gives the memory back. Sleeps. What packets are in comes back within a second after the last
+    /// one of a page has been freed; the kernel looks for that, and reports each minute that it
+    /// still does.
     ///
     /// Packets can be allocated after that too, but no longer from here.
     pub fn shut_down(&self) {
@@ -151,8 +157,8 @@ impl PacketPools {
         };
         // SAFETY: By the type invariant it is from `into_raw`, and nobody else destroys it.
         for pool in unsafe { &pools.as_ref().0 } {
-            // From here on pages come back through the ring only. What has found out before that
-            // it may use the cache does so in a softirq, which the grace period waits for.
+            // Who finds out from now on how to put a page back uses the ring. Who did before, and
+            // uses the cache, has bottom halves off, which the grace period waits for.
             //
             // SAFETY: The pool is alive by the type invariant.
             unsafe { bindings::page_pool_disable_direct_recycling(pool.as_ptr()) };
@@ -189,8 +195,9 @@ fn create(cpu: usize) -> Result<NonNull<bindings::page_pool>> {
     fast.pool_size = RING;
     fast.nid = bindings::NUMA_NO_NODE;
     let cpu = ffi::c_int::try_from(cpu)?;
-    // SAFETY: The parameters are those of a pool without DMA. Only that CPU allocates from it, with
-    // bottom halves off, as it does when it puts pages back into its cache.
+    // SAFETY: The parameters are those of a pool without DMA. By the invariant of `PacketPools`
+    // only that CPU allocates from it, with bottom halves off, which is what the kernel asks of
+    // whoever has it put pages back into the cache.
     let pool = from_err_ptr(unsafe { bindings::page_pool_create_percpu(&params, cpu) })?;
     NonNull::new(pool).ok_or(ENOMEM)
 }

@@ -22,23 +22,23 @@ use kernel::{
 /// The most packets that wait; more are dropped.
 const MAX: usize = 128;
 
-/// How much memory all packets that wait anywhere may take, in bytes. Nobody is charged for them:
-/// neither who sent them nor who gets them.
-const MAX_BYTES: u64 = 64 << 20;
+/// How much memory all packets that wait anywhere may keep from other uses, in bytes. Nobody is
+/// charged for them: neither who sent them nor who gets them.
+const MAX_BYTES: usize = 64 << 20;
 
-/// How much they take.
-static BYTES: Atomic<u64> = Atomic::new(0);
+/// How much they keep.
+static BYTES: Atomic<usize> = Atomic::new(0);
 
 /// Packets that wait, oldest first. Belongs to a half, under its lock.
 pub(crate) struct Backlog(KVec<(Incoming, Bytes)>);
 
 /// Memory that is counted in [`BYTES`] as long as this lives.
-struct Bytes(u64);
+struct Bytes(usize);
 
 impl Bytes {
     /// Counts the memory of a packet. None if it would be too much.
     fn of(incoming: &Incoming) -> Option<Self> {
-        let size = u64::from(incoming.truesize());
+        let size = incoming.footprint();
         let this = Self(size);
 
         (BYTES.fetch_add(size, Relaxed).saturating_add(size) <= MAX_BYTES).then_some(this)
