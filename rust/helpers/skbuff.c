@@ -123,6 +123,11 @@ rust_helper_sk_buff_set_destructor(struct sk_buff *skb,
 	skb->destructor = destructor;
 }
 
+__rust_helper u16 rust_helper_sk_buff_alloc_cpu(const struct sk_buff *skb)
+{
+	return skb->alloc_cpu;
+}
+
 __rust_helper void *rust_helper_sk_buff_destructor_arg(struct sk_buff *skb)
 {
 	return skb_shinfo(skb)->destructor_arg;

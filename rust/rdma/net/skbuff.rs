@@ -27,6 +27,7 @@ use core::{
     slice, //
 };
 use kernel::{
+    cpu::CpuId,
     error::to_result,
     ffi,
     prelude::*, //
@@ -88,10 +89,22 @@ impl SkBuff {
 
     /// Frees a packet that did what it was for.
     pub fn consume(self) {
-        let skb = ManuallyDrop::new(self);
+        let skb = ManuallyDrop::new(self).as_raw();
 
-        // SAFETY: The packet is owned, and given away.
-        unsafe { bindings::consume_skb(skb.as_raw()) };
+        // SAFETY: The packet is alive by the type invariant.
+        let allocated_on = unsafe { bindings::sk_buff_alloc_cpu(skb) };
+        // SAFETY: No requirement.
+        let is_here = unsafe { bindings::in_softirq() }
+            && u32::from(allocated_on) == CpuId::current().as_u32();
+        if is_here {
+            // This CPU keeps it for the next packet. One of another CPU would have to wait there.
+            //
+            // SAFETY: The packet is owned, and given away. Bottom halves are off.
+            unsafe { bindings::napi_consume_skb(skb, 1) };
+        } else {
+            // SAFETY: The packet is owned, and given away.
+            unsafe { bindings::consume_skb(skb) };
+        }
     }
 
     /// Returns the length of the whole packet, in bytes.

@@ -131,8 +131,10 @@ impl PacketPools {
         // SAFETY: The pool is alive. Bottom halves are off, so nobody else allocates from it
         // meanwhile. A page has that size.
         let head = NonNull::new(unsafe { bindings::page_pool_alloc_va(pool, &mut size, gfp) })?;
-        // SAFETY: `head` is `size` bytes of a page, and given away if this succeeds.
-        let Some(skb) = NonNull::new(unsafe { bindings::build_skb(head.as_ptr(), size) }) else {
+        // SAFETY: `head` is `size` bytes of a page, and given away if this succeeds. Bottom halves
+        // are off.
+        let skb = unsafe { bindings::napi_build_skb(head.as_ptr(), size) };
+        let Some(skb) = NonNull::new(skb) else {
             // SAFETY: Nobody else knows of `head`, and the conditions are those of the allocation.
             unsafe { bindings::page_pool_free_va(pool, head.as_ptr(), true) };
             return None;

@@ -112,13 +112,14 @@ impl SkBuff {
         let skb = ManuallyDrop::new(self).as_raw();
         let _rcu = rcu::read_lock();
 
-        // SAFETY: The packet is owned and given away here, with a reference to the route of its
-        // own. The namespace of the route's device is under RCU. No socket is needed.
+        // SAFETY: The packet is owned and given away here. It refers to the route without a
+        // reference of its own: the route is alive, is freed under RCU, and whoever keeps the
+        // packet for longer than that takes one. The namespace of the route's device is under RCU.
+        // No socket is needed.
         let ret = unsafe {
             bindings::skb_reset_network_header(skb);
             bindings::skb_set_transport_header(skb, header_len);
-            bindings::dst_hold(dst.as_raw());
-            bindings::skb_dst_set(skb, dst.as_raw());
+            bindings::skb_dst_set_noref(skb, dst.as_raw());
             output(bindings::dst_dev_net_rcu(dst.as_raw()), null_mut(), skb)
         };
 
