@@ -130,7 +130,7 @@ struct After {
 pub(crate) fn run(qp: &QpRef) -> bool {
     let after = {
         let mut half = qp.send.lock();
-        half.drive(qp)
+        half.drive(qp, now())
     };
     finish(qp, &after);
     after.again
@@ -145,7 +145,7 @@ pub(crate) fn expired(qp: &QpRef) {
         if due && half.parked.is_none() {
             half.on_timeout(qp, now);
         }
-        half.drive(qp)
+        half.drive(qp, now)
     };
     finish(qp, &after);
 }
@@ -229,9 +229,13 @@ impl SendHalf {
     }
 
     /// Runs the requester within a budget.
-    fn drive(&mut self, qp: &IbQp) -> After {
+    ///
+    /// `time` is that of the caller: to read the clock takes as long as a part of the way of a
+    /// packet, so nobody does who has the time already.
+    fn drive(&mut self, qp: &IbQp, time: Instant) -> After {
         let mut after = After::default();
         let mut budget = BUDGET;
+        let mut time = time;
 
         qp.turns.taken();
         match qp.state() {
@@ -248,20 +252,21 @@ impl SendHalf {
         if !qp.ty.is_connected() {
             self.req.set_mtu(qp.device().mtu());
         }
-        if self.retry_at.is_some_and(|at| at.is_due(now())) {
+        if self.retry_at.is_some_and(|at| at.is_due(time)) {
             // What failed then is tried below.
             self.retry_at = None;
         }
         if self.parked.is_some() && !self.response_wait.is_pending() {
             self.unpark(qp);
         }
+        // What is over makes place for a request, which may be sent: so in this order the first
+        // round is mostly the last.
+        self.complete(qp, &mut budget, &mut after);
         loop {
-            let pulled = self.pull(qp);
-            let worked = pulled
-                | self.transmit(qp, &mut budget, &mut after)
-                | self.execute(qp)
-                | self.complete(qp, &mut budget, &mut after);
-            if !worked && !qp.turns.set_stalled(self.req.is_stalled()) {
+            let more = self.pull(qp);
+            self.transmit(qp, &mut time, &mut budget, &mut after);
+            let worked = self.execute(qp) | self.complete(qp, &mut budget, &mut after);
+            if !more && !worked && !qp.turns.set_stalled(self.req.is_stalled()) {
                 break;
             }
             if budget == 0 {
@@ -282,7 +287,7 @@ impl SendHalf {
             // What the peer owes may be waiting here.
             due = None;
             if !self.response_wait.is_pending() {
-                self.retry_at = Some(now().after(RETRY_ALLOC));
+                self.retry_at = Some(time.after(RETRY_ALLOC));
             }
         }
         let due = match self.retry_at {
@@ -290,55 +295,58 @@ impl SendHalf {
             None => due,
         };
         if let Some(at) = due {
-            qp.timer.arm(at.as_ns().saturating_sub(now().as_ns()));
+            qp.timer.arm(at.as_ns().saturating_sub(time.as_ns()));
         }
         after
     }
 
-    /// Fetches a few requests, so that the first packet does not wait for many copies.
+    /// Fetches a few requests, so that the first packet does not wait for many copies. Returns
+    /// whether there may be more that can be fetched.
     fn pull(&mut self, qp: &IbQp) -> bool {
         const AT_ONCE: u32 = 8;
 
-        let mut pulled = false;
         for _ in 0..AT_ONCE {
             let state = qp.state();
             if state == State::Sqd {
                 // Nothing begins there, not even a failure.
-                break;
+                return false;
             }
             let flushes = matches!(state, State::Err | State::Sqe);
             if flushes && !qp.send_credit.take() {
-                break;
+                return false;
             }
             if !self.sq.pull(&mut self.req) {
-                break;
+                return false;
             }
-            pulled = true;
         }
-        pulled
+        true
     }
 
-    /// Sends packets; returns whether there were any.
-    fn transmit(&mut self, qp: &IbQp, budget: &mut u32, after: &mut After) -> bool {
-        let mut sent = false;
+    /// Sends all packets that may be sent now, within the budget. `time` becomes that of the last
+    /// one.
+    fn transmit(&mut self, qp: &IbQp, time: &mut Instant, budget: &mut u32, after: &mut After) {
         if self.request_wait.is_pending() || self.patience.waits(now) {
-            return sent;
+            return;
         }
         let limit = self.patience.limit(qp.device().qps.used());
+        let mut is_first = true;
         while *budget > 0 {
-            let now = now();
-            let Some(transmit) = self.req.poll_transmit(now) else {
-                return sent;
+            let Some(transmit) = self.req.poll_transmit(*time) else {
+                return;
             };
+            if !is_first || self.pace.is_on() {
+                *time = now();
+            }
+            let now = *time;
             if let Some(at) = self.pace.wait(now) {
                 qp.send_pacer.arm(at);
-                return sent;
+                return;
             }
             // After that, because there is one timer for both.
             if !self.account.admits(limit) {
                 // The account calls back once the packets have left, if they do.
                 qp.send_pacer.arm(now.after(TxAccount::HANDOVER));
-                return sent;
+                return;
             }
             match self.send(qp, &transmit, now) {
                 Ok(()) => {
@@ -356,7 +364,7 @@ impl SendHalf {
                         &self.counters,
                     ) =>
                 {
-                    return sent;
+                    return;
                 }
                 Err(SendError::NoRoom | SendError::Lost) => {
                     traces::not_sent(qp, &transmit);
@@ -364,7 +372,7 @@ impl SendHalf {
                 }
                 Err(SendError::Memory(MemError::Absent)) => {
                     if !self.await_request(qp, &transmit) {
-                        return sent;
+                        return;
                     }
                 }
                 Err(SendError::Memory(e)) => {
@@ -372,15 +380,14 @@ impl SendHalf {
                 }
                 Err(SendError::NoMemory) => {
                     self.retry_at = Some(now.after(RETRY_ALLOC));
-                    return false;
+                    return;
                 }
             }
             self.retry_at = None;
-            sent = true;
+            is_first = false;
             *budget = budget.saturating_sub(1);
         }
         after.again = true;
-        sent
     }
 
     /// Builds and sends one packet.

@@ -44,7 +44,7 @@ pub(crate) fn fetched(qp: &QpRef, waiter: Waiter, round: u64, result: Result<(),
         if !wait.finish(round, result) {
             return;
         }
-        half.drive(qp)
+        half.drive(qp, now())
     };
     finish(qp, &after);
 }
@@ -116,7 +116,7 @@ impl SendHalf {
         let mut failed = self.response_wait.take_failure(0);
         let mut next = self.parked.take();
         while let Some(incoming) = next {
-            self.on_response(qp, incoming, failed.take());
+            self.on_response(qp, now(), incoming, failed.take());
             if self.parked.is_some() {
                 return;
             }

@@ -25,6 +25,7 @@ use kernel::cpu::CpuId;
 use rdma::time::now;
 use roce::{
     requester::Placement,
+    time::Instant,
     turn::Next,
     wire::Packet,
     wr::MemError, //
@@ -45,8 +46,9 @@ pub(crate) fn respond(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result
             return Err(Counter::BadAddress);
         }
         half.counters.received(origin.bytes);
+        let time = now();
         if half.parked.is_none() {
-            half.on_response(qp, incoming, None);
+            half.on_response(qp, time, incoming, None);
         } else {
             let SendHalf {
                 backlog, counters, ..
@@ -57,7 +59,7 @@ pub(crate) fn respond(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result
         }
         // Bottom halves are off.
         match qp.turns.on_response(CpuId::current().as_u32()) {
-            Next::Run => half.drive(qp),
+            Next::Run => half.drive(qp, time),
             Next::Leave => After {
                 again: true,
                 ..After::default()
@@ -72,12 +74,17 @@ pub(crate) fn respond(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result
 impl SendHalf {
     /// Takes a response.
     ///
-    /// `failed` is why memory for it could not be fetched.
-    pub(super) fn on_response(&mut self, qp: &IbQp, incoming: Incoming, failed: Option<MemError>) {
+    /// `now` is the time, `failed` why memory for the response could not be fetched.
+    pub(super) fn on_response(
+        &mut self,
+        qp: &IbQp,
+        now: Instant,
+        incoming: Incoming,
+        failed: Option<MemError>,
+    ) {
         let Ok(packet) = incoming.packet() else {
             return;
         };
-        let now = now();
         traces::acknowledgment(qp, &packet);
         let response = self.req.on_response(now, &packet);
         if let Some(place) = response.place {
