@@ -11,10 +11,15 @@
 //! The CRC itself belongs to the shell, which has a fast one: see [`Crc32`].
 
 use core::marker::PhantomData;
-use zerocopy::IntoBytes;
-use zerocopy_derive::{
-    Immutable,
+use zerocopy::{
+    FromBytes,
     IntoBytes, //
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout, //
 };
 
 /// Bytes of an IPv4 header. RoCE v2 packets carry no options.
@@ -37,6 +42,35 @@ pub trait Crc32 {
     fn update(crc: u32, bytes: &[u8]) -> u32;
 }
 
+/// Returns the ICRC of a packet over IPv4 that lies in one piece, from the IP header to the pad.
+/// `None` if it is too short for its headers.
+///
+/// What does not count is changed for the time being, so that the engine is called only once.
+#[inline]
+pub fn of_ipv4<C: Crc32>(packet: &mut [u8]) -> Option<[u8; 4]> {
+    of::<C, IPV4_LEN>(packet, PseudoHeader::mask_ipv4)
+}
+
+/// Returns the ICRC of a packet over IPv6, as [`of_ipv4`] does.
+#[inline]
+pub fn of_ipv6<C: Crc32>(packet: &mut [u8]) -> Option<[u8; 4]> {
+    of::<C, IPV6_LEN>(packet, PseudoHeader::mask_ipv6)
+}
+
+#[inline]
+fn of<C: Crc32, const IP: usize>(
+    packet: &mut [u8],
+    mask: impl FnOnce(&mut PseudoHeader<IP>),
+) -> Option<[u8; 4]> {
+    let (headers, _) = PseudoHeader::<IP>::mut_from_prefix(packet).ok()?;
+    let kept = *headers;
+    mask(headers);
+    let icrc = Icrc::<C>::start(packet).finish();
+    let (headers, _) = PseudoHeader::<IP>::mut_from_prefix(packet).ok()?;
+    *headers = kept;
+    Some(icrc)
+}
+
 /// An ICRC on its way through a packet.
 ///
 /// Start with the headers, feed the extension headers, payload and pad bytes in any number of
@@ -52,13 +86,7 @@ impl<C: Crc32> Icrc<C> {
     #[inline]
     pub fn ipv4(ip: &[u8; IPV4_LEN], udp: &[u8; UDP_LEN], bth: &[u8; BTH_LEN]) -> Self {
         let mut pseudo = PseudoHeader::new(*ip, udp, bth);
-        // Type of service.
-        pseudo.ip[1] = 0xff;
-        // Time to live.
-        pseudo.ip[8] = 0xff;
-        // Header checksum.
-        pseudo.ip[10] = 0xff;
-        pseudo.ip[11] = 0xff;
+        pseudo.mask_ipv4();
         Self::start(pseudo.as_bytes())
     }
 
@@ -66,13 +94,7 @@ impl<C: Crc32> Icrc<C> {
     #[inline]
     pub fn ipv6(ip: &[u8; IPV6_LEN], udp: &[u8; UDP_LEN], bth: &[u8; BTH_LEN]) -> Self {
         let mut pseudo = PseudoHeader::new(*ip, udp, bth);
-        // Traffic class and flow label: all of the first word but the version.
-        pseudo.ip[0] |= 0x0f;
-        pseudo.ip[1] = 0xff;
-        pseudo.ip[2] = 0xff;
-        pseudo.ip[3] = 0xff;
-        // Hop limit.
-        pseudo.ip[7] = 0xff;
+        pseudo.mask_ipv6();
         Self::start(pseudo.as_bytes())
     }
 
@@ -100,8 +122,9 @@ impl<C: Crc32> Icrc<C> {
     }
 }
 
-/// Masked headers, contiguous so that the engine is called once for all of them.
-#[derive(IntoBytes, Immutable)]
+/// The headers that have bytes which do not count, contiguous so that the engine is called once for
+/// all of them.
+#[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 struct PseudoHeader<const IP: usize> {
     ip: [u8; IP],
@@ -110,20 +133,52 @@ struct PseudoHeader<const IP: usize> {
 }
 
 impl<const IP: usize> PseudoHeader<IP> {
-    /// Joins the headers and masks what does not depend on the version of IP.
+    /// Joins the headers.
     #[inline]
     fn new(ip: [u8; IP], udp: &[u8; UDP_LEN], bth: &[u8; BTH_LEN]) -> Self {
-        let mut pseudo = Self {
+        Self {
             ip,
             udp: *udp,
             bth: *bth,
-        };
+        }
+    }
+
+    /// Masks what does not depend on the version of IP.
+    #[inline]
+    fn mask_transport(&mut self) {
         // UDP checksum.
-        pseudo.udp[6] = 0xff;
-        pseudo.udp[7] = 0xff;
+        self.udp[6] = 0xff;
+        self.udp[7] = 0xff;
         // FECN, BECN and the reserved bits beside them: resv8a of the original specification.
-        pseudo.bth[4] = 0xff;
-        pseudo
+        self.bth[4] = 0xff;
+    }
+}
+
+impl PseudoHeader<IPV4_LEN> {
+    #[inline]
+    fn mask_ipv4(&mut self) {
+        self.mask_transport();
+        // Type of service.
+        self.ip[1] = 0xff;
+        // Time to live.
+        self.ip[8] = 0xff;
+        // Header checksum.
+        self.ip[10] = 0xff;
+        self.ip[11] = 0xff;
+    }
+}
+
+impl PseudoHeader<IPV6_LEN> {
+    #[inline]
+    fn mask_ipv6(&mut self) {
+        self.mask_transport();
+        // Traffic class and flow label: all of the first word but the version.
+        self.ip[0] |= 0x0f;
+        self.ip[1] = 0xff;
+        self.ip[2] = 0xff;
+        self.ip[3] = 0xff;
+        // Hop limit.
+        self.ip[7] = 0xff;
     }
 }
 
@@ -267,6 +322,29 @@ mod tests {
         let mut packet = SCAPY_IPV6;
         packet[0] ^= 0x0f;
         assert_eq!(ipv6(&packet), SCAPY_IPV6[76..]);
+    }
+
+    #[test]
+    fn in_one_piece_it_is_the_same_and_changes_nothing() {
+        let mut packet = SCAPY_IPV4;
+        let icrc = of_ipv4::<TableCrc32>(&mut packet[..60]);
+        assert_eq!(
+            icrc.as_ref().map(<[u8; 4]>::as_slice),
+            Some(&SCAPY_IPV4[60..])
+        );
+        assert_eq!(packet, SCAPY_IPV4);
+
+        let mut packet = SCAPY_IPV6;
+        let icrc = of_ipv6::<TableCrc32>(&mut packet[..76]);
+        assert_eq!(
+            icrc.as_ref().map(<[u8; 4]>::as_slice),
+            Some(&SCAPY_IPV6[76..])
+        );
+        assert_eq!(packet, SCAPY_IPV6);
+
+        assert_eq!(of_ipv4::<TableCrc32>(&mut packet[..39]), None);
+        assert_eq!(of_ipv6::<TableCrc32>(&mut packet[..59]), None);
+        assert_eq!(packet, SCAPY_IPV6);
     }
 
     #[test]

@@ -154,6 +154,18 @@ impl SkBuff {
         unsafe { slice::from_raw_parts((*self.as_raw()).data, self.linear_len()) }
     }
 
+    /// Returns the linear part of the packet, to change it.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if it is shared with a clone.
+    pub fn data_mut(&mut self) -> Result<&mut [u8]> {
+        self.check_writable()?;
+        // SAFETY: By the type invariant these bytes are initialised, and nobody else accesses them
+        // while `self` is borrowed, for there is no clone.
+        Ok(unsafe { slice::from_raw_parts_mut((*self.as_raw()).data, self.linear_len()) })
+    }
+
     /// Returns how much memory nobody else can use because of the packet, in bytes, at most: that
     /// which it takes, or the whole page of [`PacketPools`] that it may be the last one in.
     pub fn footprint(&self) -> usize {

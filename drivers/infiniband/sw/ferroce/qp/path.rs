@@ -44,7 +44,7 @@ use rdma::{
 };
 use roce::{
     icrc::{
-        Icrc,
+        self,
         IPV4_LEN,
         IPV6_LEN,
         UDP_LEN, //
@@ -60,7 +60,6 @@ use roce::{
     time::Instant,
     wire::{
         pad_for,
-        BTH_LEN,
         ICRC_LEN,
         MAX_HEADER_LEN, //
     }, //
@@ -257,7 +256,7 @@ impl TxPath {
         Ok(())
     }
 
-    /// Adds the ICRC behind, and the headers in front.
+    /// Adds the headers in front, and the ICRC behind.
     #[inline]
     fn complete(&mut self, skb: &mut SkBuff) -> Option<()> {
         let len = skb.len().saturating_add(ICRC_LEN);
@@ -265,13 +264,13 @@ impl TxPath {
         match self.addresses {
             Addresses::V4 { saddr, daddr } => {
                 let ip = self.ipv4_header(len, saddr, daddr)?;
-                seal(skb, |bth| Icrc::<KernelCrc32>::ipv4(&ip, &udp, bth))?;
-                push(skb, &udp, &ip)
+                push(skb, &udp, &ip)?;
+                seal(skb, icrc::of_ipv4::<KernelCrc32>)
             }
             Addresses::V6 { saddr, daddr } => {
                 let ip = self.ipv6_header(len, saddr, daddr)?;
-                seal(skb, |bth| Icrc::<KernelCrc32>::ipv6(&ip, &udp, bth))?;
-                push(skb, &udp, &ip)
+                push(skb, &udp, &ip)?;
+                seal(skb, icrc::of_ipv6::<KernelCrc32>)
             }
         }
     }
@@ -443,15 +442,10 @@ pub(super) fn wait_for_room(
     }
 }
 
-/// Appends the ICRC of a packet that starts with its BTH.
+/// Appends the ICRC of a packet that starts with its IP header.
 #[inline]
-fn seal(skb: &mut SkBuff, start: impl FnOnce(&[u8; BTH_LEN]) -> Icrc<KernelCrc32>) -> Option<()> {
-    let icrc = {
-        let (bth, rest) = skb.data().split_first_chunk::<BTH_LEN>()?;
-        let mut icrc = start(bth);
-        icrc.update(rest);
-        icrc.finish()
-    };
+fn seal(skb: &mut SkBuff, icrc: impl FnOnce(&mut [u8]) -> Option<[u8; 4]>) -> Option<()> {
+    let icrc = icrc(skb.data_mut().ok()?)?;
     skb.append(&icrc).ok()
 }
 
