@@ -449,7 +449,7 @@ mod tests {
         let mut slots = slots::<1>();
         let mut uc = requester(Transport::Uc, &mut slots);
         assert!(uc.post(wr(SendOp::Send, 3)).is_ok());
-        let frame = uc.poll_transmit(NOW).map(|sent| Frame::request(&sent));
+        let frame = uc.poll_transmit().map(|sent| Frame::request(&sent));
         let frame = frame.unwrap();
 
         let mut responder = Responder::new(Transport::Uc);
@@ -478,7 +478,7 @@ mod tests {
         let mut rq = Recvs { left: 2, size: MTU };
         for event in [Some(AsyncEvent::CommEst), None] {
             assert!(uc.post(wr(SendOp::Send, 3)).is_ok());
-            let frame = uc.poll_transmit(NOW).map(|sent| Frame::request(&sent));
+            let frame = uc.poll_transmit().map(|sent| Frame::request(&sent));
             uc.transmitted(NOW);
             let frame = frame.unwrap();
             responder.on_request(NOW, &frame.packet(), &mut rq);

@@ -170,7 +170,7 @@ pub(crate) fn slots<const N: usize>() -> [Slot; N] {
 
 /// Sends the next packet, and returns it.
 pub(crate) fn send(rc: &mut Requester<&mut [Slot]>) -> Option<Transmit> {
-    let transmit = rc.poll_transmit(NOW);
+    let transmit = rc.poll_transmit();
     rc.transmitted(NOW);
     transmit
 }

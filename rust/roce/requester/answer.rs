@@ -265,7 +265,7 @@ mod tests {
         // Either of these shows that response 1 got lost, but the second one says nothing new.
         let last = read_response(Opcode::RcReadResponseLast, 2, MTU);
         assert_eq!(respond(&mut rc, &last).outcome, ResponseKind::Gap);
-        let again = rc.poll_transmit(NOW);
+        let again = rc.poll_transmit();
         let reth = again.and_then(|again| again.reth);
         assert_eq!(
             reth.map(|reth| (reth.va, reth.len)),
@@ -369,7 +369,7 @@ mod tests {
             &mut rc,
             &[add, wr(SendOp::CompareSwap, 8), wr(SendOp::Send, 0)],
         );
-        let sent = rc.poll_transmit(NOW);
+        let sent = rc.poll_transmit();
         let eth = sent.and_then(|sent| sent.atomic);
         assert_eq!(eth.map(|eth| (eth.va, eth.swap_add)), Some((0x1000, 5)));
         assert_eq!(sent.map(|sent| (sent.len, sent.ack_req)), Some((0, false)));

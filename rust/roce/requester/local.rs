@@ -148,13 +148,13 @@ mod tests {
         ] {
             assert!(rc.post(wr(op, 0)).is_ok());
         }
-        assert!(rc.poll_transmit(NOW).is_none());
+        assert!(rc.poll_transmit().is_none());
         assert_eq!(local(&rc), Some(0));
         assert_eq!(completion(&mut rc), None);
         rc.local_done(Ok(()));
         assert_eq!(completion(&mut rc), Some((SendOp::RegMr, Status::Success)));
         assert_eq!(rc.poll_local(), None);
-        let first = rc.poll_transmit(NOW);
+        let first = rc.poll_transmit();
         assert_eq!(
             first.map(|packet| (packet.slot, packet.ack_req)),
             Some((1, true))
@@ -162,12 +162,12 @@ mod tests {
         rc.transmitted(NOW);
         // The key may be needed again, and nothing overtakes.
         assert_eq!(rc.poll_local(), None);
-        assert!(rc.poll_transmit(NOW).is_none());
+        assert!(rc.poll_transmit().is_none());
         ack(&mut rc, 0);
         assert_eq!(local(&rc), Some(2));
         rc.local_done(Ok(()));
         assert_eq!(rc.poll_local(), None);
-        let last = rc.poll_transmit(NOW);
+        let last = rc.poll_transmit();
         assert_eq!(
             last.map(|packet| (packet.slot, packet.psn.get())),
             Some((3, 1))
@@ -190,7 +190,7 @@ mod tests {
         let nak = Frame::ack(0, Syndrome::Nak(NakCode::PsnSequence));
         rc.on_response(NOW, &nak.packet());
         for slot in [0, 3] {
-            assert_eq!(rc.poll_transmit(NOW).map(|packet| packet.slot), Some(slot));
+            assert_eq!(rc.poll_transmit().map(|packet| packet.slot), Some(slot));
             assert_eq!(rc.poll_local(), None);
             rc.transmitted(NOW);
         }

@@ -21,7 +21,6 @@ use crate::{
         Transport, //
     },
     psn::Psn,
-    time::Instant,
     wire::{
         pad_for,
         AtomicEth,
@@ -107,7 +106,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Returns the packet to send now, if there is one. Asking changes nothing; see
     /// [`Requester::transmitted`].
     #[inline]
-    pub fn poll_transmit(&self, _now: Instant) -> Option<Transmit> {
+    pub fn poll_transmit(&self) -> Option<Transmit> {
         let step = self.next_step()?;
         let slot = self.ring.get(step.place)?;
         let wr = &slot.wr;

@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(send_all(&mut rc), 3);
         let nak = Syndrome::Nak(NakCode::PsnSequence);
         assert_eq!(acknowledge(&mut rc, 1, nak), ResponseKind::NakSequence);
-        let again = rc.poll_transmit(NOW);
+        let again = rc.poll_transmit();
         assert_eq!(again.map(|again| again.opcode), Some(Opcode::RcSendMiddle));
         assert_eq!(again.map(|again| again.offset), Some(MTU));
         assert_eq!(send_all(&mut rc), 2);
@@ -327,13 +327,13 @@ mod tests {
                 wr(SendOp::Send, 0),
             ],
         );
-        assert_eq!(rc.poll_transmit(NOW).map(|sent| sent.ack_req), Some(false));
+        assert_eq!(rc.poll_transmit().map(|sent| sent.ack_req), Some(false));
         rc.transmitted(NOW);
         rc.local_error(1, Status::LocProt);
         assert_eq!(status(&mut rc), None);
         assert!(!rc.take_error());
         // The first message is the last one now, and has to be acknowledged.
-        assert_eq!(rc.poll_transmit(NOW).map(|sent| sent.ack_req), Some(true));
+        assert_eq!(rc.poll_transmit().map(|sent| sent.ack_req), Some(true));
         assert_eq!(send_all(&mut rc), 1);
         assert_eq!(acknowledge(&mut rc, 0, Syndrome::ACK), ResponseKind::Ack);
         assert!(rc.take_error());
@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(acknowledge(&mut rc, 0, Syndrome::ACK), ResponseKind::Ack);
         assert_eq!(status(&mut rc), Some(Status::Success));
         assert_eq!(status(&mut rc), None);
-        assert_eq!(rc.poll_transmit(NOW).map(|sent| sent.slot), Some(1));
+        assert_eq!(rc.poll_transmit().map(|sent| sent.slot), Some(1));
         assert_eq!(send_all(&mut rc), 1);
         assert_eq!(acknowledge(&mut rc, 1, Syndrome::ACK), ResponseKind::Ack);
         assert_eq!(status(&mut rc), Some(Status::Success));

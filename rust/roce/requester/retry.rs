@@ -218,7 +218,7 @@ mod tests {
     };
 
     fn send(rc: &mut Requester<&mut [Slot]>, now: Instant) -> bool {
-        let sent = rc.poll_transmit(now).is_some();
+        let sent = rc.poll_transmit().is_some();
         rc.transmitted(now);
         sent
     }

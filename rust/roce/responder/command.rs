@@ -264,7 +264,7 @@ mod tests {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         assert!(rc.post(wr).is_ok());
-        rc.poll_transmit(NOW).unwrap()
+        rc.poll_transmit().unwrap()
     }
 
     fn flush(placement: u8, level: u8) -> Transmit {

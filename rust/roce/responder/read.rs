@@ -332,7 +332,7 @@ mod tests {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         assert!(rc.post(wr(SendOp::Read, length)).is_ok());
-        rc.poll_transmit(NOW).unwrap()
+        rc.poll_transmit().unwrap()
     }
 
     fn responder() -> Responder {

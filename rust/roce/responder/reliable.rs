@@ -228,7 +228,7 @@ mod tests {
     };
 
     fn next(rc: &mut Requester<&mut [Slot]>) -> Frame {
-        let frame = Frame::request(&rc.poll_transmit(NOW).unwrap());
+        let frame = Frame::request(&rc.poll_transmit().unwrap());
         rc.transmitted(NOW);
         frame
     }
@@ -367,7 +367,7 @@ mod tests {
             let mut slots = slots::<1>();
             let mut rc = requester(Transport::Rc, &mut slots);
             assert!(rc.post(wr(SendOp::Write, 8)).is_ok());
-            let mut transmit = rc.poll_transmit(NOW).unwrap();
+            let mut transmit = rc.poll_transmit().unwrap();
             transmit.opcode = opcode;
             transmit.len = len;
             if !opcode.has_reth() {

@@ -119,7 +119,7 @@ mod tests {
     };
 
     fn next(uc: &mut Requester<&mut [Slot]>) -> Frame {
-        let frame = Frame::request(&uc.poll_transmit(NOW).unwrap());
+        let frame = Frame::request(&uc.poll_transmit().unwrap());
         uc.transmitted(NOW);
         frame
     }

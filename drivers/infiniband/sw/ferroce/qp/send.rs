@@ -232,10 +232,9 @@ impl SendHalf {
     ///
     /// `time` is that of the caller: to read the clock takes as long as a part of the way of a
     /// packet, so nobody does who has the time already.
-    fn drive(&mut self, qp: &IbQp, time: Instant) -> After {
+    fn drive(&mut self, qp: &IbQp, mut time: Instant) -> After {
         let mut after = After::default();
         let mut budget = BUDGET;
-        let mut time = time;
 
         qp.turns.taken();
         match qp.state() {
@@ -331,7 +330,7 @@ impl SendHalf {
         let limit = self.patience.limit(qp.device().qps.used());
         let mut is_first = true;
         while *budget > 0 {
-            let Some(transmit) = self.req.poll_transmit(*time) else {
+            let Some(transmit) = self.req.poll_transmit() else {
                 return;
             };
             if !is_first || self.pace.is_on() {

@@ -180,7 +180,7 @@ impl Target {
             0..=2 => self.post(input),
             3..=5 => {
                 for _ in 0..input.u8() {
-                    if self.requester.poll_transmit(now).is_none() {
+                    if self.requester.poll_transmit().is_none() {
                         break;
                     }
                     self.requester.transmitted(now);

@@ -39,7 +39,7 @@ impl Node {
         self.post(rng)?;
         let mut left = budget;
         loop {
-            while let Some(transmit) = self.requester.poll_transmit(now) {
+            while let Some(transmit) = self.requester.poll_transmit() {
                 if left == 0 {
                     return Ok(true);
                 }
