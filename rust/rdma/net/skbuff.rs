@@ -93,13 +93,14 @@ impl SkBuff {
 
         // SAFETY: The packet is alive by the type invariant.
         let allocated_on = unsafe { bindings::sk_buff_alloc_cpu(skb) };
-        // SAFETY: No requirement.
-        let is_here = unsafe { bindings::in_softirq() }
+        // SAFETY: Both only read the state of the CPU.
+        let is_here = unsafe { bindings::in_softirq() && !bindings::in_hardirq() }
             && u32::from(allocated_on) == CpuId::current().as_u32();
         if is_here {
             // This CPU keeps it for the next packet. One of another CPU would have to wait there.
             //
-            // SAFETY: The packet is owned, and given away. Bottom halves are off.
+            // SAFETY: The packet is owned, and given away. Bottom halves are off, and
+            // this is no hard interrupt.
             unsafe { bindings::napi_consume_skb(skb, 1) };
         } else {
             // SAFETY: The packet is owned, and given away.
