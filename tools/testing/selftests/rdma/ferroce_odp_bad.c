@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "ferroce_fault.h"
+#include "ferroce_raw.h"
 
 #define LEN (64 * PAGE)
 /* The page of the buffer that something is wrong with, and how far before it messages start. */
@@ -282,6 +283,41 @@ static void test_stuck_memory(void)
 	}
 }
 
+/*
+ * One acknowledgment ends many requests while the next one waits for memory: all are told of,
+ * though nothing else happens. The peer is in RESET and says nothing itself.
+ */
+static void test_many_end(void)
+{
+	enum { MANY = 40 };
+	uint32_t aeth = htonl((uint32_t)ACK << 24 | MANY);
+	struct packet ack;
+	struct end a, b;
+	int fd;
+
+	end_init(&a, &r1, IBV_QPT_RC, LEN);
+	end_init(&b, &r2, IBV_QPT_RC, LEN);
+	end_create(&a);
+	end_create(&b);
+	a.timeout = 0;
+	end_to(&a, &b, IBV_QPS_RTS);
+	on_demand(&a);
+	fd = fault_end(&a);
+	for (uint64_t i = 0; i < MANY; i++)
+		post_send(&a, &b, IBV_WR_SEND, i, 0, 0, IBV_SEND_SIGNALED);
+	post_send(&a, &b, IBV_WR_SEND, MANY, 0, 64, IBV_SEND_SIGNALED);
+	wanted(fd);
+	ack = make(RC_ACK, a.qp->qp_num, a.psn + MANY - 1);
+	add(&ack, &aeth, sizeof(aeth));
+	send_packet(&ack);
+	for (uint64_t i = 0; i < MANY; i++)
+		expect(&a, i, IBV_WC_SUCCESS);
+	end_modify(&a, IBV_QPS_ERR);
+	expect(&a, MANY, IBV_WC_WR_FLUSH_ERR);
+	pair_close(&a, &b);
+	close(fd);
+}
+
 /* The process ends: its memory is waited for, and only its end makes that come to an end. */
 static void test_exit(void)
 {
@@ -364,11 +400,12 @@ static const struct test tests[] = {
 	{ "secret memory", test_secret },
 	{ "slow memory", test_slow_memory },
 	{ "memory that never comes", test_stuck_memory },
+	{ "many requests end while memory is awaited", test_many_end },
 	{ "exit while memory is awaited", test_exit },
 	{ "deregistered in use", test_dereg },
 };
 
 int main(int argc, char **argv)
 {
-	run_tests(argc, argv, NULL, tests, ARRAY_LEN(tests));
+	run_tests(argc, argv, raw_open, tests, ARRAY_LEN(tests));
 }

@@ -257,19 +257,23 @@ impl SendHalf {
         }
         if self.parked.is_some() && !self.response_wait.is_pending() {
             self.unpark(qp);
+            time = now();
         }
         // What is over makes place for a request, which may be sent: so in this order the first
-        // round is mostly the last.
-        self.complete(qp, &mut budget, &mut after);
+        // round is mostly the last. It has a budget of its own, or who is told of 16 that are over
+        // could send none.
+        self.complete(qp, &mut { BUDGET }, &mut after);
         loop {
             let more = self.pull(qp);
-            self.transmit(qp, &mut time, &mut budget, &mut after);
+            self.transmit(qp, &mut time, &mut budget);
             let worked = self.execute(qp) | self.complete(qp, &mut budget, &mut after);
-            if !more && !worked && !qp.turns.set_stalled(self.req.is_stalled()) {
+            if budget == 0 {
+                // Whether there is more is not known, nor whether the half is stalled still: who
+                // posts meanwhile may be told so, and the work item finds his request.
+                after.again = true;
                 break;
             }
-            if budget == 0 {
-                after.again = true;
+            if !more && !worked && !qp.turns.set_stalled(self.req.is_stalled()) {
                 break;
             }
         }
@@ -323,7 +327,7 @@ impl SendHalf {
 
     /// Sends all packets that may be sent now, within the budget. `time` becomes that of the last
     /// one.
-    fn transmit(&mut self, qp: &IbQp, time: &mut Instant, budget: &mut u32, after: &mut After) {
+    fn transmit(&mut self, qp: &IbQp, time: &mut Instant, budget: &mut u32) {
         if self.request_wait.is_pending() || self.patience.waits(now) {
             return;
         }
@@ -386,7 +390,6 @@ impl SendHalf {
             is_first = false;
             *budget = budget.saturating_sub(1);
         }
-        after.again = true;
     }
 
     /// Builds and sends one packet.
