@@ -99,8 +99,8 @@ impl SkBuff {
         if is_here {
             // This CPU keeps it for the next packet. One of another CPU would have to wait there.
             //
-            // SAFETY: The packet is owned, and given away. Bottom halves are off, and
-            // this is no hard interrupt.
+            // SAFETY: The packet is owned, and given away. Bottom halves are off, and this is no
+            // hard interrupt.
             unsafe { bindings::napi_consume_skb(skb, 1) };
         } else {
             // SAFETY: The packet is owned, and given away.

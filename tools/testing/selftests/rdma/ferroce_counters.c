@@ -284,9 +284,8 @@ static void test_duplicate_read(void)
 static struct packet response(struct end *e, unsigned int opcode, uint32_t psn, uint32_t syndrome)
 {
 	struct packet p = make(opcode, e->qp->qp_num, psn);
-	uint32_t aeth = htonl(syndrome << 24 | 5);
 
-	add(&p, &aeth, sizeof(aeth));
+	add_aeth(&p, syndrome, 5);
 	return p;
 }
 

@@ -290,7 +290,6 @@ static void test_stuck_memory(void)
 static void test_many_end(void)
 {
 	enum { MANY = 40 };
-	uint32_t aeth = htonl((uint32_t)ACK << 24 | MANY);
 	struct packet ack;
 	struct end a, b;
 	int fd;
@@ -308,7 +307,7 @@ static void test_many_end(void)
 	post_send(&a, &b, IBV_WR_SEND, MANY, 0, 64, IBV_SEND_SIGNALED);
 	wanted(fd);
 	ack = make(RC_ACK, a.qp->qp_num, a.psn + MANY - 1);
-	add(&ack, &aeth, sizeof(aeth));
+	add_aeth(&ack, ACK, MANY);
 	send_packet(&ack);
 	for (uint64_t i = 0; i < MANY; i++)
 		expect(&a, i, IBV_WC_SUCCESS);

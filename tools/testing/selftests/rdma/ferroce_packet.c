@@ -208,10 +208,9 @@ static void test_responses(void)
 			for (unsigned int opcode = RC_READ_FIRST; opcode <= RC_ATOMIC_ACK;
 			     opcode++) {
 				struct packet p = make(opcode, rc[0].qp->qp_num, attr.sq_psn + d);
-				uint32_t aeth = htonl((uint32_t)syndrome << 24 | 5);
 
 				if (opcode != RC_READ_MIDDLE)
-					add(&p, &aeth, 4);
+					add_aeth(&p, syndrome, 5);
 				else if (syndrome)
 					continue;
 				if (opcode != RC_ACK)

@@ -156,6 +156,13 @@ void add_deth(struct packet *p, uint32_t qkey)
 	add(p, deth, sizeof(deth));
 }
 
+void add_aeth(struct packet *p, uint32_t syndrome, uint32_t msn)
+{
+	uint32_t aeth = htonl(syndrome << 24 | msn);
+
+	add(p, &aeth, sizeof(aeth));
+}
+
 void add_payload(struct packet *p, size_t len)
 {
 	memset(p->bytes + p->len, 0xbd, len);

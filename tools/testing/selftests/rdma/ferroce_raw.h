@@ -70,6 +70,7 @@ struct packet make(unsigned int opcode, uint32_t qpn, uint32_t psn);
 void add(struct packet *p, const void *data, size_t len);
 void add_reth(struct packet *p, const void *va, uint32_t rkey, uint32_t len);
 void add_deth(struct packet *p, uint32_t qkey);
+void add_aeth(struct packet *p, uint32_t syndrome, uint32_t msn);
 /* Payload that nothing of ours consists of. */
 void add_payload(struct packet *p, size_t len);
 
