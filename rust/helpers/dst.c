@@ -14,11 +14,6 @@ rust_helper_dst_dev_net_rcu(const struct dst_entry *dst)
 	return dst_dev_net_rcu(dst);
 }
 
-__rust_helper void rust_helper_dst_hold(struct dst_entry *dst)
-{
-	dst_hold(dst);
-}
-
 __rust_helper void rust_helper_skb_dst_drop(struct sk_buff *skb)
 {
 	skb_dst_drop(skb);

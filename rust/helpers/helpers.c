@@ -24,6 +24,7 @@
 #include "inetdevice.c"
 #include "ip6_fib.c"
 #include "ipv6.c"
+#include "list.c"
 #include "memcontrol.c"
 #include "mm.c"
 #include "mmu_notifier.c"

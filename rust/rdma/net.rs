@@ -4,7 +4,7 @@
 //!
 //! What a driver that carries its protocol over UDP needs of the network stack. A packet comes in
 //! through a [`UdpTunnel`] as an [`SkBuff`]; one goes out as an [`SkBuff`] with an IP header, along
-//! a [`Dst`] that was looked up before. [`TxAccount`] tells how many packets are on their way.
+//! a [`Dst`] of a [`CachedRoute`]. [`TxAccount`] tells how many packets are on their way.
 
 pub mod multicast;
 pub mod namespace;
@@ -35,9 +35,10 @@ pub use pernet::{
     PernetRegistration, //
 };
 pub use route::{
-    route4,
-    route6,
+    CachedRoute,
     Dst,
+    RouteKey,
+    RouteRegistration,
     RouteV4,
     RouteV6, //
 };

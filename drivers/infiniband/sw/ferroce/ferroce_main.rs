@@ -41,7 +41,8 @@ use rdma::{
     modules::ModuleNotifier,
     net::{
         notifier::NetdevNotifier,
-        pernet::PernetRegistration, //
+        pernet::PernetRegistration,
+        route::RouteRegistration, //
     }, //
 };
 
@@ -78,6 +79,8 @@ struct Module {
     #[pin]
     _pernet: PernetRegistration<sockets::Namespaces>,
     #[pin]
+    _routes: RouteRegistration,
+    #[pin]
     _guard: ModuleNotifier<guard::Guard>,
     _cleanup: globals::Cleanup,
 }
@@ -92,6 +95,7 @@ impl kernel::InPlaceModule for Module {
                 // From here on the other driver cannot come, so it can be looked for.
                 _guard <- ModuleNotifier::register(),
                 _: { guard::check()? },
+                _routes <- RouteRegistration::register(),
                 _pernet <- PernetRegistration::register(),
                 _notifier <- NetdevNotifier::register(),
                 _devices: link::Devices,

@@ -23,8 +23,7 @@ use core::{
 };
 use kernel::{
     ffi,
-    prelude::*,
-    sync::rcu, //
+    prelude::*, //
 };
 
 impl SkBuff {
@@ -41,7 +40,7 @@ impl SkBuff {
     /// - Others, if the stack has refused the packet.
     ///
     /// The packet is gone in any case.
-    pub fn transmit4(self, dst: &Dst) -> Result {
+    pub fn transmit4(self, dst: Dst<'_>) -> Result {
         if self.data().first_chunk::<20>().map(|header| header[0]) != Some(0x45) {
             return Err(EINVAL);
         }
@@ -56,7 +55,7 @@ impl SkBuff {
     /// # Errors
     ///
     /// As [`SkBuff::transmit4`].
-    pub fn transmit6(self, dst: &Dst) -> Result {
+    pub fn transmit6(self, dst: Dst<'_>) -> Result {
         if self.data().first_chunk::<40>().map(|header| header[0] >> 4) != Some(6) {
             return Err(EINVAL);
         }
@@ -99,7 +98,7 @@ impl SkBuff {
     /// is for.
     unsafe fn transmit(
         self,
-        dst: &Dst,
+        dst: Dst<'_>,
         header_len: ffi::c_int,
         output: unsafe extern "C" fn(
             *mut bindings::net,
@@ -110,12 +109,11 @@ impl SkBuff {
         // The header is completed.
         self.check_writable()?;
         let skb = ManuallyDrop::new(self).as_raw();
-        let _rcu = rcu::read_lock();
 
         // SAFETY: The packet is owned and given away here. It refers to the route without a
-        // reference of its own: the route is alive, is freed under RCU, and whoever keeps the
-        // packet for longer than that takes one. The namespace of the route's device is under RCU.
-        // No socket is needed.
+        // reference of its own: by the type invariant of `Dst` the RCU read lock is held and the
+        // route is alive, and a queue that keeps the packet for longer takes a reference. The
+        // namespace of the route's device is under RCU. No socket is needed.
         let ret = unsafe {
             bindings::skb_reset_network_header(skb);
             bindings::skb_set_transport_header(skb, header_len);

@@ -113,6 +113,52 @@ netns_deleted() {
 	wait_gone r1
 }
 
+# free_namespaces: dismantles two more namespaces, one after the other. The kernel frees the memory of a namespace when it
+# dismantles the next one, and has done so when the devices of the one after that are gone.
+free_namespaces() {
+	local i
+
+	for i in 1 2; do
+		make_ns n3
+		ip -n n1 link add w1 type veth peer name w3 netns n3
+		ip netns delete n3
+		wait_for fails ip -n n1 link show dev w1
+	done
+}
+
+# stopped PID...: the processes are stopped, and no packet of theirs goes out or comes in any more.
+stopped() {
+	local before i pid
+
+	for pid; do grep -q '^State:[[:space:]]*T' "/proc/$pid/status" || return; done
+	before=$(packets)
+	for ((i = 0; i < 25; i++)); do moment; done
+	equal "$before" "$(packets)"
+}
+
+# The server uses an address in a third namespace, which is deleted while the traffic stands still. If a queue pair kept a route of
+# the namespace, KASAN would report a use after free when the queue pair is destroyed.
+address_gone() {
+	network
+	make_ns n3
+	ip -n n1 link add m1 link v1 netns n3 type macvlan mode bridge
+	ip -n n3 addr add fd77::3/64 dev m1 nodad
+	ip -n n3 link set m1 up
+	gid1=$(gid_index r1 fd77::3)
+	gid2=$(gid_index r2 fd77::2)
+	flow "$@"
+	kill -STOP "$server" "$client"
+	wait_for stopped "$server" "$client"
+	ip netns delete n3
+	wait_for fails has_gid r1 fd77::3
+	free_namespaces
+	end "$server"
+	end "$client"
+	wait_for no_objects r1
+	wait_for no_objects r2
+	both ibv_rc_pingpong -c -n 10
+}
+
 # Traffic holds no reference to the module.
 module_removed() {
 	network
@@ -138,6 +184,11 @@ test_case "link deleted under ib_write_bw" link_deleted ib_write_bw -F -D 1000
 slow || test_case "link deleted under ibv_ud_pingpong" link_deleted ibv_ud_pingpong -n 10000000
 test_case "net device deleted under ib_write_bw" netdev_deleted ib_write_bw -F -D 1000 -b
 slow || test_case "network namespace deleted under ib_send_bw" netns_deleted ib_send_bw -F -D 1000
+if slow; then
+	# Only KASAN sees the use after free.
+	test_case "namespace of an address deleted, then ibv_rc_pingpong killed" address_gone ibv_rc_pingpong -n 10000000
+	test_case "namespace of an address deleted, then ibv_ud_pingpong killed" address_gone ibv_ud_pingpong -n 10000000
+fi
 test_case "module removed under ib_read_bw" module_removed ib_read_bw -F -D 1000
 slow || test_case "module removed under ibv_uc_pingpong" module_removed ibv_uc_pingpong -n 10000000
 

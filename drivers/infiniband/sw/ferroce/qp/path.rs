@@ -17,7 +17,10 @@ use crate::{
     globals,
     receive::Origin, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::rcu, //
+};
 use rdma::{
     fine_timer::FineTimer,
     ib::{
@@ -31,9 +34,9 @@ use rdma::{
     net::{
         namespace::NetId,
         route::{
-            route4,
-            route6,
+            CachedRoute,
             Dst,
+            RouteKey,
             RouteV4,
             RouteV6, //
         },
@@ -104,10 +107,11 @@ impl Addresses {
     }
 }
 
-/// The way to a peer, with a cached route.
+/// The way to a peer.
 ///
-/// Belongs to one half of a queue pair and is used under its lock. The route is checked at each use
-/// and looked up again once the routing tables say so, or the address goes.
+/// Belongs to one half of a queue pair and is used under its lock, with the route that the half
+/// caches. The route is checked at each use and looked up again once the routing tables say so, the
+/// address goes, or the half changes to another way.
 pub(crate) struct TxPath {
     path: Path,
     gid: GidAttr,
@@ -117,9 +121,8 @@ pub(crate) struct TxPath {
     sport: u16,
     /// The rate of the address vector, if that is a limit.
     rate: Option<Rate>,
-    dst: Option<Dst>,
-    /// What [`gids::generation`] was when the route was looked up.
-    generation: u32,
+    /// What [`gids::generation`] was when the route was looked up; none before.
+    generation: Option<u32>,
     /// Identification of the next IPv4 packet. Never fragmented, so it only has to be there: it is
     /// covered by the ICRC.
     ip_id: u16,
@@ -152,8 +155,7 @@ impl TxPath {
             addresses,
             sport,
             rate: device.speed.limit(path.static_rate),
-            dst: None,
-            generation: 0,
+            generation: None,
             ip_id: 0,
         })
     }
@@ -199,6 +201,7 @@ impl TxPath {
     #[inline]
     pub(crate) fn send(
         &mut self,
+        route: &mut CachedRoute,
         headers: &[u8],
         len: u32,
         gather: impl FnOnce(&mut SkBuff) -> Result<(), roce::wr::MemError>,
@@ -219,18 +222,21 @@ impl TxPath {
         if pad > 0 {
             skb.append_zeros(pad).map_err(|_| counters.no_packet())?;
         }
-        self.finish(skb, account, counters)
+        self.finish(route, skb, account, counters)
     }
 
     /// Adds the ICRC and the headers below the BTH, and transmits.
     fn finish(
         &mut self,
+        route: &mut CachedRoute,
         skb: SkBuff,
         account: Option<&TxAccount>,
         counters: &Counters,
     ) -> Result<(), SendError> {
-        self.check_route()
-            .map_err(|_| counters.lost(Counter::NoRoute))?;
+        let rcu = rcu::read_lock();
+        let dst = self
+            .route(route, &rcu)
+            .ok_or_else(|| counters.lost(Counter::NoRoute))?;
         let mut skb = skb;
         self.complete(&mut skb)
             .ok_or_else(|| counters.no_packet())?;
@@ -240,10 +246,6 @@ impl TxPath {
                 .charge(&mut skb)
                 .map_err(|_| counters.lost(Counter::Rejected))?;
         }
-        let dst = self
-            .dst
-            .as_ref()
-            .ok_or_else(|| counters.lost(Counter::NoRoute))?;
         match self.addresses {
             Addresses::V4 { .. } => skb.transmit4(dst),
             Addresses::V6 { .. } => skb.transmit6(dst),
@@ -275,33 +277,41 @@ impl TxPath {
         }
     }
 
-    /// Looks the route up if the cached one is no longer valid.
+    /// Returns the cached route, or looks it up if that is no longer valid; none if there is no
+    /// route.
     #[inline]
-    fn check_route(&mut self) -> Result {
-        let generation = gids::generation();
-        if self.generation == generation && self.dst.as_ref().is_some_and(Dst::is_valid) {
-            return Ok(());
+    fn route<'rcu>(&mut self, route: &mut CachedRoute, rcu: &'rcu rcu::Guard) -> Option<Dst<'rcu>> {
+        if self.generation == Some(gids::generation()) {
+            if let Some(dst) = route.get(rcu) {
+                return Some(dst);
+            }
         }
+        if self.look_up(route).is_err() {
+            route.clear();
+        }
+        route.get(rcu)
+    }
+
+    /// Looks up the route.
+    #[cold]
+    fn look_up(&mut self, route: &mut CachedRoute) -> Result {
+        // Before the address is looked at: if it goes meanwhile, the number changes.
+        self.generation = Some(gids::generation());
+        let key = match self.addresses {
+            Addresses::V4 { saddr, daddr } => RouteKey::V4(RouteV4 {
+                saddr,
+                daddr,
+                tos: self.path.traffic_class,
+            }),
+            Addresses::V6 { saddr, daddr } => RouteKey::V6(RouteV6 {
+                saddr,
+                daddr,
+                traffic_class: self.path.traffic_class,
+                flow_label: self.path.flow_label,
+            }),
+        };
         // An address may have gone: then its entry has no net device any more.
-        self.dst = None;
-        self.generation = generation;
-        let addresses = self.addresses;
-        let tos = self.path.traffic_class;
-        let flow_label = self.path.flow_label;
-        let dst = self.gid.with_netdev(|dev| match addresses {
-            Addresses::V4 { saddr, daddr } => route4(dev, &RouteV4 { saddr, daddr, tos }),
-            Addresses::V6 { saddr, daddr } => route6(
-                dev,
-                &RouteV6 {
-                    saddr,
-                    daddr,
-                    flow_label,
-                    traffic_class: tos,
-                },
-            ),
-        })?;
-        self.dst = Some(dst);
-        Ok(())
+        self.gid.with_netdev(|dev| route.look_up(dev, &key))
     }
 
     /// Returns the UDP header of `len` bytes of payload. The checksum is zero: the ICRC protects

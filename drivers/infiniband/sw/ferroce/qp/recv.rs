@@ -59,6 +59,7 @@ use rdma::{
     },
     net::{
         namespace::NetId,
+        route::CachedRoute,
         skbuff::IpHeader,
         tx_account::TxAccount, //
     },
@@ -98,6 +99,8 @@ pub(crate) struct RecvHalf {
     pub(crate) resp: Responder,
     pub(crate) rq: Rq,
     pub(crate) path: Option<TxPath>,
+    /// The route of `path`.
+    route: CachedRoute,
     /// Counts what is queued below.
     pub(crate) account: TxAccount,
     pd: PdId,
@@ -233,11 +236,13 @@ impl RecvHalf {
         counters: Arc<Counters>,
     ) -> Result<KBox<Self>> {
         let backlog = Backlog::new()?;
+        let route = CachedRoute::new(GFP_KERNEL_ACCOUNT)?;
         KBox::init(
             init!(Self {
                 resp: Responder::new(transport),
                 rq,
                 path: None,
+                route,
                 account,
                 pd,
                 pace: Pace::new(),
@@ -258,6 +263,7 @@ impl RecvHalf {
         self.resp.reset();
         self.rq.discard();
         self.path = None;
+        self.route.clear();
         self.pace = Pace::new();
         self.patience = Patience::default();
         self.told_last = false;
@@ -576,7 +582,8 @@ impl RecvHalf {
             return;
         };
         if let (Some(path), Some(headers)) = (self.path.as_mut(), headers.get(..len)) {
-            let sent = path.send(headers, 0, |_| Ok(()), None, &self.counters);
+            let route = &mut self.route;
+            let sent = path.send(route, headers, 0, |_| Ok(()), None, &self.counters);
             match sent {
                 Ok(()) => traces::acknowledged(qp, reply),
                 // The peer asks again.

@@ -51,6 +51,7 @@ use kernel::{
 use rdma::{
     net::{
         netdevice::NetDevice,
+        route::CachedRoute,
         tx_account::TxAccount, //
     },
     time::now, //
@@ -98,6 +99,8 @@ pub(crate) struct SendHalf {
     pub(crate) tell_drained: bool,
     /// The way of the last datagram, for the next one to the same address.
     datagram: Option<TxPath>,
+    /// The route of `path` or `datagram`, whichever the type of the queue pair has.
+    route: CachedRoute,
     /// The way of raw packets.
     frames: Option<ARef<NetDevice>>,
     /// What the static rate of the way demands.
@@ -173,6 +176,7 @@ impl SendHalf {
     ) -> Result<KBox<Self>> {
         let slots = KVec::from_elem(Slot::default(), slots, GFP_KERNEL_ACCOUNT)?;
         let backlog = Backlog::new()?;
+        let route = CachedRoute::new(GFP_KERNEL_ACCOUNT)?;
         KBox::init(
             init!(Self {
                 req: Requester::new(transport, slots),
@@ -181,6 +185,7 @@ impl SendHalf {
                 account,
                 tell_drained: false,
                 datagram: None,
+                route,
                 frames,
                 pace: Pace::new(),
                 patience: Patience::default(),
@@ -201,6 +206,7 @@ impl SendHalf {
         self.sq.discard();
         self.path = None;
         self.datagram = None;
+        self.route.clear();
         self.tell_drained = false;
         self.pace = Pace::new();
         self.patience = Patience::default();
@@ -427,7 +433,14 @@ impl SendHalf {
             Transport::Rc | Transport::Uc => self.path.as_mut(),
         };
         let path = path.ok_or_else(lost)?;
-        path.send(headers, transmit.len, gather, Some(&self.account), counters)?;
+        path.send(
+            &mut self.route,
+            headers,
+            transmit.len,
+            gather,
+            Some(&self.account),
+            counters,
+        )?;
         self.pace.sent(now, path.gap(len, transmit.len));
         Ok(())
     }

@@ -116,6 +116,7 @@ impl RecvHalf {
         let pd = self.pd;
         let path = self.path.as_mut().ok_or_else(lost)?;
         path.send(
+            &mut self.route,
             headers,
             segment.len,
             |skb| {
