@@ -48,6 +48,11 @@ __rust_helper unsigned int rust_helper_SKB_HEAD_ALIGN(unsigned int size)
 	return SKB_HEAD_ALIGN(size);
 }
 
+__rust_helper void rust_helper_skb_ext_reset(struct sk_buff *skb)
+{
+	skb_ext_reset(skb);
+}
+
 __rust_helper void rust_helper_skb_orphan(struct sk_buff *skb)
 {
 	skb_orphan(skb);

@@ -54,7 +54,10 @@ pub trait UdpReceive: 'static {
 ///
 /// # Invariants
 ///
-/// `sk` points to the `struct sock` of a kernel socket that this value owns.
+/// `sk` points to the `struct sock` of a kernel socket that this value owns. Its namespace has not
+/// been freed. The compiler does not enforce the latter: a driver must keep every tunnel where its
+/// [`PernetHandler::exit`](super::PernetHandler::exit) finds it before it drops the [`Namespace`]
+/// that the tunnel was opened with. In ferroce that is `sockets::OPEN`.
 pub struct UdpTunnel<T: UdpReceive> {
     sk: NonNull<bindings::sock>,
     _p: PhantomData<fn() -> T>,
@@ -136,12 +139,16 @@ impl<T: UdpReceive> UdpTunnel<T> {
         };
         // SAFETY: The caller gives the packet away.
         let mut packet = unsafe { SkBuff::from_raw(raw) };
+        // The packet may be kept for long, so it gives up its references to routes, sockets and, in
+        // its extensions, IPsec states, which would delay the end of net devices. UDP has checked
+        // the IPsec policy, and dropped the conntrack entry.
         // SAFETY: The packet is alive and owned. It may outlive the RCU section of this call, in
         // which its device and its route are alive, so it forgets them.
         let dev = unsafe {
             let dev = bindings::sk_buff_dev(skb);
             bindings::sk_buff_set_dev(skb, null_mut());
             bindings::skb_dst_drop(skb);
+            bindings::skb_ext_reset(skb);
             bindings::skb_orphan(skb);
             dev
         };
@@ -156,8 +163,9 @@ impl<T: UdpReceive> UdpTunnel<T> {
 
 impl<T: UdpReceive> Drop for UdpTunnel<T> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant this value owns the socket. Packets are delivered under
-        // RCU, so that afterwards the callback neither runs nor will run.
+        // SAFETY: By the type invariant this value owns the socket, and the namespace is there.
+        // Packets are delivered under RCU, so that afterwards the callback neither runs nor will
+        // run.
         unsafe {
             bindings::udp_tunnel_sock_release(self.sk.as_ptr());
             bindings::synchronize_net();
