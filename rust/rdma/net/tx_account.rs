@@ -46,6 +46,10 @@ use kernel::{
 /// Accounts that exist: those of senders that are gone are kept by packets on their way.
 static ACCOUNTS: Atomic<usize> = Atomic::new(0);
 
+/// # Invariants
+///
+/// Every value is counted in [`ACCOUNTS`] from [`Inner::new`] until it is dropped, even if it never
+/// gets into an [`Arc`].
 struct Inner {
     in_flight: Atomic<u32>,
     paused: Atomic<bool>,
@@ -76,22 +80,10 @@ impl TxAccount {
     ///
     /// `ENOMEM`.
     pub fn new(wake: fn(u32), cookie: u32) -> Result<Self> {
-        let account = Arc::new(
-            Inner {
-                in_flight: Atomic::new(0),
-                paused: Atomic::new(false),
-                cpu: Atomic::new(0),
-                sent: Atomic::new(0),
-                low_mark: Atomic::new(0),
-                wake,
-                cookie,
-            },
+        Ok(Self(Arc::new(
+            Inner::new(wake, cookie),
             GFP_KERNEL_ACCOUNT,
-        );
-        if account.is_ok() {
-            ACCOUNTS.add(1, Relaxed);
-        }
-        Ok(Self(account?))
+        )?))
     }
 
     /// Returns whether this CPU may send another packet, where `limit` may be on their way. If not,
@@ -165,6 +157,22 @@ impl TxAccount {
 }
 
 impl Inner {
+    /// Counts the value itself: [`Arc::new`] drops its argument when it has no memory, and dropping
+    /// an `Inner` always subtracts it.
+    fn new(wake: fn(u32), cookie: u32) -> Self {
+        ACCOUNTS.add(1, Relaxed);
+        // INVARIANT: The value is counted above.
+        Self {
+            in_flight: Atomic::new(0),
+            paused: Atomic::new(false),
+            cpu: Atomic::new(0),
+            sent: Atomic::new(0),
+            low_mark: Atomic::new(0),
+            wake,
+            cookie,
+        }
+    }
+
     fn returned(&self) {
         let before = self.in_flight.fetch_sub(1, Full);
 
@@ -315,6 +323,15 @@ mod tests {
         drop(charged(&account));
         assert_eq!(WOKEN.load(Relaxed), 0);
         Ok(())
+    }
+
+    // This is what `Arc::new` does when there is no memory.
+    #[test]
+    fn an_account_that_is_not_allocated_is_not_counted() {
+        let before = ACCOUNTS.load(Relaxed);
+
+        drop(Inner::new(wake, 1));
+        assert_eq!(ACCOUNTS.load(Relaxed), before);
     }
 
     #[test]
