@@ -56,7 +56,7 @@ impl NetDevice {
     /// # Errors
     ///
     /// `ENODEV`, `EINVAL` or `EAFNOSUPPORT` if the device has not that version of IP; `ENOMEM` for
-    /// IPv6, where IPv4 says nothing.
+    /// IPv6.
     pub fn join(&self, _rtnl: &Rtnl, group: Group) -> Result {
         match group {
             Group::V4(group) => {
@@ -65,8 +65,12 @@ impl NetDevice {
                 if ip.is_null() {
                     return Err(ENODEV);
                 }
+                // The function returns no error. Without memory it would not join, and
+                // `NetDevice::leave` would later take a reference that belongs to another member.
+                // One small allocation, in process context: it may wait.
+                let gfp = bindings::GFP_KERNEL | bindings::RUST_CONST_HELPER_GFP_NOFAIL;
                 // SAFETY: The IPv4 part of the device is alive as long as RTNL is held.
-                unsafe { bindings::ip_mc_inc_group(ip, u32::from_ne_bytes(group)) };
+                unsafe { bindings::__ip_mc_inc_group(ip, u32::from_ne_bytes(group), gfp) };
                 Ok(())
             }
             #[cfg(CONFIG_IPV6)]
