@@ -3,14 +3,12 @@
  * Prefetch of memory on demand. The provider has no call for it: this speaks to the core itself.
  */
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_ioctl_verbs.h>
-#include <rdma/rdma_user_ioctl.h>
-#include "ferroce_util.h"
+#include "ferroce_traffic.h"
 
 #define PAGE 4096
 /* More than what is fetched before the key is looked up again. */
@@ -33,55 +31,11 @@ static void set_up(void)
 	CHECK_EQ(madvise(buf, LEN, MADV_NOHUGEPAGE), 0);
 }
 
-/* What ibv_advise_mr() would do; returns 0 or the error. */
-static int advise(int advice, uint32_t flags, struct ibv_sge *sges, int n)
-{
-	struct {
-		struct ib_uverbs_ioctl_hdr hdr;
-		struct ib_uverbs_attr attrs[4];
-	} cmd = {
-		.hdr = {
-			.length = sizeof(cmd),
-			.object_id = UVERBS_OBJECT_MR,
-			.method_id = UVERBS_METHOD_ADVISE_MR,
-			.num_attrs = 4,
-			.driver_id = RDMA_DRIVER_RXE,
-		},
-		.attrs = {
-			{
-				.attr_id = UVERBS_ATTR_ADVISE_MR_PD_HANDLE,
-				.flags = UVERBS_ATTR_F_MANDATORY,
-				.data = r1.pd->handle,
-			},
-			{
-				.attr_id = UVERBS_ATTR_ADVISE_MR_ADVICE,
-				.len = sizeof(uint64_t),
-				.flags = UVERBS_ATTR_F_MANDATORY,
-				.data = advice,
-			},
-			{
-				.attr_id = UVERBS_ATTR_ADVISE_MR_FLAGS,
-				.len = sizeof(uint32_t),
-				.flags = UVERBS_ATTR_F_MANDATORY,
-				.data = flags,
-			},
-			{
-				.attr_id = UVERBS_ATTR_ADVISE_MR_SGE_LIST,
-				.len = n * sizeof(*sges),
-				.flags = UVERBS_ATTR_F_MANDATORY,
-				.data = (uintptr_t)sges,
-			},
-		},
-	};
-
-	return ioctl(r1.ctx->cmd_fd, RDMA_VERBS_IOCTL, &cmd) ? errno : 0;
-}
-
 static int advise_one(int advice, uint32_t flags, struct ibv_mr *mr, size_t off, uint32_t len)
 {
 	struct ibv_sge sge = { (uintptr_t)buf + off, len, mr->lkey };
 
-	return advise(advice, flags, &sge, 1);
+	return advise_mr(r1.pd, advice, flags, &sge, 1);
 }
 
 /* How many pages of the buffer are in memory. */
@@ -124,7 +78,7 @@ static void test_flush(void)
 	forget();
 	sges[0] = (struct ibv_sge){ (uintptr_t)buf, 1, mr->lkey };
 	sges[1] = (struct ibv_sge){ (uintptr_t)buf + LEN - 1, 1, mr->lkey };
-	CHECK_EQ(advise(WRITE, FLUSH, sges, 2), 0);
+	CHECK_EQ(advise_mr(r1.pd, WRITE, FLUSH, sges, 2), 0);
 	CHECK_EQ(resident(), 2);
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
 }
@@ -179,7 +133,7 @@ static void test_refused(void)
 		CHECK_EQ(advise_one(READ, flags, pinned, 0, PAGE), EINVAL);
 		CHECK_EQ(advise_one(READ, flags, other, 0, PAGE), EINVAL);
 		sge = (struct ibv_sge){ (uintptr_t)buf, PAGE, mr->lkey ^ 1 };
-		CHECK_EQ(advise(READ, flags, &sge, 1), EINVAL);
+		CHECK_EQ(advise_mr(r1.pd, READ, flags, &sge, 1), EINVAL);
 		CHECK_EQ(advise_one(WRITE, flags, constant, 0, PAGE), EPERM);
 		CHECK_EQ(advise_one(READ, flags, constant, 0, PAGE), 0);
 		CHECK_EQ(advise_one(READ, flags, mr, LEN - 10, 11), EFAULT);
@@ -232,7 +186,7 @@ static void test_no_tables(void)
 			sges[i] = (struct ibv_sge){
 				NOWHERE + (round * TABLES + i) * MB2, 1, mr->lkey
 			};
-		CHECK_EQ(advise(NO_FAULT, FLUSH, sges, TABLES), 0);
+		CHECK_EQ(advise_mr(r1.pd, NO_FAULT, FLUSH, sges, TABLES), 0);
 	}
 	CHECK(kernel_memory() < before + limit);
 
@@ -243,7 +197,7 @@ static void test_no_tables(void)
 		CHECK_EQ(mmap(page, PAGE, PROT_READ | PROT_WRITE,
 			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0), page);
 		sges[0] = (struct ibv_sge){ (uintptr_t)page, 1, mr->lkey };
-		CHECK_EQ(advise(READ, FLUSH, sges, 1), 0);
+		CHECK_EQ(advise_mr(r1.pd, READ, FLUSH, sges, 1), 0);
 		CHECK_EQ(munmap(page, PAGE), 0);
 	}
 	CHECK(kernel_memory() < before + limit);
@@ -282,7 +236,7 @@ static void test_kill(void)
 		mr = ibv_reg_mr(r1.pd, NULL, SIZE_MAX, ODP_ACCESS);
 		for (int i = 0; i < TABLES; i++)
 			sges[i] = (struct ibv_sge){ NOWHERE + i * (4ull << 30), -PAGE, mr->lkey };
-		_exit(advise(NO_FAULT, FLUSH, sges, TABLES));
+		_exit(advise_mr(r1.pd, NO_FAULT, FLUSH, sges, TABLES));
 	}
 	wait_begin();
 	while (kernel_time(pid) < 20)

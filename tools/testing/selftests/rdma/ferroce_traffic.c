@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
+#include <sys/ioctl.h>
 #include <unistd.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_ioctl.h>
 #include "ferroce_traffic.h"
 
 void *traffic_run(void *arg)
@@ -64,4 +68,47 @@ int mr_rereg(struct ibv_mr *mr, int flags, void *start, size_t len, uint64_t va,
 	CHECK_EQ(resp.lkey, mr->lkey);
 	CHECK_EQ(resp.rkey, mr->rkey);
 	return 0;
+}
+
+int advise_mr(struct ibv_pd *pd, int advice, uint32_t flags, struct ibv_sge *sges, int n)
+{
+	struct {
+		struct ib_uverbs_ioctl_hdr hdr;
+		struct ib_uverbs_attr attrs[4];
+	} cmd = {
+		.hdr = {
+			.length = sizeof(cmd),
+			.object_id = UVERBS_OBJECT_MR,
+			.method_id = UVERBS_METHOD_ADVISE_MR,
+			.num_attrs = 4,
+			.driver_id = RDMA_DRIVER_RXE,
+		},
+		.attrs = {
+			{
+				.attr_id = UVERBS_ATTR_ADVISE_MR_PD_HANDLE,
+				.flags = UVERBS_ATTR_F_MANDATORY,
+				.data = pd->handle,
+			},
+			{
+				.attr_id = UVERBS_ATTR_ADVISE_MR_ADVICE,
+				.len = sizeof(uint64_t),
+				.flags = UVERBS_ATTR_F_MANDATORY,
+				.data = advice,
+			},
+			{
+				.attr_id = UVERBS_ATTR_ADVISE_MR_FLAGS,
+				.len = sizeof(uint32_t),
+				.flags = UVERBS_ATTR_F_MANDATORY,
+				.data = flags,
+			},
+			{
+				.attr_id = UVERBS_ATTR_ADVISE_MR_SGE_LIST,
+				.len = n * sizeof(*sges),
+				.flags = UVERBS_ATTR_F_MANDATORY,
+				.data = (uintptr_t)sges,
+			},
+		},
+	};
+
+	return ioctl(pd->context->cmd_fd, RDMA_VERBS_IOCTL, &cmd) ? errno : 0;
 }

@@ -33,4 +33,7 @@ bool traffic_arrived(const unsigned char *p);
 int mr_rereg(struct ibv_mr *mr, int flags, void *start, size_t len, uint64_t va,
 	     struct ibv_pd *pd, int access);
 
+/* What ibv_advise_mr() would do; returns 0 or the error. */
+int advise_mr(struct ibv_pd *pd, int advice, uint32_t flags, struct ibv_sge *sges, int n);
+
 #endif

@@ -298,58 +298,63 @@ struct ibv_ah_attr end_path(struct end *from, struct end *to)
 	};
 }
 
-bool end_try(struct end *e, struct end *peer, enum ibv_qp_state state)
+int end_change(struct end *e, struct end *peer, enum ibv_qp_state state, struct ibv_qp_attr *attr)
 {
 	bool rc = e->type == IBV_QPT_RC, ud = e->type == IBV_QPT_UD;
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_INIT,
-		.port_num = 1,
-		.qkey = QKEY,
-		.qp_access_flags = e->access,
-	};
-	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-		   (ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
+	int mask = IBV_QP_STATE;
 
-	if (state == IBV_QPS_RESET)
-		return true;
-	if (ibv_modify_qp(e->qp, &attr, mask))
-		return false;
-	if (state == IBV_QPS_INIT)
-		return true;
+	*attr = (struct ibv_qp_attr){ .qp_state = state };
+	switch (state) {
+	case IBV_QPS_INIT:
+		attr->port_num = 1;
+		attr->qkey = QKEY;
+		attr->qp_access_flags = e->access;
+		mask |= IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+		return mask | (ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
+	case IBV_QPS_RTR:
+		if (!ud) {
+			attr->ah_attr = end_path(e, peer);
+			attr->path_mtu = e->mtu;
+			attr->dest_qp_num = peer->qp->qp_num;
+			attr->rq_psn = peer->psn;
+			mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+		}
+		if (rc) {
+			attr->max_dest_rd_atomic = e->rd_atomic;
+			attr->min_rnr_timer = e->min_rnr_timer;
+			mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+		}
+		return mask;
+	case IBV_QPS_RTS:
+		attr->sq_psn = e->psn;
+		mask |= IBV_QP_SQ_PSN;
+		if (rc) {
+			attr->timeout = e->timeout;
+			attr->retry_cnt = e->retry_cnt;
+			attr->rnr_retry = e->rnr_retry;
+			attr->max_rd_atomic = e->rd_atomic;
+			mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				IBV_QP_MAX_QP_RD_ATOMIC;
+		}
+		return mask;
+	default:
+		return mask;
+	}
+}
 
-	attr.qp_state = IBV_QPS_RTR;
-	mask = IBV_QP_STATE;
-	if (!ud) {
-		attr.ah_attr = end_path(e, peer);
-		attr.path_mtu = e->mtu;
-		attr.dest_qp_num = peer->qp->qp_num;
-		attr.rq_psn = peer->psn;
-		mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-	}
-	if (rc) {
-		attr.max_dest_rd_atomic = e->rd_atomic;
-		attr.min_rnr_timer = e->min_rnr_timer;
-		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	}
-	if (ibv_modify_qp(e->qp, &attr, mask))
-		return false;
-	if (state == IBV_QPS_RTR)
-		return true;
+bool end_try(struct end *e, struct end *peer, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr attr;
+	int mask;
 
-	attr.qp_state = IBV_QPS_RTS;
-	attr.sq_psn = e->psn;
-	mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-	if (rc) {
-		attr.timeout = e->timeout;
-		attr.retry_cnt = e->retry_cnt;
-		attr.rnr_retry = e->rnr_retry;
-		attr.max_rd_atomic = e->rd_atomic;
-		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-			IBV_QP_MAX_QP_RD_ATOMIC;
+	for (int to = IBV_QPS_INIT; to <= (int)state && to <= IBV_QPS_RTS; to++) {
+		mask = end_change(e, peer, to, &attr);
+		if (ibv_modify_qp(e->qp, &attr, mask))
+			return false;
 	}
-	if (ibv_modify_qp(e->qp, &attr, mask))
-		return false;
-	if (ud && !e->ah) {
+	if (state < IBV_QPS_RTS)
+		return true;
+	if (e->type == IBV_QPT_UD && !e->ah) {
 		struct ibv_ah_attr path = end_path(e, peer);
 
 		e->ah = ibv_create_ah(e->dev->pd, &path);

@@ -132,6 +132,8 @@ void end_close(struct end *e);
 void end_to(struct end *e, struct end *peer, enum ibv_qp_state state);
 /* The same where it may fail half-way. */
 bool end_try(struct end *e, struct end *peer, enum ibv_qp_state state);
+/* Fills in the attributes of a change to a state, from the one before; returns their mask. */
+int end_change(struct end *e, struct end *peer, enum ibv_qp_state state, struct ibv_qp_attr *attr);
 void end_modify(struct end *e, enum ibv_qp_state state);
 enum ibv_qp_state end_state(struct end *e);
 /* Waits until the queue pair is in a state. */

@@ -1,0 +1,65 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Fault injection: ferroce_faults makes each allocation of a verb, a link command and a packet fail once. Here: that nothing is
+# left of it, once the module is gone. Leaks of memory are seen only where the kernel was started with kmemleak=on.
+
+# shellcheck disable=SC2317 # The cases are called by name.
+# shellcheck source=tools/testing/selftests/rdma/lib.sh
+. "$(dirname "$0")/lib.sh"
+need_module
+[ -e /proc/self/fail-nth ] || skip_all "the kernel injects no faults"
+
+here=$PWD
+[ -x "$here/ferroce_faults" ] || here=$(dirname "$0")
+leaks=/sys/kernel/debug/kmemleak
+
+# pins: pages that are pinned for devices. Each processor counts for itself at first.
+pins() {
+	echo 1 >/proc/sys/vm/stat_refresh
+	awk '$1 == "nr_foll_pin_acquired" { n += $2 } $1 == "nr_foll_pin_released" { n -= $2 } END { print n + 0 }' /proc/vmstat
+}
+
+pins_are() {
+	[ "$(pins)" = "$1" ]
+}
+
+# no_leaks: what nothing refers to any more. An object that was just allocated, or is between two references, is found at the
+# second look at the latest.
+no_leaks() {
+	[ -e "$leaks" ] || return 0
+	echo scan >"$leaks" 2>/dev/null || { echo "# kmemleak is off"; return 0; }
+	echo scan >"$leaks"
+	cat "$leaks" >"$tmp/leaks"
+	fails grep -A 40 '^unreferenced' "$tmp/leaks"
+}
+
+forget_leaks() {
+	[ ! -e "$leaks" ] || echo clear >"$leaks" 2>/dev/null || true
+}
+
+# pass PATTERN: the cases of ferroce_faults with this in their name, then the module goes.
+pass() {
+	local before
+
+	if loaded ferroce; then rmmod ferroce; fi
+	# Each entry has files in sysfs, and each file is some allocations of "rdma link add".
+	load_module gid_table=8
+	forget_leaks
+	before=$(pins)
+	"$here/ferroce_faults" "$1" >"$tmp/$1.log" 2>&1 || { cat "$tmp/$1.log"; return 1; }
+	# How many faults there were.
+	grep '^# ' "$tmp/$1.log" >&3
+	fails device r1
+	rmmod ferroce
+	wait_for pins_are "$before"
+	fails socket ""
+	no_leaks
+}
+
+exec 3>&1
+for what in verb: link: data:; do
+	test_case "faults in a ${what%:}" pass "$what"
+done
+
+run_cases "$@"

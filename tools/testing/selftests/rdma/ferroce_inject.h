@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Fault injection: a call is made again and again, and each time one allocation later fails in it,
+ * until it runs through without a fault.
+ *
+ * /proc/thread-self/fail-nth covers what the calling thread does in process context: slab, pages
+ * (per-CPU memory and vmalloc come out of these two), and copies from and to user memory where
+ * CONFIG_FAULT_INJECTION_USERCOPY is set. Softirqs that interrupt the thread do not count.
+ */
+#ifndef FERROCE_INJECT_H
+#define FERROCE_INJECT_H
+
+#include "ferroce_util.h"
+
+/*
+ * A call under test. What is not needed may be NULL. Each function but attempt() runs without
+ * faults and checks what it does; attempt() returns 0 or an errno.
+ */
+struct call {
+	const char *name;
+	/* Before each attempt. */
+	void (*prepare)(void);
+	int (*attempt)(void);
+	/* Takes back what a successful attempt did. */
+	void (*undo)(void);
+	/* After each attempt, and after undo(). */
+	void (*tidy)(void);
+};
+
+/* Skips the whole program where the kernel injects no faults; else sets the attributes. */
+void inject_open(void);
+
+/* Steps through all the faults of a call, and checks that no object is left. */
+void inject(const struct call *call);
+
+/* Makes the n-th allocation of this thread from here on fail; disarms, and returns what is left. */
+void inject_arm(unsigned int n);
+unsigned int inject_disarm(void);
+
+/* What was injected since the program began. */
+extern unsigned long injected;
+
+#endif
