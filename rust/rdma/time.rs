@@ -13,6 +13,16 @@ pub fn now() -> Instant {
     Instant::from_ns(unsafe { bindings::ktime_get() } as u64)
 }
 
+/// Returns the time of the last tick, on a clock with an origin of its own, in nanoseconds. Costs a
+/// load.
+#[inline]
+pub fn coarse_now() -> Instant {
+    const NS_PER_JIFFY: u64 = 1_000_000_000 / kernel::bindings::HZ as u64;
+
+    // CAST: An `unsigned long` has at most 64 bits.
+    Instant::from_ns((jiffies() as u64).wrapping_mul(NS_PER_JIFFY))
+}
+
 /// Returns the jiffies counter.
 #[inline]
 pub(crate) fn jiffies() -> usize {

@@ -8,14 +8,18 @@
 //! at a time: half as many as were, and one more with each round.
 //!
 //! Better not to get there: who has filled a queue is told at once when a packet has left, and
-//! takes the place before those who pause. So all queue pairs of a device share the room of a queue
-//! from the beginning. That also bounds how long a packet stays in it, and so the time until a
-//! response comes.
+//! takes the place before those who pause. So all queue pairs of a device that send share the room
+//! of a queue from the beginning. That also bounds how long a packet stays in it, and so the time
+//! until a response comes. How many send is known a little late ([`senders`](crate::senders)): when
+//! many begin at once, the first of them may fill the queue.
 //!
 //! What refuses a packet need not be a full queue, a filter says the same. So after
 //! [`Patience::TRIES`] in vain packets do count as lost, and retries run out as they should.
 
-use crate::time::Instant;
+use crate::{
+    senders::Period,
+    time::Instant, //
+};
 
 /// How many packets the half of a queue pair may have in queues below, and how much longer it waits
 /// for room there.
@@ -31,6 +35,8 @@ pub struct Patience {
     last: Instant,
     /// When to try again.
     until: Option<Instant>,
+    /// The last period in which the half was counted among those that send.
+    counted: Option<Period>,
 }
 
 /// What to do about a packet that was refused.
@@ -56,6 +62,7 @@ impl Default for Patience {
             refused: 0,
             last: Instant::default(),
             until: None,
+            counted: None,
         }
     }
 }
@@ -64,12 +71,12 @@ impl Patience {
     /// How many packets may be in queues at a time, at most.
     pub const MOST: u32 = 128;
 
-    /// How many those of all queue pairs of a device should be, about: for so many there is room by
+    /// How many those of all that send on a device should be, about: for so many there is room by
     /// default in a qdisc (`txqueuelen`) and in the backlog of a processor (`netdev_max_backlog`).
     const SHARED: u32 = 1024;
 
     /// What each may have of that, however many there are.
-    const SHARE: u32 = 16;
+    pub(crate) const SHARE: u32 = 16;
 
     /// What that shrinks to.
     const LEAST: u32 = 4;
@@ -83,10 +90,24 @@ impl Patience {
     /// After so long without a packet it is a new attempt: 1 s, in nanoseconds.
     const MEMORY: u64 = 1_000_000_000;
 
-    /// Returns how many packets may be in queues at a time, if the device has so many queue pairs.
+    /// Forgets everything but that the half was counted, so that a reset does not count it again.
+    pub fn reset(&mut self) {
+        *self = Self {
+            counted: self.counted,
+            ..Self::default()
+        };
+    }
+
+    /// Returns whether the half has to be counted among those that send: once in a period.
     #[inline]
-    pub fn limit(&self, qps: u32) -> u32 {
-        let share = Self::SHARED.checked_div(qps).unwrap_or(Self::MOST);
+    pub fn begins(&mut self, period: Period) -> bool {
+        self.counted.replace(period) != Some(period)
+    }
+
+    /// Returns how many packets may be in queues at a time, if so many halves send.
+    #[inline]
+    pub fn limit(&self, senders: u32) -> u32 {
+        let share = Self::SHARED.checked_div(senders).unwrap_or(Self::MOST);
         self.limit.min(share.max(Self::SHARE))
     }
 

@@ -63,6 +63,7 @@ pub mod psn;
 pub mod qp;
 pub mod requester;
 pub mod responder;
+pub mod senders;
 pub mod time;
 pub mod turn;
 pub mod uapi;

@@ -31,6 +31,7 @@ use crate::{
         Charge,
         Quota, //
     },
+    senders::Senders,
     sockets::{
         self,
         SocketRef, //
@@ -156,8 +157,8 @@ pub(crate) struct Ferroce {
     pub(crate) speed: Speed,
     /// The multicast groups in use.
     pub(crate) mcast: mcast::Usage,
-    /// Queue pairs, which are bounded elsewhere: they share the queues below.
-    pub(crate) qps: Arc<Quota>,
+    /// Halves of queue pairs that send: they share the queues below.
+    pub(crate) senders: Senders,
     /// Protection domains that there may be.
     pds: Arc<Quota>,
     /// Keeps the sockets of the namespace open.
@@ -185,7 +186,7 @@ impl Ferroce {
             mtu: Atomic::new(Mtu::B256.bytes()),
             speed: Speed::new(),
             mcast: mcast::Usage::new(),
-            qps: Quota::new(u32::MAX)?,
+            senders: Senders::new(),
             pds: Quota::new(MAX_PD)?,
             _sockets: sockets,
         };

@@ -28,6 +28,7 @@ mod qp;
 mod queue;
 mod quota;
 mod receive;
+mod senders;
 mod sockets;
 mod speed;
 mod srq;

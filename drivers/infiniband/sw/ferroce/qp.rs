@@ -45,7 +45,6 @@ use crate::{
     },
     mw,
     queue::Queue,
-    quota::Charge,
     receive::Origin,
     ucontext::{
         Offer,
@@ -161,7 +160,6 @@ pub(crate) struct Qp {
     _offers: [Option<Offer>; 2],
     /// For the management queue pair.
     _manager: Option<Manager>,
-    _charge: Charge,
     #[pin]
     timer: Timer,
     /// For the pace of requests, and for that of READ responses; and to wait for room for
@@ -213,7 +211,6 @@ impl Qp {
         let pd = init.pd.id();
         let device_number = init.pd.device().number();
         let counters = init.pd.device().counters().clone();
-        let charge = Charge::new(init.pd.device().qps.clone())?;
         let handle = init.handle;
         let signal_all = init.signal_all;
         let transport = ty.transport();
@@ -274,7 +271,6 @@ impl Qp {
             kernel,
             _offers: offers,
             _manager: manager,
-            _charge: charge,
             timer <- Timer::new(expired, *qpn),
             send_pacer <- FineTimer::new(send_paced, *qpn),
             recv_pacer <- FineTimer::new(recv_paced, *qpn),

@@ -37,12 +37,6 @@ impl Quota {
         }
     }
 
-    /// Returns how many are taken.
-    #[inline]
-    pub(crate) fn used(&self) -> u32 {
-        self.used.load(Relaxed)
-    }
-
     /// Takes one if there is one left; returns whether there was. Callable in any context.
     fn take(&self) -> bool {
         let mut used = self.used.load(Relaxed);

@@ -265,7 +265,7 @@ impl RecvHalf {
         self.path = None;
         self.route.clear();
         self.pace = Pace::new();
-        self.patience = Patience::default();
+        self.patience.reset();
         self.told_last = false;
         self.stop_waiting();
     }

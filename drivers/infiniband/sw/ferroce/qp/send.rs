@@ -209,7 +209,7 @@ impl SendHalf {
         self.route.clear();
         self.tell_drained = false;
         self.pace = Pace::new();
-        self.patience = Patience::default();
+        self.patience.reset();
         self.retry_at = None;
         self.stop_waiting();
     }
@@ -337,7 +337,8 @@ impl SendHalf {
         if self.request_wait.is_pending() || self.patience.waits(now) {
             return;
         }
-        let limit = self.patience.limit(qp.device().qps.used());
+        // Known with the first packet: a half that has none to send does not count.
+        let mut limit = None;
         let mut is_first = true;
         while *budget > 0 {
             let Some(transmit) = self.req.poll_transmit() else {
@@ -351,6 +352,7 @@ impl SendHalf {
                 qp.send_pacer.arm(at);
                 return;
             }
+            let limit = *limit.get_or_insert_with(|| qp.device().senders.limit(&mut self.patience));
             // After that, because there is one timer for both.
             if !self.account.admits(limit) {
                 // The account calls back once the packets have left, if they do.

@@ -40,7 +40,8 @@ impl RecvHalf {
         if self.wait.is_pending() || self.patience.waits(now) {
             return;
         }
-        let limit = self.patience.limit(qp.device().qps.used());
+        // Known with the first packet: a half that has none to send does not count.
+        let mut limit = None;
         while let Some(segment) = self.resp.poll_response() {
             if self.pace.is_on() {
                 if let Some(at) = self.pace.wait(now()) {
@@ -48,6 +49,7 @@ impl RecvHalf {
                     return;
                 }
             }
+            let limit = *limit.get_or_insert_with(|| qp.device().senders.limit(&mut self.patience));
             // After that, because there is one timer for both.
             if !self.account.admits(limit) {
                 // The account calls back once the packets have left, if they do.

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How many halves of the queue pairs of a device send.
+
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+use rdma::time::coarse_now;
+use roce::{
+    patience::Patience,
+    senders, //
+};
+
+/// A count of the halves that send, see [`roce::senders`]. Part of the device.
+pub(crate) struct Senders(Atomic<u64>);
+
+impl Senders {
+    pub(crate) const fn new() -> Self {
+        Self(Atomic::new(0))
+    }
+
+    /// Counts a half that wants to send, and returns how many packets it may have in queues below.
+    /// The lock of the half is held, which protects `patience`.
+    #[inline]
+    pub(crate) fn limit(&self, patience: &mut Patience) -> u32 {
+        let period = senders::Period::of(coarse_now());
+
+        if patience.begins(period) {
+            self.add(period);
+        }
+        patience.limit(senders::Senders::from_raw(self.0.load(Relaxed)).count(period))
+    }
+
+    /// Counts one more. The loop ends: what makes it go round is that another half was counted,
+    /// which each is once in a period.
+    #[cold]
+    fn add(&self, period: senders::Period) {
+        let mut raw = self.0.load(Relaxed);
+
+        loop {
+            let next = senders::Senders::from_raw(raw).with_another(period);
+            match self.0.cmpxchg(raw, next.to_raw(), Relaxed) {
+                Ok(_) => return,
+                Err(now) => raw = now,
+            }
+        }
+    }
+}

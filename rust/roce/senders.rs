@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Counting the halves of queue pairs that send.
+//!
+//! All of them share the room of the queues below, see [`patience`](crate::patience). One that is
+//! idle needs none of it, so each has itself counted with the first packet that it wants to send in
+//! a period. Nothing has to be taken back: when a period ends, counting begins again at zero, and
+//! the count of the period before is valid until the next one ends.
+//!
+//! ```text
+//!   period       0         1         2         3         4
+//!   half A       * * * * * | * * * * |         |         |
+//!   half B                 |   *     |   *     |         |
+//!   counted      1         | 1 2     | 2       | 1       | 0
+//! ```
+//!
+//! So a half counts for at least one period and at most two after its last attempt. The shared
+//! count is written once for each half and period, however many packets that sends.
+
+use crate::time::Instant;
+
+/// The number of a period of [`Period::NS`] nanoseconds. Wraps around.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Period(u32);
+
+impl Period {
+    /// 134 ms, a power of two in nanoseconds. A half that waits for packets in queues below tries
+    /// again each 100 ms, so it is counted for as long as it waits.
+    pub const NS: u64 = 1 << Self::SHIFT;
+
+    const SHIFT: u32 = 27;
+
+    /// Returns the period of a time.
+    #[inline]
+    pub const fn of(time: Instant) -> Period {
+        // CAST: Modulo 2^32.
+        Period((time.as_ns() >> Self::SHIFT) as u32)
+    }
+}
+
+/// How many halves were counted in a period and in the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Senders {
+    period: Period,
+    before: u16,
+    now: u16,
+}
+
+impl Senders {
+    /// Returns how many halves send.
+    #[inline]
+    pub fn count(self, period: Period) -> u32 {
+        let here = self.at(period);
+        u32::from(here.before.max(here.now))
+    }
+
+    /// Counts one more. Each half may do so once in a period.
+    #[inline]
+    pub fn with_another(self, period: Period) -> Senders {
+        let mut here = self.at(period);
+        here.now = here.now.saturating_add(1);
+        here
+    }
+
+    /// Returns the same in another period. A period that is over for others is the current one:
+    /// CPUs do not agree exactly about when one ends.
+    #[inline]
+    fn at(self, period: Period) -> Senders {
+        match period.0.wrapping_sub(self.period.0) {
+            0 | 0x8000_0000.. => self,
+            1 => Senders {
+                period,
+                before: self.now,
+                now: 0,
+            },
+            _ => Senders {
+                period,
+                before: 0,
+                now: 0,
+            },
+        }
+    }
+
+    /// Returns a number for it, to be kept in an atomic.
+    #[inline]
+    pub const fn to_raw(self) -> u64 {
+        // CAST: Widening.
+        ((self.period.0 as u64) << 32) | ((self.before as u64) << 16) | self.now as u64
+    }
+
+    /// Returns the value of a number from [`Senders::to_raw`]; none were counted in that of 0.
+    #[inline]
+    pub const fn from_raw(raw: u64) -> Senders {
+        // CAST: The parts that `to_raw` has put together.
+        Senders {
+            period: Period((raw >> 32) as u32),
+            before: (raw >> 16) as u16,
+            now: raw as u16,
+        }
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_senders))]
+mod tests {
+    use super::*;
+    use crate::patience::Patience;
+
+    const MS: u64 = 1_000_000;
+
+    /// The count of a device.
+    struct Device {
+        senders: Senders,
+        /// How often it was written.
+        writes: u32,
+    }
+
+    impl Device {
+        fn new() -> Device {
+            Device {
+                senders: Senders::from_raw(0),
+                writes: 0,
+            }
+        }
+
+        /// A half wants to send; returns how many packets it may have in flight.
+        fn send(&mut self, half: &mut Patience, at: u64) -> u32 {
+            let period = Period::of(Instant::from_ns(at));
+            if half.begins(period) {
+                self.senders = self.senders.with_another(period);
+                self.writes += 1;
+            }
+            half.limit(self.senders.count(period))
+        }
+    }
+
+    #[test]
+    fn those_that_are_idle_do_not_count() {
+        let mut device = Device::new();
+        let mut halves = [Patience::default(); 64];
+
+        for half in &mut halves {
+            device.send(half, 1000 * MS);
+        }
+        assert_eq!(device.send(&mut halves[0], 1000 * MS), Patience::SHARE);
+        // A moment later the same, and from the second period on all that there is.
+        assert_eq!(device.send(&mut halves[0], 1010 * MS), Patience::SHARE);
+        let later = 1000 * MS + Period::NS;
+        assert_eq!(device.send(&mut halves[0], later), Patience::SHARE);
+        let later = later + Period::NS;
+        assert_eq!(device.send(&mut halves[0], later), Patience::MOST);
+    }
+
+    #[test]
+    fn those_that_send_all_the_time_share_all_the_time() {
+        let mut device = Device::new();
+        let mut halves = [Patience::default(); 32];
+
+        for at in 0..1000 {
+            for half in &mut halves {
+                let limit = device.send(half, at * MS);
+                assert!(at == 0 || limit == 32);
+            }
+        }
+    }
+
+    #[test]
+    fn who_waits_for_room_counts_as_long_as_he_waits() {
+        // As often as `TxAccount::HANDOVER`, and a late timer more.
+        for step in [100 * MS, 130 * MS] {
+            let mut device = Device::new();
+            let mut half = Patience::default();
+
+            for at in (0..10_000 * MS).step_by(7_000_000) {
+                if at % step < 7 * MS {
+                    device.send(&mut half, at);
+                }
+                let period = Period::of(Instant::from_ns(at));
+                assert_eq!(device.senders.count(period), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn ping_pong_writes_the_count_once_in_a_period() {
+        let mut device = Device::new();
+        let mut half = Patience::default();
+
+        for at in 0..100_000 {
+            device.send(&mut half, at * MS / 100);
+        }
+        // A second.
+        assert_eq!(u64::from(device.writes), 1000 * MS / Period::NS + 1);
+    }
+
+    #[test]
+    fn a_half_that_is_reset_does_not_count_again() {
+        let mut device = Device::new();
+        let mut half = Patience::default();
+
+        for _ in 0..100 {
+            device.send(&mut half, 0);
+            half.reset();
+        }
+        assert_eq!(device.writes, 1);
+    }
+
+    #[test]
+    fn a_cpu_that_is_late_counts_in_the_current_period() {
+        let senders = Senders::from_raw(0).with_another(Period(7));
+        let both = senders.with_another(Period(6));
+
+        assert_eq!(both.count(Period(7)), 2);
+        assert_eq!(both.count(Period(6)), 2);
+        assert_eq!(both.count(Period(9)), 0);
+    }
+
+    #[test]
+    fn counts_saturate_and_periods_wrap_around() {
+        let mut senders = Senders::from_raw(0)
+            .at(Period(1 << 30))
+            .at(Period(u32::MAX >> 1));
+        senders = senders.at(Period(u32::MAX - 1));
+
+        for _ in 0..70_000 {
+            senders = senders.with_another(Period(u32::MAX));
+        }
+        assert_eq!(Senders::from_raw(senders.to_raw()), senders);
+        assert_eq!(senders.count(Period(u32::MAX)), 65_535);
+        assert_eq!(senders.count(Period(0)), 65_535);
+        assert_eq!(senders.count(Period(1)), 0);
+        assert_eq!(senders.with_another(Period(0)).count(Period(1)), 1);
+    }
+}
