@@ -14,6 +14,7 @@
 #include <linux/memcontrol.h>
 #include <linux/netdevice.h>
 #include <linux/rtnetlink.h>
+#include <linux/siphash.h>
 #include <linux/skbuff.h>
 #include <linux/timer.h>
 #include <linux/vmalloc.h>

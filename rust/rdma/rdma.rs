@@ -16,6 +16,7 @@ pub mod mm;
 pub mod modules;
 pub mod net;
 pub mod random;
+pub mod siphash;
 pub mod sync;
 pub mod time;
 pub mod timer;

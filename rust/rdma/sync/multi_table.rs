@@ -11,7 +11,7 @@
 
 use crate::{
     bindings,
-    random, //
+    siphash::HashKey, //
 };
 use core::ptr::{
     null_mut,
@@ -34,21 +34,20 @@ use kernel::{
 
 /// What a [`MultiTable`] is looked up by.
 pub trait Key: Copy + Eq {
-    /// Returns a hash: [`mix`] of each part, starting with `seed`.
-    fn hash(&self, seed: u64) -> u64;
+    /// Returns all of the key, to be hashed: two keys with the same words meet in one bucket.
+    fn words(&self) -> [u64; 3];
 }
 
 impl Key for u32 {
-    fn hash(&self, seed: u64) -> u64 {
-        mix(seed, u64::from(*self))
+    #[inline]
+    fn words(&self) -> [u64; 3] {
+        [u64::from(*self), 0, 0]
     }
 }
 
-/// Adds a part of a key to a hash.
+/// Adds a part of a key to a hash. Only for numbers that nobody chooses.
 #[inline]
 pub fn mix(hash: u64, part: u64) -> u64 {
-    // A number without structure, as the golden ratio gives it. The seed is secret, so that nobody
-    // can choose keys that meet in one bucket.
     let product = (hash ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
 
     product ^ product >> 29
@@ -74,6 +73,9 @@ type Found<'a, K, V> = (&'a Link<K, V>, &'a Node<K, V>);
 /// waits for nobody; a lookup that is running may still see it. The buckets are part of it, so that
 /// nothing is left of one that is empty, even if it is never dropped.
 ///
+/// Processes choose keys: the groups that they join. The hash has a secret key, so that nobody can
+/// choose them for one bucket.
+///
 /// # Invariants
 ///
 /// Every pointer in `buckets` and in a node is null or came from `KBox::<Node<K, V>>::into_raw`,
@@ -81,7 +83,7 @@ type Found<'a, K, V> = (&'a Link<K, V>, &'a Node<K, V>);
 #[pin_data(PinnedDrop)]
 pub struct MultiTable<K: Key, V: Copy, const BUCKETS: usize> {
     buckets: [Link<K, V>; BUCKETS],
-    seed: u64,
+    hash: HashKey,
     #[pin]
     lock: SpinLock<()>,
 }
@@ -102,7 +104,7 @@ impl<K: Key, V: Copy, const BUCKETS: usize> MultiTable<K, V, BUCKETS> {
         // INVARIANT: There is no node yet.
         pin_init!(Self {
             buckets <- pin_init::init_array_from_fn(|_| AtomicPtr::new(null_mut())),
-            seed: random::word(),
+            hash: HashKey::random(),
             lock <- new_spinlock!((), "rdma::MultiTable"),
         })
     }
@@ -194,10 +196,7 @@ impl<K: Key, V: Copy, const BUCKETS: usize> MultiTable<K, V, BUCKETS> {
     /// Returns the bucket of a key.
     #[inline]
     fn bucket(&self, key: &K) -> Option<&Link<K, V>> {
-        // CAST: Less than the number of buckets.
-        let index = key.hash(self.seed).checked_rem(self.buckets.len() as u64)? as usize;
-
-        self.buckets.get(index)
+        self.buckets.get(self.hash.bucket(key.words(), BUCKETS))
     }
 
     /// Removes the first node of a chain that `f` accepts. The lock is held.

@@ -17,11 +17,9 @@ use kernel::{
 };
 use rdma::{
     net::namespace::NetId,
+    siphash,
     sync::{
-        multi_table::{
-            mix,
-            Key, //
-        },
+        multi_table::Key,
         Global,
         MultiTable, //
     }, //
@@ -57,12 +55,10 @@ pub(crate) struct Address {
 }
 
 impl Key for Address {
-    fn hash(&self, seed: u64) -> u64 {
-        // CAST: All bits of the GID.
-        let gid = u128::from_ne_bytes(self.gid);
-        let (low, high) = (gid as u64, (gid >> 64) as u64);
-
-        mix(mix(mix(seed, self.net.cookie()), low), high)
+    #[inline]
+    fn words(&self) -> [u64; 3] {
+        let [low, high] = siphash::words(self.gid);
+        [self.net.cookie(), low, high]
     }
 }
 
@@ -74,9 +70,10 @@ pub(crate) struct Link {
 }
 
 impl Key for Link {
-    fn hash(&self, seed: u64) -> u64 {
+    #[inline]
+    fn words(&self) -> [u64; 3] {
         // CAST: Only to be hashed.
-        mix(mix(seed, self.net.cookie()), self.ifindex as u64)
+        [self.net.cookie(), self.ifindex as u64, 0]
     }
 }
 
@@ -88,8 +85,9 @@ struct Place {
 }
 
 impl Key for Place {
-    fn hash(&self, seed: u64) -> u64 {
-        mix(mix(seed, u64::from(self.device)), u64::from(self.index))
+    #[inline]
+    fn words(&self) -> [u64; 3] {
+        [u64::from(self.device), u64::from(self.index), 0]
     }
 }
 

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Keyed hashes, for tables whose keys somebody else may choose.
+//!
+//! C header: [`include/linux/siphash.h`](srctree/include/linux/siphash.h)
+
+use crate::{
+    bindings,
+    random, //
+};
+
+/// A secret key of SipHash-2-4. Without it nobody can find values that have the same hash.
+pub struct HashKey(bindings::siphash_key_t);
+
+impl HashKey {
+    /// Makes a random key. Callable in any context.
+    pub fn random() -> Self {
+        Self::from_words([random::word(), random::word()])
+    }
+
+    const fn from_words(key: [u64; 2]) -> Self {
+        Self(bindings::siphash_key_t { key })
+    }
+
+    /// Returns the hash of three words. Callable in any context.
+    #[inline]
+    pub fn hash(&self, [a, b, c]: [u64; 3]) -> u64 {
+        // SAFETY: The key is valid for read.
+        unsafe { bindings::siphash_3u64(a, b, c, &self.0) }
+    }
+
+    /// Returns which of so many buckets three words belong into, 0 if there is none. Callable in
+    /// any context.
+    #[inline]
+    pub fn bucket(&self, words: [u64; 3], buckets: usize) -> usize {
+        // CAST: Both have 64 bits at most, and the result is less than `buckets`.
+        self.hash(words).checked_rem(buckets as u64).unwrap_or(0) as usize
+    }
+}
+
+/// Returns the two words of a GID or an IPv6 address, to be hashed.
+#[inline]
+pub fn words(gid: [u8; 16]) -> [u64; 2] {
+    let gid = u128::from_ne_bytes(gid);
+    // CAST: All bits of it, in two halves.
+    [gid as u64, (gid >> 64) as u64]
+}
+
+#[cfg(CONFIG_KUNIT = "y")]
+#[kernel::macros::kunit_tests(rdma_siphash)]
+mod tests {
+    use super::*;
+    use kernel::prelude::*;
+
+    const KEYS: [[u64; 2]; 3] = [
+        [0, 0],
+        [1, 2],
+        [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210],
+    ];
+
+    /// Addresses of a pattern.
+    const MANY: u32 = 2048;
+
+    /// Returns the most addresses of a pattern that share a bucket.
+    fn longest_chain(
+        key: &HashKey,
+        buckets: usize,
+        pattern: impl Fn(u32) -> [u8; 16],
+    ) -> Result<u32> {
+        let mut chains = KVec::from_elem(0u32, buckets, GFP_KERNEL)?;
+
+        for i in 0..MANY {
+            let [low, high] = words(pattern(i));
+            let chain = chains.get_mut(key.bucket([1, low, high], buckets));
+            *chain.ok_or(EINVAL)? += 1;
+        }
+        Ok(chains.iter().copied().max().unwrap_or(0))
+    }
+
+    /// The buckets of all tables that are looked up by address, with room for bad luck: among 1024
+    /// random chains one of more than this is less likely than one in a million.
+    fn check(pattern: impl Fn(u32) -> [u8; 16] + Copy) -> Result {
+        for (buckets, most) in [(256, 32), (1024, 20)] {
+            for key in KEYS {
+                let longest = longest_chain(&HashKey::from_words(key), buckets, pattern)?;
+                assert!(longest <= most);
+            }
+        }
+        Ok(())
+    }
+
+    fn with_low(start: [u8; 12], low: u32) -> [u8; 16] {
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = start;
+        let [m, n, o, p] = low.to_be_bytes();
+        [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]
+    }
+
+    #[test]
+    fn ipv4_groups_have_buckets_of_their_own() -> Result {
+        const V4: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+
+        // 224.0.0.0 and on, 239.255.x.y, 224.x.y.1, and hosts.
+        check(|i| with_low(V4, 0xe000_0000 + i))?;
+        check(|i| with_low(V4, 0xefff_0000 + i))?;
+        check(|i| with_low(V4, 0xe000_0001 + (i << 8)))?;
+        check(|i| with_low(V4, 0x0a4d_0000 + i))
+    }
+
+    #[test]
+    fn ipv6_groups_have_buckets_of_their_own() -> Result {
+        const LINK: [u8; 12] = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        // An IPv4 group in one of IPv6, as RFC 4391 has it.
+        const MAPPED: [u8; 12] = [0xff, 0x12, 0x40, 0x1b, 0xff, 0xff, 0, 0, 0, 0, 0, 0];
+
+        check(|i| with_low(LINK, 0xff00_0000 + i))?;
+        check(|i| with_low(MAPPED, 0x0e00_0000 + i))
+    }
+
+    #[test]
+    fn eui64_addresses_have_buckets_of_their_own() -> Result {
+        const HOST: [u8; 12] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0xff];
+
+        check(|i| with_low(HOST, 0xfe00_0000 + i))
+    }
+
+    #[test]
+    fn every_byte_counts() -> Result {
+        for shift in (0..=112).step_by(8) {
+            check(|i| (0xff02u128 << 112 ^ u128::from(i) << shift).to_be_bytes())?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_namespace_counts() -> Result {
+        let [low, high] = words([0xff; 16]);
+
+        for key in KEYS {
+            let key = HashKey::from_words(key);
+            let same = (0..1024u64)
+                .filter(|net| key.bucket([*net, low, high], 1024) == 0)
+                .count();
+            assert!(same <= 16);
+        }
+        Ok(())
+    }
+}
