@@ -52,6 +52,7 @@
 #![cfg_attr(not(any(CONFIG_RUST, test)), no_std)]
 #![forbid(unsafe_code)]
 
+pub mod backoff;
 pub mod doorbell;
 pub mod icrc;
 pub mod ids;

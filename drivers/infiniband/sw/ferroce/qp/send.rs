@@ -57,6 +57,7 @@ use rdma::{
     time::now, //
 };
 use roce::{
+    backoff::Backoff,
     ids::{
         Pkey,
         Qpn, //
@@ -85,9 +86,6 @@ use roce::{
 /// The most packets sent, and requests completed, before the lock is dropped.
 const BUDGET: u32 = 16;
 
-/// How long a half waits that found no memory for a packet: 1 ms.
-const RETRY_ALLOC: u64 = 1_000_000;
-
 /// What the lock of the send half protects.
 pub(crate) struct SendHalf {
     pub(crate) req: Requester<KVec<Slot>>,
@@ -108,7 +106,7 @@ pub(crate) struct SendHalf {
     /// For room in a queue below.
     patience: Patience,
     /// When to try again after there was no memory for a packet.
-    retry_at: Option<Instant>,
+    retry: Backoff,
     /// For memory that the next packet is in.
     request_wait: Wait,
     /// For memory that `parked` needs.
@@ -189,7 +187,7 @@ impl SendHalf {
                 frames,
                 pace: Pace::new(),
                 patience: Patience::default(),
-                retry_at: None,
+                retry: Backoff::default(),
                 request_wait: Wait::new(),
                 response_wait: Wait::new(),
                 parked: None,
@@ -210,7 +208,7 @@ impl SendHalf {
         self.tell_drained = false;
         self.pace = Pace::new();
         self.patience.reset();
-        self.retry_at = None;
+        self.retry.succeeded();
         self.stop_waiting();
     }
 
@@ -221,7 +219,7 @@ impl SendHalf {
 
     /// Returns whether it waits until there is memory for a packet.
     pub(crate) fn waits_for_packet(&self) -> bool {
-        self.retry_at.is_some()
+        self.retry.at().is_some()
     }
 
     /// Returns whether it waits for room in a queue below.
@@ -257,10 +255,8 @@ impl SendHalf {
         if !qp.ty.is_connected() {
             self.req.set_mtu(qp.device().mtu());
         }
-        if self.retry_at.is_some_and(|at| at.is_due(time)) {
-            // What failed then is tried below.
-            self.retry_at = None;
-        }
+        // What failed then is tried below.
+        self.retry.expire(time);
         if self.parked.is_some() && !self.response_wait.is_pending() {
             self.unpark(qp);
             time = now();
@@ -296,10 +292,10 @@ impl SendHalf {
             // What the peer owes may be waiting here.
             due = None;
             if !self.response_wait.is_pending() {
-                self.retry_at = Some(time.after(RETRY_ALLOC));
+                self.retry.failed(time);
             }
         }
-        let due = match self.retry_at {
+        let due = match self.retry.at() {
             Some(retry) => Some(due.map_or(retry, |at| at.min(retry))),
             None => due,
         };
@@ -390,11 +386,11 @@ impl SendHalf {
                     self.req.local_error(transmit.slot, local_status(e));
                 }
                 Err(SendError::NoMemory) => {
-                    self.retry_at = Some(now.after(RETRY_ALLOC));
+                    self.retry.failed(now);
                     return;
                 }
             }
-            self.retry_at = None;
+            self.retry.succeeded();
             is_first = false;
             *budget = budget.saturating_sub(1);
         }

@@ -5,8 +5,7 @@
 use super::{
     finish,
     local_status,
-    SendHalf,
-    RETRY_ALLOC, //
+    SendHalf, //
 };
 use crate::{
     counters::Counter,
@@ -72,7 +71,7 @@ impl SendHalf {
                     .start(qp, Waiter::Request, what, missing)
                     .is_err()
                 {
-                    self.retry_at = Some(now().after(RETRY_ALLOC));
+                    self.retry.failed(now());
                 }
                 false
             }
@@ -122,6 +121,7 @@ impl SendHalf {
             }
             next = self.backlog.pop();
         }
+        self.retry.succeeded();
     }
 
     /// Gives up what waits for memory.

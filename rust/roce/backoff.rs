@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Trying again what failed for want of memory.
+//!
+//! Nobody tells when there is memory again, so a timer must. Thousands of queue pairs may be short
+//! of it at the same time: if each tried again each millisecond, their timers would keep a CPU busy
+//! with nothing else. So the pause doubles with each attempt that fails.
+
+use crate::time::Instant;
+
+/// When to try again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backoff {
+    at: Option<Instant>,
+    /// The last pause, in nanoseconds, 0 if there was none.
+    pause: u64,
+}
+
+impl Backoff {
+    /// The first pause: 1 ms, in nanoseconds.
+    pub const FIRST: u64 = 1_000_000;
+
+    /// The longest pause: a second, in nanoseconds.
+    pub const LONGEST: u64 = Self::FIRST << 10;
+
+    /// It failed. A pause that has begun is not changed.
+    #[cold]
+    pub fn failed(&mut self, now: Instant) {
+        if self.at.is_none() {
+            let pause = self.pause.saturating_mul(2);
+            self.pause = pause.clamp(Self::FIRST, Self::LONGEST);
+            self.at = Some(now.after(self.pause));
+        }
+    }
+
+    /// It succeeded.
+    #[inline]
+    pub fn succeeded(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Ends the pause if it is over; then it is tried again.
+    #[inline]
+    pub fn expire(&mut self, now: Instant) {
+        if self.at.is_some_and(|at| at.is_due(now)) {
+            self.at = None;
+        }
+    }
+
+    /// Returns when the pause ends.
+    #[inline]
+    pub const fn at(&self) -> Option<Instant> {
+        self.at
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_backoff))]
+mod tests {
+    use super::*;
+
+    /// Fails once more, waits for the end of the pause and returns how long it was.
+    fn pause(backoff: &mut Backoff, now: &mut Instant) -> u64 {
+        backoff.failed(*now);
+        let at = backoff.at().unwrap_or_default();
+        let pause = at.since(*now);
+        *now = at;
+        backoff.expire(*now);
+        assert_eq!(backoff.at(), None);
+        pause
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_second() {
+        let mut backoff = Backoff::default();
+        let mut now = Instant::from_ns(7);
+
+        for doublings in 0..10 {
+            assert_eq!(pause(&mut backoff, &mut now), Backoff::FIRST << doublings);
+        }
+        for _ in 0..10 {
+            assert_eq!(pause(&mut backoff, &mut now), Backoff::LONGEST);
+        }
+        backoff.succeeded();
+        assert_eq!(pause(&mut backoff, &mut now), Backoff::FIRST);
+    }
+
+    #[test]
+    fn those_who_try_in_between_do_not_make_it_longer() {
+        let mut backoff = Backoff::default();
+        let start = Instant::from_ns(0);
+
+        backoff.failed(start);
+        for at in 0..Backoff::FIRST {
+            let now = Instant::from_ns(at);
+            if at % 1000 == 0 {
+                backoff.failed(now);
+            }
+            backoff.expire(now);
+            assert_eq!(backoff.at(), Some(start.after(Backoff::FIRST)));
+        }
+        let mut now = start.after(Backoff::FIRST);
+        backoff.expire(now);
+        assert_eq!(pause(&mut backoff, &mut now), 2 * Backoff::FIRST);
+    }
+
+    #[test]
+    fn many_that_fail_for_long_try_seldom() {
+        let mut attempts = 0u64;
+
+        for half in 0..6000 {
+            let mut backoff = Backoff::default();
+            let mut now = Instant::from_ns(half);
+            // Ten seconds.
+            while now < Instant::from_ns(10_000_000_000) {
+                pause(&mut backoff, &mut now);
+                attempts += 1;
+            }
+        }
+        // Three in a millisecond, not 6000.
+        assert!(attempts <= 6000 * 20);
+    }
+}
