@@ -8,6 +8,7 @@ pub mod global;
 pub mod multi_table;
 pub mod owned;
 pub mod per_cpu;
+pub mod semaphore;
 pub mod spinlock;
 pub mod table;
 
@@ -24,6 +25,7 @@ pub use owned::{
     Ref, //
 };
 pub use per_cpu::PerCpuCounters;
+pub use semaphore::Semaphore;
 pub use spinlock::{
     new_spinlock_bh,
     new_spinlock_irqsave,

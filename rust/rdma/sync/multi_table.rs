@@ -45,14 +45,6 @@ impl Key for u32 {
     }
 }
 
-/// Adds a part of a key to a hash. Only for numbers that nobody chooses.
-#[inline]
-pub fn mix(hash: u64, part: u64) -> u64 {
-    let product = (hash ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-
-    product ^ product >> 29
-}
-
 /// What leads to the next node of a chain.
 type Link<K, V> = AtomicPtr<Node<K, V>>;
 

@@ -11,7 +11,10 @@ use crate::{
     gids,
     link,
     mcast,
-    mr::Mr,
+    mr::{
+        self,
+        Mr, //
+    },
     mw::Mw,
     sockets, //
 };
@@ -102,6 +105,7 @@ pub(crate) fn init() -> Result<Cleanup> {
     ))?;
     gids::init()?;
     mcast::init()?;
+    mr::init()?;
     sockets::init()?;
     link::init()?;
     PACKETS.init(PacketPools::new())?;

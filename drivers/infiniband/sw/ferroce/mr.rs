@@ -11,7 +11,11 @@ mod target;
 
 pub(crate) use self::{
     fast::Registration,
-    fetch::Missing,
+    fetch::{
+        init,
+        Missing,
+        Started, //
+    },
     lend::Part,
     prefetch::prefetch,
     region::{

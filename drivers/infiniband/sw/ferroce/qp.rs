@@ -119,6 +119,7 @@ use sq::{
     MAX_IN_FLIGHT, //
 };
 use turn::Turns;
+use wait::Wait;
 use zerocopy::IntoBytes;
 
 /// A queue pair.
@@ -238,6 +239,7 @@ impl Qp {
             TxAccount::new(wake, qpn)?,
             frames,
             counters.clone(),
+            [Wait::in_turn(wake, qpn)?, Wait::in_turn(wake, qpn)?],
         )?;
         let rq = match (recv_queue, &init.srq) {
             (None, Some(srq)) => Rq::shared(srq.clone())?,
@@ -467,7 +469,8 @@ fn recv_paced(number: u32) {
     }
 }
 
-/// The callback of the accounts of what is queued below: there is room again.
+/// The callback of the accounts of what is queued below: there is room again. And of the waits for
+/// a turn to fetch memory: it has come.
 fn wake(number: u32) {
     if let Some(qp) = find(number) {
         qp.defer();

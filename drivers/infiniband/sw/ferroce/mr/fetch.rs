@@ -11,13 +11,7 @@ use super::target::{
     mem_error,
     Target, //
 };
-use crate::{
-    globals,
-    quota::{
-        Charge,
-        Quota, //
-    }, //
-};
+use crate::globals;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -27,7 +21,15 @@ use rdma::{
         Fetch,
         Paged, //
     },
-    sync::multi_table::mix, //
+    siphash::HashKey,
+    sync::{
+        semaphore::{
+            Permit,
+            Semaphore,
+            Waiter, //
+        },
+        Global, //
+    }, //
 };
 use roce::wr::MemError;
 
@@ -35,11 +37,27 @@ use roce::wr::MemError;
 /// 1,024: one process, which may let all of its own wait for ever, shall not have most of them.
 const MAX_FETCHES: u32 = 64;
 
-/// How many processes are told apart. Those that are not share a quota.
+/// How many processes are told apart. Those that are not share a semaphore.
 const PROCESSES: usize = 256;
 
-/// How many ranges there are.
-static FETCHES: [Quota; PROCESSES] = [const { Quota::of(MAX_FETCHES) }; PROCESSES];
+static FETCHES: Global<Fetches> = Global::new();
+
+/// Permits to fetch.
+#[pin_data]
+struct Fetches {
+    hash: HashKey,
+    /// By process.
+    #[pin]
+    processes: [Semaphore; PROCESSES],
+}
+
+/// Constructs the semaphores. Once, before any region exists.
+pub(crate) fn init() -> Result {
+    FETCHES.init::<core::convert::Infallible>(pin_init!(Fetches {
+        hash: HashKey::random(),
+        processes <- pin_init::pin_init_array_from_fn(|_| Semaphore::new(MAX_FETCHES)),
+    }))
+}
 
 /// A part of a region that is not there.
 ///
@@ -57,17 +75,32 @@ pub(crate) struct Missing {
     pub(super) write: bool,
 }
 
+/// What became of a fetch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Started {
+    /// It is under way.
+    Fetching,
+    /// Others of the process are, as many as there may be. The waiter is called when its turn has
+    /// come to start the fetch again.
+    Waiting,
+}
+
 impl Missing {
     /// Has the memory fetched, then calls `done` in process context without any lock held. Callable
-    /// in any context.
+    /// with bottom halves on or off. Without a `waiter` it does not wait for a turn.
     ///
     /// `done` gets [`MemError::Protection`] if the process has no such memory, and
     /// [`MemError::Fault`] if it could not be fetched. After success it may have gone again.
     ///
     /// # Errors
     ///
-    /// `ENOMEM` or `EAGAIN` if that is not possible now, `ESHUTDOWN`.
-    pub(crate) fn fetch(self, done: impl FnOnce(Result<(), MemError>) + Send + 'static) -> Result {
+    /// `ENOMEM` if that is not possible now, `EAGAIN` if it would have to wait for a turn,
+    /// `ESHUTDOWN`.
+    pub(crate) fn fetch(
+        self,
+        waiter: Option<&mut Waiter>,
+        done: impl FnOnce(Result<(), MemError>) + Send + 'static,
+    ) -> Result<Started> {
         let Self {
             target,
             memory,
@@ -76,9 +109,15 @@ impl Missing {
             ahead,
             write,
         } = self;
-        let charge = charge(&memory)?;
+        let permit = match waiter {
+            Some(waiter) => match semaphore(&memory)?.acquire(waiter) {
+                Some(permit) => permit,
+                None => return Ok(Started::Waiting),
+            },
+            None => permit(&memory)?,
+        };
         let result = globals::spawn(move || {
-            let _charge = charge;
+            let _permit = permit;
             let how = if write { Fetch::Write } else { Fetch::Read };
             let result = memory.fetch(at, len, how);
             if result.is_ok() {
@@ -88,18 +127,22 @@ impl Missing {
         });
         // Not before: if that failed it has dropped `memory`, in whatever context this is.
         drop(target);
-        result
+        result.map(|()| Started::Fetching)
     }
 }
 
-/// Takes one of [`FETCHES`].
+/// Returns the permits of the process that has the memory.
+fn semaphore(memory: &Paged) -> Result<&'static Semaphore> {
+    let fetches = FETCHES.get().ok_or(ENODEV)?;
+    let index = fetches.hash.bucket([memory.process(), 0, 0], PROCESSES);
+    fetches.processes.get(index).ok_or(EINVAL)
+}
+
+/// Takes a permit of the process that has the memory, without waiting.
 ///
 /// # Errors
 ///
-/// `EAGAIN` if there are too many of the process that has the memory.
-pub(super) fn charge(memory: &Paged) -> Result<Charge<&'static Quota>> {
-    // CAST: Less than `PROCESSES`.
-    let index = (mix(0, memory.process()) % PROCESSES as u64) as usize;
-    let quota = FETCHES.get(index).ok_or(EAGAIN)?;
-    Charge::new(quota).map_err(|_| EAGAIN)
+/// `EAGAIN` if there is none left.
+pub(super) fn permit(memory: &Paged) -> Result<Permit> {
+    semaphore(memory)?.try_acquire().ok_or(EAGAIN)
 }

@@ -66,7 +66,7 @@ pub(crate) fn prefetch(pd: PdId, advice: Advice, flush: bool, sges: Sges<'_>) ->
         let (target, _) = range.look_up(pd, how)?;
         if !flush && counted.is_none() {
             let memory = target.on_demand().ok_or(EINVAL)?;
-            counted = Some(fetch::charge(&memory)?);
+            counted = Some(fetch::permit(&memory)?);
         }
     }
     if flush {

@@ -171,10 +171,12 @@ impl SendHalf {
         account: TxAccount,
         frames: Option<ARef<NetDevice>>,
         counters: Arc<Counters>,
+        waits: [Wait; 2],
     ) -> Result<KBox<Self>> {
         let slots = KVec::from_elem(Slot::default(), slots, GFP_KERNEL_ACCOUNT)?;
         let backlog = Backlog::new()?;
         let route = CachedRoute::new(GFP_KERNEL_ACCOUNT)?;
+        let [request_wait, response_wait] = waits;
         KBox::init(
             init!(Self {
                 req: Requester::new(transport, slots),
@@ -188,8 +190,8 @@ impl SendHalf {
                 pace: Pace::new(),
                 patience: Patience::default(),
                 retry: Backoff::default(),
-                request_wait: Wait::new(),
-                response_wait: Wait::new(),
+                request_wait,
+                response_wait,
                 parked: None,
                 backlog,
                 counters,
@@ -283,6 +285,8 @@ impl SendHalf {
             self.stop_waiting();
             qp.fail_send();
         }
+        self.request_wait.give_up_turn();
+        self.response_wait.give_up_turn();
         if self.tell_drained && self.req.state() == SendState::Drained {
             self.tell_drained = false;
             qp.raise(Event::SqDrained);

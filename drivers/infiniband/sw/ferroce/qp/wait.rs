@@ -6,6 +6,10 @@
 //! by number. The half goes on meanwhile with what does not depend on it. A report that comes after
 //! the half has lost interest is not for its round, and is ignored.
 //!
+//! A process has so many fetches at a time. The send half waits for its turn: the work item runs it
+//! when that has come, and no timer is needed. The receive half does not wait, since packets would
+//! wait with it: it drops one, and the peer sends it again.
+//!
 //! Documentation/infiniband/ferroce/locking.rst has the whole of it, under *Memory on demand*.
 
 use super::{
@@ -17,7 +21,8 @@ use super::{
 };
 use crate::mr::{
     self,
-    Missing, //
+    Missing,
+    Started, //
 };
 use kernel::{
     prelude::*,
@@ -26,9 +31,12 @@ use kernel::{
         Relaxed, //
     }, //
 };
-use rdma::ib::{
-    object::PdId,
-    Access, //
+use rdma::{
+    ib::{
+        object::PdId,
+        Access, //
+    },
+    sync::semaphore, //
 };
 use roce::{
     opcode::Opcode,
@@ -50,6 +58,8 @@ pub(crate) enum Waiter {
 pub(crate) struct Wait {
     round: u64,
     state: WaitState,
+    /// If it may wait for its turn to fetch.
+    turn: Option<semaphore::Waiter>,
 }
 
 /// The last round of all halves. No two have the same: a number may be that of another queue pair
@@ -59,6 +69,8 @@ static ROUNDS: Atomic<u64> = Atomic::new(0);
 enum WaitState {
     /// For nothing.
     No,
+    /// For its turn to fetch.
+    Turn,
     /// For memory that is being fetched.
     Fetching { what: u32 },
     /// For nothing, and it was in vain.
@@ -66,24 +78,41 @@ enum WaitState {
 }
 
 impl Wait {
+    /// Makes one that does not wait for its turn to fetch.
     pub(crate) const fn new() -> Self {
         Self {
             round: 0,
             state: WaitState::No,
+            turn: None,
         }
     }
 
-    /// Returns whether memory is being fetched.
-    #[inline]
-    pub(crate) fn is_pending(&self) -> bool {
-        matches!(self.state, WaitState::Fetching { .. })
+    /// Makes one that does. `callback(qpn)` is called when the turn has come, and has the half run.
+    /// May sleep.
+    pub(crate) fn in_turn(callback: fn(u32), qpn: u32) -> Result<Self> {
+        Ok(Self {
+            turn: Some(semaphore::Waiter::new(callback, qpn)?),
+            ..Self::new()
+        })
     }
 
-    /// Has memory fetched; `what` tells what it is for from what comes after it.
+    /// Returns whether memory is being fetched, or others' is and this has to wait for that.
+    #[inline]
+    pub(crate) fn is_pending(&self) -> bool {
+        match self.state {
+            WaitState::No | WaitState::Failed { .. } => false,
+            WaitState::Turn => self.turn.as_ref().is_some_and(|turn| turn.is_waiting()),
+            WaitState::Fetching { .. } => true,
+        }
+    }
+
+    /// Has memory fetched, now or when the turn has come; `what` tells what it is for from what
+    /// comes after it.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` or another if that is not possible now.
+    /// `EAGAIN` if it would have to wait for a turn and does not, or another if that is not
+    /// possible now.
     pub(crate) fn start(
         &mut self,
         qp: &IbQp,
@@ -91,11 +120,23 @@ impl Wait {
         what: u32,
         missing: Missing,
     ) -> Result {
-        self.cancel();
+        self.begin_round();
         let (qpn, round) = (qp.qpn, self.round);
-        missing.fetch(move |result| fetched(qpn, waiter, round, result))?;
-        self.state = WaitState::Fetching { what };
+        let done = move |result| fetched(qpn, waiter, round, result);
+        self.state = match missing.fetch(self.turn.as_mut(), done)? {
+            Started::Fetching => WaitState::Fetching { what },
+            Started::Waiting => WaitState::Turn,
+        };
         Ok(())
+    }
+
+    /// The half has done what it could. If it was its turn to fetch and it did not, somebody else
+    /// has it.
+    #[inline]
+    pub(crate) fn give_up_turn(&mut self) {
+        if matches!(self.state, WaitState::Turn) && !self.is_pending() {
+            self.cancel();
+        }
     }
 
     /// Takes the report of a round; returns whether somebody waits for it.
@@ -129,6 +170,14 @@ impl Wait {
 
     /// Waits no more.
     pub(crate) fn cancel(&mut self) {
+        self.begin_round();
+        if let Some(turn) = &mut self.turn {
+            turn.leave();
+        }
+    }
+
+    /// Waits for nothing of before.
+    fn begin_round(&mut self) {
         self.round = ROUNDS.fetch_add(1, Relaxed);
         self.state = WaitState::No;
     }

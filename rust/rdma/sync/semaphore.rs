@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A counting semaphore whose waiters are called back, for code that must not sleep.
+//!
+//! ```text
+//!                 acquire()                       a permit is dropped
+//!   idle waiter ------------> permit  waiting <-----------+
+//!        |                               ^                |  callback(cookie)
+//!        +--- none is left, or others ---+                v
+//!             wait: None                 |             called
+//!                                        |                |
+//!            acquire() fails: goes first +----------------+--> acquire(): permit
+//!                                                         +--> leave(): the next one is called
+//! ```
+//!
+//! Each permit that is dropped calls one waiter, the first, which then tries again. As long as there
+//! are waiters no other caller of [`Semaphore::acquire`] gets ahead of them. A waiter that was
+//! called and has no use for a permit any more must say so ([`Waiter::leave`]), or the others would
+//! wait for it. No step takes longer the more there are.
+
+use super::SpinLockBh;
+use kernel::{
+    list::{
+        impl_list_arc_safe,
+        impl_list_item,
+        AtomicTracker,
+        List,
+        ListArc,
+        ListLinks,
+        TryNewListArc, //
+    },
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
+};
+
+/// A number of permits, and a queue of those who wait for one.
+#[pin_data]
+pub struct Semaphore {
+    #[pin]
+    inner: SpinLockBh<Inner>,
+}
+
+struct Inner {
+    /// Permits that nobody has.
+    free: u32,
+    waiting: List<Entry>,
+}
+
+/// A permit of a semaphore, given back when it is dropped: with bottom halves on or off, but not
+/// with interrupts off.
+pub struct Permit(&'static Semaphore);
+
+/// One who may wait for a permit. Belongs to one caller at a time.
+///
+/// # Invariants
+///
+/// The entry is in no list if `at` is `None`, and else in none or in that of `at`.
+pub struct Waiter {
+    entry: Arc<Entry>,
+    at: Option<&'static Semaphore>,
+}
+
+const IDLE: u32 = 0;
+const WAITING: u32 = 1;
+const CALLED: u32 = 2;
+
+/// What a semaphore knows about a waiter.
+#[pin_data]
+struct Entry {
+    #[pin]
+    tracker: AtomicTracker,
+    #[pin]
+    links: ListLinks,
+    /// Written under the lock of the semaphore: `WAITING` says that it is in its list.
+    state: Atomic<u32>,
+    callback: fn(u32),
+    cookie: u32,
+}
+
+impl_list_arc_safe! {
+    impl ListArcSafe<0> for Entry { tracked_by tracker: AtomicTracker; }
+}
+
+impl_list_item! {
+    impl ListItem<0> for Entry { using ListLinks { self.links }; }
+}
+
+impl Semaphore {
+    /// Creates a semaphore with a number of permits.
+    pub fn new(permits: u32) -> impl PinInit<Self> {
+        pin_init!(Self {
+            inner <- crate::new_spinlock_bh!(
+                Inner {
+                    free: permits,
+                    waiting: List::new(),
+                },
+                "rdma::Semaphore"
+            ),
+        })
+    }
+
+    /// Takes a permit if there is one, ahead of those who wait. Callable with bottom halves on or
+    /// off.
+    pub fn try_acquire(&'static self) -> Option<Permit> {
+        let mut inner = self.inner.lock();
+        inner.free = inner.free.checked_sub(1)?;
+        Some(Permit(self))
+    }
+
+    /// Takes a permit, or has the waiter wait for one: then its callback is going to be called,
+    /// once, unless it leaves before. Callable with bottom halves on or off.
+    pub fn acquire(&'static self, waiter: &mut Waiter) -> Option<Permit> {
+        if waiter.at.is_some_and(|at| !core::ptr::eq(at, self)) {
+            waiter.leave();
+        }
+        let mut inner = self.inner.lock();
+        let entry = &waiter.entry;
+        let called = entry.state.load(Relaxed) == CALLED;
+
+        if called || inner.waiting.is_empty() {
+            if let Some(free) = inner.free.checked_sub(1) {
+                inner.free = free;
+                entry.state.store(IDLE, Relaxed);
+                waiter.at = None;
+                return Some(Permit(self));
+            }
+        }
+        // INVARIANT: Whether it is put into the list now or is there already, it is that of `at`.
+        waiter.at = Some(self);
+        if let Ok(item) = ListArc::try_from_arc(entry.clone()) {
+            entry.state.store(WAITING, Relaxed);
+            if called {
+                inner.waiting.push_front(item);
+            } else {
+                inner.waiting.push_back(item);
+            }
+        }
+        None
+    }
+}
+
+impl Inner {
+    /// Takes the first waiter out of the list, to be [called](Entry::call) without the lock.
+    fn next(&mut self) -> Option<Arc<Entry>> {
+        let item = self.waiting.pop_front()?;
+        item.state.store(CALLED, Relaxed);
+        Some(item.into_arc())
+    }
+}
+
+impl Entry {
+    fn call(&self) {
+        (self.callback)(self.cookie);
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let next = {
+            let mut inner = self.0.inner.lock();
+            inner.free = inner.free.saturating_add(1);
+            inner.next()
+        };
+        if let Some(next) = next {
+            next.call();
+        }
+    }
+}
+
+impl Waiter {
+    /// Creates one that does not wait. May sleep.
+    ///
+    /// `callback(cookie)` must only queue work: it is called in whatever context a permit is
+    /// dropped, under locks of its owner.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn new(callback: fn(u32), cookie: u32) -> Result<Self> {
+        let entry = Arc::pin_init(
+            pin_init!(Entry {
+                tracker <- AtomicTracker::new(),
+                links <- ListLinks::new(),
+                state: Atomic::new(IDLE),
+                callback,
+                cookie,
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )?;
+        // INVARIANT: No list has the entry yet.
+        Ok(Self { entry, at: None })
+    }
+
+    /// Returns whether it waits and was not called yet.
+    #[inline]
+    pub fn is_waiting(&self) -> bool {
+        self.at.is_some() && self.entry.state.load(Relaxed) == WAITING
+    }
+
+    /// Waits no more. If it was called, the next one is. Callable with bottom halves on or off.
+    pub fn leave(&mut self) {
+        let Some(semaphore) = self.at.take() else {
+            return;
+        };
+        let mut inner = semaphore.inner.lock();
+        let next = match self.entry.state.load(Relaxed) {
+            WAITING => {
+                // SAFETY: By the type invariant the entry is in no list but that of `semaphore`.
+                // The lock of that is held.
+                unsafe { inner.waiting.remove(&self.entry) };
+                None
+            }
+            CALLED => inner.next(),
+            _ => None,
+        };
+        self.entry.state.store(IDLE, Relaxed);
+        drop(inner);
+        if let Some(next) = next {
+            next.call();
+        }
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+#[cfg(CONFIG_KUNIT = "y")]
+#[kernel::macros::kunit_tests(rdma_semaphore)]
+mod tests {
+    use super::*;
+    use crate::sync::Global;
+
+    /// The cookies of those who were called, one decimal digit each.
+    static CALLS: Atomic<u32> = Atomic::new(0);
+
+    static TWO: Global<Semaphore> = Global::new();
+
+    fn call(cookie: u32) {
+        CALLS.store(CALLS.load(Relaxed) * 10 + cookie, Relaxed);
+    }
+
+    /// A semaphore with two permits, and three waiters. The suites of a module run one by one.
+    fn set_up() -> Result<(&'static Semaphore, [Waiter; 3])> {
+        if TWO.get().is_none() {
+            TWO.init::<core::convert::Infallible>(Semaphore::new(2))?;
+        }
+        CALLS.store(0, Relaxed);
+        Ok((
+            TWO.get().ok_or(EINVAL)?,
+            [
+                Waiter::new(call, 1)?,
+                Waiter::new(call, 2)?,
+                Waiter::new(call, 3)?,
+            ],
+        ))
+    }
+
+    #[test]
+    fn each_permit_calls_the_first_that_waits() -> Result {
+        let (two, [mut a, mut b, mut c]) = set_up()?;
+        let first = two.acquire(&mut a).ok_or(EINVAL)?;
+        let second = two.acquire(&mut a).ok_or(EINVAL)?;
+
+        assert!(two.try_acquire().is_none());
+        for waiter in [&mut a, &mut b, &mut c] {
+            assert!(two.acquire(waiter).is_none());
+            assert!(two.acquire(waiter).is_none());
+            assert!(waiter.is_waiting());
+        }
+        drop(first);
+        assert_eq!(CALLS.load(Relaxed), 1);
+        // Not ahead of those who waited before.
+        assert!(two.acquire(&mut b).is_none());
+        let first = two.acquire(&mut a).ok_or(EINVAL)?;
+        drop((first, second));
+        assert_eq!(CALLS.load(Relaxed), 123);
+        assert!(!a.is_waiting() && !b.is_waiting() && !c.is_waiting());
+        Ok(())
+    }
+
+    #[test]
+    fn who_leaves_calls_the_next_one() -> Result {
+        let (two, [mut a, mut b, mut c]) = set_up()?;
+        let permits = (two.try_acquire(), two.try_acquire());
+
+        for waiter in [&mut a, &mut b, &mut c] {
+            assert!(two.acquire(waiter).is_none());
+        }
+        // Not called yet: nobody has to be called instead.
+        b.leave();
+        assert_eq!(CALLS.load(Relaxed), 0);
+        drop(permits.0);
+        assert_eq!(CALLS.load(Relaxed), 1);
+        drop(a);
+        assert_eq!(CALLS.load(Relaxed), 13);
+        assert!(two.acquire(&mut b).is_some());
+        drop(c);
+        assert!(two.acquire(&mut b).is_some());
+        assert_eq!(CALLS.load(Relaxed), 13);
+        Ok(())
+    }
+
+    #[test]
+    fn who_was_called_in_vain_stays_the_first() -> Result {
+        let (two, [mut a, mut b, _]) = set_up()?;
+        let permits = (two.try_acquire(), two.try_acquire());
+
+        assert!(two.acquire(&mut a).is_none());
+        assert!(two.acquire(&mut b).is_none());
+        drop(permits.0);
+        let thief = two.try_acquire();
+        assert!(thief.is_some());
+        assert!(two.acquire(&mut a).is_none());
+        drop(thief);
+        assert_eq!(CALLS.load(Relaxed), 11);
+        assert!(two.acquire(&mut a).is_some());
+        Ok(())
+    }
+}
