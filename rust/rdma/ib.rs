@@ -36,6 +36,7 @@ mod modify_qp_kunit;
 pub use access::Access;
 pub use device::{
     Device,
+    DeviceName,
     DeviceRef, //
 };
 pub use driver::Driver;

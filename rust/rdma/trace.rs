@@ -9,6 +9,7 @@
 //!
 //! Callable in any context.
 
+use crate::ib::DeviceName;
 use kernel::{
     ffi,
     prelude::*, //
@@ -16,9 +17,9 @@ use kernel::{
 
 /// A packet, as tracepoints tell of it.
 #[derive(Clone, Copy)]
-pub struct Packet<'a> {
-    /// The name of the device, or nothing if there is none.
-    pub device: &'a CStr,
+pub struct Packet {
+    /// The name of the device, empty if there is none.
+    pub device: DeviceName,
     /// The number of the own queue pair, or the one that a packet for nobody names.
     pub qpn: u32,
     /// The opcode, as in the BTH.
@@ -31,9 +32,9 @@ pub struct Packet<'a> {
 
 /// An acknowledgment, as tracepoints tell of it.
 #[derive(Clone, Copy)]
-pub struct Ack<'a> {
+pub struct Ack {
     /// The name of the device.
-    pub device: &'a CStr,
+    pub device: DeviceName,
     /// The number of the own queue pair.
     pub qpn: u32,
     /// Whether it was sent; it was received otherwise.
@@ -48,9 +49,9 @@ pub struct Ack<'a> {
 
 /// A send half that goes back, as tracepoints tell of it.
 #[derive(Clone, Copy)]
-pub struct Retry<'a> {
+pub struct Retry {
     /// The name of the device.
-    pub device: &'a CStr,
+    pub device: DeviceName,
     /// The number of the queue pair.
     pub qpn: u32,
     /// The PSN that is sent again.
@@ -98,7 +99,7 @@ fn text(text: &CStr) -> *const ffi::c_char {
 
 /// A packet was handed to IP.
 #[inline(always)]
-pub fn send<'a>(packet: impl FnOnce() -> Packet<'a>) {
+pub fn send(packet: impl FnOnce() -> Packet) {
     if is_on!(__tracepoint_ferroce_send) {
         emit_send(packet);
     }
@@ -106,10 +107,10 @@ pub fn send<'a>(packet: impl FnOnce() -> Packet<'a>) {
 
 #[cold]
 #[inline(never)]
-fn emit_send<'a>(packet: impl FnOnce() -> Packet<'a>) {
+fn emit_send(packet: impl FnOnce() -> Packet) {
     let p = packet();
     emit!(rust_do_trace_ferroce_send(
-        text(p.device),
+        text(p.device.as_c_str()),
         p.qpn,
         p.opcode,
         p.psn,
@@ -119,7 +120,7 @@ fn emit_send<'a>(packet: impl FnOnce() -> Packet<'a>) {
 
 /// A packet came for a queue pair.
 #[inline(always)]
-pub fn receive<'a>(packet: impl FnOnce() -> Packet<'a>) {
+pub fn receive(packet: impl FnOnce() -> Packet) {
     if is_on!(__tracepoint_ferroce_receive) {
         emit_receive(packet);
     }
@@ -127,10 +128,10 @@ pub fn receive<'a>(packet: impl FnOnce() -> Packet<'a>) {
 
 #[cold]
 #[inline(never)]
-fn emit_receive<'a>(packet: impl FnOnce() -> Packet<'a>) {
+fn emit_receive(packet: impl FnOnce() -> Packet) {
     let p = packet();
     emit!(rust_do_trace_ferroce_receive(
-        text(p.device),
+        text(p.device.as_c_str()),
         p.qpn,
         p.opcode,
         p.psn,
@@ -146,7 +147,7 @@ pub fn ack_is_on() -> bool {
 
 /// An acknowledgment was sent, or came.
 #[inline(always)]
-pub fn ack<'a>(ack: impl FnOnce() -> Ack<'a>) {
+pub fn ack(ack: impl FnOnce() -> Ack) {
     if ack_is_on() {
         emit_ack(ack);
     }
@@ -154,10 +155,10 @@ pub fn ack<'a>(ack: impl FnOnce() -> Ack<'a>) {
 
 #[cold]
 #[inline(never)]
-fn emit_ack<'a>(ack: impl FnOnce() -> Ack<'a>) {
+fn emit_ack(ack: impl FnOnce() -> Ack) {
     let a = ack();
     emit!(rust_do_trace_ferroce_ack(
-        text(a.device),
+        text(a.device.as_c_str()),
         a.qpn,
         a.sent,
         a.psn,
@@ -168,7 +169,7 @@ fn emit_ack<'a>(ack: impl FnOnce() -> Ack<'a>) {
 
 /// A send half goes back, or gives up.
 #[inline(always)]
-pub fn retry<'a>(retry: impl FnOnce() -> Retry<'a>) {
+pub fn retry(retry: impl FnOnce() -> Retry) {
     if is_on!(__tracepoint_ferroce_retry) {
         emit_retry(retry);
     }
@@ -176,10 +177,10 @@ pub fn retry<'a>(retry: impl FnOnce() -> Retry<'a>) {
 
 #[cold]
 #[inline(never)]
-fn emit_retry<'a>(retry: impl FnOnce() -> Retry<'a>) {
+fn emit_retry(retry: impl FnOnce() -> Retry) {
     let r = retry();
     emit!(rust_do_trace_ferroce_retry(
-        text(r.device),
+        text(r.device.as_c_str()),
         r.qpn,
         r.psn,
         r.left,
@@ -196,7 +197,7 @@ pub fn drop_is_on() -> bool {
 
 /// A packet is dropped: why, and which one.
 #[inline(always)]
-pub fn drop<'a>(drop: impl FnOnce() -> (&'static CStr, Packet<'a>)) {
+pub fn drop(drop: impl FnOnce() -> (&'static CStr, Packet)) {
     if drop_is_on() {
         emit_drop(drop);
     }
@@ -204,10 +205,10 @@ pub fn drop<'a>(drop: impl FnOnce() -> (&'static CStr, Packet<'a>)) {
 
 #[cold]
 #[inline(never)]
-fn emit_drop<'a>(drop: impl FnOnce() -> (&'static CStr, Packet<'a>)) {
+fn emit_drop(drop: impl FnOnce() -> (&'static CStr, Packet)) {
     let (reason, p) = drop();
     emit!(rust_do_trace_ferroce_drop(
-        text(p.device),
+        text(p.device.as_c_str()),
         p.qpn,
         p.opcode,
         p.psn,

@@ -25,6 +25,7 @@ use core::{
 use kernel::{
     error::to_result,
     ffi,
+    fmt,
     prelude::*,
     sync::aref::ARef,
     types::Opaque, //
@@ -143,11 +144,22 @@ impl<D: Driver> Device<D> {
         NonNull::new(dev).map(|dev| unsafe { ARef::from_raw(dev.cast()) })
     }
 
-    /// Returns the name.
-    pub fn name(&self) -> &CStr {
-        // SAFETY: The name of the embedded device is a C string; the core changes it only by a
-        // rename, which keeps it terminated.
-        unsafe { crate::c_str((*self.as_raw()).name.as_ptr().cast()) }
+    /// Returns a copy of the name. Any context.
+    pub fn name(&self) -> DeviceName {
+        let mut name = DeviceName::EMPTY;
+        // SAFETY: The device is alive; only an address is computed.
+        let from = unsafe { (&raw const (*self.as_raw()).name).cast::<u8>() };
+        // INVARIANT: The last byte is not written to.
+        for (i, to) in name.0.iter_mut().take(NAME_LEN - 1).enumerate() {
+            // SAFETY: `i` is an index of the array, which is valid as long as the device. The core
+            // may be writing to it (`ib_device_rename()`), so each byte is read once and by an
+            // access that is volatile, as `READ_ONCE()` is in C.
+            *to = unsafe { from.add(i).read_volatile() };
+            if *to == 0 {
+                break;
+            }
+        }
+        name
     }
 
     /// Returns the C device.
@@ -170,6 +182,38 @@ impl<D: Driver> Device<D> {
         let this = raw.cast::<Self>();
         // SAFETY: Only an address is computed, within one allocation.
         unsafe { &raw mut (*this).data }
+    }
+}
+
+/// Bytes of a name, its terminator included.
+const NAME_LEN: usize = bindings::IB_DEVICE_NAME_MAX as usize;
+
+/// The name of a device, as it was when it was copied.
+///
+/// A reference to the name of the core's device would not do: `ib_device_rename()` writes to it
+/// under a lock that drivers cannot take. A copy that is made during a rename may begin with the
+/// new name and end with the old one. It is a C string in any case.
+///
+/// # Invariants
+///
+/// The last byte is zero.
+#[derive(Clone, Copy)]
+pub struct DeviceName([u8; NAME_LEN]);
+
+impl DeviceName {
+    /// The name of no device.
+    pub const EMPTY: Self = Self([0; NAME_LEN]);
+
+    /// Returns the name as a C string.
+    pub fn as_c_str(&self) -> &CStr {
+        // There is a terminator by the type invariant.
+        CStr::from_bytes_until_nul(&self.0).unwrap_or(c"")
+    }
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self.as_c_str(), f)
     }
 }
 

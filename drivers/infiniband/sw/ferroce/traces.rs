@@ -8,9 +8,11 @@ use crate::{
     qp::IbQp,
     receive::Incoming, //
 };
-use kernel::prelude::*;
 use rdma::{
-    ib::Device,
+    ib::{
+        Device,
+        DeviceName, //
+    },
     trace::{
         self,
         Ack,
@@ -66,7 +68,7 @@ impl Kept {
         }
     }
 
-    fn of_device<'a>(&self, device: &'a CStr) -> Packet<'a> {
+    fn of_device(&self, device: DeviceName) -> Packet {
         Packet {
             device,
             qpn: self.qpn,
@@ -188,14 +190,14 @@ pub(crate) fn dropped_waiting(qp: &IbQp, incoming: &Incoming) {
 #[cold]
 pub(crate) fn was_dropped(device: Option<&Device<Ferroce>>, kept: &Option<Kept>, counter: Counter) {
     trace::drop(|| {
-        let device = device.map_or(c"", Device::name);
+        let device = device.map_or(DeviceName::EMPTY, Device::name);
         let kept = kept.as_ref().unwrap_or(&Kept::UNREADABLE);
         (counter.name(), kept.of_device(device))
     });
 }
 
 /// Returns what is told of a request.
-fn request<'a>(qp: &'a IbQp, transmit: &Transmit) -> Packet<'a> {
+fn request(qp: &IbQp, transmit: &Transmit) -> Packet {
     Packet {
         device: qp.device().name(),
         qpn: qp.qpn,

@@ -2,8 +2,13 @@
 /*
  * Tracepoints: which events there are, and what is in them.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
+#include <linux/netlink.h>
+#include <sys/socket.h>
+#include <rdma/rdma_netlink.h>
 #include "ferroce_look.h"
 
 #define TRACING "/sys/kernel/tracing/"
@@ -177,8 +182,139 @@ static void switched(void)
 	trace_on();
 }
 
+/* A name of the longest kind, which begins like the usual one. */
+#define LONG_NAME "r1xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+#define QPS "/sys/kernel/debug/ferroce/qp"
+#define READS 200
+
+/* One request to the RDMA core, as "rdma dev set" sends it. A program would take long to start. */
+static bool rename_to(int fd, uint32_t index, const char *name)
+{
+	struct {
+		struct nlmsghdr head;
+		struct nlattr index_attr;
+		uint32_t index;
+		struct nlattr name_attr;
+		char name[64];
+	} request = {
+		.head = {
+			.nlmsg_len = sizeof(request),
+			.nlmsg_type = RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_SET),
+			.nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK,
+		},
+		.index_attr = { NLA_HDRLEN + sizeof(uint32_t), RDMA_NLDEV_ATTR_DEV_INDEX },
+		.index = index,
+		.name_attr = { NLA_HDRLEN + sizeof(request.name), RDMA_NLDEV_ATTR_DEV_NAME },
+	};
+	struct {
+		struct nlmsghdr head;
+		struct nlmsgerr error;
+		char rest[256];
+	} answer;
+
+	strcpy(request.name, name);
+	return send(fd, &request, sizeof(request), 0) == sizeof(request) &&
+	       recv(fd, &answer, sizeof(answer), 0) > 0 &&
+	       answer.head.nlmsg_type == NLMSG_ERROR && !answer.error.error;
+}
+
+static atomic_int renames;
+
+static void *rename_device(void *arg)
+{
+	int fd = socket(AF_NETLINK, SOCK_RAW, NETLINK_RDMA);
+	uint32_t index = *(uint32_t *)arg;
+	bool ok = fd >= 0;
+
+	while (ok && !atomic_load(&ended)) {
+		ok = rename_to(fd, index, LONG_NAME) && rename_to(fd, index, "r1");
+		renames += 2;
+	}
+	close(fd);
+	return ok ? NULL : "the device could not be renamed";
+}
+
+/* As read_all(), without a program. */
+static void read_file(const char *path)
+{
+	int fd = open(path, O_RDONLY);
+	size_t len = 0;
+	ssize_t n;
+
+	CHECK(fd >= 0);
+	while ((n = read(fd, seen + len, sizeof(seen) - 1 - len)) > 0)
+		len += n;
+	close(fd);
+	CHECK(n == 0 && len);
+	seen[len] = 0;
+}
+
+/* Names that are not made of letters of both. */
+static int spoilt;
+
+/* Looks at each name that was read; returns how many there are. */
+static int names(const char *before)
+{
+	int n = 0;
+
+	for (const char *at = seen; (at = strstr(at, before)); n++) {
+		size_t len;
+
+		at += strlen(before);
+		len = strspn(at, "r12x");
+		if (len < 2 || len >= 64 || at[len] != ' ') {
+			if (!spoilt++)
+				printf("# %.90s\n", at);
+		}
+	}
+	return n;
+}
+
+/* The device gets another name while its name is printed, and written to the trace. */
+static void renamed(void)
+{
+	static struct end ends[32];
+	int listed = 0, traced = 0;
+	pthread_t renamer;
+	uint32_t index;
+	struct end a, b;
+	void *result;
+
+	open_pair(&a, &b);
+	pair_create(&a, &b);
+	for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
+		end_init(&ends[i], &r1, IBV_QPT_UD, 0);
+		end_create(&ends[i]);
+	}
+	look("rdma dev show r1");
+	index = strtoul(seen, NULL, 10);
+	trace_on();
+	atomic_store(&ended, false);
+	CHECK_EQ(pthread_create(&renamer, NULL, rename_device, &index), 0);
+	for (int i = 0; i < READS; i++) {
+		post_send(&a, &b, IBV_WR_RDMA_WRITE, 1, 0, 10, IBV_SEND_SIGNALED);
+		expect(&a, 1, IBV_WC_SUCCESS);
+		read_file(QPS);
+		listed += names(" device ");
+	}
+	atomic_store(&ended, true);
+	CHECK_EQ(pthread_join(renamer, &result), 0);
+	CHECK(!result);
+	shell("echo 0 >" EVENTS);
+	read_trace();
+	traced = names(": device=");
+	printf("# %d names listed, %d traced, %d renames\n", listed, traced, renames);
+	CHECK(listed && traced && renames);
+	CHECK_EQ(spoilt, 0);
+	for (size_t i = 0; i < ARRAY_LEN(ends); i++)
+		end_close(&ends[i]);
+	pair_close(&a, &b);
+	trace_on();
+}
+
 static void set_up(void)
 {
+	shell("mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug");
 	shell("mountpoint -q " TRACING " || mount -t tracefs none " TRACING);
 }
 
@@ -190,6 +326,7 @@ int main(int argc, char **argv)
 		{ "a peer that does not answer", traced_timeout },
 		{ "a packet for nobody", traced_stray },
 		{ "on and off under traffic", switched },
+		{ "a device that is renamed", renamed },
 	};
 
 	run_tests(argc, argv, set_up, tests, ARRAY_LEN(tests));
