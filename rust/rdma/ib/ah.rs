@@ -98,11 +98,15 @@ pub(super) unsafe extern "C" fn query_ah<D: Driver>(
     raw: *mut bindings::ib_ah,
     attr: *mut bindings::rdma_ah_attr,
 ) -> ffi::c_int {
-    // SAFETY: The handle was constructed, and `attr` is valid for write.
-    let (ah, attr) = unsafe { (Ah::<D>::from_raw(raw), &mut *attr) };
+    // SAFETY: The handle was constructed.
+    let ah = unsafe { Ah::<D>::from_raw(raw) };
     match D::query_ah(&ah.data) {
         Some(path) => {
-            *attr = pin_init::zeroed();
+            // SAFETY: `attr` is valid for write, and initialised before there is a reference to it.
+            let attr = unsafe {
+                attr.write(pin_init::zeroed());
+                &mut *attr
+            };
             path.to_raw(attr);
             0
         }

@@ -171,9 +171,13 @@ impl WcArray<'_> {
         if self.is_full() {
             return;
         }
-        // SAFETY: `count` is below `room`, so this is an element of the caller's array.
-        let out = unsafe { &mut *self.out.add(self.count) };
-        *out = pin_init::zeroed();
+        // SAFETY: `count` is below `room`, so this is an element of the caller's array, which is
+        // initialised before there is a reference to it.
+        let out = unsafe {
+            let out = self.out.add(self.count);
+            out.write(pin_init::zeroed());
+            &mut *out
+        };
         // SAFETY: Both members of each union are of the same size.
         unsafe {
             *out.__bindgen_anon_1.wr_id.as_mut() = wc.wr_id;

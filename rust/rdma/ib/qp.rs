@@ -223,18 +223,18 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
 ) -> ffi::c_int {
     let create = || {
         let handle = NonNull::new(raw).ok_or(EINVAL)?;
-        // SAFETY: The core sets the device and the protection domain before the call; `attr` is
-        // valid.
-        let (dev, pd, attr) = unsafe {
-            (
-                Device::<D>::from_raw((*raw).device),
-                Pd::<D>::from_raw((*raw).pd),
-                &mut *attr,
-            )
-        };
-        if attr.send_cq.is_null() || attr.recv_cq.is_null() {
-            return Err(EINVAL);
+        // SAFETY: The core sets the device and the protection domain, if there is one, before the
+        // call; `attr` is valid.
+        let (dev, pd, attr) =
+            unsafe { (Device::<D>::from_raw((*raw).device), (*raw).pd, &mut *attr) };
+        // Only queue pairs of types that no driver here supports lack one of them: XRC targets all
+        // three, XRC initiators and those with an indirection table the CQ for receives. The core
+        // refuses targets itself as long as there is no `alloc_xrcd`, but that is its business.
+        if pd.is_null() || attr.send_cq.is_null() || attr.recv_cq.is_null() {
+            return Err(EOPNOTSUPP);
         }
+        // SAFETY: The domain is not null, and the core keeps it for the call.
+        let pd = unsafe { Pd::<D>::from_raw(pd) };
         // SAFETY: The argument of the core's callback.
         let mut udata = unsafe { Udata::from_raw(udata) };
         let mut init = QpInit {
@@ -326,11 +326,14 @@ pub(super) unsafe extern "C" fn query_qp<D: Driver>(
     _mask: ffi::c_int,
     init: *mut bindings::ib_qp_init_attr,
 ) -> ffi::c_int {
+    // The core's memory is not initialised, so there is no reference to it before; and it goes to
+    // the process as it is.
     // SAFETY: The queue pair was constructed, and both are valid for write.
-    let (qp, attr, init) = unsafe { (Qp::<D>::owned(raw), &mut *attr, &mut *init) };
-    // The core's memory is not initialised, and goes to the process as it is.
-    *attr = pin_init::zeroed();
-    *init = pin_init::zeroed();
+    let (qp, attr, init) = unsafe {
+        attr.write(pin_init::zeroed());
+        init.write(pin_init::zeroed());
+        (Qp::<D>::owned(raw), &mut *attr, &mut *init)
+    };
     let mut cap = QpCap::default();
     let mut signal_all = false;
     let path = D::query_qp(qp, &mut QpAttrOut(attr), &mut cap, &mut signal_all);

@@ -158,8 +158,8 @@ pub(super) unsafe extern "C" fn create_srq<D: Driver>(
     udata: *mut bindings::ib_udata,
 ) -> ffi::c_int {
     let create = || {
-        // SAFETY: The core sets the device and the protection domain before the call; `attr` is
-        // valid.
+        // SAFETY: The core sets the device and the protection domain before the call, the latter
+        // for queues of every type; `attr` is valid.
         let (dev, pd, attr) = unsafe {
             (
                 Device::<D>::from_raw((*raw).device),

@@ -258,6 +258,35 @@ static void test_dependencies(void)
 	end_close(&a);
 }
 
+/* Asks for a queue pair without the library, as a process can; returns the errno. */
+static int create_qp_raw(enum ibv_qp_type type)
+{
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_create_qp cmd;
+	} create = {
+		.hdr = { .command = IB_USER_VERBS_CMD_CREATE_QP, .in_words = sizeof(create) / 4 },
+		.cmd = {
+			.pd_handle = r1.pd->handle,
+			.send_cq_handle = cq->handle,
+			.recv_cq_handle = cq->handle,
+			.max_send_wr = 4,
+			.max_recv_wr = 4,
+			.max_send_sge = 1,
+			.max_recv_sge = 1,
+			.qp_type = type,
+		},
+	};
+	struct {
+		struct ib_uverbs_create_qp_resp core;
+		struct rxe_create_qp_resp driver;
+	} resp;
+
+	create.cmd.response = (uintptr_t)&resp;
+	create.hdr.out_words = sizeof(resp) / 4;
+	return write(r1.ctx->cmd_fd, &create, sizeof(create)) < 0 ? errno : 0;
+}
+
 static void test_absent_types(void)
 {
 	static const struct ibv_qp_cap cap = { 4, 4, 1, 1, 0 };
@@ -273,6 +302,12 @@ static void test_absent_types(void)
 	/* The library and the core have their own reasons to refuse this one. */
 	CHECK(!ibv_create_qp(r1.pd, &xrc));
 	CHECK(!ibv_open_xrcd(r1.ctx, &xrcd));
+	/*
+	 * An XRC initiator has no receive CQ, and the driver refuses the type. An XRC target has
+	 * neither CQs nor a protection domain. The core refuses it: there is no XRC domain for it.
+	 */
+	CHECK_EQ(create_qp_raw(IBV_QPT_XRC_SEND), EOPNOTSUPP);
+	CHECK_EQ(create_qp_raw(IBV_QPT_XRC_RECV), EINVAL);
 }
 
 static void test_mr(void)
