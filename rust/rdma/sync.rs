@@ -30,6 +30,7 @@ pub use spinlock::{
     new_spinlock_bh,
     new_spinlock_irqsave,
     SpinLockBh,
+    SpinLockBhGuard,
     SpinLockIrqSave, //
 };
 pub use table::{

@@ -9,12 +9,16 @@ use kernel::{
     ffi,
     sync::lock::{
         Backend,
+        Guard,
         Lock, //
     }, //
 };
 
 /// A `spinlock_t` taken with `spin_lock_bh()`: for data shared by processes and softirqs.
 pub type SpinLockBh<T> = Lock<T, SpinLockBhBackend>;
+
+/// A [`SpinLockBh`] that is held.
+pub type SpinLockBhGuard<'a, T> = Guard<'a, T, SpinLockBhBackend>;
 
 /// A `spinlock_t` taken with `spin_lock_irqsave()`: for data that a caller may touch in any
 /// context, with interrupts off too.

@@ -4,7 +4,10 @@
  * SQD drains, SQE flushes one. The event that the first
  * message raises. And that a query returns what was set.
  */
+#include <pthread.h>
+#include <stdatomic.h>
 #include "ferroce_util.h"
+#include <rdma/rdma_user_rxe.h>
 
 static void post_both(struct end *a, struct end *b, uint32_t n)
 {
@@ -337,6 +340,93 @@ static void test_sqe_many(void)
 	}
 }
 
+/* A ring that the library has mapped, by its last index. */
+static struct rxe_queue_buf *find_ring(uint32_t mask)
+{
+	struct rxe_queue_buf *buf, *found = NULL;
+	FILE *maps = fopen("/proc/self/maps", "r");
+	char line[512];
+
+	CHECK(maps);
+	while (fgets(line, sizeof(line), maps)) {
+		if (!strstr(line, "uverbs"))
+			continue;
+		buf = (void *)strtoul(line, NULL, 16);
+		if (buf->index_mask == mask)
+			found = buf;
+	}
+	fclose(maps);
+	CHECK(found);
+	return found;
+}
+
+static atomic_bool stop;
+
+/* Posts a request as soon as there is room for one, and rings no doorbell. */
+static void *keep_full(void *arg)
+{
+	struct rxe_queue_buf *sq = arg;
+	uint32_t consumer;
+
+	while (!stop) {
+		consumer = __atomic_load_n(&sq->consumer_index, __ATOMIC_ACQUIRE);
+		__atomic_store_n(&sq->producer_index, (consumer - 1) & sq->index_mask,
+				 __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+/*
+ * RTS ends SQE while another thread goes on posting. The requests that were posted before are
+ * flushed, the others are flushed or sent; but the modify does not go on flushing as long as there
+ * are any.
+ */
+static void test_sqe_never_empty(void)
+{
+	enum { N = (1 << 14) - 1, CQE = (1 << 18) - 1 };
+	struct rxe_queue_buf *sq, *cq;
+	unsigned char *first;
+	struct ibv_send_wr wr;
+	uint32_t begin, flushed;
+	struct ibv_sge sge;
+	struct end a, b;
+	pthread_t thread;
+	size_t size;
+
+	end_init(&a, &r1, IBV_QPT_UC, 4096);
+	end_init(&b, &r2, IBV_QPT_UC, 4096);
+	a.cap.max_send_wr = N;
+	a.cqe = CQE;
+	pair_create(&a, &b);
+	sq = find_ring(N);
+	cq = find_ring(CQE);
+	/* One that can be sent, and completes only if it is flushed, and one that fails. */
+	post_send(&a, &b, IBV_WR_SEND, 1, 0, 0, 0);
+	make_send(&wr, &sge, &a, &b, IBV_WR_SEND, 2, 0, 64, 0);
+	sge.lkey ^= 1;
+	post_wr(&a, &wr);
+	expect(&a, 2, IBV_WC_LOC_PROT_ERR);
+	end_await(&a, IBV_QPS_SQE);
+	/* The whole ring is copies of the former. */
+	size = 1ul << sq->log2_elem_size;
+	first = sq->data;
+	for (size_t i = 1; i <= N; i++)
+		memcpy(first + i * size, first, size);
+	begin = __atomic_load_n(&cq->producer_index, __ATOMIC_ACQUIRE);
+	__atomic_store_n(&sq->producer_index, (sq->consumer_index - 1) & N, __ATOMIC_RELEASE);
+
+	stop = false;
+	CHECK_EQ(pthread_create(&thread, NULL, keep_full, sq), 0);
+	end_modify(&a, IBV_QPS_RTS);
+	flushed = (__atomic_load_n(&cq->producer_index, __ATOMIC_ACQUIRE) - begin) & CQE;
+	stop = true;
+	pthread_join(thread, NULL);
+	printf("# %u flushed\n", flushed);
+	CHECK(flushed >= N);
+	CHECK(flushed < N + 1024);
+	pair_close(&a, &b);
+}
+
 static void test_query(void)
 {
 	struct ibv_qp_init_attr init;
@@ -430,6 +520,7 @@ static const struct test tests[] = {
 	{ "SQD, and what cannot be sent", test_sqd_bad },
 	{ "SQE and back", test_sqe },
 	{ "SQE and back, long queues", test_sqe_many },
+	{ "SQE and back, a queue that is never empty", test_sqe_never_empty },
 	{ "communication established", test_communication_established },
 	{ "a query returns what was set", test_query },
 };

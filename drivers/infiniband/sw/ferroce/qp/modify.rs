@@ -36,7 +36,10 @@ use rdma::{
             QpCap, //
         }, //
     },
-    sync::Owned, //
+    sync::{
+        Owned,
+        SpinLockBhGuard, //
+    }, //
 };
 use roce::{
     ids::Qpn,
@@ -96,11 +99,10 @@ pub(crate) fn modify(
 ) -> Result {
     let mask = AttrMask::from_bits(mask);
     let mut attributes = qp.attributes.lock();
-    match qp.state() {
-        State::Sqe => send::flush(&qp.get()),
+    let posted = qp.send.lock().sq.posted();
+    if qp.state() == State::Rts && qp.sends_elsewhere() {
         // What was posted before, and left to the work item.
-        State::Rts if qp.sends_elsewhere() => send::catch_up(&qp.get()),
-        _ => {}
+        send::catch_up(&qp.get());
     }
     let mtu = active_mtu(qp.device());
     let paths = match path {
@@ -119,8 +121,7 @@ pub(crate) fn modify(
     let notify;
     {
         // The data path changes the state under one of these locks.
-        let mut send = qp.send.lock();
-        let mut recv = qp.recv.lock();
+        let (mut send, mut recv) = lock_halves(qp, posted);
         let from = qp.state();
         let limits = Limits {
             mtu,
@@ -160,6 +161,33 @@ pub(crate) fn modify(
     send::run(&qp);
     recv::run(&qp);
     Ok(())
+}
+
+/// Both halves, locked.
+type Halves<'a> = (
+    SpinLockBhGuard<'a, KBox<SendHalf>>,
+    SpinLockBhGuard<'a, KBox<RecvHalf>>,
+);
+
+/// Takes the locks of both halves.
+///
+/// In SQE the requests that were posted before the modify are completed first, a few under each
+/// hold of the lock, see [`send::flush`]. `posted` is the number of the last one. Once is enough:
+/// only a modify ends SQE, and what is posted during this one may be flushed or not.
+// Not inlined, so that the frame of modify stays small.
+#[inline(never)]
+fn lock_halves(qp: &Owned<IbQp>, posted: u64) -> Halves<'_> {
+    let mut flushed = false;
+    loop {
+        let send = qp.send.lock();
+        let recv = qp.recv.lock();
+        if flushed || qp.state() != State::Sqe || send.sq.fetched() >= posted {
+            return (send, recv);
+        }
+        drop((recv, send));
+        send::flush(&qp.get(), posted);
+        flushed = true;
+    }
 }
 
 /// The way to the peer, for both halves.
@@ -244,7 +272,7 @@ fn enter(
                 send.req.set_psn(attrs.sq_psn);
             } else {
                 if from == State::Sqe {
-                    // What was not flushed yet must not be sent now.
+                    // What was fetched and not flushed yet must not be sent now.
                     notify = send.retire(qp);
                     if qp.state() == State::Err {
                         // There was no room for the completions.

@@ -84,6 +84,8 @@ pub(crate) struct Sq {
     signal_all: bool,
     /// Where the next request is fetched.
     fetch: u32,
+    /// How many requests were fetched or discarded, since the queue was made.
+    fetched: u64,
     /// What the consumer sees as free: moves when requests complete.
     consumer: u32,
     /// Bytes of a private copy.
@@ -121,6 +123,7 @@ impl Sq {
             limits,
             signal_all,
             fetch: 0,
+            fetched: 0,
             consumer: 0,
             stride,
             copies: KVVec::from_elem(0, bytes, GFP_KERNEL_ACCOUNT)?,
@@ -132,6 +135,18 @@ impl Sq {
     /// Sets the Q_Key that replaces a controlled one.
     pub(crate) fn set_qkey(&mut self, qkey: roce::ids::Qkey) {
         self.limits.qkey = qkey;
+    }
+
+    /// Returns how many requests were posted, since the queue was made. A process can take back
+    /// what it says to have posted.
+    pub(crate) fn posted(&self) -> u64 {
+        let waiting = self.queue.ring().count(self.queue.producer(), self.fetch);
+        self.fetched.wrapping_add(waiting.into())
+    }
+
+    /// Returns how many requests were fetched or discarded, since the queue was made.
+    pub(crate) fn fetched(&self) -> u64 {
+        self.fetched
     }
 
     /// Returns how the ring is filled.
@@ -153,6 +168,7 @@ impl Sq {
         }
         self.read(slot);
         self.fetch = self.queue.ring().next(self.fetch);
+        self.fetched = self.fetched.wrapping_add(1);
 
         let (mut wr, payload, mut error) =
             match parse_send(self.copy(slot), self.transport, &self.limits) {
@@ -203,8 +219,11 @@ impl Sq {
     /// Throws away what was posted (RESET). The library never rewinds, so the consumer index moves
     /// up to the producer's.
     pub(crate) fn discard(&mut self) {
-        self.fetch = self.queue.producer();
-        self.consumer = self.fetch;
+        let producer = self.queue.producer();
+        let discarded = self.queue.ring().count(producer, self.fetch);
+        self.fetched = self.fetched.wrapping_add(discarded.into());
+        self.fetch = producer;
+        self.consumer = producer;
         self.queue.set_consumer(self.consumer);
     }
 

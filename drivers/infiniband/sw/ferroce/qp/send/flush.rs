@@ -9,27 +9,37 @@ use super::{
     BUDGET, //
 };
 use crate::qp::{
+    sq::MAX_IN_FLIGHT,
     IbQp,
     QpRef, //
 };
 use rdma::sync::cond_resched;
 
-/// Completes most of what an error has left in the send queue (SQE), so that little is left to do
-/// for [`SendHalf::retire`]. Process context, may sleep.
-pub(crate) fn flush(qp: &QpRef) {
+/// Completes the requests that were posted in SQE up to number `posted`, but for those that have
+/// been fetched, which [`SendHalf::retire`] completes. Process context, may sleep.
+///
+/// As many as the ring holds, and a few more: a process that goes on posting does not keep it from
+/// ending.
+pub(crate) fn flush(qp: &QpRef, posted: u64) {
     qp.allow_flush();
-    catch_up(qp);
+    steps(qp, || qp.send.lock().sq.fetched() >= posted);
 }
 
 /// Sends and completes what was posted before, as far as that can be done now, and in as many steps
 /// as that takes if each request is one packet: neither a process that goes on posting nor long
 /// messages keep it from ending. Process context, may sleep.
 pub(crate) fn catch_up(qp: &QpRef) {
+    steps(qp, || false);
+}
+
+/// Runs the send half until there is nothing left to do, `is_done` says so, or it was run often
+/// enough.
+fn steps(qp: &QpRef, is_done: impl Fn() -> bool) {
     // A request is sent and completed.
     const AT_ONCE: u32 = BUDGET / 2;
 
     for _ in 0..=qp.cap.max_send_wr / AT_ONCE {
-        if !run(qp) {
+        if !run(qp) || is_done() {
             return;
         }
         cond_resched();
@@ -37,19 +47,13 @@ pub(crate) fn catch_up(qp: &QpRef) {
 }
 
 impl SendHalf {
-    /// Completes all that was posted before now in SQE. Returns whether to notify the consumer.
+    /// Completes the requests that were fetched in SQE: as many as there are slots, at most
+    /// [`MAX_IN_FLIGHT`], since this is called under the locks of both halves. What is still in the
+    /// ring was posted during the modify, and is sent. Returns whether to notify the consumer.
     pub(crate) fn retire(&mut self, qp: &IbQp) -> bool {
         let mut after = After::default();
 
-        // As many as the ring holds; a process can go on writing to it.
-        qp.allow_flush();
-        loop {
-            let mut budget = u32::MAX;
-            let pulled = self.pull(qp);
-            let completed = self.complete(qp, &mut budget, &mut after);
-            if !(pulled | completed) {
-                return after.notify;
-            }
-        }
+        self.complete(qp, &mut { MAX_IN_FLIGHT }, &mut after);
+        after.notify
     }
 }
