@@ -54,6 +54,7 @@
 
 pub mod backoff;
 pub mod doorbell;
+pub mod fifo;
 pub mod icrc;
 pub mod ids;
 pub mod opcode;

@@ -65,7 +65,7 @@ struct QpObject<D: Driver> {
 }
 
 /// A queue pair as a completion names it to a kernel consumer. Only a value here.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct QpHandle(NonNull<bindings::ib_qp>);
 
 // SAFETY: The pointer is not dereferenced.

@@ -44,6 +44,7 @@ use rdma::{
     },
     new_spinlock_irqsave,
     sync::{
+        cond_resched,
         Number,
         Owned,
         SpinLockIrqSave, //
@@ -55,6 +56,7 @@ use roce::{
         Doorbell,
         Rung, //
     },
+    fifo::Fifo,
     qp::caps::completion_ring,
     uapi::{
         cqe::{
@@ -70,6 +72,10 @@ use zerocopy::IntoBytes;
 /// The most entries that a consumer may ask for: one less than a power of two, as rings are. Such a
 /// ring takes 16 MiB.
 pub(crate) const MAX_CQE: u32 = (1 << 18) - 1;
+
+/// The most completions that are looked at under one hold of the lock, with interrupts off, when
+/// those of a queue pair are removed.
+const REMOVED_AT_ONCE: usize = 64;
 
 /// A completion, and what it means for the consumer's notification.
 pub(crate) struct Completion {
@@ -109,11 +115,7 @@ enum Store {
         offer: Offer,
     },
     /// What the poll verb takes from.
-    Kernel {
-        wcs: KVVec<Option<Wc>>,
-        head: usize,
-        count: usize,
-    },
+    Kernel(Fifo<KVVec<Option<Wc>>>),
 }
 
 struct Inner {
@@ -138,9 +140,10 @@ pub(crate) struct Cq {
     #[pin]
     inner: SpinLockIrqSave<Inner>,
     is_user: bool,
-    /// Serialises resizes; outside of `inner`.
+    /// Serialises resizes of the queue of a process, and removals from that of a kernel consumer;
+    /// outside of `inner`.
     #[pin]
-    resize: Mutex<()>,
+    change: Mutex<()>,
     /// The work item is to call the handler of a kernel consumer.
     wanted: Atomic<u32>,
     #[pin]
@@ -165,12 +168,12 @@ impl Cq {
                     offer,
                 }
             }
-            _ => Store::Kernel {
-                // CAST: Bounded by `MAX_CQE`.
-                wcs: KVVec::from_elem(None, init.cqe as usize, GFP_KERNEL)?,
-                head: 0,
-                count: 0,
-            },
+            // CAST: Bounded by `MAX_CQE`.
+            _ => Store::Kernel(Fifo::new(KVVec::from_elem(
+                None,
+                init.cqe as usize,
+                GFP_KERNEL,
+            )?)),
         };
         let is_user = matches!(store, Store::User { .. });
         let number = globals::cqs()?.reserve(!is_user)?;
@@ -189,7 +192,7 @@ impl Cq {
                 "ferroce::Cq::inner"
             ),
             is_user,
-            resize <- new_mutex!((), "ferroce::Cq::resize"),
+            change <- new_mutex!((), "ferroce::Cq::change"),
             wanted: Atomic::new(0),
             work <- Work::new(run_work, cookie),
         }? Error))
@@ -216,7 +219,7 @@ impl Cq {
         ucontext: &Ucontext,
         udata: &mut Udata<'_>,
     ) -> Result<u32> {
-        let _resize = self.resize.lock();
+        let _change = self.change.lock();
         let (mut queue, mut offer) = new_ring(cqe, ucontext, udata)?;
         let new = queue.share();
         let (first, count) = self.replace(&mut queue, &mut offer, cqe)?;
@@ -275,18 +278,7 @@ impl Cq {
                 }
                 !full
             }
-            Store::Kernel { wcs, head, count } => {
-                let len = wcs.len();
-                let at = head.wrapping_add(*count).checked_rem(len).unwrap_or(0);
-                match wcs.get_mut(at) {
-                    Some(slot) if *count < len => {
-                        *slot = Some(completion.wc());
-                        *count = count.wrapping_add(1);
-                        true
-                    }
-                    _ => false,
-                }
-            }
+            Store::Kernel(wcs) => wcs.push(completion.wc()),
         };
         if !pushed {
             if !inner.overrun {
@@ -322,15 +314,43 @@ impl Cq {
 
     pub(crate) fn poll(&self, out: &mut WcArray<'_>) {
         let mut inner = self.inner.lock();
-        let Store::Kernel { wcs, head, count } = &mut inner.store else {
+        let Store::Kernel(wcs) = &mut inner.store else {
             return;
         };
-        while *count > 0 && !out.is_full() {
-            if let Some(wc) = wcs.get_mut(*head).and_then(Option::take) {
-                out.push(&wc);
+        while !out.is_full() {
+            let Some(wc) = wcs.pop() else {
+                return;
+            };
+            out.push(&wc);
+        }
+    }
+
+    /// Removes the completions of a queue pair, which adds none meanwhile, from the queue of a
+    /// kernel consumer: they name the queue pair, which the consumer may look at when it polls. May
+    /// sleep.
+    ///
+    /// In the queue of a process nothing is removed: completions have the number of the queue pair
+    /// there, and the ring is the library's.
+    pub(crate) fn remove(&self, qp: QpHandle) {
+        if self.is_user {
+            return;
+        }
+        let _change = self.change.lock();
+        let mut is_first = true;
+        loop {
+            let mut inner = self.inner.lock();
+            let Store::Kernel(wcs) = &mut inner.store else {
+                return;
+            };
+            if is_first {
+                wcs.begin_removal();
+                is_first = false;
             }
-            *head = head.wrapping_add(1).checked_rem(wcs.len()).unwrap_or(0);
-            *count = count.wrapping_sub(1);
+            if !wcs.remove(REMOVED_AT_ONCE, |wc| wc.qp == qp) {
+                return;
+            }
+            drop(inner);
+            cond_resched();
         }
     }
 
@@ -345,7 +365,7 @@ impl Cq {
             Store::User {
                 queue, producer, ..
             } => !queue.ring().is_empty(*producer, queue.consumer()),
-            Store::Kernel { count, .. } => *count > 0,
+            Store::Kernel(wcs) => !wcs.is_empty(),
         }
     }
 
@@ -356,16 +376,13 @@ impl Cq {
             Store::User {
                 queue, producer, ..
             } => queue.fill(*producer, queue.consumer()),
-            Store::Kernel { wcs, head, count } => {
-                let producer = head.wrapping_add(*count).checked_rem(wcs.len());
-                // CAST: Bounded by `MAX_CQE`.
-                Fill {
-                    posted: *count as u32,
-                    capacity: wcs.len() as u32,
-                    producer: producer.unwrap_or(0) as u32,
-                    consumer: *head as u32,
-                }
-            }
+            // CAST: Bounded by `MAX_CQE`.
+            Store::Kernel(wcs) => Fill {
+                posted: wcs.len() as u32,
+                capacity: wcs.capacity() as u32,
+                producer: wcs.tail() as u32,
+                consumer: wcs.head() as u32,
+            },
         };
         let (armed, overrun) = (inner.armed, inner.overrun);
         drop(inner);

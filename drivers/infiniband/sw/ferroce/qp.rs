@@ -360,6 +360,16 @@ impl Qp {
         pushed
     }
 
+    /// Removes the completions that wait for a kernel consumer; see
+    /// [`Cq::remove`](crate::cq::Cq::remove). The queue pair is in RESET, and stays there until
+    /// this returns. May sleep.
+    fn remove_completions(&self) {
+        self.send_cq.remove(self.handle);
+        if !core::ptr::eq(&*self.send_cq, &*self.recv_cq) {
+            self.recv_cq.remove(self.handle);
+        }
+    }
+
     /// Moves the queue pair to a state, if it is in one that `from` accepts; returns whether it
     /// did.
     fn leave(&self, from: impl Fn(State) -> bool, to: State) -> bool {
@@ -431,7 +441,8 @@ pub(crate) fn publish(qp: &Owned<IbQp>) -> u32 {
     qp.qpn
 }
 
-/// Takes a queue pair away from the data path. Nothing completes afterwards.
+/// Takes a queue pair away from the data path. Nothing completes afterwards, and no completion
+/// that waits for a kernel consumer names it.
 pub(crate) fn destroy(qp: &Owned<IbQp>) {
     if qp.sends_elsewhere() {
         // What was posted before.
@@ -445,6 +456,7 @@ pub(crate) fn destroy(qp: &Owned<IbQp>) {
     send.reset();
     recv.reset();
     drop((recv, send));
+    qp.remove_completions();
     mw::release(qp);
 }
 

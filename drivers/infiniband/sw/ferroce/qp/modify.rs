@@ -152,6 +152,10 @@ pub(crate) fn modify(
         }
         attributes.attrs = attrs;
     }
+    if attributes.attrs.state == State::Reset {
+        // The next modify waits, so the queue pair stays in RESET meanwhile.
+        qp.remove_completions();
+    }
     // Flushes, continues, or tells that the queue has drained.
     let qp = qp.get();
     if notify {

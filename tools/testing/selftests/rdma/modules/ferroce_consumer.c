@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A kernel consumer: what no program reaches, nor the consumers in the kernel that other tests use.
- * Regions of as many pages as there may be, and atomic operations.
+ * Regions of as many pages as there may be, and atomic operations; completions of a queue pair that
+ * is destroyed before they are polled.
  *
  * Loading it runs everything between the devices r1 and r2, and fails if that does; the log says
  * where. ferroce_kernel.sh makes the devices.
@@ -15,6 +16,9 @@
 #define PAGES 512
 #define LEN (PAGES * PAGE_SIZE)
 #define WAIT_MS 20000
+
+/* More than the driver looks through at a time. */
+#define CQE 300
 
 #define TO_INIT (IB_QP_STATE | IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_ACCESS_FLAGS)
 #define TO_RTR (IB_QP_STATE | IB_QP_AV | IB_QP_PATH_MTU | IB_QP_DEST_QPN | IB_QP_RQ_PSN | \
@@ -296,10 +300,158 @@ static int test_invalidate(void)
 	       EXPECT(*byte(&b, 0) == 0xbb);
 }
 
+/* A queue pair in ERR: what is posted to its send queue has completed when the call returns. */
+static struct ib_qp *create_flushing(struct ib_cq *send_cq, struct ib_cq *recv_cq)
+{
+	struct ib_qp_init_attr init = {
+		.qp_type = IB_QPT_RC,
+		.sq_sig_type = IB_SIGNAL_ALL_WR,
+		.send_cq = send_cq,
+		.recv_cq = recv_cq,
+		.cap = {
+			.max_send_wr = 4,
+			.max_recv_wr = 4,
+			.max_send_sge = 1,
+			.max_recv_sge = 1,
+		},
+	};
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_INIT, .port_num = 1 };
+	struct ib_qp *qp = ib_create_qp(a.pd, &init);
+	int err;
+
+	if (IS_ERR(qp))
+		return qp;
+	err = ib_modify_qp(qp, &attr, TO_INIT);
+	attr.qp_state = IB_QPS_ERR;
+	err = err ?: ib_modify_qp(qp, &attr, IB_QP_STATE);
+	if (err) {
+		ib_destroy_qp(qp);
+		return ERR_PTR(err);
+	}
+	return qp;
+}
+
+static int post(struct ib_qp *qp, u64 wr_id)
+{
+	struct ib_send_wr wr = { .wr_id = wr_id, .opcode = IB_WR_SEND };
+
+	return TRY(ib_post_send(qp, &wr, NULL));
+}
+
+/* Posts `n` requests to each, in turn. */
+static int post_both(struct ib_qp *x, struct ib_qp *y, u32 n)
+{
+	int err = 0;
+
+	for (u32 i = 0; i < n && !err; i++)
+		err = post(x, i) ?: post(y, i);
+	return err;
+}
+
+/* All completions are of a queue pair, in the order of the requests, and there are `n` of them. */
+static int poll_all(struct ib_cq *cq, struct ib_qp *qp, u32 n)
+{
+	struct ib_wc wc;
+	u32 others = 0;
+	u32 count = 0;
+	int err = 0;
+
+	while (ib_poll_cq(cq, 1, &wc) > 0) {
+		if (wc.qp != qp) {
+			/* A consumer may look at it. If it was freed KASAN reports this. */
+			if (!others++)
+				pr_err("ferroce_consumer: completion of queue pair %u\n",
+				       wc.qp->qp_num);
+			continue;
+		}
+		if (wc.wr_id != count || wc.status != IB_WC_WR_FLUSH_ERR)
+			err = EXPECT(wc.wr_id == count && wc.status == IB_WC_WR_FLUSH_ERR);
+		count++;
+	}
+	if (others)
+		pr_err("ferroce_consumer: %u completions of others\n", others);
+	return err ?: EXPECT(!others) ?: EXPECT(count == n);
+}
+
+static void received(struct ib_cq *cq, void *done)
+{
+	complete(done);
+}
+
+/* A receive that was flushed, to a queue of its own. */
+static int test_destroyed_recv(struct ib_cq *send_cq)
+{
+	DECLARE_COMPLETION_ONSTACK(done);
+	struct ib_cq_init_attr init = { .cqe = 4 };
+	struct ib_recv_wr wr = { .wr_id = 1 };
+	struct ib_qp *x;
+	struct ib_cq *cq;
+	int err;
+
+	err = TRY_PTR(cq = ib_create_cq(a.dev, received, NULL, &done, &init));
+	if (err)
+		return err;
+	err = TRY_PTR(x = create_flushing(send_cq, cq));
+	if (!err) {
+		err = TRY(ib_req_notify_cq(cq, IB_CQ_NEXT_COMP)) ?:
+		      TRY(ib_post_recv(x, &wr, NULL)) ?:
+		      EXPECT(wait_for_completion_timeout(&done, msecs_to_jiffies(WAIT_MS)));
+		ib_destroy_qp(x);
+		err = err ?: poll_all(cq, NULL, 0);
+	}
+	ib_destroy_cq(cq);
+	return err;
+}
+
+/*
+ * Completions name their queue pair, so none is left once it is destroyed, or in RESET. Those of
+ * others stay in their order, and there is room again.
+ */
+static int test_destroyed(void)
+{
+	struct ib_qp_attr reset = { .qp_state = IB_QPS_RESET };
+	struct ib_qp *x = NULL, *y = NULL;
+	struct ib_cq *cq;
+	int err;
+
+	err = TRY_PTR(cq = ib_alloc_cq(a.dev, NULL, CQE, 0, IB_POLL_DIRECT));
+	if (err)
+		return err;
+	err = TRY_PTR(y = create_flushing(cq, cq));
+	/* Each round begins elsewhere in the queue. */
+	for (int n = CQE / 2; n > 0 && !err; n -= 37) {
+		err = TRY_PTR(x = create_flushing(cq, cq)) ?: post_both(x, y, n);
+		if (!IS_ERR_OR_NULL(x))
+			ib_destroy_qp(x);
+		err = err ?: poll_all(cq, y, n);
+	}
+	err = err ?: TRY_PTR(x = create_flushing(cq, cq));
+	if (!err) {
+		err = post_both(x, y, 20) ?: TRY(ib_modify_qp(x, &reset, IB_QP_STATE)) ?:
+		      poll_all(cq, y, 20);
+		ib_destroy_qp(x);
+	}
+	err = err ?: TRY_PTR(x = create_flushing(cq, cq));
+	if (!err) {
+		for (u32 i = 0; i < CQE && !err; i++)
+			err = post(x, i);
+		ib_destroy_qp(x);
+		for (u32 i = 0; i < CQE && !err; i++)
+			err = post(y, i);
+		err = err ?: poll_all(cq, y, CQE);
+	}
+	err = err ?: test_destroyed_recv(cq);
+	if (!IS_ERR_OR_NULL(y))
+		ib_destroy_qp(y);
+	ib_free_cq(cq);
+	return err;
+}
+
 static int run(void)
 {
 	return open_side(&a) ?: open_side(&b) ?: connect_to(&a, &b) ?: connect_to(&b, &a) ?:
-	       test_limit() ?: test_pages() ?: test_atomics() ?: test_invalidate();
+	       test_destroyed() ?: test_limit() ?: test_pages() ?: test_atomics() ?:
+	       test_invalidate();
 }
 
 /* Called for each device while the client is registered. */

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The completions that wait in the completion queue of a kernel consumer.
+//!
+//! A completion names its queue pair. When a queue pair is destroyed its completions are removed
+//! from the queue, and those of others stay in their order. A removal may take many steps, and the
+//! queue can be used between two of them.
+//!
+//! A removal goes from the newest completion that was there when it began to the oldest.
+//! Completions that stay move towards the newest, so the slots that become free are a gap, which
+//! arrives at the front in the end. Completions that are added during a removal are not looked at.
+//!
+//! ```text
+//!            head
+//!             v
+//!   |        | a B a B B a |           | B a B | b b b |     |
+//!            '--- left ----'--- gap ---'-------'-------'
+//!             not looked at    free      stay    added
+//!                      <---
+//! ```
+
+use core::ops::DerefMut;
+
+/// A queue of a fixed size, in storage of the caller.
+pub struct Fifo<S> {
+    slots: S,
+    /// The index of the oldest completion.
+    head: usize,
+    /// Slots in use, the gap included.
+    used: usize,
+    /// A removal that is under way. While it is, there is a completion that was not looked at.
+    removal: Option<Removal>,
+}
+
+/// How far a removal is.
+#[derive(Clone, Copy)]
+struct Removal {
+    /// Completions at the front that were not looked at.
+    left: usize,
+    /// Free slots behind them.
+    gap: usize,
+}
+
+impl<T, S: DerefMut<Target = [Option<T>]>> Fifo<S> {
+    /// Makes an empty queue that holds as many completions as there are slots.
+    pub fn new(slots: S) -> Self {
+        Self {
+            slots,
+            head: 0,
+            used: 0,
+            removal: None,
+        }
+    }
+
+    /// Returns how many completions there can be.
+    pub fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Returns how many completions there are.
+    pub fn len(&self) -> usize {
+        let gap = self.removal.map_or(0, |removal| removal.gap);
+        self.used.saturating_sub(gap)
+    }
+
+    /// Returns whether there is no completion.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the index of the slot of the oldest completion.
+    pub fn head(&self) -> usize {
+        self.head
+    }
+
+    /// Returns the index of the slot of the next completion.
+    pub fn tail(&self) -> usize {
+        self.index(self.used)
+    }
+
+    /// Adds a completion; returns `false` if there is no room. Slots of the gap are no room before
+    /// the end of the removal.
+    #[must_use]
+    pub fn push(&mut self, completion: T) -> bool {
+        if self.used >= self.slots.len() {
+            return false;
+        }
+        self.set(self.used, Some(completion));
+        self.used = self.used.saturating_add(1);
+        true
+    }
+
+    /// Takes the oldest completion.
+    pub fn pop(&mut self) -> Option<T> {
+        if self.used == 0 {
+            return None;
+        }
+        let completion = self.take(0);
+        self.advance(1);
+        if let Some(removal) = &mut self.removal {
+            removal.left = removal.left.saturating_sub(1);
+        }
+        self.end_removal();
+        completion
+    }
+
+    /// Begins a removal: [`Fifo::remove`] is to look at all completions that are there now. The
+    /// removal before must have ended.
+    pub fn begin_removal(&mut self) {
+        self.removal = Some(Removal {
+            left: self.used,
+            gap: 0,
+        });
+        self.end_removal();
+    }
+
+    /// Looks at some more completions, at most `budget`, and removes those that `matches` accepts.
+    /// Returns whether there are more to look at.
+    pub fn remove(&mut self, budget: usize, matches: impl Fn(&T) -> bool) -> bool {
+        for _ in 0..budget {
+            let Some(Removal { left, gap }) = self.removal else {
+                return false;
+            };
+            let at = left.saturating_sub(1);
+            let mut gap = gap;
+            match self.take(at) {
+                Some(completion) if !matches(&completion) => {
+                    self.set(at.saturating_add(gap), Some(completion));
+                }
+                _ => gap = gap.saturating_add(1),
+            }
+            self.removal = Some(Removal { left: at, gap });
+            self.end_removal();
+        }
+        self.removal.is_some()
+    }
+
+    /// Ends a removal that has looked at everything: the gap is at the front.
+    fn end_removal(&mut self) {
+        if let Some(Removal { left: 0, gap }) = self.removal {
+            self.removal = None;
+            self.advance(gap);
+        }
+    }
+
+    /// Moves the front over slots that are free.
+    fn advance(&mut self, slots: usize) {
+        self.head = self.index(slots);
+        self.used = self.used.saturating_sub(slots);
+    }
+
+    /// Returns the index of the slot that is `place` behind the front.
+    fn index(&self, place: usize) -> usize {
+        // Both are at most the number of slots, which is far from the largest number.
+        self.head
+            .wrapping_add(place)
+            .checked_rem(self.slots.len())
+            .unwrap_or(0)
+    }
+
+    fn take(&mut self, place: usize) -> Option<T> {
+        let index = self.index(place);
+        self.slots.get_mut(index)?.take()
+    }
+
+    fn set(&mut self, place: usize, completion: Option<T>) {
+        let index = self.index(place);
+        if let Some(slot) = self.slots.get_mut(index) {
+            *slot = completion;
+        }
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_fifo))]
+mod tests {
+    use super::*;
+
+    /// Of queue pair `.0`, the `.1`th.
+    type Entry = (u32, u32);
+    type Slots = [Option<Entry>; 7];
+
+    fn of(qp: u32) -> impl Fn(&Entry) -> bool {
+        move |entry| entry.0 == qp
+    }
+
+    #[test]
+    fn first_in_first_out() {
+        let mut fifo: Fifo<&mut [Option<Entry>]> = Fifo::new(&mut []);
+        assert!(!fifo.push((1, 0)));
+        assert!(fifo.pop().is_none() && fifo.is_empty());
+
+        let mut slots: Slots = [None; 7];
+        let mut fifo = Fifo::new(&mut slots[..]);
+        for round in 0..5 {
+            for i in 0..7 {
+                assert!(fifo.push((round, i)));
+            }
+            assert!(!fifo.push((round, 7)));
+            assert_eq!((fifo.len(), fifo.capacity()), (7, 7));
+            for i in 0..5 {
+                assert_eq!(fifo.pop(), Some((round, i)));
+            }
+            assert!(fifo.push((round, 7)));
+            for i in 5..8 {
+                assert_eq!(fifo.pop(), Some((round, i)));
+            }
+            assert!(fifo.is_empty());
+            assert_eq!(fifo.pop(), None);
+        }
+    }
+
+    #[test]
+    fn removal_makes_room() {
+        let mut slots: Slots = [None; 7];
+        let mut fifo = Fifo::new(&mut slots[..]);
+        for i in 0..7 {
+            assert!(fifo.push((i & 1, i)));
+        }
+        fifo.begin_removal();
+        assert!(fifo.remove(6, of(0)));
+        // One of the four has not been looked at; the others are no room yet.
+        assert_eq!(fifo.len(), 4);
+        assert!(!fifo.push((2, 0)));
+        assert!(!fifo.remove(6, of(0)));
+        assert_eq!(fifo.len(), 3);
+        for i in 0..4 {
+            assert!(fifo.push((2, i)));
+        }
+        assert!(!fifo.push((2, 4)));
+        for i in [1, 3, 5] {
+            assert_eq!(fifo.pop(), Some((1, i)));
+        }
+        for i in 0..4 {
+            assert_eq!(fifo.pop(), Some((2, i)));
+        }
+        assert_eq!(fifo.pop(), None);
+    }
+
+    #[test]
+    fn removal_ends_when_the_rest_is_polled() {
+        let mut slots: Slots = [None; 7];
+        let mut fifo = Fifo::new(&mut slots[..]);
+        for i in 0..6 {
+            assert!(fifo.push((i / 3, i)));
+        }
+        fifo.begin_removal();
+        assert!(fifo.remove(4, of(1)));
+        assert_eq!(fifo.pop(), Some((0, 0)));
+        assert_eq!(fifo.pop(), Some((0, 1)));
+        assert_eq!(fifo.pop(), Some((0, 2)));
+        assert!(fifo.is_empty());
+        assert_eq!(fifo.pop(), None);
+        assert!(!fifo.remove(4, of(1)));
+        for i in 0..7 {
+            assert!(fifo.push((3, i)));
+        }
+        assert_eq!(fifo.len(), 7);
+    }
+
+    /// Against lists, with all that can happen between two steps.
+    #[test]
+    fn removal_keeps_the_others_in_order() {
+        let mut seed = 1u32;
+        let mut random = |below: u32| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 16) % below
+        };
+
+        for _ in 0..200 {
+            let mut slots: Slots = [None; 7];
+            let mut fifo = Fifo::new(&mut slots[..]);
+            // Each queue pair's next to be added, and next to be polled.
+            let mut added = [0; 3];
+            let mut polled = [0; 3];
+            for _ in 0..random(20) {
+                let qp = random(3);
+                if fifo.push((qp, added[qp as usize])) {
+                    added[qp as usize] += 1;
+                }
+                if random(3) == 0 {
+                    if let Some((qp, i)) = fifo.pop() {
+                        assert_eq!(i, polled[qp as usize]);
+                        polled[qp as usize] += 1;
+                    }
+                }
+            }
+            fifo.begin_removal();
+            let gone = random(3);
+            while fifo.remove(random(3) as usize, of(gone)) {
+                // No more of that queue pair.
+                let qp = (gone + 1 + random(2)) % 3;
+                if random(2) == 0 && fifo.push((qp, added[qp as usize])) {
+                    added[qp as usize] += 1;
+                }
+                if random(4) == 0 {
+                    if let Some((qp, i)) = fifo.pop() {
+                        assert_eq!(i, polled[qp as usize]);
+                        polled[qp as usize] += 1;
+                    }
+                }
+            }
+            let mut len = fifo.len();
+            while let Some((qp, i)) = fifo.pop() {
+                assert_ne!(qp, gone);
+                assert_eq!(i, polled[qp as usize]);
+                polled[qp as usize] += 1;
+                len -= 1;
+            }
+            assert_eq!(len, 0);
+            for qp in [(gone + 1) % 3, (gone + 2) % 3] {
+                assert_eq!(added[qp as usize], polled[qp as usize]);
+            }
+        }
+    }
+}
