@@ -6,6 +6,7 @@
  */
 #include <linux/hrtimer_types.h>
 
+#include <linux/capability.h>
 #include <linux/crc32.h>
 #include <linux/etherdevice.h>
 #include <linux/if_vlan.h>

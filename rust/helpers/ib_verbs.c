@@ -18,6 +18,11 @@ __rust_helper u16 rust_helper_rdma_get_udp_sport(u32 fl, u32 lqpn, u32 rqpn)
 	return rdma_get_udp_sport(fl, lqpn, rqpn);
 }
 
+__rust_helper struct net *rust_helper_rdma_dev_net(struct ib_device *device)
+{
+	return rdma_dev_net(device);
+}
+
 __rust_helper enum ib_port_state
 rust_helper_ib_get_curr_port_state(struct net_device *net_dev)
 {

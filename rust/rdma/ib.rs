@@ -27,6 +27,7 @@ pub mod udata;
 pub mod umem;
 pub mod wr;
 
+mod capability;
 mod mcast;
 mod ops;
 

@@ -279,8 +279,12 @@ pub trait Driver: Sized + Send + Sync + 'static {
     ) -> Result;
 
     /// Fills in the attributes of a queue pair and returns its path.
+    ///
+    /// `mask` has the attributes that are asked for. It is empty for the core's netlink interface,
+    /// which shows anybody some of them.
     fn query_qp(
         qp: &Owned<Qp<Self>>,
+        mask: u32,
         attr: &mut QpAttrOut<'_>,
         cap: &mut QpCap,
         signal_all: &mut bool,
@@ -346,7 +350,10 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Says what the driver knows of a queue pair. Anybody may ask: no addresses, no keys.
+    /// Says what the driver knows of a queue pair. Anybody may ask: no addresses, no keys, and
+    /// nothing that helps to forge a packet unless [`Device::is_admin`].
+    ///
+    /// [`Device::is_admin`]: super::Device::is_admin
     fn describe_qp(_qp: &Owned<Qp<Self>>, _out: &mut Details<'_>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }

@@ -323,7 +323,7 @@ pub(super) unsafe extern "C" fn modify_qp<D: Driver>(
 pub(super) unsafe extern "C" fn query_qp<D: Driver>(
     raw: *mut bindings::ib_qp,
     attr: *mut bindings::ib_qp_attr,
-    _mask: ffi::c_int,
+    mask: ffi::c_int,
     init: *mut bindings::ib_qp_init_attr,
 ) -> ffi::c_int {
     // The core's memory is not initialised, so there is no reference to it before; and it goes to
@@ -336,7 +336,9 @@ pub(super) unsafe extern "C" fn query_qp<D: Driver>(
     };
     let mut cap = QpCap::default();
     let mut signal_all = false;
-    let path = D::query_qp(qp, &mut QpAttrOut(attr), &mut cap, &mut signal_all);
+    // CAST: A mask of flags.
+    let mask = mask as u32;
+    let path = D::query_qp(qp, mask, &mut QpAttrOut(attr), &mut cap, &mut signal_all);
     if let Some(path) = path {
         path.to_raw(&mut attr.ah_attr);
     }

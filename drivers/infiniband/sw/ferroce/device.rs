@@ -120,7 +120,10 @@ use rdma::{
     sync::Owned, //
 };
 use roce::{
-    qp::attr::Mtu,
+    qp::attr::{
+        AttrMask,
+        Mtu, //
+    },
     uapi::ABI_VERSION, //
 };
 
@@ -478,11 +481,12 @@ impl Driver for Ferroce {
 
     fn query_qp(
         qp: &Owned<ib::qp::Qp<Self>>,
+        mask: u32,
         attr: &mut QpAttrOut<'_>,
         cap: &mut QpCap,
         signal_all: &mut bool,
     ) -> Option<Path> {
-        qp::modify::query(qp, attr, cap, signal_all)
+        qp::modify::query(qp, AttrMask::from_bits(mask), attr, cap, signal_all)
     }
 
     fn attach_mcast(qp: &Owned<ib::qp::Qp<Self>>, gid: [u8; 16]) -> Result {

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include "ferroce_look.h"
 #include "ferroce_traffic.h"
 
@@ -59,6 +60,64 @@ static void idle(void)
 	end_modify(&a, IBV_QPS_ERR);
 	look_at(&a);
 	CHECK(says("drv_sq_state", "error"));
+	pair_close(&a, &b);
+}
+
+/* PSNs and the number of the peer are what a forged packet needs. */
+static void see_nothing(struct end *a)
+{
+	CHECK(says("state", "RTS"));
+	CHECK_EQ(number("drv_sq_size"), a->cap.max_send_wr);
+	CHECK_EQ(number("sq-psn"), 0);
+	CHECK_EQ(number("rq-psn"), 0);
+	CHECK_EQ(number("rqpn"), 0);
+	CHECK(!strstr(seen, "drv_sq_una") && !strstr(seen, "drv_sq_next"));
+	CHECK(!strstr(seen, "drv_rq_expects") && !strstr(seen, "drv_rq_acked"));
+}
+
+/*
+ * Whether a process without any capability that has the queue pair is told all. In a child: who
+ * changes credentials may not use the doorbell any more.
+ */
+static bool told_owner(struct end *a, struct end *b)
+{
+	int mask = IBV_QP_SQ_PSN | IBV_QP_RQ_PSN | IBV_QP_DEST_QPN, status;
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	pid_t child = fork();
+
+	CHECK(child >= 0);
+	if (!child)
+		_exit(setuid(65534) || ibv_query_qp(a->qp, &attr, mask, &init) ||
+		      attr.sq_psn != PSN_A || attr.rq_psn != PSN_B ||
+		      attr.dest_qp_num != b->qp->qp_num);
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	return status == 0;
+}
+
+/* CAP_NET_ADMIN counts in the user namespace that owns the device, not in one of their own. */
+static void unprivileged(void)
+{
+	static const char show[] = "rdma -dd resource show qp link %s/1 lqpn %u";
+	struct end a, b;
+	char command[256];
+
+	open_pair(&a, &b);
+	pair_create(&a, &b);
+	snprintf(command, sizeof(command), show, name(&a), a.qp->qp_num);
+	look("%s", command);
+	CHECK_EQ(number("sq-psn"), PSN_A);
+	CHECK_EQ(number("rq-psn"), PSN_B);
+	CHECK_EQ(number("rqpn"), b.qp->qp_num);
+	look("setpriv --reuid 65534 --clear-groups %s", command);
+	see_nothing(&a);
+	/* The kernel may have no user namespaces. */
+	if (!access("/proc/self/ns/user", F_OK)) {
+		look("unshare --user --map-root-user %s", command);
+		see_nothing(&a);
+	}
+
+	CHECK(told_owner(&a, &b));
 	pair_close(&a, &b);
 }
 
@@ -453,6 +512,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		{ "resources: a queue pair with nothing to do", idle },
+		{ "resources: a reader without privileges", unprivileged },
 		{ "resources: a peer that does not answer", unanswered },
 		{ "resources: a receiver that is not ready", no_receive },
 		{ "resources: a device that is slow", slow_device },

@@ -325,8 +325,13 @@ fn request(attr: &QpAttr<'_>) -> Request {
 }
 
 /// Returns what was set, and where the queues are.
+///
+/// `mask` has the attributes that are asked for. All are filled in, as programs count on more than
+/// they ask for, with one exception: the netlink interface of the core asks for none and shows the
+/// PSNs and the peer's number to everybody. They are 0 there for a reader without `CAP_NET_ADMIN`.
 pub(crate) fn query(
     qp: &Owned<IbQp>,
+    mask: AttrMask,
     out: &mut QpAttrOut<'_>,
     cap: &mut QpCap,
     signal_all: &mut bool,
@@ -372,6 +377,12 @@ pub(crate) fn query(
         .set_timeout(attrs.timeout)
         .set_retry_cnt(attrs.retry_cnt)
         .set_rnr_retry(attrs.rnr_retry);
+    if mask == AttrMask::NONE && !qp.device().is_admin() {
+        out.set_rq_psn(0)
+            .set_sq_psn(0)
+            .set_dest_qp_num(0)
+            .set_qkey(0);
+    }
     *cap = qp.cap;
     *signal_all = qp.signal_all;
     attributes.path

@@ -4,7 +4,7 @@
 //!
 //! Documentation/infiniband/ferroce/observe.rst says how to read it. Everybody may see it, so it
 //! has no addresses, no keys, and none of the consumer's cookies: for consumers in the kernel these
-//! are addresses.
+//! are addresses. PSNs, of which forged packets need the right ones, are for the administrator.
 
 use super::{
     recv::RecvHalf,
@@ -155,11 +155,12 @@ pub(crate) fn describe(qp: &IbQp, out: &mut Details<'_>) {
     let picture = Picture::of(qp);
     // The core tells the state, and the PSN behind all that was sent.
     out.number(c"number", picture.qpn);
-    describe_send(&picture.send, out);
-    describe_recv(&picture.recv, out);
+    let psns = qp.device().is_admin();
+    describe_send(&picture.send, psns, out);
+    describe_recv(&picture.recv, psns, out);
 }
 
-fn describe_send(send: &SendPicture, out: &mut Details<'_>) {
+fn describe_send(send: &SendPicture, psns: bool, out: &mut Details<'_>) {
     let requester = &send.requester;
     out.text(c"sq_state", requester.state.name())
         .text(c"sq_waits_for", send.waits.name());
@@ -170,10 +171,12 @@ fn describe_send(send: &SendPicture, out: &mut Details<'_>) {
         .number(c"sq_size", send.ring.capacity)
         .number(c"sq_producer", send.ring.producer)
         .number(c"sq_consumer", send.ring.consumer)
-        .number(c"sq_taken", small(requester.taken))
-        .number(c"sq_una", requester.una.get())
-        .number(c"sq_next", requester.next.get())
-        .number(c"sq_window", requester.window)
+        .number(c"sq_taken", small(requester.taken));
+    if psns {
+        out.number(c"sq_una", requester.una.get())
+            .number(c"sq_next", requester.next.get());
+    }
+    out.number(c"sq_window", requester.window)
         .number(c"sq_reads", requester.reads.into())
         .number(c"sq_retries_left", requester.retries_left.into())
         .number(c"sq_rnr_left", requester.rnr_left.into())
@@ -181,7 +184,7 @@ fn describe_send(send: &SendPicture, out: &mut Details<'_>) {
         .number(c"sq_backlog", small(send.backlog));
 }
 
-fn describe_recv(recv: &RecvPicture, out: &mut Details<'_>) {
+fn describe_recv(recv: &RecvPicture, psns: bool, out: &mut Details<'_>) {
     let responder = &recv.responder;
     out.text(c"rq_state", responder.stage.name());
     match &recv.source {
@@ -192,9 +195,11 @@ fn describe_recv(recv: &RecvPicture, out: &mut Details<'_>) {
             .number(c"rq_consumer", ring.consumer),
         Source::Shared(number) => out.number(c"rq_srq", *number),
     };
-    out.number(c"rq_expects", responder.epsn.get())
-        .number(c"rq_acked", responder.acked.get())
-        .number(c"rq_msn", responder.msn)
+    if psns {
+        out.number(c"rq_expects", responder.epsn.get())
+            .number(c"rq_acked", responder.acked.get());
+    }
+    out.number(c"rq_msn", responder.msn)
         .number(c"rq_nak_sent", responder.told.into())
         .number(c"rq_needs_memory", recv.memory.into())
         .number(c"rq_queued", recv.queued)
