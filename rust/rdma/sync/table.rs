@@ -11,7 +11,10 @@ use super::{
     },
     Owned, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    random, //
+};
 use core::{
     marker::PhantomData,
     ops::RangeInclusive,
@@ -33,8 +36,7 @@ use kernel::{
 
 /// A table of objects by number.
 ///
-/// Numbers are handed out cyclically, so that one that was freed is not used again soon. The last
-/// ones are kept for kernel consumers, so that no process can take the last one from them.
+/// Some are kept for kernel consumers, so that no process can take the last one from them.
 ///
 /// # Invariants
 ///
@@ -43,11 +45,25 @@ use kernel::{
 pub struct Table<T> {
     #[pin]
     xa: Opaque<bindings::xarray>,
-    next: Atomic<u32>,
     first: u32,
     last: u32,
-    last_of_processes: u32,
+    order: Order,
     _p: PhantomData<Ref<T>>,
+}
+
+/// How the numbers of a [`Table`] are handed out.
+enum Order {
+    /// Cyclically, so that one that was freed is not used again soon. The last ones are kept.
+    Cyclic {
+        next: Atomic<u32>,
+        last_of_processes: u32,
+    },
+    /// At random, of far more numbers than are in use at any time.
+    Random {
+        used: Atomic<u32>,
+        max: u32,
+        max_of_processes: u32,
+    },
 }
 
 // SAFETY: The array has its own lock, readers use RCU, and `Ref<T>` may be used by any thread.
@@ -59,20 +75,43 @@ impl<T> Table<T> {
     /// Creates an empty table that hands out the numbers of `range`, the last `kept` of them to
     /// kernel consumers only.
     pub fn new(range: RangeInclusive<u32>, kept: u32) -> impl PinInit<Self> {
+        let order = Order::Cyclic {
+            next: Atomic::new(*range.start()),
+            last_of_processes: range.end().saturating_sub(kept),
+        };
+        Self::with_order(range, order)
+    }
+
+    /// Creates an empty table that hands out up to `max` numbers of `range` that cannot be guessed,
+    /// the last `kept` of them to kernel consumers only.
+    ///
+    /// Numbers that are far apart share no node of the array. Objects in use cost up to some
+    /// hundred bytes more each, and a lookup visits as many nodes as the largest number demands.
+    pub fn new_random(range: RangeInclusive<u32>, max: u32, kept: u32) -> impl PinInit<Self> {
+        let order = Order::Random {
+            used: Atomic::new(0),
+            max,
+            max_of_processes: max.saturating_sub(kept),
+        };
+        Self::with_order(range, order)
+    }
+
+    fn with_order(range: RangeInclusive<u32>, order: Order) -> impl PinInit<Self> {
         pin_init!(Self {
             // SAFETY: `xa` is valid for write and pinned.
             xa <- unsafe {
                 Opaque::ffi_init(|xa| {
                     bindings::xa_init_flags(
                         xa,
-                        bindings::XA_FLAGS_ALLOC | bindings::RUST_CONST_HELPER_XA_FLAGS_LOCK_IRQ,
+                        bindings::XA_FLAGS_ALLOC
+                            | bindings::RUST_CONST_HELPER_XA_FLAGS_ACCOUNT
+                            | bindings::RUST_CONST_HELPER_XA_FLAGS_LOCK_IRQ,
                     )
                 })
             },
-            next: Atomic::new(*range.start()),
             first: *range.start(),
             last: *range.end(),
-            last_of_processes: range.end().saturating_sub(kept),
+            order,
             _p: PhantomData,
         })
     }
@@ -84,34 +123,74 @@ impl<T> Table<T> {
     ///
     /// `EBUSY` if every number is taken, `ENOMEM`.
     pub fn reserve(&'static self, is_kernel: bool) -> Result<Number<T>> {
+        match &self.order {
+            Order::Cyclic {
+                next,
+                last_of_processes,
+            } => {
+                let last = if is_kernel {
+                    self.last
+                } else {
+                    *last_of_processes
+                };
+                // Two reservations that race only make the numbers less cyclic.
+                let mut from = next.load(Relaxed);
+                let id = self.alloc(last, &mut from)?;
+                next.store(from, Relaxed);
+                // INVARIANT: The number was just reserved.
+                Ok(Number { table: self, id })
+            }
+            Order::Random {
+                used,
+                max,
+                max_of_processes,
+            } => {
+                let max = if is_kernel { *max } else { *max_of_processes };
+                if used.fetch_add(1, Relaxed) >= max {
+                    used.fetch_sub(1, Relaxed);
+                    return Err(EBUSY);
+                }
+                let mut from = self.any();
+                let id = self.alloc(self.last, &mut from).inspect_err(|_| {
+                    used.fetch_sub(1, Relaxed);
+                })?;
+                // INVARIANT: The number was just reserved.
+                Ok(Number { table: self, id })
+            }
+        }
+    }
+
+    /// Returns any number of the range. They are all as likely to within the range's part in 2^64.
+    fn any(&self) -> u32 {
+        let count = u64::from(self.last.saturating_sub(self.first)).saturating_add(1);
+        // CAST: Less than `count`, which is at most 2^32.
+        let offset = random::word().checked_rem(count).unwrap_or(0) as u32;
+        self.first.saturating_add(offset)
+    }
+
+    /// Reserves the first free number from `next` on, or from the first one on if there is none up
+    /// to `last`. `next` becomes the number behind it.
+    fn alloc(&self, last: u32, next: &mut u32) -> Result<u32> {
         let mut id = 0;
-        let mut next = self.next.load(Relaxed);
         let limit = bindings::xa_limit {
-            max: if is_kernel {
-                self.last
-            } else {
-                self.last_of_processes
-            },
+            max: last,
             min: self.first,
         };
 
-        // SAFETY: The array is initialised, and the pointers are to locals. Two reservations that
-        // race on `next` only make the numbers less cyclic: the array decides which are free.
+        // SAFETY: The array is initialised, and the pointers are to locals and to `next`.
         let ret = unsafe {
             bindings::xa_alloc_cyclic_irq(
                 self.xa.get(),
                 &mut id,
                 core::ptr::null_mut(),
                 limit,
-                &mut next,
+                next,
                 bindings::GFP_KERNEL,
             )
         };
         // A return of 1 says that the numbers have wrapped.
         to_result(ret.min(0))?;
-        self.next.store(next, Relaxed);
-        // INVARIANT: The number was just reserved.
-        Ok(Number { table: self, id })
+        Ok(id)
     }
 
     /// Looks up a number. Callable in any context.
@@ -229,6 +308,9 @@ impl<T> Number<T> {
 impl<T> Drop for Number<T> {
     fn drop(&mut self) {
         self.table.erase(self.id);
+        if let Order::Random { used, .. } = &self.table.order {
+            used.fetch_sub(1, Relaxed);
+        }
     }
 }
 
@@ -260,6 +342,47 @@ mod tests {
             sum += number.get();
         }
         assert_eq!(sum, 1 + 2 + 3 + 4 + 5);
+        Ok(())
+    }
+
+    #[test]
+    fn random_numbers_are_limited_by_their_count() -> Result {
+        static TABLE: Global<Table<u32>> = Global::new();
+
+        TABLE.init::<core::convert::Infallible>(Table::new_random(16..=4111, 5, 2))?;
+        let table = TABLE.get().ok_or(ENODEV)?;
+        let taken = [
+            table.reserve(false)?,
+            table.reserve(false)?,
+            table.reserve(false)?,
+        ];
+        assert_eq!(table.reserve(false).err(), Some(EBUSY));
+        let kernel = [table.reserve(true)?, table.reserve(true)?];
+        assert_eq!(table.reserve(true).err(), Some(EBUSY));
+        // By chance they are one after the other in one run of 2^24 at most.
+        let [a, b, c] = taken.each_ref().map(Number::get);
+        assert!(a + 1 != b || b + 1 != c);
+        for number in Iterator::chain(taken.iter(), &kernel) {
+            assert!((16..=4111).contains(&number.get()));
+        }
+        drop(taken);
+        table.reserve(false)?;
+        Ok(())
+    }
+
+    #[test]
+    fn every_number_is_used_before_there_is_none() -> Result {
+        static TABLE: Global<Table<u32>> = Global::new();
+
+        TABLE.init::<core::convert::Infallible>(Table::new_random(2..=4, 9, 0))?;
+        let table = TABLE.get().ok_or(ENODEV)?;
+        let taken = [
+            table.reserve(false)?,
+            table.reserve(false)?,
+            table.reserve(false)?,
+        ];
+        assert_eq!(taken.iter().map(Number::get).sum::<u32>(), 2 + 3 + 4);
+        assert_eq!(table.reserve(false).err(), Some(EBUSY));
         Ok(())
     }
 }

@@ -57,8 +57,17 @@ pub(crate) const MAX_OBJECTS: u32 = 1 << 20;
 /// connects again does.
 const KEPT: u32 = 1 << 16;
 
+/// Bits of the number of a region or a window: those of a key that its consumer does not choose.
+pub(crate) const KEY_NUMBER_BITS: u32 = 24;
+
 /// The first number of a window. Regions have those below, so a key says what it is a key of.
-pub(crate) const FIRST_MW: u32 = MAX_OBJECTS + KEPT + 1;
+///
+/// The numbers are random, and there are at least eight times as many as may be in use. So a key
+/// has as many bits that nobody can guess as fit: 31 if its low bits are random, too.
+pub(crate) const FIRST_MW: u32 = 1 << (KEY_NUMBER_BITS - 1);
+
+/// The last number of a window.
+const LAST_MW: u32 = (1 << KEY_NUMBER_BITS) - 1;
 
 /// Queue pair numbers below are special: 0 and 1 are management, and a few are kept free.
 const FIRST_QPN: u32 = 16;
@@ -94,11 +103,12 @@ pub(crate) fn init() -> Result<Cleanup> {
     QPS.init::<core::convert::Infallible>(Table::new(FIRST_QPN..=LAST_QPN, KEPT))?;
     CQS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS + KEPT, KEPT))?;
     SRQS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS + KEPT, KEPT))?;
-    MRS.init::<core::convert::Infallible>(Table::new(1..=MAX_OBJECTS + KEPT, KEPT))?;
-    MWS.init::<core::convert::Infallible>(Table::new(
-        FIRST_MW..=FIRST_MW.wrapping_add(MAX_OBJECTS).wrapping_sub(1),
-        0,
+    MRS.init::<core::convert::Infallible>(Table::new_random(
+        1..=FIRST_MW - 1,
+        MAX_OBJECTS + KEPT,
+        KEPT,
     ))?;
+    MWS.init::<core::convert::Infallible>(Table::new_random(FIRST_MW..=LAST_MW, MAX_OBJECTS, 0))?;
     AHS.init::<core::convert::Infallible>(CopyTable::new(1..=MAX_AH))?;
     KERNEL_AHS.init::<core::convert::Infallible>(CopyTable::new(
         MAX_AH.wrapping_add(1)..=MAX_AH.wrapping_add(MAX_KERNEL_AH),

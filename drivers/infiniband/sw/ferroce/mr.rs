@@ -61,12 +61,13 @@ pub(crate) struct Mr {
 }
 
 /// The low bits of a key, which are not part of the number.
-pub(crate) const KEY_BITS: u32 = 8;
+pub(crate) const KEY_BITS: u32 = u32::BITS - globals::KEY_NUMBER_BITS;
 
 /// Returns a key of a number.
 ///
-/// Numbers are used again after a million registrations; the tag makes an old key of such a number
-/// wrong all the same, most of the time.
+/// The number is random and the tag is, where the consumer does not choose it. So one try of
+/// somebody who guesses keys finds one of a million regions with a probability of one in 2000, and
+/// one of ten regions with one in 200 million.
 pub(crate) fn key(number: u32, tag: u8) -> u32 {
     (number << KEY_BITS) | u32::from(tag)
 }

@@ -243,7 +243,46 @@ static void test_change_under_traffic(void)
 	pair_close(&t.a, &t.b);
 }
 
+/* Checks that the key before says nothing of `bits`: each differs about every other time. */
+static void check_random(const uint32_t *keys, int count, uint32_t bits)
+{
+	for (int bit = 0; bit < 32; bit++) {
+		int differ = 0;
+
+		for (int i = 1; i < count; i++)
+			differ += (keys[i] ^ keys[i - 1]) >> bit & 1;
+		if (bits >> bit & 1 && (differ < count / 4 || differ > count * 3 / 4)) {
+			printf("# bit %d differs %d times of %d\n", bit, differ, count - 1);
+			CHECK(!"a random bit");
+		}
+	}
+}
+
+/* One bit tells a window from a region; programs count in the seven low ones of a window. */
+static void test_keys(void)
+{
+	enum { COUNT = 400 };
+	static struct ibv_mr *mrs[COUNT];
+	static struct ibv_mw *mws[COUNT];
+	static uint32_t keys[2][COUNT];
+
+	for (int i = 0; i < COUNT; i++) {
+		mrs[i] = ibv_reg_mr(r2.pd, buf, LEN, FULL_ACCESS);
+		mws[i] = ibv_alloc_mw(r2.pd, IBV_MW_TYPE_2);
+		CHECK(mrs[i] && mws[i]);
+		keys[0][i] = mrs[i]->rkey;
+		keys[1][i] = mws[i]->rkey;
+	}
+	check_random(keys[0], COUNT, 0x7fffffff);
+	check_random(keys[1], COUNT, 0x7fffff7f);
+	for (int i = 0; i < COUNT; i++) {
+		CHECK_EQ(ibv_dealloc_mw(mws[i]), 0);
+		CHECK_EQ(ibv_dereg_mr(mrs[i]), 0);
+	}
+}
+
 static const struct test tests[] = {
+	{ "keys that cannot be guessed", test_keys },
 	{ "a region that begins at zero", test_zero_based },
 	{ "other rights", test_change_access },
 	{ "another protection domain", test_change_pd },

@@ -148,8 +148,8 @@ impl Region {
     /// Returns the keys.
     pub(crate) fn keys(&self) -> Keys {
         let key = match self.mr.fast {
-            // What the consumer makes the first key of.
-            Some(_) => super::key(self.number.get(), 0),
+            // What the consumer makes the first key of. Most count from there.
+            Some(_) => super::key(self.number.get(), rdma::random::byte()),
             None => self.mr.key,
         };
         Keys {

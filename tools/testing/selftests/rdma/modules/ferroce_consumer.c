@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A kernel consumer: what no program reaches, nor the consumers in the kernel that other tests use.
- * Regions of as many pages as there may be, and atomic operations; completions of a queue pair that
+ * Keys, regions of as many pages as there may be, and atomic operations; completions of a queue pair that
  * is destroyed before they are polled.
  *
  * Loading it runs everything between the devices r1 and r2, and fails if that does; the log says
@@ -300,6 +300,29 @@ static int test_invalidate(void)
 	       EXPECT(*byte(&b, 0) == 0xbb);
 }
 
+/* Keys of regions that nothing was mapped to yet: one bit says that they are no window's. */
+static int test_keys(void)
+{
+	enum { COUNT = 200, BITS = 31 };
+	static struct ib_mr *mrs[COUNT];
+	int err = 0, differ, count;
+
+	for (count = 0; count < COUNT && !err; count++)
+		err = TRY_PTR(mrs[count] = ib_alloc_mr(a.pd, IB_MR_TYPE_MEM_REG, 1));
+	for (int bit = 0; bit < BITS && !err; bit++) {
+		differ = 0;
+		for (int i = 1; i < COUNT; i++)
+			differ += (mrs[i]->rkey ^ mrs[i - 1]->rkey) >> bit & 1;
+		err = EXPECT(differ > COUNT / 4 && differ < COUNT * 3 / 4);
+		if (err)
+			pr_err("ferroce_consumer: bit %d differs %d times\n", bit, differ);
+	}
+	while (count--)
+		if (!IS_ERR(mrs[count]))
+			ib_dereg_mr(mrs[count]);
+	return err;
+}
+
 /* A queue pair in ERR: what is posted to its send queue has completed when the call returns. */
 static struct ib_qp *create_flushing(struct ib_cq *send_cq, struct ib_cq *recv_cq)
 {
@@ -450,8 +473,8 @@ static int test_destroyed(void)
 static int run(void)
 {
 	return open_side(&a) ?: open_side(&b) ?: connect_to(&a, &b) ?: connect_to(&b, &a) ?:
-	       test_destroyed() ?: test_limit() ?: test_pages() ?: test_atomics() ?:
-	       test_invalidate();
+	       test_keys() ?: test_destroyed() ?: test_limit() ?: test_pages() ?:
+	       test_atomics() ?: test_invalidate();
 }
 
 /* Called for each device while the client is registered. */
