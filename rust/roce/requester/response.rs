@@ -44,6 +44,17 @@ pub enum ResponseKind {
     Dropped,
 }
 
+impl ResponseKind {
+    /// Returns whether a request waits for the response.
+    #[inline]
+    pub fn is_expected(self) -> bool {
+        matches!(
+            self,
+            Self::Ack | Self::ReadResponse | Self::NakSequence | Self::Rnr
+        )
+    }
+}
+
 /// What to do with a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response {

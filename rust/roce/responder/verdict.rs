@@ -42,6 +42,19 @@ pub enum Verdict {
     Execute(Command),
 }
 
+impl Verdict {
+    /// Returns whether the packet was the next one, and is one that a peer may send. UC, which
+    /// starts anew after a gap: whether it is carried out.
+    #[inline]
+    pub fn is_expected(&self) -> bool {
+        match self {
+            Self::Place(_) | Self::Execute(_) => true,
+            Self::Read(read) => !read.again,
+            Self::Drop(_) | Self::Reply(_) | Self::Fail(_) => false,
+        }
+    }
+}
+
 /// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {

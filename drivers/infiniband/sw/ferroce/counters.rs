@@ -95,6 +95,8 @@ counters! {
     NakSent = c"send_nak_err",
     /// A NAK that came and ends the connection.
     NakReceived = c"rcvd_nak_err",
+    /// A request of a peer that names memory which it may not access.
+    RemoteAccess = c"resp_remote_access_errors",
 
     // Why a packet that came was dropped.
     /// It cannot be parsed, or its opcode is not known.
@@ -111,6 +113,8 @@ counters! {
     BadState = c"rx_bad_state",
     /// It is from or to an address that is not that of the connection, or of the device.
     BadAddress = c"rx_bad_address",
+    /// It is from another UDP port than that of the peer.
+    BadSourcePort = c"rx_bad_sport",
     /// The Q_Key of the datagram is wrong.
     BadQkey = c"rx_bad_qkey",
     /// Its opcode is not one of the service type, or does not continue the message.

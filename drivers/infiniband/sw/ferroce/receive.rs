@@ -75,13 +75,15 @@ impl UdpReceive for Receiver {
         if !skb.is_linear() && skb.linearize().is_err() {
             return refuse(Counter::NoMemory);
         }
-        let incoming = Incoming {
+        let mut incoming = Incoming {
             skb,
             vlan: dev.vlan_id(),
+            sport: 0,
         };
         let Some(origin) = incoming.origin(dev.net_id()) else {
             return refuse(Counter::Malformed);
         };
+        incoming.sport = origin.sport;
         let mut kept = None;
         if let Err(reason) = dispatch(incoming, &origin, dev, &mut kept) {
             refuse_unknown(Some(origin.address()), dev, reason, origin.bytes, &kept);
@@ -94,9 +96,15 @@ pub(crate) struct Incoming {
     skb: SkBuff,
     /// The VLAN of the net device that it came in through.
     vlan: Option<u16>,
+    sport: u16,
 }
 
 impl Incoming {
+    /// Returns the UDP port that the packet comes from.
+    pub(crate) fn sport(&self) -> u16 {
+        self.sport
+    }
+
     /// Returns the VLAN of the net device that the packet came in through.
     pub(crate) fn vlan(&self) -> Option<u16> {
         self.vlan
@@ -108,6 +116,7 @@ impl Incoming {
         Some(Self {
             skb: self.skb.try_clone()?,
             vlan: self.vlan,
+            sport: self.sport,
         })
     }
 
@@ -162,7 +171,9 @@ impl Incoming {
     /// Returns where the packet comes from and goes to.
     #[inline]
     fn origin(&self, net: NetId) -> Option<Origin> {
-        let (saddr, daddr, below) = match self.ip()? {
+        let (ip, udp) = self.skb.received_headers()?;
+        let [sport_hi, sport_lo, ..] = *udp;
+        let (saddr, daddr, below) = match ip {
             IpHeader::V4(ip) => {
                 let [s0, s1, s2, s3, d0, d1, d2, d3] = *ip.last_chunk()?;
                 let (saddr, daddr) = ([s0, s1, s2, s3], [d0, d1, d2, d3]);
@@ -177,6 +188,7 @@ impl Incoming {
             net,
             saddr,
             daddr,
+            sport: u16::from_be_bytes([sport_hi, sport_lo]),
             bytes: total(self.skb.len(), below),
         })
     }
@@ -190,6 +202,8 @@ pub(crate) struct Origin {
     pub(crate) saddr: [u8; 16],
     /// The destination, as a GID.
     pub(crate) daddr: [u8; 16],
+    /// The UDP port that it comes from.
+    pub(crate) sport: u16,
     /// Bytes of the packet, from the IP header on.
     pub(crate) bytes: u32,
 }

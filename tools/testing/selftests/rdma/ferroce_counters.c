@@ -255,8 +255,8 @@ static void test_bad_requests(void)
 	add_payload(&p, 64);
 	send_packet(&p);
 	STATS_GREW(&s1, { "rcvd_pkts", 1 }, { "rcvd_bytes", WIRE(BTH + RETH, 64) },
-		   { "send_nak_err", 1 }, { "sent_pkts", 1 },
-		   { "sent_bytes", WIRE(BTH + AETH, 0) });
+		   { "send_nak_err", 1 }, { "resp_remote_access_errors", 1 },
+		   { "sent_pkts", 1 }, { "sent_bytes", WIRE(BTH + AETH, 0) });
 	end_await(&a, IBV_QPS_ERR);
 	dropped(&p, "rx_bad_state");
 	pair_close(&a, &b);
@@ -388,7 +388,7 @@ static void test_failures(void)
 		   { "rcvd_nak_err", 1 });
 	STATS_GREW(&s2, { "rcvd_pkts", 1 }, { "rcvd_bytes", WIRE(BTH + RETH, 64) },
 		   { "sent_pkts", 1 }, { "sent_bytes", WIRE(BTH + AETH, 0) },
-		   { "send_nak_err", 1 });
+		   { "send_nak_err", 1 }, { "resp_remote_access_errors", 1 });
 	pair_close(&a, &b);
 }
 

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "ferroce_raw.h"
+#include "ferroce_stat.h"
 
 #define LEN 16384
 
@@ -349,6 +350,85 @@ static void test_noise(void)
 	all_unharmed(7);
 }
 
+static void bad_port(struct packet *p, struct stats *stats)
+{
+	p->sport = SOURCE_PORT + 1;
+	send_packet(p);
+	settle();
+	stats_grew_among(stats, (struct growth[]){ { "rx_bad_sport", 1 }, {} });
+}
+
+/*
+ * Nothing is wrong but the UDP source port. A request and a response, each from another port than
+ * its peer uses, and then from the right one.
+ */
+static void test_source_port(void)
+{
+	for (int type = IBV_QPT_RC; type <= IBV_QPT_UC; type++) {
+		struct ibv_qp_init_attr init;
+		struct stats stats = {};
+		struct ibv_qp_attr attr;
+		struct end pair[2];
+		struct packet p;
+
+		end_init(&pair[0], &r1, type, LEN);
+		end_init(&pair[1], &r2, type, LEN);
+		/* More than two hours. */
+		pair[0].timeout = 31;
+		pair_create(&pair[0], &pair[1]);
+		memset(pair[0].buf, 0x33, LEN);
+		memset(pair[1].buf, 0x33, LEN);
+		exchange(&pair[0], &pair[1], 1);
+		exchange(&pair[1], &pair[0], 2);
+		stats_read(&stats, "show link r1/1");
+		post_recv(&pair[0], 3, 8192, 64);
+		p = make(RC_SEND_ONLY | (type == IBV_QPT_UC ? UC : 0), pair[0].qp->qp_num,
+			 next_psn(&pair[0]));
+		add_payload(&p, 64);
+		bad_port(&p, &stats);
+		expect_none(&pair[0]);
+		CHECK(all_bytes(pair[0].buf, LEN, 0x33));
+		p.sport = 0;
+		send_packet(&p);
+		expect(&pair[0], 3, IBV_WC_SUCCESS);
+		CHECK(all_bytes(pair[0].buf + 8192, 64, 0xbd));
+
+		if (type == IBV_QPT_RC) {
+			end_modify(&pair[1], IBV_QPS_RESET);
+			post_send(&pair[0], &pair[1], IBV_WR_SEND, 4, 0, 64, IBV_SEND_SIGNALED);
+			CHECK_EQ(ibv_query_qp(pair[0].qp, &attr, IBV_QP_SQ_PSN, &init), 0);
+			p = make(RC_ACK, pair[0].qp->qp_num, attr.sq_psn - 1);
+			add_aeth(&p, ACK, 2);
+			bad_port(&p, &stats);
+			expect_none(&pair[0]);
+			p.sport = 0;
+			send_packet(&p);
+			expect(&pair[0], 4, IBV_WC_SUCCESS);
+		}
+		pair_close(&pair[0], &pair[1]);
+	}
+	all_unharmed(8);
+}
+
+/* It follows from the flow label. The peer may change that in SQD, and a retry gets through. */
+static void test_changed_port(void)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD };
+	struct end pair[2];
+
+	open_pair(pair, IBV_QPT_RC);
+	exchange(&pair[0], &pair[1], 1);
+	exchange(&pair[1], &pair[0], 2);
+	attr.ah_attr = end_path(&pair[1], &pair[0]);
+	attr.ah_attr.grh.flow_label ^= 1;
+	end_modify(&pair[1], IBV_QPS_SQD);
+	CHECK_EQ(ibv_modify_qp(pair[1].qp, &attr, IBV_QP_STATE | IBV_QP_AV), 0);
+	end_modify(&pair[1], IBV_QPS_RTS);
+	exchange(&pair[0], &pair[1], 3);
+	exchange(&pair[1], &pair[0], 4);
+	pair_close(&pair[0], &pair[1]);
+}
+
 static void set_up(void)
 {
 	stay_on_one_cpu();
@@ -368,6 +448,8 @@ static const struct test tests[] = {
 	{ "responses", test_responses },
 	{ "a mad peer", test_mad_peer },
 	{ "noise", test_noise },
+	{ "another source port", test_source_port },
+	{ "a peer that changes its source port", test_changed_port },
 };
 
 int main(int argc, char **argv)

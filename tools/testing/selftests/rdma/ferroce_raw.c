@@ -104,7 +104,7 @@ void send_packet(struct packet *p)
 	ip->protocol = IPPROTO_UDP;
 	inet_pton(AF_INET, p->source ?: "10.77.0.2", &ip->saddr);
 	ip->daddr = to.sin_addr.s_addr;
-	udp->source = htons(0xc123);
+	udp->source = htons(p->sport ?: SOURCE_PORT);
 	udp->dest = htons(ROCE_PORT);
 	udp->len = htons(len - sizeof(*ip));
 	memcpy(out + RAW_HEADERS, p->bytes, p->len);

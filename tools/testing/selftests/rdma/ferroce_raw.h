@@ -39,6 +39,8 @@ struct packet {
 	size_t len;
 	bool bad_icrc;
 	const char *source;
+	/* The UDP source port, unless it is that of the peer. */
+	uint16_t sport;
 	/* The first device, unless this is a group. */
 	const char *dest;
 };

@@ -294,6 +294,7 @@ struct ibv_ah_attr end_path(struct end *from, struct end *to)
 			.dgid = from->v6 ? to->dev->gid6 : to->dev->gid,
 			.sgid_index = from->v6 ? from->dev->gid6_index : from->dev->gid_index,
 			.hop_limit = 64,
+			.flow_label = FLOW_LABEL,
 		},
 	};
 }

@@ -22,6 +22,9 @@
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 
 #define QKEY 0x11223344
+/* Of every address vector; and the UDP source port that follows from it. */
+#define FLOW_LABEL 0x123
+#define SOURCE_PORT 0xc123
 #define GRH_LEN 40
 #define ROCE_PORT 4791
 

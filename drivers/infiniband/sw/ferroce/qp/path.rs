@@ -43,6 +43,7 @@ use rdma::{
         skbuff::SkBuff,
         tx_account::TxAccount, //
     },
+    time::now,
     KernelCrc32, //
 };
 use roce::{
@@ -60,6 +61,7 @@ use roce::{
         Patience,
         Refused, //
     },
+    source_port::SourcePort,
     time::Instant,
     wire::{
         pad_for,
@@ -119,6 +121,8 @@ pub(crate) struct TxPath {
     net: NetId,
     addresses: Addresses,
     sport: u16,
+    /// What the peer sends from.
+    peer_port: SourcePort,
     /// The rate of the address vector, if that is a limit.
     rate: Option<Rate>,
     /// What [`gids::generation`] was when the route was looked up; none before.
@@ -154,6 +158,7 @@ impl TxPath {
             net,
             addresses,
             sport,
+            peer_port: SourcePort::new(),
             rate: device.speed.limit(path.static_rate),
             generation: None,
             ip_id: 0,
@@ -188,10 +193,30 @@ impl TxPath {
         self.path == *path
     }
 
-    /// Returns whether a packet comes from the peer, to the address that the peer knows.
+    /// Checks that a packet comes from the peer, to the address that the peer knows, and from the
+    /// UDP port that the peer uses.
+    ///
+    /// # Errors
+    ///
+    /// What to count if it does not.
     #[inline]
-    pub(crate) fn is_from(&self, origin: &Origin) -> bool {
-        origin.net == self.net && origin.saddr == self.path.dgid && origin.daddr == self.path.sgid
+    pub(crate) fn admits(&mut self, origin: &Origin) -> Result<(), Counter> {
+        if origin.net != self.net
+            || origin.saddr != self.path.dgid
+            || origin.daddr != self.path.sgid
+        {
+            return Err(Counter::BadAddress);
+        }
+        if !self.peer_port.admits(origin.sport, now) {
+            return Err(Counter::BadSourcePort);
+        }
+        Ok(())
+    }
+
+    /// Notes that a packet which came from a port was expected.
+    #[inline]
+    pub(crate) fn heard(&mut self, sport: u16) {
+        self.peer_port.heard(sport);
     }
 
     /// Builds a packet and hands it to the IP layer. Softirq or process context, bottom halves off.

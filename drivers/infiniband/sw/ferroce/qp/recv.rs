@@ -3,6 +3,7 @@
 //! The receive half: requests of the peer in, replies and completions out.
 
 mod absent;
+mod admit;
 mod answer;
 mod completion;
 mod flush;
@@ -39,7 +40,6 @@ use crate::{
         Completion,
         Pushed, //
     },
-    gids,
     globals::QpRef,
     mr,
     receive::{
@@ -109,7 +109,7 @@ pub(crate) struct RecvHalf {
     /// For room in a queue below.
     patience: Patience,
     /// The address that datagrams came to last, which is one of the device as long as
-    /// [`gids::generation`] is this.
+    /// [`generation`](crate::gids::generation) is this.
     address: Option<(u32, NetId, [u8; 16])>,
     /// Whether the consumer was told that nothing more is taken from the shared receive queue.
     told_last: bool,
@@ -280,33 +280,6 @@ impl RecvHalf {
         self.backlog.len()
     }
 
-    /// Checks that a packet from there is for this queue pair, in the state that it is in.
-    ///
-    /// # Errors
-    ///
-    /// What to count if it is not.
-    #[inline]
-    fn admits(&mut self, qp: &IbQp, origin: &Origin) -> Result<(), Counter> {
-        if !qp.state().is_receiving() {
-            return Err(Counter::BadState);
-        }
-        let admitted = if qp.ty.is_connected() {
-            self.path.as_ref().is_some_and(|path| path.is_from(origin))
-        } else {
-            // Once for each address that datagrams come to.
-            let here = Some((gids::generation(), origin.net, origin.daddr));
-            if self.address != here && qp.owns(origin) {
-                self.address = here;
-            }
-            self.address == here
-        };
-        if admitted {
-            Ok(())
-        } else {
-            Err(Counter::BadAddress)
-        }
-    }
-
     /// Repeats the last acknowledgment of a queue pair that goes.
     ///
     /// Programs destroy theirs as soon as they have all they wait for. If the acknowledgment of the
@@ -402,6 +375,7 @@ impl RecvHalf {
             self.resp.set_mtu(qp.device().mtu());
         }
         let verdict = self.resp.on_request(now, &packet, &mut self.rq);
+        self.learn_port(&verdict, incoming);
         let arrival = Arrival {
             packet,
             incoming,
@@ -442,6 +416,10 @@ impl RecvHalf {
                 if result == Err(MemError::Absent) {
                     return false;
                 }
+                let invalidate = result == Err(MemError::Invalidate);
+                if invalidate || matches!(place, Place::Remote { .. }) {
+                    self.count_refused(result);
+                }
                 let outcome = self.resp.finish(arrival.now, result);
                 self.execute(qp, &outcome, incoming, after);
             }
@@ -456,6 +434,7 @@ impl RecvHalf {
                     mr::find_remote(read.rkey.get(), self.pd, qp.qpn, Access::REMOTE_READ)
                         .and_then(|region| region.offset(read.va, u64::from(read.len)).map(|_| ()))
                 };
+                self.count_refused(result);
                 if let Some(outcome) = self.resp.start_read(result) {
                     self.execute(qp, &outcome, incoming, after);
                 }
@@ -471,6 +450,7 @@ impl RecvHalf {
                 if result == Err(MemError::Absent) {
                     return false;
                 }
+                self.count_refused(result);
                 let outcome = self.resp.executed(result);
                 self.execute(qp, &outcome, incoming, after);
             }

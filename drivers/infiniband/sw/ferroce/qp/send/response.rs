@@ -39,12 +39,10 @@ use roce::{
 pub(crate) fn respond(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result<(), Counter> {
     let after = {
         let mut half = qp.send.lock();
-        let Some(path) = &half.path else {
+        let Some(path) = &mut half.path else {
             return Err(Counter::BadState);
         };
-        if !path.is_from(origin) {
-            return Err(Counter::BadAddress);
-        }
+        path.admits(origin)?;
         half.counters.received(origin.bytes);
         let time = now();
         if half.parked.is_none() {
@@ -87,6 +85,11 @@ impl SendHalf {
         };
         traces::acknowledgment(qp, &packet);
         let response = self.req.on_response(now, &packet);
+        if response.outcome.is_expected() {
+            if let Some(path) = &mut self.path {
+                path.heard(incoming.sport());
+            }
+        }
         if let Some(place) = response.place {
             let result = match failed {
                 Some(error) => Err(error),

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which packets are for a queue pair, and which memory is not for its peer.
+
+use super::RecvHalf;
+use crate::{
+    counters::Counter,
+    gids,
+    qp::IbQp,
+    receive::{
+        Incoming,
+        Origin, //
+    }, //
+};
+use roce::{
+    responder::Verdict,
+    wr::MemError, //
+};
+
+impl RecvHalf {
+    /// Checks that a packet from there is for this queue pair, in the state that it is in.
+    ///
+    /// # Errors
+    ///
+    /// What to count if it is not.
+    #[inline]
+    pub(super) fn admits(&mut self, qp: &IbQp, origin: &Origin) -> Result<(), Counter> {
+        if !qp.state().is_receiving() {
+            return Err(Counter::BadState);
+        }
+        if qp.ty.is_connected() {
+            let path = self.path.as_mut().ok_or(Counter::BadAddress)?;
+            return path.admits(origin);
+        }
+        // Once for each address that datagrams come to.
+        let here = Some((gids::generation(), origin.net, origin.daddr));
+        if self.address != here && qp.owns(origin) {
+            self.address = here;
+        }
+        (self.address == here)
+            .then_some(())
+            .ok_or(Counter::BadAddress)
+    }
+
+    /// Learns the UDP source port of the peer from a packet that was expected.
+    #[inline]
+    pub(super) fn learn_port(&mut self, verdict: &Verdict, incoming: &Incoming) {
+        if verdict.is_expected() {
+            if let Some(path) = &mut self.path {
+                path.heard(incoming.sport());
+            }
+        }
+    }
+
+    /// Counts an access of the peer that its key does not allow.
+    #[inline]
+    pub(super) fn count_refused<T>(&self, result: Result<T, MemError>) {
+        if let Err(MemError::Protection | MemError::Invalidate) = result {
+            self.counters.count(Counter::RemoteAccess);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The UDP source port of a peer.
+//!
+//! A sender derives it from the flow label, or from the two queue pair numbers, so that switches
+//! keep the packets of a connection on one path (C rxe, mlx5, irdma: `rdma_get_udp_sport()`). No
+//! device on the way may change it, since the ICRC covers it.
+//!
+//! A sender may change it, though: by a modify of the address vector in SQD, or by
+//! `mlx5dv_modify_qp_udp_sport()`. C rxe begins to respond a moment before it has set the port. So
+//! another port is not refused for ever. Requests and responses are checked separately, since the
+//! requester and the responder of the peer need not use the same port.
+
+use crate::time::Instant;
+
+/// How long packets from another port are refused while the known port is silent, in nanoseconds.
+///
+/// Less than two retransmission timeouts of the usual code, 14 (67 ms): a peer that did change its
+/// port goes on with its second retry at the latest.
+const DOUBT_NS: u64 = 100_000_000;
+
+/// The UDP source port that packets of a peer come from.
+///
+/// The first expected packet sets it. A packet from another port is refused. Once [`DOUBT_NS`] have
+/// passed since then without an expected packet from the known port, every port is admitted until
+/// the next expected packet, which sets the port again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SourcePort {
+    known: Option<u16>,
+    /// When the first packet from another port was refused since the last expected packet.
+    doubted: Option<Instant>,
+}
+
+impl SourcePort {
+    /// Makes one that is not known.
+    pub const fn new() -> Self {
+        Self {
+            known: None,
+            doubted: None,
+        }
+    }
+
+    /// Returns whether a packet may come from a port. `now` tells the time, if that matters.
+    #[inline]
+    pub fn admits(&mut self, port: u16, now: impl FnOnce() -> Instant) -> bool {
+        if self.known.is_none_or(|known| known == port) {
+            return true;
+        }
+        self.admits_other(now())
+    }
+
+    #[cold]
+    fn admits_other(&mut self, now: Instant) -> bool {
+        now.since(*self.doubted.get_or_insert(now)) >= DOUBT_NS
+    }
+
+    /// Notes that an admitted packet was expected: a request with the next PSN, or a response that
+    /// a request waits for.
+    #[inline]
+    pub fn heard(&mut self, port: u16) {
+        if self.known != Some(port) || self.doubted.is_some() {
+            *self = Self {
+                known: Some(port),
+                doubted: None,
+            };
+        }
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(not(test), kernel::macros::kunit_tests(roce_source_port))]
+mod tests {
+    use super::*;
+
+    const PEER: u16 = 0xc123;
+    const OTHER: u16 = 0xc124;
+
+    fn at(ms: u64) -> impl FnOnce() -> Instant {
+        move || Instant::from_ns(1_000_000 * (ms + 5000))
+    }
+
+    #[test]
+    fn any_port_is_good_until_one_is_known() {
+        let mut port = SourcePort::new();
+        assert!(port.admits(OTHER, at(0)));
+        assert!(port.admits(PEER, at(0)));
+        port.heard(PEER);
+        assert!(port.admits(PEER, at(0)));
+        assert!(!port.admits(OTHER, at(0)));
+    }
+
+    #[test]
+    fn while_the_peer_is_heard_no_other_port_is_taken() {
+        let mut port = SourcePort::new();
+        port.heard(PEER);
+        for ms in (0..10_000).step_by(30) {
+            assert!(!port.admits(OTHER, at(ms)));
+            assert!(!port.admits(OTHER, at(ms + 29)));
+            assert!(port.admits(PEER, at(ms + 29)));
+            port.heard(PEER);
+        }
+        // After any time of silence the first one is refused.
+        assert!(!port.admits(OTHER, at(1_000_000)));
+    }
+
+    #[test]
+    fn a_peer_that_changes_its_port_goes_on_by_a_retry() {
+        let mut port = SourcePort::new();
+        port.heard(PEER);
+        assert!(!port.admits(OTHER, at(0)));
+        assert!(!port.admits(OTHER, at(67)));
+        // What is still on its way proves nothing.
+        assert!(port.admits(PEER, at(70)));
+        assert!(port.admits(OTHER, at(134)));
+        port.heard(OTHER);
+        assert!(port.admits(OTHER, at(134)));
+        assert!(!port.admits(PEER, at(134)));
+    }
+}
