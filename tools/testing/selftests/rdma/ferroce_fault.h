@@ -15,20 +15,38 @@
 
 #define PAGE 4096
 
-/* Memory that comes only once the process itself brings it; returns what it hears of that by. */
-static inline int userfault(void *at, size_t len)
+/*
+ * Opens a userfaultfd. The kernel's own faults are reported only if the opener is privileged; it
+ * may stop being so afterwards.
+ */
+static inline int userfault_open(void)
 {
 	struct uffdio_api api = { .api = UFFD_API };
-	struct uffdio_register reg = {
-		.range = { .start = (uintptr_t)at, .len = len },
-		.mode = UFFDIO_REGISTER_MODE_MISSING,
-	};
 	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
 
 	CHECK(fd >= 0);
 	CHECK_EQ(ioctl(fd, UFFDIO_API, &api), 0);
+	return fd;
+}
+
+/* From here on this memory comes only once the process itself brings it. */
+static inline void userfault_add(int fd, void *at, size_t len)
+{
+	struct uffdio_register reg = {
+		.range = { .start = (uintptr_t)at, .len = len },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+
 	CHECK_EQ(madvise(at, len, MADV_DONTNEED), 0);
 	CHECK_EQ(ioctl(fd, UFFDIO_REGISTER, &reg), 0);
+}
+
+/* Memory that comes only once the process itself brings it; returns what it hears of that by. */
+static inline int userfault(void *at, size_t len)
+{
+	int fd = userfault_open();
+
+	userfault_add(fd, at, len);
 	return fd;
 }
 

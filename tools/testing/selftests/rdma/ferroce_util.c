@@ -8,12 +8,14 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #include "ferroce_util.h"
 #include "kselftest.h"
 
 struct dev r1, r2;
 
 static sigjmp_buf failed;
+bool in_child;
 static bool in_test, skipped;
 static unsigned long waited;
 static time_t began;
@@ -30,6 +32,9 @@ static time_t began;
 
 static void give_up(void)
 {
+	fflush(stdout);
+	if (in_child)
+		_exit(1);
 	if (in_test)
 		siglongjmp(failed, 1);
 	ksft_exit_fail_msg("the set-up failed\n");

@@ -109,6 +109,8 @@ void check_eq(long long got, long long wanted, const char *what, const char *fun
 
 /* Runs a shell command; the test fails if it does. */
 void shell(const char *format, ...);
+/* Set in a child process: a check that fails ends the process, with status 1. */
+extern bool in_child;
 /* From here on the program, and what it starts, stays on the first CPU. */
 void stay_on_one_cpu(void);
 
