@@ -66,6 +66,7 @@ pub mod qp;
 pub mod requester;
 pub mod responder;
 pub mod senders;
+pub mod share;
 pub mod source_port;
 pub mod time;
 pub mod turn;

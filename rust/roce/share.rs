@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Fair shares of a pool that all users of a host take from.
+//!
+//! No limit is configured for each user. Instead a user may hold no more than is left for the other
+//! users, and a process no more than is left for the other processes of its user. One process gets
+//! a third of an empty pool at most, one user half of it, a second user half of the rest, and so
+//! on: neither a process nor a user can take the last of a pool.
+
+/// What is held of a pool, in units of that pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// By the process that wants more.
+    pub process: u32,
+    /// By all processes of its user, this one included.
+    pub user: u32,
+}
+
+/// The part of a pool, one in so many, that only privileged processes get.
+const RESERVE: u32 = 16;
+
+/// Returns how much of a pool of `max` is left for users without privileges if `used` is in use.
+pub fn left(max: u32, used: u32) -> u32 {
+    let reserve = max.checked_div(RESERVE).unwrap_or(0);
+
+    max.saturating_sub(reserve).saturating_sub(used)
+}
+
+/// Returns whether a process may take `n` more if `left` is left.
+pub fn may_take(n: u32, left: u32, held: Held) -> bool {
+    let others = left.saturating_sub(held.user);
+
+    held.process.checked_add(n).is_some_and(|sum| sum <= others)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: u32 = 16000;
+
+    /// Takes as much as possible, one by one, for a user that holds `user` so far; returns how much
+    /// one process got.
+    fn fill(used: &mut u32, user: &mut u32) -> u32 {
+        let mut process = 0;
+
+        while may_take(
+            1,
+            left(MAX, *used),
+            Held {
+                process,
+                user: *user,
+            },
+        ) {
+            process += 1;
+            *user += 1;
+            *used += 1;
+        }
+        process
+    }
+
+    #[test]
+    fn a_process_gets_a_third() {
+        let (mut used, mut user) = (0, 0);
+
+        assert_eq!(fill(&mut used, &mut user), 5000);
+        assert_eq!(used, 5000);
+    }
+
+    #[test]
+    fn a_user_gets_half_and_leaves_something_to_each_of_its_processes() {
+        let (mut used, mut user) = (0, 0);
+
+        for _ in 0..6 {
+            assert!(fill(&mut used, &mut user) > 0);
+        }
+        for _ in 0..1000 {
+            fill(&mut used, &mut user);
+        }
+        assert_eq!(user, 7500);
+    }
+
+    #[test]
+    fn each_user_gets_half_of_the_rest() {
+        let mut used = 0;
+        let mut before = left(MAX, 0);
+
+        for _ in 0..8 {
+            let mut user = 0;
+            for _ in 0..1000 {
+                fill(&mut used, &mut user);
+            }
+            assert_eq!(user, before.div_ceil(2));
+            before -= user;
+        }
+        // That is not for them.
+        assert!(used <= MAX - MAX / RESERVE);
+    }
+
+    #[test]
+    fn nothing_overflows() {
+        let held = Held {
+            process: u32::MAX,
+            user: u32::MAX,
+        };
+
+        assert!(!may_take(1, u32::MAX, held));
+        assert!(!may_take(u32::MAX, u32::MAX, Held { process: 1, ..held }));
+        assert!(may_take(
+            u32::MAX,
+            u32::MAX,
+            Held {
+                process: 0,
+                user: 0
+            }
+        ));
+        assert_eq!(left(5, 6), 0);
+        assert_eq!(left(5, 1), 4);
+    }
+}
