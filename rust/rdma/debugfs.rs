@@ -32,7 +32,7 @@ pub trait Records: 'static {
     fn show(number: u32, out: &SeqFile);
 }
 
-/// A directory with one file, readable for root. Without debugfs it is nothing.
+/// A directory with a file or more, readable for root. Without debugfs it is nothing.
 ///
 /// # Invariants
 ///
@@ -57,29 +57,38 @@ impl<R: Records> Listing<R> {
             // SAFETY: The name is a C string, and a null parent stands for the root.
             let dir =
                 unsafe { bindings::debugfs_create_dir(dir.as_char_ptr(), core::ptr::null_mut()) };
-            // SAFETY: The name is a C string; an error pointer as parent is allowed, and makes
-            // another one. The operations need no protection from the removal of the file: they
-            // use nothing that goes with it, and as long as it is open there is the module.
-            unsafe {
-                bindings::debugfs_create_file_unsafe(
-                    file.as_char_ptr(),
-                    0o400,
-                    dir,
-                    core::ptr::null_mut(),
-                    &Table::<R>::FILE,
-                )
-            };
             // INVARIANT: Just made, or an error.
-            Self {
+            let this = Self {
                 dir,
                 _p: PhantomData,
-            }
+            };
+            this.with::<R>(file)
         }
         #[cfg(not(CONFIG_DEBUG_FS))]
         {
             let _ = (dir, file);
             Self { _p: PhantomData }
         }
+    }
+
+    /// Makes another file in the directory. May sleep.
+    pub fn with<S: Records>(self, file: &'static CStr) -> Self {
+        // SAFETY: The name is a C string; an error pointer as parent is allowed, and makes another
+        // one. The operations need no protection from the removal of the file: they use nothing
+        // that goes with it, and as long as it is open there is the module.
+        #[cfg(CONFIG_DEBUG_FS)]
+        unsafe {
+            bindings::debugfs_create_file_unsafe(
+                file.as_char_ptr(),
+                0o400,
+                self.dir,
+                core::ptr::null_mut(),
+                &Table::<S>::FILE,
+            )
+        };
+        #[cfg(not(CONFIG_DEBUG_FS))]
+        let _ = file;
+        self
     }
 }
 

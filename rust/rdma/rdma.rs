@@ -8,6 +8,7 @@
 //!
 //! This crate does not print: it returns errors, and the driver logs where it knows the context.
 
+pub mod cred;
 pub mod debugfs;
 pub mod fine_timer;
 pub mod ib;

@@ -69,7 +69,6 @@ use rdma::{
         },
         object::{
             Pd,
-            PdId,
             Ucontext, //
         },
         qp::{
@@ -210,7 +209,10 @@ impl Driver for Minimal {
         Err(EOPNOTSUPP)
     }
 
-    fn alloc_pd(_dev: &Device<Self>, _is_kernel: bool) -> impl PinInit<CountedPd, Error> {
+    fn alloc_pd(
+        _dev: &Device<Self>,
+        _ucontext: Option<&Ucontext<Self>>,
+    ) -> impl PinInit<CountedPd, Error> {
         CountedPd::new()
     }
 
@@ -219,7 +221,7 @@ impl Driver for Minimal {
 
     fn create_ah(
         _dev: &Device<Self>,
-        _pd: PdId,
+        _pd: &Pd<Self>,
         _path: Path,
         _flags: Flags,
         _udata: Option<&mut Udata<'_>>,

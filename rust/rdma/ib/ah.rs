@@ -6,7 +6,7 @@ use super::{
     gid::Path,
     object::{
         errno,
-        PdId, //
+        Pd, //
     },
     udata::Udata,
     Device,
@@ -55,13 +55,23 @@ pub(super) unsafe extern "C" fn create_ah<D: Driver>(
 ) -> ffi::c_int {
     let create = || {
         // SAFETY: The core sets the device and the protection domain before the call.
-        let (dev, pd) = unsafe { (Device::<D>::from_raw((*raw).device), PdId::of((*raw).pd)) };
+        let (dev, pd) = unsafe {
+            (
+                Device::<D>::from_raw((*raw).device),
+                Pd::<D>::from_raw((*raw).pd),
+            )
+        };
         // SAFETY: `init` is valid, and the core references the GID entry for the call.
         let (path, _gid) = unsafe { Path::from_raw(&*(*init).ah_attr) }.ok_or(EINVAL)?;
         // SAFETY: `init` is valid.
         let asked = unsafe { (*init).flags };
         let sleepable = asked & bindings::rdma_create_ah_flags_RDMA_CREATE_AH_SLEEPABLE != 0;
-        let flags = if sleepable { GFP_KERNEL } else { GFP_ATOMIC };
+        let flags = match (sleepable, udata.is_null()) {
+            (true, false) => GFP_KERNEL_ACCOUNT,
+            (true, true) => GFP_KERNEL,
+            // A kernel consumer, in whatever context.
+            (false, _) => GFP_ATOMIC,
+        };
         // SAFETY: The argument of the core's callback.
         let mut udata = unsafe { Udata::from_raw(udata) };
         let data = D::create_ah(dev, pd, path, flags, udata.as_mut())?;

@@ -29,7 +29,6 @@ use super::{
     mw::MwType,
     object::{
         Pd,
-        PdId,
         Ucontext, //
     },
     qp::{
@@ -159,13 +158,16 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Maps what was offered at `offset`, in pages, into a process.
     fn mmap(ucontext: &Ucontext<Self>, vma: &VmaNew, offset: u64) -> Result;
 
-    /// Creates the driver's part of a protection domain, of a kernel consumer or of a process.
-    fn alloc_pd(dev: &Device<Self>, is_kernel: bool) -> impl PinInit<Self::Pd, Error>;
+    /// Creates the driver's part of a protection domain; `ucontext` is that of a user process.
+    fn alloc_pd(
+        dev: &Device<Self>,
+        ucontext: Option<&Ucontext<Self>>,
+    ) -> impl PinInit<Self::Pd, Error>;
 
     /// Creates the driver's part of an address handle. Sleeps only if `flags` allow it.
     fn create_ah(
         dev: &Device<Self>,
-        pd: PdId,
+        pd: &Pd<Self>,
         path: Path,
         flags: Flags,
         udata: Option<&mut Udata<'_>>,

@@ -73,7 +73,7 @@ impl<D: Driver> MrObject<D> {
         make: impl FnOnce() -> Result<D::Mr>,
     ) -> Result<*mut bindings::ib_mr> {
         // First, because nothing may fail once requests find the region.
-        let room = KBox::<MaybeUninit<Self>>::new(MaybeUninit::uninit(), GFP_KERNEL)?;
+        let room = KBox::<MaybeUninit<Self>>::new(MaybeUninit::uninit(), GFP_KERNEL_ACCOUNT)?;
         let data = make()?;
         let keys = D::mr_keys(&data);
         let object = KBox::write(

@@ -189,8 +189,14 @@ pub(super) unsafe extern "C" fn alloc_pd<D: Driver>(
     let dev = unsafe { Device::<D>::from_raw((*raw).device) };
     // SAFETY: The allocation has room for a `Pd<D>`.
     let data = unsafe { &raw mut (*raw.cast::<Pd<D>>()).data };
+    // SAFETY: The argument of the core's callback.
+    let ucontext = match unsafe { Udata::from_raw(udata) } {
+        // SAFETY: The context of a verb is alive during the verb.
+        Some(udata) => unsafe { Ucontext::<D>::from_raw(udata.ucontext()) },
+        None => None,
+    };
     // SAFETY: `data` is valid for write and stays where it is until `dealloc_pd`.
-    errno(unsafe { pin_init::raw_try_init(data, D::alloc_pd(dev, udata.is_null())) })
+    errno(unsafe { pin_init::raw_try_init(data, D::alloc_pd(dev, ucontext)) })
 }
 
 /// `ib_device_ops.dealloc_pd`: may sleep.

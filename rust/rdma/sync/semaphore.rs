@@ -13,10 +13,10 @@
 //!                                                         +--> leave(): the next one is called
 //! ```
 //!
-//! Each permit that is dropped calls one waiter, the first, which then tries again. As long as there
-//! are waiters no other caller of [`Semaphore::acquire`] gets ahead of them. A waiter that was
-//! called and has no use for a permit any more must say so ([`Waiter::leave`]), or the others would
-//! wait for it. No step takes longer the more there are.
+//! Each permit that is dropped calls one waiter, the first, which then tries again. As long as
+//! there are waiters no other caller of [`Semaphore::acquire`] gets ahead of them. A waiter that
+//! was called and has no use for a permit any more must say so ([`Waiter::leave`]), or the others
+//! would wait for it. No step takes longer the more there are.
 
 use super::SpinLockBh;
 use kernel::{
@@ -54,7 +54,7 @@ struct Inner {
 
 /// A permit of a semaphore, given back when it is dropped: with bottom halves on or off, but not
 /// with interrupts off.
-pub struct Permit(&'static Semaphore);
+pub struct Permit(Arc<Semaphore>);
 
 /// One who may wait for a permit. Belongs to one caller at a time.
 ///
@@ -63,7 +63,7 @@ pub struct Permit(&'static Semaphore);
 /// The entry is in no list if `at` is `None`, and else in none or in that of `at`.
 pub struct Waiter {
     entry: Arc<Entry>,
-    at: Option<&'static Semaphore>,
+    at: Option<Arc<Semaphore>>,
 }
 
 const IDLE: u32 = 0;
@@ -92,31 +92,38 @@ impl_list_item! {
 }
 
 impl Semaphore {
-    /// Creates a semaphore with a number of permits.
-    pub fn new(permits: u32) -> impl PinInit<Self> {
-        pin_init!(Self {
-            inner <- crate::new_spinlock_bh!(
-                Inner {
-                    free: permits,
-                    waiting: List::new(),
-                },
-                "rdma::Semaphore"
-            ),
-        })
+    /// Creates a semaphore with a number of permits. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn new(permits: u32) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                inner <- crate::new_spinlock_bh!(
+                    Inner {
+                        free: permits,
+                        waiting: List::new(),
+                    },
+                    "rdma::Semaphore"
+                ),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
     }
 
     /// Takes a permit if there is one, ahead of those who wait. Callable with bottom halves on or
     /// off.
-    pub fn try_acquire(&'static self) -> Option<Permit> {
+    pub fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
         let mut inner = self.inner.lock();
         inner.free = inner.free.checked_sub(1)?;
-        Some(Permit(self))
+        Some(Permit(self.clone()))
     }
 
     /// Takes a permit, or has the waiter wait for one: then its callback is going to be called,
     /// once, unless it leaves before. Callable with bottom halves on or off.
-    pub fn acquire(&'static self, waiter: &mut Waiter) -> Option<Permit> {
-        if waiter.at.is_some_and(|at| !core::ptr::eq(at, self)) {
+    pub fn acquire(self: &Arc<Self>, waiter: &mut Waiter) -> Option<Permit> {
+        if waiter.at.as_ref().is_some_and(|at| !Arc::ptr_eq(at, self)) {
             waiter.leave();
         }
         let mut inner = self.inner.lock();
@@ -128,11 +135,11 @@ impl Semaphore {
                 inner.free = free;
                 entry.state.store(IDLE, Relaxed);
                 waiter.at = None;
-                return Some(Permit(self));
+                return Some(Permit(self.clone()));
             }
         }
         // INVARIANT: Whether it is put into the list now or is there already, it is that of `at`.
-        waiter.at = Some(self);
+        waiter.at = Some(self.clone());
         if let Ok(item) = ListArc::try_from_arc(entry.clone()) {
             entry.state.store(WAITING, Relaxed);
             if called {
@@ -237,25 +244,19 @@ impl Drop for Waiter {
 #[kernel::macros::kunit_tests(rdma_semaphore)]
 mod tests {
     use super::*;
-    use crate::sync::Global;
 
     /// The cookies of those who were called, one decimal digit each.
     static CALLS: Atomic<u32> = Atomic::new(0);
-
-    static TWO: Global<Semaphore> = Global::new();
 
     fn call(cookie: u32) {
         CALLS.store(CALLS.load(Relaxed) * 10 + cookie, Relaxed);
     }
 
     /// A semaphore with two permits, and three waiters. The suites of a module run one by one.
-    fn set_up() -> Result<(&'static Semaphore, [Waiter; 3])> {
-        if TWO.get().is_none() {
-            TWO.init::<core::convert::Infallible>(Semaphore::new(2))?;
-        }
+    fn set_up() -> Result<(Arc<Semaphore>, [Waiter; 3])> {
         CALLS.store(0, Relaxed);
         Ok((
-            TWO.get().ok_or(EINVAL)?,
+            Semaphore::new(2)?,
             [
                 Waiter::new(call, 1)?,
                 Waiter::new(call, 2)?,

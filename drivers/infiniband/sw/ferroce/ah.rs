@@ -2,14 +2,24 @@
 
 //! Address handles.
 
-use crate::globals;
+use crate::{
+    device::Ferroce,
+    globals,
+    pool::{
+        self,
+        Charge, //
+    }, //
+};
 use kernel::{
     alloc::Flags,
     prelude::*, //
 };
 use rdma::ib::{
     gid::Path,
-    object::PdId,
+    object::{
+        Pd,
+        PdId, //
+    },
     udata::Udata, //
 };
 use roce::{
@@ -29,11 +39,12 @@ pub(crate) struct Av {
 pub(crate) struct Ah {
     number: u32,
     pd: PdId,
+    _charge: Option<Charge>,
 }
 
 impl Ah {
     pub(crate) fn new(
-        pd: PdId,
+        pd: &Pd<Ferroce>,
         path: Path,
         flags: Flags,
         udata: Option<&mut Udata<'_>>,
@@ -44,10 +55,13 @@ impl Ah {
         } else {
             globals::kernel_ahs()?
         };
+        let charge = Charge::new(&pool::AHS, pd.owner.as_ref())?;
+        let pd = pd.id();
         // Built first, so that a failure below takes the number back.
         let ah = Self {
             number: table.insert(Av { pd, path }, flags)?,
             pd,
+            _charge: charge,
         };
         if let Some(udata) = udata {
             let resp = CreateAhResp {

@@ -8,6 +8,10 @@ use crate::{
         self,
         CqRef, //
     },
+    pool::{
+        self,
+        Charge, //
+    },
     qp::errno,
     queue::{
         Fill,
@@ -137,6 +141,7 @@ struct Inner {
 #[pin_data]
 pub(crate) struct Cq {
     number: Number<ib::cq::Cq<Ferroce>>,
+    _charge: Option<Charge>,
     #[pin]
     inner: SpinLockIrqSave<Inner>,
     is_user: bool,
@@ -158,6 +163,8 @@ impl Cq {
         if init.cqe == 0 || init.cqe > MAX_CQE {
             return Err(EINVAL);
         }
+        let owner = init.ucontext.map(|ucontext| &ucontext.owner);
+        let charge = Charge::new(&pool::CQS, owner)?;
         let store = match (udata, init.ucontext) {
             (Some(udata), Some(ucontext)) => {
                 let (queue, offer) = new_ring(init.cqe, ucontext, udata)?;
@@ -180,6 +187,7 @@ impl Cq {
         let cookie = number.get();
         Ok(try_pin_init!(Self {
             number,
+            _charge: charge,
             inner <- new_spinlock_irqsave!(
                 Inner {
                     store,

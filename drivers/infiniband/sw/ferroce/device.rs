@@ -22,14 +22,11 @@ use crate::{
         Region, //
     },
     mw::Window,
+    pd::Domain,
     port,
     qp::{
         self,
         Qp, //
-    },
-    quota::{
-        Charge,
-        Quota, //
     },
     senders::Senders,
     sockets::{
@@ -84,10 +81,7 @@ use rdma::{
             UserRange, //
         },
         mw::MwType,
-        object::{
-            Pd,
-            PdId, //
-        },
+        object::Pd,
         qp::{
             PathAttr,
             QpAttr,
@@ -137,10 +131,6 @@ pub(crate) const MAX_INLINE: u32 = 512;
 /// responder.
 pub(crate) const MAX_RD_ATOMIC: u8 = roce::responder::MAX_RD_ATOMIC as u8;
 
-/// The most protection domains of processes on a device. They have no numbers that could run out,
-/// and a process has a use for few.
-pub(crate) const MAX_PD: u32 = 1 << 15;
-
 /// What the driver keeps for a device.
 pub(crate) struct Ferroce {
     /// Distinguishes devices; never used again.
@@ -162,8 +152,6 @@ pub(crate) struct Ferroce {
     pub(crate) mcast: mcast::Usage,
     /// Halves of queue pairs that send: they share the queues below.
     pub(crate) senders: Senders,
-    /// Protection domains that there may be.
-    pds: Arc<Quota>,
     /// Keeps the sockets of the namespace open.
     _sockets: SocketRef,
 }
@@ -190,7 +178,6 @@ impl Ferroce {
             speed: Speed::new(),
             mcast: mcast::Usage::new(),
             senders: Senders::new(),
-            pds: Quota::new(MAX_PD)?,
             _sockets: sockets,
         };
         let init = DeviceInit {
@@ -270,8 +257,7 @@ impl Driver for Ferroce {
     const COUNTERS: &'static [CounterDesc] = counters::NAMES;
 
     type Ucontext = Ucontext;
-    /// Nothing but that it is one of those that there may be, of a process.
-    type Pd = Option<Charge>;
+    type Pd = Domain;
     type Ah = Ah;
     type Mr = Region;
     type Mw = Window;
@@ -349,17 +335,16 @@ impl Driver for Ferroce {
         ucontext.mmap(vma, offset)
     }
 
-    fn alloc_pd(dev: &Device<Self>, is_kernel: bool) -> impl PinInit<Option<Charge>, Error> {
-        if is_kernel {
-            // No process can take the last one from it.
-            return Ok(None);
-        }
-        Charge::new(dev.pds.clone()).map(Some)
+    fn alloc_pd(
+        _dev: &Device<Self>,
+        ucontext: Option<&ib::object::Ucontext<Self>>,
+    ) -> impl PinInit<Domain, Error> {
+        Domain::new(ucontext.map(|ucontext| ucontext.owner.clone()))
     }
 
     fn create_ah(
         _dev: &Device<Self>,
-        pd: PdId,
+        pd: &Pd<Self>,
         path: Path,
         flags: Flags,
         udata: Option<&mut Udata<'_>>,

@@ -23,10 +23,12 @@ mod link;
 mod mcast;
 mod mr;
 mod mw;
+mod owner;
+mod pd;
+mod pool;
 mod port;
 mod qp;
 mod queue;
-mod quota;
 mod receive;
 mod senders;
 mod sockets;
@@ -108,7 +110,7 @@ impl kernel::InPlaceModule for Module {
                 },
                 // Nothing of it is needed for a device to work. Last, as whoever has opened the
                 // file needs a module that stays.
-                _queue_pairs: Listing::new(c"ferroce", c"qp"),
+                _queue_pairs: Listing::new(c"ferroce", c"qp").with::<pool::Pools>(c"pools"),
             }))
         })
     }

@@ -11,11 +11,9 @@ use crate::{
     gids,
     link,
     mcast,
-    mr::{
-        self,
-        Mr, //
-    },
+    mr::Mr,
     mw::Mw,
+    owner,
     sockets, //
 };
 use kernel::prelude::*;
@@ -113,9 +111,9 @@ pub(crate) fn init() -> Result<Cleanup> {
     KERNEL_AHS.init::<core::convert::Infallible>(CopyTable::new(
         MAX_AH.wrapping_add(1)..=MAX_AH.wrapping_add(MAX_KERNEL_AH),
     ))?;
+    owner::init()?;
     gids::init()?;
     mcast::init()?;
-    mr::init()?;
     sockets::init()?;
     link::init()?;
     PACKETS.init(PacketPools::new())?;
@@ -178,6 +176,7 @@ impl Drop for Cleanup {
                 queue.shut_down();
             }
         }
+        owner::shut_down();
         tx_account::wait_all_returned(|accounts| {
             pr_warn!("unloading waits for packets of {accounts} queue pairs in network devices\n");
         });

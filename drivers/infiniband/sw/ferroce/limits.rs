@@ -5,7 +5,6 @@
 use crate::{
     cq,
     device::{
-        MAX_PD,
         MAX_RD_ATOMIC,
         MAX_SGE,
         MAX_WR, //
@@ -19,6 +18,7 @@ use crate::{
         self,
         MAX_FAST_PAGES, //
     },
+    pool::MAX_PD,
     srq, //
 };
 use rdma::ib::device::{

@@ -16,6 +16,10 @@ use crate::{
         Link, //
     },
     globals,
+    pool::{
+        Kind,
+        Pool, //
+    },
     qp::{
         recv,
         IbQp, //
@@ -28,13 +32,7 @@ use crate::{
 use kernel::{
     new_mutex,
     prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Mutex, //
-    }, //
+    sync::Mutex, //
 };
 use rdma::{
     net::{
@@ -79,15 +77,17 @@ struct Member {
 
 /// How many groups and memberships a device has. Part of the device.
 pub(crate) struct Usage {
-    groups: Atomic<u32>,
-    memberships: Atomic<u32>,
+    /// Taken for nobody, because whoever leaves a group last need not be who joined it first. A
+    /// user is in no more groups than it has memberships, so the share of those is what counts.
+    groups: Pool,
+    memberships: Pool,
 }
 
 impl Usage {
     pub(crate) const fn new() -> Self {
         Self {
-            groups: Atomic::new(0),
-            memberships: Atomic::new(0),
+            groups: Pool::new(Kind::Membership, MAX_GROUPS),
+            memberships: Pool::new(Kind::Membership, MAX_MEMBERSHIPS),
         }
     }
 }
@@ -111,6 +111,7 @@ pub(crate) fn attach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
     let groups = GROUPS.get().ok_or(ENODEV)?;
     let device = qp.device();
     let usage = &device.mcast;
+    let owner = qp.owner.as_deref();
     let (address, member) = membership(qp, gid);
     let _changing = groups.changing.lock();
     let (here, is_member) = groups.look(&address, member);
@@ -118,11 +119,11 @@ pub(crate) fn attach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
     if is_member {
         return Err(EINVAL);
     }
-    if here >= MAX_MEMBERS || usage.memberships.load(Relaxed) >= MAX_MEMBERSHIPS {
+    if here >= MAX_MEMBERS || !usage.memberships.has_room(owner) {
         return Err(ENOMEM);
     }
     if here == 0 {
-        if usage.groups.load(Relaxed) >= MAX_GROUPS {
+        if !usage.groups.has_room(owner) {
             return Err(ENOMEM);
         }
         let rtnl = Rtnl::lock();
@@ -145,9 +146,10 @@ pub(crate) fn attach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
         }
         return Err(e);
     }
-    usage.memberships.add(1, Relaxed);
+    // There was room, and nobody else has joined since.
+    usage.memberships.count(owner);
     if here == 0 {
-        usage.groups.add(1, Relaxed);
+        usage.groups.count(None);
         // Whether datagrams of this host come back to it is part of a route.
         gids::invalidate();
     }
@@ -170,10 +172,10 @@ pub(crate) fn detach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
         .members
         .remove(&address, |other| *other == member)
         .ok_or(EINVAL)?;
-    usage.memberships.fetch_sub(1, Relaxed);
+    usage.memberships.give_back(qp.owner.as_deref(), 1);
     let (here, _) = groups.look(&address, member);
     if here == 0 {
-        usage.groups.fetch_sub(1, Relaxed);
+        usage.groups.give_back(None, 1);
         leave(qp, &address);
         gids::invalidate();
     }

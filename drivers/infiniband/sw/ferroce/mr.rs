@@ -12,7 +12,6 @@ mod target;
 pub(crate) use self::{
     fast::Registration,
     fetch::{
-        init,
         Missing,
         Started, //
     },
@@ -32,9 +31,13 @@ use self::{
 };
 use crate::{
     globals,
-    mw, //
+    mw,
+    owner::Owner, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 use rdma::ib::{
     details::Details,
     object::PdId,
@@ -56,6 +59,8 @@ pub(crate) struct Mr {
     /// Bytes.
     len: u64,
     memory: Memory,
+    /// The process that has the memory, unless it is a kernel consumer's.
+    owner: Option<Arc<Owner>>,
     /// Set if the memory and the keys come from requests.
     fast: Option<Pin<KBox<Fast>>>,
 }

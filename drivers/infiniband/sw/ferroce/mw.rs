@@ -17,6 +17,10 @@ use crate::{
         Part,
         Target, //
     },
+    pool::{
+        self,
+        Charge, //
+    },
     qp::Qp, //
 };
 use kernel::{
@@ -63,10 +67,12 @@ const FIRST_TAGS: u8 = 0x7f;
 pub(crate) struct Window {
     mw: Owned<Mw>,
     number: Number<Mw>,
+    _charge: Option<Charge>,
 }
 
 impl Window {
     pub(crate) fn new(pd: &Pd<Ferroce>, ty: MwType) -> Result<Self> {
+        let charge = Charge::new(&pool::MWS, pd.owner.as_ref())?;
         let number = globals::mws()?.reserve(false)?;
         let pd = pd.id();
         let binding = Binding {
@@ -80,7 +86,11 @@ impl Window {
             binding <- new_spinlock_bh!(binding, "ferroce::Mw::binding"),
         }? Error))?;
         number.publish(&mw);
-        Ok(Self { mw, number })
+        Ok(Self {
+            mw,
+            number,
+            _charge: charge,
+        })
     }
 
     /// Returns the key.

@@ -44,6 +44,8 @@ use crate::{
         QpRef, //
     },
     mw,
+    owner::Owner,
+    pool,
     queue::Queue,
     receive::Origin,
     ucontext::{
@@ -119,7 +121,6 @@ use sq::{
     MAX_IN_FLIGHT, //
 };
 use turn::Turns;
-use wait::Wait;
 use zerocopy::IntoBytes;
 
 /// A queue pair.
@@ -161,6 +162,9 @@ pub(crate) struct Qp {
     _offers: [Option<Offer>; 2],
     /// For the management queue pair.
     _manager: Option<Manager>,
+    /// The process, unless it is of a kernel consumer.
+    pub(crate) owner: Option<Arc<Owner>>,
+    _share: Option<pool::Charge>,
     #[pin]
     timer: Timer,
     /// For the pace of requests, and for that of READ responses; and to wait for room for
@@ -198,6 +202,8 @@ impl Qp {
         } else {
             None
         };
+        let owner = init.pd.owner.clone();
+        let share = pool::Charge::new(&pool::QPS, owner.as_ref())?;
         let queues = layout::lay_out(&mut init.cap, init.srq.is_some())?;
         let send_queue = Queue::new(queues.send)?;
         let recv_queue = queues.recv.map(Queue::new).transpose()?;
@@ -236,10 +242,10 @@ impl Qp {
             transport,
             Sq::new(send_queue, transport, pd, limits, signal_all, slots)?,
             slots,
-            TxAccount::new(wake, qpn)?,
+            qpn,
             frames,
             counters.clone(),
-            [Wait::in_turn(wake, qpn)?, Wait::in_turn(wake, qpn)?],
+            owner.clone(),
         )?;
         let rq = match (recv_queue, &init.srq) {
             (None, Some(srq)) => Rq::shared(srq.clone())?,
@@ -247,7 +253,7 @@ impl Qp {
             (None, None) => return Err(EINVAL),
         };
         let account = TxAccount::new(wake, qpn)?;
-        let recv = RecvHalf::new(transport, rq, account, pd, counters)?;
+        let recv = RecvHalf::new(transport, rq, account, pd, counters, owner.clone())?;
         let (send_cq, recv_cq) = (init.send_cq.clone(), init.recv_cq.clone());
         Ok(try_pin_init!(Self {
             number,
@@ -273,6 +279,8 @@ impl Qp {
             kernel,
             _offers: offers,
             _manager: manager,
+            owner,
+            _share: share,
             timer <- Timer::new(expired, *qpn),
             send_pacer <- FineTimer::new(send_paced, *qpn),
             recv_pacer <- FineTimer::new(recv_paced, *qpn),

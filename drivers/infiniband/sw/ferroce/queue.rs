@@ -47,7 +47,7 @@ impl Queue {
             return Err(EINVAL);
         }
         Ok(Self {
-            mem: Arc::new(mem, GFP_KERNEL)?,
+            mem: Arc::new(mem, GFP_KERNEL_ACCOUNT)?,
             ring,
         })
     }

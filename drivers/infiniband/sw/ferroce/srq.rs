@@ -8,6 +8,10 @@ use crate::{
         MAX_SGE, //
     },
     globals,
+    pool::{
+        self,
+        Charge, //
+    },
     qp::{
         errno,
         rq::{
@@ -83,6 +87,7 @@ type IbSrq = ib::srq::Srq<Ferroce>;
 #[pin_data]
 pub(crate) struct Srq {
     number: Number<IbSrq>,
+    _charge: Option<Charge>,
     /// Whose memory the requests name.
     pub(crate) pd: PdId,
     pub(crate) max_sge: u32,
@@ -126,6 +131,7 @@ impl Srq {
     ) -> Result<impl PinInit<Self, Error>> {
         let max_sge = init.attr.max_sge.max(1);
         let ring = lay_out(init.attr.max_wr, max_sge)?;
+        let charge = Charge::new(&pool::SRQS, init.pd.owner.as_ref())?;
         let queue = Queue::new(ring)?;
         let number = globals::srqs()?.reserve(udata.is_none())?;
         let cookie = number.get();
@@ -158,6 +164,7 @@ impl Srq {
         };
         Ok(try_pin_init!(Self {
             number,
+            _charge: charge,
             pd,
             max_sge,
             is_user,

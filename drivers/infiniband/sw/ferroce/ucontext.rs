@@ -2,6 +2,7 @@
 
 //! User contexts: rings that wait to be mapped.
 
+use crate::owner::Owner;
 use kernel::{
     mm::virt::VmaNew,
     new_mutex,
@@ -23,6 +24,8 @@ const MAX_OFFERS: usize = 1024;
 
 /// What the driver keeps for a user context.
 pub(crate) struct Ucontext {
+    /// What all that is created with the context counts for.
+    pub(crate) owner: Arc<Owner>,
     pending: Arc<Pending>,
 }
 
@@ -59,9 +62,12 @@ impl Ucontext {
             pin_init!(Pending {
                 list <- new_mutex!(list, "ferroce::Ucontext::pending"),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
-        Ok(Self { pending })
+        Ok(Self {
+            owner: Owner::of_caller()?,
+            pending,
+        })
     }
 
     /// Offers memory for one `mmap()` call.
@@ -77,7 +83,7 @@ impl Ucontext {
         }
         let offset = list.next_offset;
         let next = offset.checked_add(u64::from(size)).ok_or(ENOMEM)?;
-        list::push(&mut list.offers, (offset, mem.clone()), GFP_KERNEL)?;
+        list::push(&mut list.offers, (offset, mem.clone()), GFP_KERNEL_ACCOUNT)?;
         list.next_offset = next;
         Ok(Offer {
             pending: self.pending.clone(),

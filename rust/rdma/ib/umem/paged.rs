@@ -141,12 +141,6 @@ impl Paged {
         )
     }
 
-    /// Returns a number that stands for the process as long as this lives.
-    pub fn process(&self) -> u64 {
-        // SAFETY: The notifier is registered by the type invariant.
-        unsafe { (*self.notifier.get()).mm }.addr() as u64 // CAST: 64 bits.
-    }
-
     /// Returns whether it can be written to, as far as the region is concerned.
     pub(super) fn is_writable(&self) -> bool {
         self.writable

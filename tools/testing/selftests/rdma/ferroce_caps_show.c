@@ -258,11 +258,13 @@ void show_many_windows(void)
 		CHECK_EQ(ibv_dealloc_mw(mws[i]), 0);
 }
 
-/* What the device has of a kind, whose-ever it is. */
-/* All that processes may have, of which r1.pd is one. Those of the kernel do not count. */
+/*
+ * All that processes may have, of all devices: r1.pd and r2.pd are two of them. Those of the kernel
+ * do not count.
+ */
 void show_pds(void)
 {
-	int max = dev.orig_attr.max_pd, n = 1;
+	int max = dev.orig_attr.max_pd, n = 2;
 	struct ibv_pd **pds = calloc(max + 1, sizeof(*pds));
 
 	CHECK(pds);

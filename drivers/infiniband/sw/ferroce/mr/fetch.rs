@@ -11,7 +11,13 @@ use super::target::{
     mem_error,
     Target, //
 };
-use crate::globals;
+use crate::{
+    globals,
+    pool::{
+        self,
+        Charge, //
+    }, //
+};
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -21,43 +27,12 @@ use rdma::{
         Fetch,
         Paged, //
     },
-    siphash::HashKey,
-    sync::{
-        semaphore::{
-            Permit,
-            Semaphore,
-            Waiter, //
-        },
-        Global, //
+    sync::semaphore::{
+        Permit,
+        Waiter, //
     }, //
 };
 use roce::wr::MemError;
-
-/// The most ranges of a process that are being fetched. Each has a worker, of which there are
-/// 1,024: one process, which may let all of its own wait for ever, shall not have most of them.
-const MAX_FETCHES: u32 = 64;
-
-/// How many processes are told apart. Those that are not share a semaphore.
-const PROCESSES: usize = 256;
-
-static FETCHES: Global<Fetches> = Global::new();
-
-/// Permits to fetch.
-#[pin_data]
-struct Fetches {
-    hash: HashKey,
-    /// By process.
-    #[pin]
-    processes: [Semaphore; PROCESSES],
-}
-
-/// Constructs the semaphores. Once, before any region exists.
-pub(crate) fn init() -> Result {
-    FETCHES.init::<core::convert::Infallible>(pin_init!(Fetches {
-        hash: HashKey::random(),
-        processes <- pin_init::pin_init_array_from_fn(|_| Semaphore::new(MAX_FETCHES)),
-    }))
-}
 
 /// A part of a region that is not there.
 ///
@@ -109,15 +84,12 @@ impl Missing {
             ahead,
             write,
         } = self;
-        let permit = match waiter {
-            Some(waiter) => match semaphore(&memory)?.acquire(waiter) {
-                Some(permit) => permit,
-                None => return Ok(Started::Waiting),
-            },
-            None => permit(&memory)?,
+        let turn = Turn::take(&target, waiter)?;
+        let Some(turn) = turn else {
+            return Ok(Started::Waiting);
         };
         let result = globals::spawn(move || {
-            let _permit = permit;
+            let _turn = turn;
             let how = if write { Fetch::Write } else { Fetch::Read };
             let result = memory.fetch(at, len, how);
             if result.is_ok() {
@@ -131,18 +103,35 @@ impl Missing {
     }
 }
 
-/// Returns the permits of the process that has the memory.
-fn semaphore(memory: &Paged) -> Result<&'static Semaphore> {
-    let fetches = FETCHES.get().ok_or(ENODEV)?;
-    let index = fetches.hash.bucket([memory.process(), 0, 0], PROCESSES);
-    fetches.processes.get(index).ok_or(EINVAL)
+/// One fetch of a process and of its user, given back when it is dropped.
+pub(super) struct Turn {
+    _permit: Option<Permit>,
+    _charge: Option<Charge>,
 }
 
-/// Takes a permit of the process that has the memory, without waiting.
-///
-/// # Errors
-///
-/// `EAGAIN` if there is none left.
-pub(super) fn permit(memory: &Paged) -> Result<Permit> {
-    semaphore(memory)?.try_acquire().ok_or(EAGAIN)
+impl Turn {
+    /// Takes a fetch for the process that has a region. Returns `None` if the process has as many
+    /// as it may have: then the waiter is called later.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` if the user, or without a `waiter` the process, has too many: those may wait for
+    /// ever.
+    pub(super) fn take(target: &Target, waiter: Option<&mut Waiter>) -> Result<Option<Self>> {
+        let owner = target.mr().owner.as_ref();
+        let permit = match (owner, waiter) {
+            (None, _) => None,
+            (Some(owner), None) => Some(owner.fetches.try_acquire().ok_or(EAGAIN)?),
+            (Some(owner), Some(waiter)) => match owner.fetches.acquire(waiter) {
+                Some(permit) => Some(permit),
+                None => return Ok(None),
+            },
+        };
+        // If this fails the permit goes to the next that waits for one.
+        let charge = Charge::new(&pool::FETCHES, owner).map_err(|_| EAGAIN)?;
+        Ok(Some(Self {
+            _permit: permit,
+            _charge: charge,
+        }))
+    }
 }

@@ -3,7 +3,7 @@
 //! Fetching memory before somebody needs it.
 
 use super::{
-    fetch,
+    fetch::Turn,
     find,
     Target, //
 };
@@ -65,8 +65,7 @@ pub(crate) fn prefetch(pd: PdId, advice: Advice, flush: bool, sges: Sges<'_>) ->
         };
         let (target, _) = range.look_up(pd, how)?;
         if !flush && counted.is_none() {
-            let memory = target.on_demand().ok_or(EINVAL)?;
-            counted = Some(fetch::permit(&memory)?);
+            counted = Turn::take(&target, None)?;
         }
     }
     if flush {

@@ -10,7 +10,11 @@ use super::{
 use crate::{
     device::Ferroce,
     globals,
-    mw, //
+    mw,
+    pool::{
+        self,
+        Charge, //
+    }, //
 };
 use kernel::prelude::*;
 use rdma::{
@@ -68,6 +72,7 @@ pub(crate) const MAX_FAST_PAGES: u32 = 512;
 pub(crate) struct Region {
     mr: Owned<Mr>,
     number: Number<Mr>,
+    _charge: Option<Charge>,
 }
 
 impl Region {
@@ -80,13 +85,15 @@ impl Region {
     pub(crate) fn user(pd: &Pd<Ferroce>, range: UserRange, access: Access) -> Result<Self> {
         check(access)?;
         let iova = first_address(range, access)?;
+        // Before memory is pinned.
+        let charge = Charge::new(&pool::MRS, pd.owner.as_ref())?;
         let memory = memory(pd.device(), range, access)?;
-        Self::publish(pd, access, iova, range.len, memory, None)
+        Self::publish(pd, access, iova, range.len, memory, None, charge)
     }
 
     /// Gives access to all of the kernel's memory.
     pub(crate) fn dma(pd: &Pd<Ferroce>, memory: DmaMemory, access: Access) -> Result<Self> {
-        Self::publish(pd, access, 0, u64::MAX, Memory::Dma(memory), None)
+        Self::publish(pd, access, 0, u64::MAX, Memory::Dma(memory), None, None)
     }
 
     /// Makes a region that up to `max_pages` pages can be mapped to.
@@ -102,7 +109,7 @@ impl Region {
         let fast = Fast::new(max_pages as usize)?;
         // No request gets at this memory: the key that a request has is not that of the region.
         let memory = Memory::Mapped(Mapped::new(0)?);
-        Self::publish(pd, Access::NONE, 0, 0, memory, Some(fast))
+        Self::publish(pd, Access::NONE, 0, 0, memory, Some(fast), None)
     }
 
     /// Maps memory to a region of [`fast`](Self::fast).
@@ -122,6 +129,7 @@ impl Region {
         len: u64,
         memory: Memory,
         fast: Option<Pin<KBox<Fast>>>,
+        charge: Option<Charge>,
     ) -> Result<Self> {
         // Those of processes have memory of processes.
         let is_kernel = !matches!(memory, Memory::User(_) | Memory::Paged(_));
@@ -139,10 +147,15 @@ impl Region {
             iova,
             len,
             memory,
+            owner: pd.owner.clone(),
             fast,
         }))?;
         number.publish(&mr);
-        Ok(Self { mr, number })
+        Ok(Self {
+            mr,
+            number,
+            _charge: charge,
+        })
     }
 
     /// Returns the keys.

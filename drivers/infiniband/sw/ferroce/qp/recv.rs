@@ -42,6 +42,7 @@ use crate::{
     },
     globals::QpRef,
     mr,
+    owner::Owner,
     receive::{
         Incoming,
         Origin, //
@@ -234,8 +235,9 @@ impl RecvHalf {
         account: TxAccount,
         pd: PdId,
         counters: Arc<Counters>,
+        owner: Option<Arc<Owner>>,
     ) -> Result<KBox<Self>> {
-        let backlog = Backlog::new()?;
+        let backlog = Backlog::new(owner)?;
         let route = CachedRoute::new(GFP_KERNEL_ACCOUNT)?;
         KBox::init(
             init!(Self {

@@ -24,6 +24,7 @@ use super::{
     },
     sq::Sq,
     wait::Wait,
+    wake,
     Event,
     IbQp, //
 };
@@ -38,6 +39,7 @@ use crate::{
         Pushed, //
     },
     globals::QpRef,
+    owner::Owner,
     receive::Incoming,
     traces, //
 };
@@ -168,15 +170,17 @@ impl SendHalf {
         transport: Transport,
         sq: Sq,
         slots: usize,
-        account: TxAccount,
+        qpn: u32,
         frames: Option<ARef<NetDevice>>,
         counters: Arc<Counters>,
-        waits: [Wait; 2],
+        owner: Option<Arc<Owner>>,
     ) -> Result<KBox<Self>> {
         let slots = KVec::from_elem(Slot::default(), slots, GFP_KERNEL_ACCOUNT)?;
-        let backlog = Backlog::new()?;
+        let backlog = Backlog::new(owner)?;
         let route = CachedRoute::new(GFP_KERNEL_ACCOUNT)?;
-        let [request_wait, response_wait] = waits;
+        let account = TxAccount::new(wake, qpn)?;
+        let request_wait = Wait::in_turn(wake, qpn)?;
+        let response_wait = Wait::in_turn(wake, qpn)?;
         KBox::init(
             init!(Self {
                 req: Requester::new(transport, slots),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A kernel consumer: what no program reaches, nor the consumers in the kernel that other tests use.
- * Keys, regions of as many pages as there may be, and atomic operations; completions of a queue pair
- * that is destroyed before they are polled.
+ * Keys, regions of as many pages as there may be, and atomic operations; completions of a queue
+ * pair that is destroyed before they are polled.
  *
  * Loading it runs everything between the devices r1 and r2, and fails if that does; the log says
  * where. ferroce_kernel.sh makes the devices.

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Processes and users, and what they hold of the pools that all users share.
+//!
+//! A process is told by its user context: what it creates, and the packets that wait for it, count
+//! for the [`Owner`] that the context has. All contexts of a user share a [`User`].
+
+use crate::pool::Kind;
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        Mutex, //
+    }, //
+};
+use rdma::{
+    cred::{
+        self,
+        UserId, //
+    },
+    list,
+    sync::{
+        semaphore::Semaphore,
+        Global, //
+    }, //
+};
+
+/// The most ranges of memory of a process that are being fetched. Each has a worker, and the
+/// process may let all of its own wait for ever.
+const MAX_FETCHES: u32 = 64;
+
+static USERS: Global<Users> = Global::new();
+
+/// The users that have contexts.
+#[pin_data]
+struct Users {
+    /// Those that have none any more are removed when the next context is created.
+    #[pin]
+    list: Mutex<KVec<Arc<User>>>,
+}
+
+/// What is held of each kind of pool.
+pub(crate) struct Held([Atomic<u32>; Kind::COUNT]);
+
+impl Held {
+    const fn new() -> Self {
+        Self([const { Atomic::new(0) }; Kind::COUNT])
+    }
+
+    /// Returns what is held of a kind.
+    pub(crate) fn of(&self, kind: Kind) -> &Atomic<u32> {
+        let [ah, backlog, cq, fetch, membership, mr, mw, pd, qp, srq] = &self.0;
+        match kind {
+            Kind::Ah => ah,
+            Kind::Backlog => backlog,
+            Kind::Cq => cq,
+            Kind::Fetch => fetch,
+            Kind::Membership => membership,
+            Kind::Mr => mr,
+            Kind::Mw => mw,
+            Kind::Pd => pd,
+            Kind::Qp => qp,
+            Kind::Srq => srq,
+        }
+    }
+}
+
+/// A user, and what all of its processes hold.
+struct User {
+    id: UserId,
+    /// How many [`Owner`]s there are. Incremented under the lock of [`Users::list`].
+    owners: Atomic<u32>,
+    held: Held,
+}
+
+/// A process, and what it holds. The references are those of its context, its protection domains
+/// and its charges; the last one may be dropped in any context.
+pub(crate) struct Owner {
+    user: Arc<User>,
+    /// Whether it may exceed the share of a user.
+    pub(crate) is_privileged: bool,
+    /// What this process holds.
+    pub(crate) process: Held,
+    /// A permit for each range of its memory that is being fetched.
+    pub(crate) fetches: Arc<Semaphore>,
+}
+
+impl Owner {
+    /// Makes one for a context of the calling process. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn of_caller() -> Result<Arc<Self>> {
+        let id = UserId::of_caller();
+        let fetches = Semaphore::new(MAX_FETCHES)?;
+        let users = USERS.get().ok_or(ENODEV)?;
+        let mut list = users.list.lock();
+        // Nothing refers to one without owners but the list and, briefly, the drop of the last one.
+        list::retain(&mut list, |user| user.owners.load(Relaxed) > 0);
+        let user = match list.iter().find(|user| user.id == id) {
+            Some(user) => user.clone(),
+            None => {
+                let user = Arc::new(
+                    User {
+                        id,
+                        owners: Atomic::new(0),
+                        held: Held::new(),
+                    },
+                    GFP_KERNEL_ACCOUNT,
+                )?;
+                list::push(&mut list, user.clone(), GFP_KERNEL)?;
+                user
+            }
+        };
+        user.owners.add(1, Relaxed);
+        // If this fails the owner is dropped, and no longer counted.
+        let owner = Self {
+            user,
+            is_privileged: cred::may_exceed_limits(),
+            process: Held::new(),
+            fetches,
+        };
+        Ok(Arc::new(owner, GFP_KERNEL_ACCOUNT)?)
+    }
+
+    /// What all processes of the user hold, this one included.
+    pub(crate) fn user(&self) -> &Held {
+        &self.user.held
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let _ = self.user.owners.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Constructs the list of users. Once, before any device exists.
+pub(crate) fn init() -> Result {
+    USERS.init(try_pin_init!(Users {
+        list <- new_mutex!(KVec::new(), "ferroce::owner"),
+    }? Error))
+}
+
+/// Frees what there is of users, none of which has a context any more.
+pub(crate) fn shut_down() {
+    if let Some(users) = USERS.get() {
+        *users.list.lock() = KVec::new();
+    }
+}

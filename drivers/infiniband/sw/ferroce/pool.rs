@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Pools that all users share, and charges against them.
+//!
+//! [`roce::share`] says how much of a pool a process may have. Kernel consumers have numbers of
+//! their own (`globals`), and are not charged for objects.
+//!
+//! Documentation/infiniband/ferroce/limits.rst lists the pools.
+
+use crate::{
+    globals::{
+        MAX_AH,
+        MAX_OBJECTS, //
+    },
+    owner::Owner, //
+};
+use kernel::{
+    prelude::*,
+    seq_file::SeqFile,
+    seq_print,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
+};
+use rdma::debugfs::Records;
+use roce::share;
+
+/// The most protection domains of processes. They have no numbers that could run out, and a process
+/// has a use for few.
+pub(crate) const MAX_PD: u32 = 1 << 15;
+
+/// The most ranges of memory on demand that are being fetched: as many as an unbound work queue has
+/// workers.
+const MAX_FETCHES: u32 = 1024;
+
+/// How much memory packets that wait for a queue pair may keep from other uses, in bytes. The
+/// memory cgroup of the receiver is not charged for them.
+const MAX_BACKLOG: u32 = 64 << 20;
+
+/// What a pool has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Address handles.
+    Ah,
+    /// Bytes of packets that wait.
+    Backlog,
+    /// Completion queues.
+    Cq,
+    /// Ranges of memory that are being fetched.
+    Fetch,
+    /// Memberships in multicast groups.
+    Membership,
+    /// Memory regions.
+    Mr,
+    /// Memory windows.
+    Mw,
+    /// Protection domains.
+    Pd,
+    /// Queue pairs.
+    Qp,
+    /// Shared receive queues.
+    Srq,
+}
+
+impl Kind {
+    /// How many kinds there are.
+    pub(crate) const COUNT: usize = 10;
+
+    /// Returns whether a process with `CAP_SYS_RESOURCE` may take all there is. Not of what packets
+    /// and the memory of the process decide about: a process that is stuck has not asked for it.
+    fn is_for_privileged(self) -> bool {
+        !matches!(self, Self::Backlog | Self::Fetch)
+    }
+}
+
+/// Something that there is a limited number of.
+pub(crate) struct Pool {
+    kind: Kind,
+    used: Atomic<u32>,
+    max: u32,
+}
+
+pub(crate) static AHS: Pool = Pool::new(Kind::Ah, MAX_AH);
+pub(crate) static BACKLOG: Pool = Pool::new(Kind::Backlog, MAX_BACKLOG);
+pub(crate) static CQS: Pool = Pool::new(Kind::Cq, MAX_OBJECTS);
+pub(crate) static FETCHES: Pool = Pool::new(Kind::Fetch, MAX_FETCHES);
+pub(crate) static MRS: Pool = Pool::new(Kind::Mr, MAX_OBJECTS);
+pub(crate) static MWS: Pool = Pool::new(Kind::Mw, MAX_OBJECTS);
+pub(crate) static PDS: Pool = Pool::new(Kind::Pd, MAX_PD);
+pub(crate) static QPS: Pool = Pool::new(Kind::Qp, MAX_OBJECTS);
+pub(crate) static SRQS: Pool = Pool::new(Kind::Srq, MAX_OBJECTS);
+
+impl Pool {
+    /// A pool of which nothing is used.
+    pub(crate) const fn new(kind: Kind, max: u32) -> Self {
+        Self {
+            kind,
+            used: Atomic::new(0),
+            max,
+        }
+    }
+
+    /// Takes `n` for a process, or for a kernel consumer, which may take all there is. Callable in
+    /// any context.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` if there is not so much left, or not for this process.
+    pub(crate) fn take(&self, owner: Option<&Owner>, n: u32) -> Result {
+        // Counted first, so that two takers of a process or user see each other.
+        let held = match owner {
+            Some(owner) => share::Held {
+                process: owner.process.of(self.kind).fetch_add(n, Relaxed),
+                user: owner.user().of(self.kind).fetch_add(n, Relaxed),
+            },
+            None => share::Held {
+                process: 0,
+                user: 0,
+            },
+        };
+        let mut used = self.used.load(Relaxed);
+        while self.allows(owner, n, used, held) {
+            match self.used.cmpxchg(used, used.wrapping_add(n), Relaxed) {
+                Ok(_) => return Ok(()),
+                Err(now) => used = now,
+            }
+        }
+        self.uncount(owner, n);
+        Err(ENOMEM)
+    }
+
+    /// Takes one that there was [room](Self::has_room) for.
+    pub(crate) fn count(&self, owner: Option<&Owner>) {
+        self.used.add(1, Relaxed);
+        if let Some(owner) = owner {
+            owner.process.of(self.kind).add(1, Relaxed);
+            owner.user().of(self.kind).add(1, Relaxed);
+        }
+    }
+
+    /// Returns whether a process, or a kernel consumer, could take one.
+    pub(crate) fn has_room(&self, owner: Option<&Owner>) -> bool {
+        let held = match owner {
+            Some(owner) => share::Held {
+                process: owner.process.of(self.kind).load(Relaxed),
+                user: owner.user().of(self.kind).load(Relaxed),
+            },
+            None => share::Held {
+                process: 0,
+                user: 0,
+            },
+        };
+        self.allows(owner, 1, self.used.load(Relaxed), held)
+    }
+
+    /// Returns whether `n` more may be taken if `used` is in use.
+    fn allows(&self, owner: Option<&Owner>, n: u32, used: u32, held: share::Held) -> bool {
+        let all = self.max.saturating_sub(used);
+        match owner {
+            None => n <= all,
+            Some(owner) if !owner.is_privileged => {
+                share::may_take(n, share::left(self.max, used), held)
+            }
+            Some(_) if self.kind.is_for_privileged() => n <= all,
+            Some(_) => share::may_take(n, all, share::Held { user: 0, ..held }),
+        }
+    }
+
+    /// Gives back what was taken. Callable in any context.
+    pub(crate) fn give_back(&self, owner: Option<&Owner>, n: u32) {
+        let _ = self.used.fetch_sub(n, Relaxed);
+        self.uncount(owner, n);
+    }
+
+    fn uncount(&self, owner: Option<&Owner>, n: u32) {
+        if let Some(owner) = owner {
+            let _ = owner.process.of(self.kind).fetch_sub(n, Relaxed);
+            let _ = owner.user().of(self.kind).fetch_sub(n, Relaxed);
+        }
+    }
+}
+
+/// One of a pool, which a process has until this is dropped, in any context.
+pub(crate) struct Charge {
+    pool: &'static Pool,
+    owner: Arc<Owner>,
+}
+
+impl Charge {
+    /// Takes one for a process; a kernel consumer needs none. Callable in any context.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` as [`Pool::take`].
+    pub(crate) fn new(pool: &'static Pool, owner: Option<&Arc<Owner>>) -> Result<Option<Self>> {
+        let Some(owner) = owner else {
+            return Ok(None);
+        };
+        pool.take(Some(owner), 1)?;
+        Ok(Some(Self {
+            pool,
+            owner: owner.clone(),
+        }))
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.pool.give_back(Some(&self.owner), 1);
+    }
+}
+
+/// The pools that are not those of a device, in debugfs.
+pub(crate) struct Pools;
+
+/// In the order in which they are shown.
+static POOLS: [(&str, &Pool); 9] = [
+    ("pd", &PDS),
+    ("mr", &MRS),
+    ("mw", &MWS),
+    ("cq", &CQS),
+    ("srq", &SRQS),
+    ("qp", &QPS),
+    ("ah", &AHS),
+    ("fetch", &FETCHES),
+    ("backlog", &BACKLOG),
+];
+
+#[vtable]
+impl Records for Pools {
+    fn after(number: u32) -> Option<u32> {
+        // CAST: Widening.
+        POOLS
+            .get(number as usize)
+            .and_then(|_| number.checked_add(1))
+    }
+
+    fn show(number: u32, out: &SeqFile) {
+        // CAST: Widening. The first number is one.
+        if let Some((name, pool)) = POOLS.get(number.wrapping_sub(1) as usize) {
+            let used = pool.used.load(Relaxed);
+            seq_print!(out, "{} used {} max {}\n", name, used, pool.max);
+        }
+    }
+}

@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Pools that all users share: one of them takes what it can get, and another one still gets some.
+ *
+ * Documentation/infiniband/ferroce/limits.rst has the pools and the rule.
+ */
+#include <grp.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include "ferroce_fault.h"
+#include "ferroce_look.h"
+#include "ferroce_mcast.h"
+#include "ferroce_stat.h"
+#include "ferroce_traffic.h"
+
+/* Two users without any privilege. */
+#define GREEDY 65534
+#define OTHER 65533
+
+#define ODP_ACCESS (FULL_ACCESS | IBV_ACCESS_ON_DEMAND)
+#define CGROUP "/tmp/ferroce_limits"
+
+static pid_t child_fork(void)
+{
+	pid_t child;
+
+	fflush(stdout);
+	child = fork();
+	CHECK(child >= 0);
+	in_child |= !child;
+	return child;
+}
+
+/* Makes the calling process one of a user, with devices that it opened as such. */
+static void become(uid_t uid)
+{
+	struct rlimit all = { RLIM_INFINITY, RLIM_INFINITY };
+
+	/* These limits are not what is tested. */
+	CHECK_EQ(setrlimit(RLIMIT_MEMLOCK, &all), 0);
+	CHECK_EQ(setgroups(0, NULL), 0);
+	CHECK_EQ(setgid(uid), 0);
+	CHECK_EQ(setuid(uid), 0);
+	devs_open();
+}
+
+/* A process that holds what it could get, and how much that is. */
+struct holder {
+	pid_t pid;
+	int got;
+};
+
+static struct holder holders[64];
+static int n_holders;
+
+/* Has a process of a user take what it can get; returns how much that is. */
+static int hold(uid_t uid, int (*take)(int fault))
+{
+	struct holder *holder = &holders[n_holders];
+	int fds[2], fault;
+
+	CHECK(n_holders < (int)ARRAY_LEN(holders));
+	CHECK_EQ(pipe(fds), 0);
+	holder->pid = child_fork();
+	if (!holder->pid) {
+		int got;
+
+		close(fds[0]);
+		fault = userfault_open();
+		become(uid);
+		/* Not before: a change of the user ends it. */
+		CHECK_EQ(prctl(PR_SET_PDEATHSIG, SIGKILL), 0);
+		got = take(fault);
+		if (write(fds[1], &got, sizeof(got)) != sizeof(got))
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	n_holders++;
+	close(fds[1]);
+	CHECK_EQ(read(fds[0], &holder->got, sizeof(holder->got)), sizeof(holder->got));
+	close(fds[0]);
+	return holder->got;
+}
+
+/* Ends all holders, those of a case that failed too. */
+static void release(void)
+{
+	while (n_holders) {
+		pid_t pid = holders[--n_holders].pid;
+
+		kill(pid, SIGKILL);
+		CHECK_EQ(waitpid(pid, NULL, 0), pid);
+	}
+}
+
+/* A process of a user needs no more than this. */
+static void as(uid_t uid, void (*need)(void))
+{
+	pid_t child;
+	int status;
+
+	child = child_fork();
+	if (!child) {
+		become(uid);
+		need();
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK(WIFEXITED(status));
+	CHECK_EQ(WEXITSTATUS(status), 0);
+}
+
+/* Protection domains. */
+
+static int take_pds(int fault)
+{
+	int n = 0;
+
+	(void)fault;
+	while (ibv_alloc_pd(r1.ctx))
+		n++;
+	CHECK_EQ(errno, ENOMEM);
+	return n;
+}
+
+static void need_pd(void)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(r1.ctx);
+
+	CHECK(pd);
+	CHECK_EQ(ibv_dealloc_pd(pd), 0);
+}
+
+static void pds(void)
+{
+	release();
+	printf("# one process got %d\n", hold(GREEDY, take_pds));
+	as(GREEDY, need_pd);
+	as(OTHER, need_pd);
+	need_pd();
+	release();
+	as(GREEDY, need_pd);
+}
+
+/* Multicast groups. */
+
+static int take_groups(int fault)
+{
+	struct ibv_cq *cq = ibv_create_cq(r1.ctx, 1, NULL, NULL, 0);
+	struct ibv_qp *qp;
+	int n;
+
+	(void)fault;
+	CHECK(cq);
+	qp = bare_qp(&r1, cq);
+	for (n = 0; n < 0x10000; n++) {
+		union ibv_gid group = group4(n);
+		int error = ibv_attach_mcast(qp, &group, 0);
+
+		if (error) {
+			CHECK_EQ(error, ENOMEM);
+			break;
+		}
+	}
+	return n;
+}
+
+static void need_group(void)
+{
+	struct ibv_cq *cq = ibv_create_cq(r1.ctx, 1, NULL, NULL, 0);
+	union ibv_gid group = group6(1);
+	struct ibv_qp *qp;
+
+	CHECK(cq);
+	qp = bare_qp(&r1, cq);
+	CHECK_EQ(ibv_attach_mcast(qp, &group, 0), 0);
+	CHECK_EQ(ibv_detach_mcast(qp, &group, 0), 0);
+	CHECK_EQ(ibv_destroy_qp(qp), 0);
+	CHECK_EQ(ibv_destroy_cq(cq), 0);
+}
+
+static void groups(void)
+{
+	release();
+	printf("# one process got %d\n", hold(GREEDY, take_groups));
+	as(GREEDY, need_group);
+	as(OTHER, need_group);
+	need_group();
+	release();
+}
+
+/* Fetches of memory on demand. */
+
+/* As many as all processes may have. */
+#define FETCHES 1024
+
+static int take_fetches(int fault)
+{
+	size_t len = FETCHES * PAGE;
+	char *buf = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct ibv_mr *mr;
+	int n, error = 0;
+
+	CHECK(buf != MAP_FAILED);
+	userfault_add(fault, buf, len);
+	mr = ibv_reg_mr(r1.pd, buf, len, ODP_ACCESS);
+	CHECK(mr);
+	for (n = 0; n < FETCHES; n++) {
+		struct ibv_sge sge = { (uintptr_t)buf + n * PAGE, 1, mr->lkey };
+
+		error = advise_mr(r1.pd, IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1);
+		if (error)
+			break;
+	}
+	CHECK_EQ(error, EAGAIN);
+	return n;
+}
+
+static void on_demand(struct end *e)
+{
+	CHECK_EQ(ibv_dereg_mr(e->mr), 0);
+	e->mr = ibv_reg_mr(e->dev->pd, e->buf, e->len, ODP_ACCESS);
+	CHECK(e->mr);
+}
+
+static void need_fetch(void)
+{
+	struct end a, b;
+
+	pair_open(&a, &b, IBV_QPT_RC, PAGE);
+	on_demand(&b);
+	post_recv(&b, 9, 0, 64);
+	post_send(&a, &b, IBV_WR_SEND, 1, 0, 64, IBV_SEND_SIGNALED);
+	expect(&a, 1, IBV_WC_SUCCESS);
+	expect(&b, 9, IBV_WC_SUCCESS);
+	pair_close(&a, &b);
+}
+
+static void fetches(void)
+{
+	int processes, total;
+
+	release();
+	total = hold(GREEDY, take_fetches);
+	printf("# one process got %d\n", total);
+	as(GREEDY, need_fetch);
+	for (processes = 1; processes < 24 && total < FETCHES; processes++)
+		total += hold(GREEDY, take_fetches);
+	printf("# %d processes of one user got %d\n", processes, total);
+	as(OTHER, need_fetch);
+	need_fetch();
+	release();
+}
+
+/* Memory of packets that wait for memory on demand. */
+
+/* The most packets that wait for a queue pair, and queue pairs that make the pool full. */
+#define WAITING 128
+#define QUEUES 64
+
+static void stall(struct end *e, int fault)
+{
+	end_create(e);
+	on_demand(e);
+	userfault_add(fault, e->buf, e->len);
+	end_to(e, e, IBV_QPS_RTR);
+	post_recv(e, 9, 0, 1024);
+}
+
+static int take_backlog(int fault)
+{
+	static struct end b[QUEUES];
+	struct end a;
+
+	end_init(&a, &r1, IBV_QPT_UD, PAGE);
+	end_create(&a);
+	for (int i = 0; i < QUEUES; i++) {
+		end_init(&b[i], &r2, IBV_QPT_UD, PAGE);
+		stall(&b[i], fault);
+	}
+	end_to(&a, &b[0], IBV_QPS_RTS);
+	/* One more, for which the memory is fetched. */
+	for (int n = 0; n < WAITING + 1; n++) {
+		for (int i = 0; i < QUEUES; i++)
+			post_send(&a, &b[i], IBV_WR_SEND, i, 0, 64, IBV_SEND_SIGNALED);
+		for (int i = 0; i < QUEUES; i++)
+			expect(&a, i, IBV_WC_SUCCESS);
+	}
+	return QUEUES;
+}
+
+static long long backlog_drops(void)
+{
+	/* The core reads counters again after 10 ms only. */
+	usleep(50000);
+	return port_file("r2", "hw_counters", "rx_backlog_full");
+}
+
+/* A few requests come while the memory of the first one is fetched. */
+static void need_backlog_from(int fault)
+{
+	enum { MANY = 10 };
+	long long before;
+	struct end a, b;
+
+	end_init(&a, &r1, IBV_QPT_UD, PAGE);
+	end_create(&a);
+	end_init(&b, &r2, IBV_QPT_UD, PAGE);
+	stall(&b, fault);
+	for (int i = 1; i < MANY; i++)
+		post_recv(&b, 9 + i, i * 128, 128);
+	end_to(&a, &b, IBV_QPS_RTS);
+	before = backlog_drops();
+	for (int i = 0; i < MANY; i++)
+		post_send(&a, &b, IBV_WR_SEND, i, 0, 64, IBV_SEND_SIGNALED);
+	for (int i = 0; i < MANY; i++)
+		expect(&a, i, IBV_WC_SUCCESS);
+	wanted(fault);
+	printf("# %lld of %d requests were dropped\n", backlog_drops() - before, MANY);
+	CHECK_EQ(backlog_drops(), before);
+	bring(fault, (uintptr_t)b.buf);
+	for (int i = 0; i < MANY; i++)
+		expect(&b, 9 + i, IBV_WC_SUCCESS);
+	end_close(&a);
+	end_close(&b);
+}
+
+static int need_backlog_as(int fault)
+{
+	need_backlog_from(fault);
+	return 1;
+}
+
+static void backlog(void)
+{
+	long long before = backlog_drops();
+
+	release();
+	hold(GREEDY, take_backlog);
+	printf("# %lld of %d requests to one process were dropped\n", backlog_drops() - before,
+	       QUEUES * (WAITING + 1));
+	CHECK_EQ(hold(GREEDY, need_backlog_as), 1);
+	CHECK_EQ(hold(OTHER, need_backlog_as), 1);
+	CHECK_EQ(hold(0, need_backlog_as), 1);
+	release();
+}
+
+/* Each object is charged to its pool, and given back when it is destroyed. */
+
+static const char *const pool_names[] = { "pd", "mr", "mw", "cq", "srq", "qp", "ah" };
+
+static void pools_read(long long *used)
+{
+	look("cat /sys/kernel/debug/ferroce/pools");
+	for (size_t i = 0; i < ARRAY_LEN(pool_names); i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "%s used", pool_names[i]);
+		used[i] = number(name);
+	}
+}
+
+static void charged(void)
+{
+	long long before[ARRAY_LEN(pool_names)], during[ARRAY_LEN(pool_names)];
+	long long after[ARRAY_LEN(pool_names)];
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = 1, .max_sge = 1 } };
+	struct dev dev = r1;
+	struct ibv_srq *srq;
+	struct ibv_mw *mw;
+	struct end e;
+
+	release();
+	shell("mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug");
+	pools_read(before);
+	dev.pd = ibv_alloc_pd(dev.ctx);
+	CHECK(dev.pd);
+	end_init(&e, &dev, IBV_QPT_UD, PAGE);
+	end_create(&e);
+	end_to(&e, &e, IBV_QPS_RTS);
+	srq = ibv_create_srq(dev.pd, &init);
+	CHECK(srq);
+	mw = ibv_alloc_mw(dev.pd, IBV_MW_TYPE_1);
+	CHECK(mw);
+	pools_read(during);
+	CHECK_EQ(ibv_dealloc_mw(mw), 0);
+	CHECK_EQ(ibv_destroy_srq(srq), 0);
+	end_close(&e);
+	CHECK_EQ(ibv_dealloc_pd(dev.pd), 0);
+	pools_read(after);
+	for (size_t i = 0; i < ARRAY_LEN(pool_names); i++) {
+		printf("# %s\n", pool_names[i]);
+		CHECK_EQ(during[i], before[i] + 1);
+		CHECK_EQ(after[i], before[i]);
+	}
+}
+
+/* The limits of the rdma cgroup hold. */
+
+static int in_cgroup(int fault)
+{
+	struct ibv_context *ctx;
+	int n = 0;
+
+	(void)fault;
+	CHECK_EQ(system("echo $PPID >" CGROUP "/limited/cgroup.procs"), 0);
+	/* One handle and one object. */
+	dev_open(&r1, 1);
+	while (ibv_alloc_pd(r1.ctx))
+		n++;
+	CHECK_EQ(errno, EAGAIN);
+	ctx = ibv_open_device(r1.ctx->device);
+	CHECK(ctx);
+	CHECK(!ibv_open_device(r1.ctx->device));
+	CHECK_EQ(ibv_close_device(ctx), 0);
+	return n;
+}
+
+static void cgroup(void)
+{
+	release();
+	shell("mkdir -p " CGROUP " && mount -t cgroup2 none " CGROUP);
+	shell("echo +rdma >" CGROUP "/cgroup.subtree_control");
+	shell("mkdir " CGROUP "/limited");
+	shell("echo r1 hca_handle=2 hca_object=8 >" CGROUP "/limited/rdma.max");
+	CHECK_EQ(hold(0, in_cgroup), 7);
+	release();
+	shell("rmdir " CGROUP "/limited && umount " CGROUP " && rmdir " CGROUP);
+}
+
+static const struct test tests[] = {
+	{ "what is charged is given back", charged },
+	{ "rdma cgroup", cgroup },
+	{ "protection domains", pds },
+	{ "multicast groups", groups },
+	{ "fetches of memory on demand", fetches },
+	{ "packets that wait for memory", backlog },
+};
+
+int main(int argc, char **argv)
+{
+	run_tests(argc, argv, NULL, tests, ARRAY_LEN(tests));
+}
