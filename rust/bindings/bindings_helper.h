@@ -12,7 +12,9 @@
 #include <linux/if_vlan.h>
 #include <linux/igmp.h>
 #include <linux/inetdevice.h>
+#include <linux/interval_tree.h>
 #include <linux/memcontrol.h>
+#include <linux/mmu_notifier.h>
 #include <linux/netdevice.h>
 #include <linux/rtnetlink.h>
 #include <linux/siphash.h>

@@ -13,6 +13,11 @@ __rust_helper void rust_helper_kfree_skb(struct sk_buff *skb)
 	kfree_skb(skb);
 }
 
+__rust_helper void rust_helper_consume_skb(struct sk_buff *skb)
+{
+	consume_skb(skb);
+}
+
 __rust_helper int rust_helper_skb_cloned(const struct sk_buff *skb)
 {
 	return skb_cloned(skb);

@@ -52,3 +52,7 @@ mod helpers {
     ));
 }
 pub use helpers::*;
+
+// With CONFIG_TRACEPOINTS it is a function, which kernel::bindings has; without, it is inline. The
+// explicit import takes the helper in both cases.
+pub use helpers::consume_skb;
