@@ -59,8 +59,11 @@ check-debug: ## KUnit and the selftests on the debug kernel (KASAN, lockdep, ...
 lab: ## set up the build environment and the stock kernel (under ten minutes, once)
 	@scripts/lab/setup
 
-lab-debug: ## build the debug kernel (about twenty minutes, once)
-	@scripts/lab/setup-debug
+lab-debug: ## build the emulated debug kernel (about twenty minutes, once)
+	@scripts/lab/setup-kernel debug
+
+lab-um: ## build the User Mode Linux debug kernel (about ten minutes, once)
+	@scripts/lab/setup-kernel um
 
 ##@ Source
 
@@ -87,4 +90,4 @@ clean: ## remove what was built here (the lab stays)
 help: ## show this
 	@awk -F ':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-z_-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' Makefile
 
-.PHONY: module samples modules_install demo shell bench bench-icount bench-publish check check-pyverbs check-interop check-debug lab lab-debug fmt fmt-check clippy doc rust-analyzer clean help
+.PHONY: module samples modules_install demo shell bench bench-icount bench-publish check check-pyverbs check-interop check-debug lab lab-debug lab-um fmt fmt-check clippy doc rust-analyzer clean help

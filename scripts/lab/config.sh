@@ -27,4 +27,14 @@ DEBUG_CONFIG=$SRC/scripts/lab/debug.config
 DEBUG_KEY=$(sha256sum <"$DEBUG_CONFIG" | cut -c1-8)
 LAB_DEBUG=$LAB_DIR/debug-$DEBUG_KEY
 
+# ARCH=um: the options that differ.
+UM_CONFIG=$SRC/scripts/lab/um.config
+UM_KEY=$(cat "$DEBUG_CONFIG" "$UM_CONFIG" | sha256sum | cut -c1-8)
+LAB_UM=$LAB_DIR/um-$UM_KEY
+
+# A tree that modules are compiled against, of a kernel that is never built: ARCH=um with nothing but what ferroce needs.
+MINIMAL_CONFIG=$SRC/scripts/lab/minimal.config
+MINIMAL_KEY=$(sha256sum <"$MINIMAL_CONFIG" | cut -c1-8)
+LAB_MINIMAL=$LAB_DIR/minimal-$MINIMAL_KEY
+
 JOBS=$(nproc)

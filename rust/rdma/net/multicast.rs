@@ -12,7 +12,6 @@
 use super::NetDevice;
 use crate::bindings;
 use kernel::{
-    error::to_result,
     prelude::*,
     types::NotThreadSafe, //
 };
@@ -77,7 +76,9 @@ impl NetDevice {
             Group::V6(group) => {
                 let group = in6_addr(group);
                 // SAFETY: The device is alive by the type invariant, and the address is copied.
-                to_result(unsafe { bindings::ipv6_dev_mc_inc(self.as_raw(), &group) })
+                kernel::error::to_result(unsafe {
+                    bindings::ipv6_dev_mc_inc(self.as_raw(), &group)
+                })
             }
             #[cfg(not(CONFIG_IPV6))]
             Group::V6(_) => Err(EAFNOSUPPORT),
