@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Trying again what failed for want of memory.
+//! Exponential back-off after an allocation failure.
 //!
-//! Nobody tells when there is memory again, so a timer must. Thousands of queue pairs may be short
-//! of it at the same time: if each tried again each millisecond, their timers would keep a CPU busy
-//! with nothing else. So the pause doubles with each attempt that fails.
+//! There is no notification when memory becomes available, so a timer retries. Thousands of queue
+//! pairs may be short of memory at the same time: if each retried every millisecond, their timers
+//! would keep a CPU busy with nothing else. So the pause doubles with each attempt that fails.
 
 use crate::time::Instant;
 

@@ -32,7 +32,7 @@ pub struct Fifo<S> {
     removal: Option<Removal>,
 }
 
-/// How far a removal is.
+/// The progress of a removal.
 #[derive(Clone, Copy)]
 struct Removal {
     /// Completions at the front that were not looked at.

@@ -38,7 +38,7 @@ impl Period {
     }
 }
 
-/// How many halves were counted in a period and in the one before.
+/// The number of halves that were counted in a period and in the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Senders {
     period: Period,

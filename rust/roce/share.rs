@@ -7,7 +7,7 @@
 //! a third of an empty pool at most, one user half of it, a second user half of the rest, and so
 //! on: neither a process nor a user can take the last of a pool.
 
-/// What is held of a pool, in units of that pool.
+/// The amounts that are held of a pool, in units of that pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     /// By the process that wants more.

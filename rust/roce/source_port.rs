@@ -13,7 +13,7 @@
 
 use crate::time::Instant;
 
-/// How long packets from another port are refused while the known port is silent, in nanoseconds.
+/// The time for which packets from another port are refused while the known port is silent, in ns.
 ///
 /// Less than two retransmission timeouts of the usual code, 14 (67 ms): a peer that did change its
 /// port goes on with its second retry at the latest.
@@ -109,7 +109,7 @@ mod tests {
         port.heard(PEER);
         assert!(!port.admits(OTHER, at(0)));
         assert!(!port.admits(OTHER, at(67)));
-        // What is still on its way proves nothing.
+        // Packets that are still on their way prove nothing.
         assert!(port.admits(PEER, at(70)));
         assert!(port.admits(OTHER, at(134)));
         port.heard(OTHER);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the current task may do to a device.
+//! Capabilities of the current task over a device.
 //!
 //! C header: [`include/linux/capability.h`](srctree/include/linux/capability.h)
 

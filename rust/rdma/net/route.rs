@@ -71,7 +71,7 @@ pub struct RouteV6 {
     pub flow_label: u32,
 }
 
-/// What a route depends on.
+/// The key of a route lookup.
 pub enum RouteKey {
     /// An IPv4 route.
     V4(RouteV4),

@@ -70,7 +70,7 @@ const IDLE: u32 = 0;
 const WAITING: u32 = 1;
 const CALLED: u32 = 2;
 
-/// What a semaphore knows about a waiter.
+/// The part of a waiter that the semaphore refers to.
 #[pin_data]
 struct Entry {
     #[pin]

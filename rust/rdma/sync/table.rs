@@ -51,7 +51,7 @@ pub struct Table<T> {
     _p: PhantomData<Ref<T>>,
 }
 
-/// How the numbers of a [`Table`] are handed out.
+/// The order in which a [`Table`] hands out numbers.
 enum Order {
     /// Cyclically, so that one that was freed is not used again soon. The last ones are kept.
     Cyclic {

@@ -44,7 +44,7 @@ struct Users {
     list: Mutex<KVec<Arc<User>>>,
 }
 
-/// What is held of each kind of pool.
+/// The amounts that are held of each kind of pool.
 pub(crate) struct Held([Atomic<u32>; Kind::COUNT]);
 
 impl Held {
@@ -73,7 +73,7 @@ impl Held {
 /// A user, and what all of its processes hold.
 struct User {
     id: UserId,
-    /// How many [`Owner`]s there are. Incremented under the lock of [`Users::list`].
+    /// The number of [`Owner`]s. Incremented under the lock of [`Users::list`].
     owners: Atomic<u32>,
     held: Held,
 }
@@ -82,9 +82,9 @@ struct User {
 /// and its charges; the last one may be dropped in any context.
 pub(crate) struct Owner {
     user: Arc<User>,
-    /// Whether it may exceed the share of a user.
+    /// True if it may exceed the share of a user.
     pub(crate) is_privileged: bool,
-    /// What this process holds.
+    /// The amounts that this process holds.
     pub(crate) process: Held,
     /// A permit for each range of its memory that is being fetched.
     pub(crate) fetches: Arc<Semaphore>,
@@ -129,7 +129,7 @@ impl Owner {
         Ok(Arc::new(owner, GFP_KERNEL_ACCOUNT)?)
     }
 
-    /// What all processes of the user hold, this one included.
+    /// The amounts that all processes of the user hold, this one included.
     pub(crate) fn user(&self) -> &Held {
         &self.user.held
     }

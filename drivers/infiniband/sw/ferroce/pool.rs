@@ -41,7 +41,7 @@ const MAX_FETCHES: u32 = 1024;
 /// memory cgroup of the receiver is not charged for them.
 const MAX_BACKLOG: u32 = 64 << 20;
 
-/// What a pool has.
+/// The kind of entry that a pool has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Address handles.
@@ -67,7 +67,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// How many kinds there are.
+    /// The number of kinds.
     pub(crate) const COUNT: usize = 10;
 
     /// Returns whether a process with `CAP_SYS_RESOURCE` may take all there is. Not of what packets

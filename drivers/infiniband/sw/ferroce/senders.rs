@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How many halves of the queue pairs of a device send.
+//! Count of the queue pair halves of a device that send.
 
 use kernel::sync::atomic::{
     Atomic,

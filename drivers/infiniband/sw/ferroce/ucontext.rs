@@ -24,7 +24,7 @@ const MAX_OFFERS: usize = 1024;
 
 /// What the driver keeps for a user context.
 pub(crate) struct Ucontext {
-    /// What all that is created with the context counts for.
+    /// The process and user that objects of this context are charged to.
     pub(crate) owner: Arc<Owner>,
     pending: Arc<Pending>,
 }

@@ -76,8 +76,8 @@ static void see_nothing(struct end *a)
 }
 
 /*
- * Whether a process without any capability that has the queue pair is told all. In a child: who
- * changes credentials may not use the doorbell any more.
+ * Checks that a process without capabilities can query all attributes of its own queue pair. In a
+ * child: uverbs refuses the doorbell to a process that has changed its credentials.
  */
 static bool told_owner(struct end *a, struct end *b)
 {

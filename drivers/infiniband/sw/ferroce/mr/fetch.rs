@@ -50,7 +50,7 @@ pub(crate) struct Missing {
     pub(super) write: bool,
 }
 
-/// What became of a fetch.
+/// The result of an attempt to start a fetch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Started {
     /// It is under way.

@@ -161,7 +161,7 @@ impl Region {
     /// Returns the keys.
     pub(crate) fn keys(&self) -> Keys {
         let key = match self.mr.fast {
-            // What the consumer makes the first key of. Most count from there.
+            // The low byte of the first key. Most consumers count up from it.
             Some(_) => super::key(self.number.get(), rdma::random::byte()),
             None => self.mr.key,
         };

@@ -121,7 +121,7 @@ pub(crate) struct TxPath {
     net: NetId,
     addresses: Addresses,
     sport: u16,
-    /// What the peer sends from.
+    /// The UDP source port of the peer.
     peer_port: SourcePort,
     /// The rate of the address vector, if that is a limit.
     rate: Option<Rate>,
@@ -198,7 +198,7 @@ impl TxPath {
     ///
     /// # Errors
     ///
-    /// What to count if it does not.
+    /// The counter of the reason, if it does not.
     #[inline]
     pub(crate) fn admits(&mut self, origin: &Origin) -> Result<(), Counter> {
         if origin.net != self.net

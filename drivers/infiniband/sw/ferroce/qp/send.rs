@@ -261,7 +261,7 @@ impl SendHalf {
         if !qp.ty.is_connected() {
             self.req.set_mtu(qp.device().mtu());
         }
-        // What failed then is tried below.
+        // The attempt that failed is repeated below.
         self.retry.expire(time);
         if self.parked.is_some() && !self.response_wait.is_pending() {
             self.unpark(qp);

@@ -84,7 +84,7 @@ pub(crate) struct Sq {
     signal_all: bool,
     /// Where the next request is fetched.
     fetch: u32,
-    /// How many requests were fetched or discarded, since the queue was made.
+    /// The number of requests that were fetched or discarded since the queue was created.
     fetched: u64,
     /// What the consumer sees as free: moves when requests complete.
     consumer: u32,

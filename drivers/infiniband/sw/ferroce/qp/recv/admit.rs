@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which packets are for a queue pair, and which memory is not for its peer.
+//! Checks of received packets: state, source and destination, UDP source port; and the count of
+//! refused remote accesses.
 
 use super::RecvHalf;
 use crate::{
@@ -22,7 +23,7 @@ impl RecvHalf {
     ///
     /// # Errors
     ///
-    /// What to count if it is not.
+    /// The counter of the reason, if it is not.
     #[inline]
     pub(super) fn admits(&mut self, qp: &IbQp, origin: &Origin) -> Result<(), Counter> {
         if !qp.state().is_receiving() {
