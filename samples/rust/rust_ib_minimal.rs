@@ -312,6 +312,7 @@ impl Driver for Minimal {
 
     fn query_qp(
         qp: &Owned<ib::qp::Qp<Self>>,
+        _mask: u32,
         _attr: &mut QpAttrOut<'_>,
         _cap: &mut QpCap,
         _signal_all: &mut bool,
