@@ -71,8 +71,8 @@ impl Patience {
     /// How many packets may be in queues at a time, at most.
     pub const MOST: u32 = 128;
 
-    /// How many those of all that send on a device should be, about: for so many there is room by
-    /// default in a qdisc (`txqueuelen`) and in the backlog of a processor (`netdev_max_backlog`).
+    /// The approximate limit for the packets of all senders of a device: a qdisc (`txqueuelen`) and
+    /// the backlog of a CPU (`netdev_max_backlog`) have room for so many by default.
     const SHARED: u32 = 1024;
 
     /// What each may have of that, however many there are.

@@ -111,7 +111,7 @@ mod tests {
     /// The count of a device.
     struct Device {
         senders: Senders,
-        /// How often it was written.
+        /// The number of writes.
         writes: u32,
     }
 

@@ -37,8 +37,8 @@ pub(crate) const MAX_PD: u32 = 1 << 15;
 /// workers.
 const MAX_FETCHES: u32 = 1024;
 
-/// How much memory packets that wait for a queue pair may keep from other uses, in bytes. The
-/// memory cgroup of the receiver is not charged for them.
+/// The most memory that packets in the backlogs of all queue pairs may hold, in bytes. The memory
+/// cgroup of the receiver is not charged for them.
 const MAX_BACKLOG: u32 = 64 << 20;
 
 /// The kind of entry that a pool has.

@@ -84,8 +84,7 @@ impl Missing {
             ahead,
             write,
         } = self;
-        let turn = Turn::take(&target, waiter)?;
-        let Some(turn) = turn else {
+        let Some(turn) = Turn::take(&target, waiter)? else {
             return Ok(Started::Waiting);
         };
         let result = globals::spawn(move || {

@@ -276,7 +276,7 @@ fn enter(
                 send.req.set_psn(attrs.sq_psn);
             } else {
                 if from == State::Sqe {
-                    // What was fetched and not flushed yet must not be sent now.
+                    // Requests that were fetched and not flushed yet must not be sent.
                     notify = send.retire(qp);
                     if qp.state() == State::Err {
                         // There was no room for the completions.
