@@ -264,11 +264,11 @@ impl Responder {
         });
     }
 
-    /// Says that the memory can no longer be read which [`Responder::poll_response`] returned.
+    /// Ends a READ because the memory that [`Responder::poll_response`] returned cannot be read.
     #[cold]
-    pub fn response_failed(&mut self) -> Outcome {
+    pub fn response_failed(&mut self, error: MemError) -> Outcome {
         match self.stream.take() {
-            Some(stream) if !stream.again => self.read_refused(stream.psn, MemError::Protection),
+            Some(stream) if !stream.again => self.read_refused(stream.psn, error),
             // As in `start_read`.
             Some(_) | None => Outcome::default(),
         }
@@ -324,6 +324,10 @@ mod tests {
             Recvs,
             MTU,
             NOW, //
+        },
+        wire::{
+            NakCode,
+            Syndrome, //
         },
         wr::SendOp, //
     };
@@ -446,13 +450,21 @@ mod tests {
 
     #[test]
     fn memory_that_goes_away_is_the_end() {
-        let mut rx = responder();
-        assert!(matches!(request(&mut rx, &read(1)), Verdict::Read(_)));
-        assert_eq!(rx.start_read(Ok(())), None);
-        let outcome = rx.response_failed();
-        assert!(outcome.error && outcome.reply.is_some());
-        assert_eq!(outcome.event, Some(AsyncEvent::AccessError));
-        assert_eq!(rx.poll_response(), None);
+        for (error, code) in [
+            (MemError::Protection, NakCode::RemoteAccess),
+            // The page could not be faulted in: not the fault of the requester.
+            (MemError::Fault, NakCode::RemoteOperation),
+        ] {
+            let mut rx = responder();
+            assert!(matches!(request(&mut rx, &read(1)), Verdict::Read(_)));
+            assert_eq!(rx.start_read(Ok(())), None);
+            let outcome = rx.response_failed(error);
+            assert!(outcome.error);
+            let syndrome = outcome.reply.map(|reply| reply.syndrome);
+            assert_eq!(syndrome, Some(Syndrome::Nak(code)));
+            assert_eq!(outcome.event, Some(AsyncEvent::AccessError));
+            assert_eq!(rx.poll_response(), None);
+        }
     }
 
     #[test]

@@ -400,7 +400,7 @@ impl Target {
             assert!(end.is_some_and(|end| next <= end));
             self.responder.response_sent();
         }
-        self.responder.response_failed();
+        self.responder.response_failed(MemError::Protection);
     }
 }
 

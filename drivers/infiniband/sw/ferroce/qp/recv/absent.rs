@@ -140,23 +140,25 @@ impl RecvHalf {
         }
     }
 
-    /// Has the memory fetched that a READ response is in; returns `false` if it cannot be.
+    /// Has the memory of a READ response fetched.
+    ///
+    /// # Errors
+    ///
+    /// The reason if it cannot be read.
     #[cold]
-    pub(super) fn await_segment(&mut self, qp: &IbQp, segment: &ReadSegment) -> bool {
+    pub(super) fn await_segment(
+        &mut self,
+        qp: &IbQp,
+        segment: &ReadSegment,
+    ) -> Result<(), MemError> {
         let what = segment.psn.get();
-        if self.wait.take_failure(what).is_some() {
-            return false;
+        if let Some(error) = self.wait.take_failure(what) {
+            return Err(error);
         }
-        let missing = || {
-            let region = mr::find_remote(segment.rkey.get(), self.pd, qp.qpn, Access::REMOTE_READ)?;
-            let at = region.offset(segment.va, u64::from(segment.len))?;
-            let len = u64::from(segment.len);
-            Ok::<_, MemError>(region.missing(at, len, ahead(segment.opcode), false))
-        };
-        let Ok(missing) = missing() else {
-            return false;
-        };
-        match missing {
+        let region = mr::find_remote(segment.rkey.get(), self.pd, qp.qpn, Access::REMOTE_READ)?;
+        let len = u64::from(segment.len);
+        let at = region.offset(segment.va, len)?;
+        match region.missing(at, len, ahead(segment.opcode), false) {
             Some(missing) => {
                 if self.wait.start(qp, Waiter::Recv, what, missing).is_err() {
                     // It cannot be fetched now. The peer asks again for what it misses.
@@ -167,6 +169,6 @@ impl RecvHalf {
             // It came meanwhile.
             None => qp.defer(),
         }
-        true
+        Ok(())
     }
 }

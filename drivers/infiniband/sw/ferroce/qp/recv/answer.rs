@@ -81,11 +81,15 @@ impl RecvHalf {
                 Err(SendError::NoRoom | SendError::Lost | SendError::NoMemory) => {
                     self.resp.response_sent();
                 }
-                Err(SendError::Memory(MemError::Absent)) if self.await_segment(qp, &segment) => {
-                    return;
-                }
-                Err(SendError::Memory(_)) => {
-                    let outcome = self.resp.response_failed();
+                Err(SendError::Memory(error)) => {
+                    let result = match error {
+                        MemError::Absent => self.await_segment(qp, &segment),
+                        error => Err(error),
+                    };
+                    let Err(error) = result else {
+                        return;
+                    };
+                    let outcome = self.resp.response_failed(error);
                     if let Some(reply) = &outcome.reply {
                         self.counters.count(Counter::NakSent);
                         self.reply(qp, reply);

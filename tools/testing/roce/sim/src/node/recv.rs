@@ -41,10 +41,13 @@ impl Node {
                 }
                 left -= 1;
                 let data = Self::region(&mut self.memory, segment.rkey, segment.va, segment.len);
-                let Ok(data) = data.map(|data| data.to_vec()) else {
-                    let outcome = self.responder.response_failed();
-                    self.execute(outcome)?;
-                    break;
+                let data = match data {
+                    Ok(data) => data.to_vec(),
+                    Err(error) => {
+                        let outcome = self.responder.response_failed(error);
+                        self.execute(outcome)?;
+                        break;
+                    }
                 };
                 self.put_out(|pkey, buf| segment.write_headers(pkey, buf), &data)?;
                 self.responder.response_sent();
