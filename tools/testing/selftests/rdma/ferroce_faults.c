@@ -582,6 +582,12 @@ static const struct test tests[] = {
 	{ "link: counters of queue pairs", test_counters },
 	{ "data: requests that are posted", test_posted },
 	{ "data: datagrams that are posted", test_posted_datagrams },
+	{ "data: frames that are posted", test_posted_frames },
+	{ "data: a consumer in the kernel", test_consumer },
+	{ "traffic: packets in flight", test_traffic_window },
+	{ "traffic: memory on demand", test_traffic_on_demand },
+	{ "traffic: multicast", test_traffic_group },
+	{ "traffic: packets that are moved", test_traffic_realloc },
 };
 
 int main(int argc, char **argv)

@@ -14,5 +14,15 @@ void test_counters(void);
 /* Packets. */
 void test_posted(void);
 void test_posted_datagrams(void);
+void test_posted_frames(void);
+
+/* The same in every context. */
+void test_traffic_on_demand(void);
+void test_traffic_window(void);
+void test_traffic_group(void);
+void test_traffic_realloc(void);
+
+/* A consumer in the kernel. */
+void test_consumer(void);
 
 #endif

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Fault injection: ferroce_faults makes each allocation of a verb, a link command and a packet fail once. Here: that nothing is
-# left of it, once the module is gone. Leaks of memory are seen only where the kernel was started with kmemleak=on.
+# Fault injection: ferroce_faults makes each allocation of a verb and a packet fail once. This checks that nothing is left of it
+# when the module is gone. Leaks of memory are found only if the kernel was started with kmemleak=on.
+# ferroce_faults_link.sh does the same with the link commands.
 
 # shellcheck disable=SC2317 # The cases are called by name.
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
@@ -58,7 +59,8 @@ pass() {
 }
 
 exec 3>&1
-for what in verb: link: data:; do
+[ -n "${parts-}" ] || parts=(verb: data: traffic:)
+for what in "${parts[@]}"; do
 	test_case "faults in a ${what%:}" pass "$what"
 done
 

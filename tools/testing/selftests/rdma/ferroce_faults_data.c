@@ -152,3 +152,46 @@ void test_posted_datagrams(void)
 		"post_send of a datagram", make_datagram, post_datagram, NULL, finish_datagram });
 	pair_close(&a, &b);
 }
+
+static struct end raw;
+
+static void open_raw(void)
+{
+	struct ibv_qp_attr attr = { .port_num = 1 };
+
+	end_init(&raw, &r1, IBV_QPT_RAW_PACKET, LEN);
+	end_create(&raw);
+	for (int state = IBV_QPS_INIT; state <= IBV_QPS_RTS; state++) {
+		attr.qp_state = state;
+		CHECK_EQ(ibv_modify_qp(raw.qp, &attr, IBV_QP_STATE |
+				       (state == IBV_QPS_INIT ? IBV_QP_PORT : 0)), 0);
+	}
+	memset(raw.buf, 0x02, LEN);
+}
+
+static int post_frame(void)
+{
+	struct ibv_sge sge = { (uintptr_t)raw.buf, 1000, raw.mr->lkey };
+	struct ibv_send_wr wr = {
+		.wr_id = ++number,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED,
+	}, *bad;
+
+	return ibv_post_send(raw.qp, &wr, &bad);
+}
+
+static void finish_frame(void)
+{
+	doorbell(&raw);
+	expect(&raw, number, IBV_WC_SUCCESS);
+}
+
+void test_posted_frames(void)
+{
+	open_raw();
+	inject(&(struct call){ "post_send of a frame", NULL, post_frame, NULL, finish_frame });
+	end_close(&raw);
+}

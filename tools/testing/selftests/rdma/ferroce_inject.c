@@ -3,6 +3,7 @@
  * Fault injection. See ferroce_inject.h.
  */
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,8 +11,26 @@
 #include "kselftest.h"
 
 #define DEBUG "/sys/kernel/debug/"
+/* This attribute fails no allocation: it reallocates skbs. */
+#define REALLOC "fail_skb_realloc"
 /* No call makes as many allocations: one that seems to never comes to its end. */
 #define MAX_STEPS 20000
+/* Allocations in a row that fail in the second round of inject_traffic(). */
+#define IN_A_ROW 4
+/* The longest period of inject_periodic(). */
+#define MAX_PERIOD 7
+
+/* The fault attributes, and the smallest amount that one allocation takes from "space". */
+static const struct {
+	const char *dir;
+	unsigned int unit;
+} kinds[] = {
+	/* In pages. The first, while the page pools of the driver are empty. */
+	{ "fail_page_alloc", 1 },
+	/* In bytes. */
+	{ "failslab", 64 },
+	{ "fail_usercopy", 0 },
+};
 
 unsigned long injected;
 
@@ -40,6 +59,28 @@ static void set(const char *dir, const char *name, const char *value)
 	}
 }
 
+static void set_number(const char *dir, const char *name, unsigned long long value)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%llu", value);
+	set(dir, name, text);
+}
+
+static long get_number(const char *dir, const char *name)
+{
+	char path[160];
+	FILE *in;
+	long n;
+
+	snprintf(path, sizeof(path), DEBUG "%s/%s", dir, name);
+	in = fopen(path, "re");
+	CHECK(in);
+	CHECK_EQ(fscanf(in, "%ld", &n), 1);
+	fclose(in);
+	return n;
+}
+
 /* The attributes of one kind of faults: none but those that are asked for, and no messages. */
 static void reset(const char *dir)
 {
@@ -51,26 +92,105 @@ static void reset(const char *dir)
 	set(dir, "task-filter", "N");
 }
 
+/* Sets the filter "require" or "reject" of call chains to a range of addresses. */
+static void set_range(const char *which, unsigned long long start, unsigned long long end)
+{
+	char name[32];
+
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+		snprintf(name, sizeof(name), "%s-start", which);
+		set_number(kinds[i].dir, name, start);
+		snprintf(name, sizeof(name), "%s-end", which);
+		set_number(kinds[i].dir, name, end);
+	}
+}
+
+/* Calls found() for each function in kallsyms. */
+static void each_function(void (*found)(const char *module, const char *name,
+					unsigned long long addr))
+{
+	char line[512], name[256], module[64], type;
+	FILE *in = fopen("/proc/kallsyms", "re");
+	unsigned long long addr;
+
+	CHECK(in);
+	while (fgets(line, sizeof(line), in)) {
+		module[0] = 0;
+		if (sscanf(line, "%llx %c %255s [%63[^]]", &addr, &type, name, module) >= 3 &&
+		    (type == 't' || type == 'T'))
+			found(module, name, addr);
+	}
+	fclose(in);
+}
+
+/* The range that each_function() finds. */
+static unsigned long long start, end;
+
+static void of_driver(const char *module, const char *name, unsigned long long addr)
+{
+	if (strcmp(module, "ferroce"))
+		return;
+	if (!start || addr < start)
+		start = addr;
+	/* Nothing is allocated in the last function, of which the end is not known. */
+	if (addr > end)
+		end = addr;
+}
+
+void inject_driver_only(bool on)
+{
+	start = 0;
+	end = 0;
+	if (on) {
+		each_function(of_driver);
+		CHECK(start < end);
+	} else {
+		end = ULONG_MAX;
+	}
+	set_range("require", start, end);
+}
+
+/* The function of kmemleak that allocates. kallsyms is sorted by address, except for modules. */
+static void of_kmemleak(const char *module, const char *name, unsigned long long addr)
+{
+	if (!strcmp(name, "__alloc_object"))
+		start = addr;
+	else if (start && !end && addr > start)
+		end = addr;
+}
+
+/* Exempts kmemleak: it allocates an object for each allocation, and copes if that fails. */
+static void spare_kmemleak(void)
+{
+	start = 0;
+	end = 0;
+	each_function(of_kmemleak);
+	set_range("reject", start, end);
+}
+
 void inject_open(void)
 {
+	char path[64];
 	struct stat st;
 
 	if (stat(DEBUG "failslab", &st))
 		mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
-	if (stat(DEBUG "failslab", &st) || stat(DEBUG "fail_page_alloc", &st) ||
-	    access("/proc/thread-self/fail-nth", W_OK))
-		ksft_exit_skip("the kernel injects no faults\n");
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+		snprintf(path, sizeof(path), DEBUG "%s/require-start", kinds[i].dir);
+		if (stat(path, &st))
+			ksft_exit_skip("the kernel does not inject what is needed: no %s\n", path);
+	}
 	nth = open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC);
 	CHECK(nth >= 0);
-	reset("failslab");
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+		reset(kinds[i].dir);
+	inject_driver_only(false);
+	spare_kmemleak();
 	set("failslab", "ignore-gfp-wait", "N");
 	set("failslab", "cache-filter", "N");
-	reset("fail_page_alloc");
 	set("fail_page_alloc", "ignore-gfp-wait", "N");
 	set("fail_page_alloc", "ignore-gfp-highmem", "N");
 	set("fail_page_alloc", "min-order", "0");
-	if (!stat(DEBUG "fail_usercopy", &st))
-		reset("fail_usercopy");
 }
 
 void inject_arm(unsigned int n)
@@ -112,6 +232,74 @@ static void count_objects(char *text, size_t len)
 	CHECK(n > 0 && n < len - 1);
 }
 
+/* Runs the traffic with a fault attribute set; returns the number of faults. */
+static long run_with(size_t kind, unsigned long space, unsigned long interval, long times,
+		     const struct traffic_call *call)
+{
+	const char *dir = kinds[kind].dir;
+	long left;
+
+	set_number(dir, "space", space);
+	set_number(dir, "interval", interval);
+	set_number(dir, "times", times);
+	set_number(dir, "probability", 100);
+	call->run();
+	left = get_number(dir, "times");
+	reset(dir);
+	if (call->settle)
+		call->settle();
+	injected += times - left;
+	return times - left;
+}
+
+void inject_traffic(const struct traffic_call *call)
+{
+	unsigned long passed, n;
+	int row;
+
+	inject_driver_only(true);
+	for (size_t i = 0; kinds[i].unit; i++) {
+		for (row = 1; row <= IN_A_ROW; row += IN_A_ROW - 1) {
+			/* With several in a row, a longer step skips none. */
+			for (passed = 0, n = 0; run_with(i, passed, 1, row, call); n++) {
+				CHECK(n < MAX_STEPS);
+				passed += kinds[i].unit * row;
+			}
+			printf("# %s: %s, %d in a row: %lu runs\n", call->name, kinds[i].dir, row,
+			       n);
+			fflush(stdout);
+		}
+	}
+	inject_driver_only(false);
+}
+
+void inject_periodic(const struct traffic_call *call)
+{
+	unsigned long period;
+	long faults;
+
+	inject_driver_only(true);
+	for (size_t i = 0; kinds[i].unit; i++) {
+		for (period = 1, faults = 0; period <= MAX_PERIOD; period++)
+			faults += run_with(i, 0, period, MAX_STEPS, call);
+		printf("# %s: %s: %ld faults\n", call->name, kinds[i].dir, faults);
+		fflush(stdout);
+		CHECK(faults > 0);
+	}
+	inject_driver_only(false);
+}
+
+void inject_realloc(const struct traffic_call *call)
+{
+	set(REALLOC, "interval", "1");
+	set(REALLOC, "times", "-1");
+	set(REALLOC, "probability", "100");
+	call->run();
+	set(REALLOC, "probability", "0");
+	if (call->settle)
+		call->settle();
+}
+
 static const char *error_name(int err)
 {
 	return err ? strerrorname_np(err) ?: "?" : "success";
@@ -120,7 +308,7 @@ static const char *error_name(int err)
 void inject(const struct call *call)
 {
 	static char before[4096], after[4096];
-	int seen[16], times[16], kinds = 0, err, i;
+	int seen[16], times[16], errors = 0, err, i;
 	unsigned int n, left;
 
 	count_objects(before, sizeof(before));
@@ -140,13 +328,13 @@ void inject(const struct call *call)
 			call->tidy();
 		if (left)
 			break;
-		for (i = 0; i < kinds && seen[i] != err; i++)
+		for (i = 0; i < errors && seen[i] != err; i++)
 			;
-		if (i == kinds && kinds < (int)ARRAY_LEN(seen)) {
-			seen[kinds] = err;
-			times[kinds++] = 0;
+		if (i == errors && errors < (int)ARRAY_LEN(seen)) {
+			seen[errors] = err;
+			times[errors++] = 0;
 		}
-		if (i < kinds)
+		if (i < errors)
 			times[i]++;
 	}
 	count_objects(after, sizeof(after));
@@ -155,7 +343,7 @@ void inject(const struct call *call)
 	CHECK(!strcmp(before, after));
 	injected += n - 1;
 	printf("# %s: %u faults:", call->name, n - 1);
-	for (i = 0; i < kinds; i++)
+	for (i = 0; i < errors; i++)
 		printf(" %s %d", error_name(seen[i]), times[i]);
 	printf("\n");
 	fflush(stdout);

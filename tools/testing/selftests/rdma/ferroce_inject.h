@@ -5,7 +5,8 @@
  *
  * /proc/thread-self/fail-nth covers what the calling thread does in process context: slab, pages
  * (per-CPU memory and vmalloc come out of these two), and copies from and to user memory where
- * CONFIG_FAULT_INJECTION_USERCOPY is set. Softirqs that interrupt the thread do not count.
+ * CONFIG_FAULT_INJECTION_USERCOPY is set. It does not act in softirqs and work items. There the
+ * attributes in debugfs do, with a filter by call chain.
  */
 #ifndef FERROCE_INJECT_H
 #define FERROCE_INJECT_H
@@ -32,6 +33,30 @@ void inject_open(void);
 
 /* Steps through all the faults of a call, and checks that no object is left. */
 void inject(const struct call *call);
+
+/* Limits faults to allocations with a function of the driver on the call chain; false: no limit. */
+void inject_driver_only(bool on);
+
+/*
+ * Traffic under test. run() runs with faults. settle(), which may be NULL, runs after it without
+ * faults, and checks that packets get through.
+ */
+struct traffic_call {
+	const char *name;
+	void (*run)(void);
+	void (*settle)(void);
+};
+
+/*
+ * Repeats the traffic while the first allocation of the driver fails, then the second one, and so
+ * on, in any context (softirq, work item), until a run has no fault. Then the same with several
+ * allocations in a row, so that a fallback fails too.
+ */
+void inject_traffic(const struct traffic_call *call);
+/* Runs the traffic while all allocations of the driver fail, then every second one, and so on. */
+void inject_periodic(const struct traffic_call *call);
+/* Runs the traffic while each skb is reallocated at every check of its headers. */
+void inject_realloc(const struct traffic_call *call);
 
 /* Makes the n-th allocation of this thread from here on fail; disarms, and returns what is left. */
 void inject_arm(unsigned int n);

@@ -17,6 +17,10 @@
 #define LEN (PAGES * PAGE_SIZE)
 #define WAIT_MS 20000
 
+static bool brief;
+module_param(brief, bool, 0);
+MODULE_PARM_DESC(brief, "one region, one message, one atomic operation");
+
 /* More than the driver looks through at a time. */
 #define CQE 300
 
@@ -472,8 +476,14 @@ static int test_destroyed(void)
 
 static int run(void)
 {
-	return open_side(&a) ?: open_side(&b) ?: connect_to(&a, &b) ?: connect_to(&b, &a) ?:
-	       test_keys() ?: test_destroyed() ?: test_limit() ?: test_pages() ?:
+	int err = open_side(&a) ?: open_side(&b) ?: connect_to(&a, &b) ?: connect_to(&b, &a);
+
+	if (err)
+		return err;
+	if (brief)
+		return test_limit() ?: transfer(IB_WR_RDMA_WRITE, 0, 1, IB_WC_SUCCESS) ?:
+		       atomic(IB_WR_ATOMIC_FETCH_AND_ADD, 0, 1, 0, *(u64 *)byte(&b, 0));
+	return test_keys() ?: test_destroyed() ?: test_limit() ?: test_pages() ?:
 	       test_atomics() ?: test_invalidate();
 }
 
