@@ -61,12 +61,12 @@ impl<D: Driver> Device<D> {
     /// the shared mode the core puts it into the initial one.
     ///
     /// The core owns the device from then on: it is destroyed by `rdma link delete`,
-    /// [`Device::unregister_queued`] or [`unregister_all`].
+    /// [`Device::unregister_queued`] or [`Devices`].
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, `ENFILE` or `EEXIST` for the name, what `init` returns, or what a callback returns
-    /// during registration.
+    /// `ENOMEM`, `ENFILE` or `EEXIST` for the name, `ENODEV` if the net device is gone, what `init`
+    /// returns, or what a callback returns during registration.
     pub fn register(id: &DeviceInit<'_>, init: impl PinInit<D, Error>) -> Result {
         const_assert!(
             core::mem::offset_of!(Self, raw) == 0,
@@ -108,6 +108,11 @@ impl<D: Driver> Device<D> {
             ))?;
         }
         core::mem::forget(guard);
+        // The net device may have been unregistered before its notifier could find the device.
+        if !id.netdev.is_registered() {
+            Self::unregister_queued_on(id.netdev);
+            return Err(ENODEV);
+        }
         Ok(())
     }
 
@@ -134,6 +139,14 @@ impl<D: Driver> Device<D> {
     pub fn unregister_queued(&self) {
         // SAFETY: The device is alive and registered: a `DeviceRef` or a callback keeps it so.
         unsafe { bindings::ib_unregister_device_queued(self.as_raw()) };
+    }
+
+    /// As [`unregister_queued`](Self::unregister_queued), for the device of this driver on a net
+    /// device, if there is one.
+    pub fn unregister_queued_on(netdev: &NetDevice) {
+        if let Some(device) = Self::by_netdev(netdev) {
+            device.unregister_queued();
+        }
     }
 
     /// Returns the net device below, unless it is gone.
@@ -262,12 +275,29 @@ impl<D: Driver> Drop for DeviceRef<D> {
     }
 }
 
-/// Unregisters every device of a driver and waits for it. May sleep.
+/// The devices of a driver. Dropping it unregisters them all and waits for that. May sleep.
 ///
-/// For module exit, after nothing creates devices any more.
-pub fn unregister_all<D: Driver>() {
-    // SAFETY: The function has no requirement; a driver id of which no device exists is fine.
-    unsafe { bindings::ib_unregister_driver(D::DRIVER_ID) };
+/// For module exit: nothing may create devices any more by then.
+pub struct Devices<D: Driver>(PhantomData<fn() -> D>);
+
+impl<D: Driver> Devices<D> {
+    /// Creates the guard, once in a module.
+    pub const fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<D: Driver> Default for Devices<D> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<D: Driver> Drop for Devices<D> {
+    fn drop(&mut self) {
+        // SAFETY: The function has no requirement; a driver id of which no device exists is fine.
+        unsafe { bindings::ib_unregister_driver(D::DRIVER_ID) };
+    }
 }
 
 /// What a device can do.
@@ -446,43 +476,40 @@ pub mod cap {
 /// The state of a port.
 pub struct PortAttr<'a>(pub(super) &'a mut bindings::ib_port_attr);
 
-/// The state of a port, `enum ib_port_state` and `enum ib_port_phys_state`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum PortState {
-    /// The interface is administratively down.
-    Disabled,
-    /// The interface is up and has no carrier.
-    Polling,
-    /// Traffic flows.
-    Active,
-}
-
 impl PortAttr<'_> {
-    /// Sets the state.
-    pub fn set_state(&mut self, state: PortState) -> &mut Self {
-        let (logical, physical) = match state {
-            PortState::Disabled => (
-                bindings::ib_port_state_IB_PORT_DOWN,
-                bindings::ib_port_phys_state_IB_PORT_PHYS_STATE_DISABLED,
-            ),
-            PortState::Polling => (
-                bindings::ib_port_state_IB_PORT_DOWN,
-                bindings::ib_port_phys_state_IB_PORT_PHYS_STATE_POLLING,
-            ),
-            PortState::Active => (
+    /// Takes the state (`enum ib_port_state` and `enum ib_port_phys_state`) from the net device.
+    pub fn set_state_of(&mut self, netdev: &NetDevice) -> &mut Self {
+        let (logical, physical) = if netdev.port_active() {
+            (
                 bindings::ib_port_state_IB_PORT_ACTIVE,
                 bindings::ib_port_phys_state_IB_PORT_PHYS_STATE_LINK_UP,
-            ),
+            )
+        } else if netdev.is_up() {
+            // It has no carrier.
+            (
+                bindings::ib_port_state_IB_PORT_DOWN,
+                bindings::ib_port_phys_state_IB_PORT_PHYS_STATE_POLLING,
+            )
+        } else {
+            (
+                bindings::ib_port_state_IB_PORT_DOWN,
+                bindings::ib_port_phys_state_IB_PORT_PHYS_STATE_DISABLED,
+            )
         };
         self.0.state = logical;
         self.0.phys_state = physical as u8;
         self
     }
 
-    /// Sets the largest and the current MTU, `enum ib_mtu`.
+    /// Sets the largest and the current path MTU, in bytes: each is rounded down to a power of 2
+    /// between 256 and 4096 (`enum ib_mtu`).
     pub fn set_mtu(&mut self, max: u32, active: u32) -> &mut Self {
-        self.0.max_mtu = max;
-        self.0.active_mtu = active;
+        /// 256, which is 2^8, is number 1.
+        fn number(bytes: u32) -> u32 {
+            24u32.wrapping_sub(bytes.clamp(256, 4096).leading_zeros())
+        }
+        self.0.max_mtu = number(max);
+        self.0.active_mtu = number(active);
         self
     }
 

@@ -72,6 +72,10 @@ use kernel::{
 ///
 /// Unless it says otherwise a method is called in process context and may sleep, and methods for
 /// the same object may run at the same time.
+///
+/// A method with a default is optional: the core's table of operations has the verb only if the
+/// driver has the method, and users of a verb that is not there get `EOPNOTSUPP`. A driver has all
+/// methods of a kind of object or none. Where it has none, the type of that object is never used.
 #[vtable]
 pub trait Driver: Sized + Send + Sync + 'static {
     /// `enum rdma_driver_id`, by which provider libraries find their devices.
@@ -80,10 +84,10 @@ pub trait Driver: Sized + Send + Sync + 'static {
     const UVERBS_ABI_VERSION: u32;
     /// Verbs of the write interface that are not in the core's default mask
     /// (`enum ib_uverbs_write_cmds`).
-    const UVERBS_CMDS: &'static [u32];
+    const UVERBS_CMDS: &'static [u32] = &[];
 
     /// The counters of the port.
-    const COUNTERS: &'static [CounterDesc];
+    const COUNTERS: &'static [CounterDesc] = &[];
 
     /// Kept for each user context.
     type Ucontext: Send + Sync;
@@ -115,8 +119,10 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// `ENODEV` if its net device is gone.
     fn query_port(dev: &Device<Self>, attr: &mut PortAttr<'_>) -> Result;
 
-    /// Returns the value of a counter.
-    fn read_counter(dev: &Device<Self>, index: usize) -> u64;
+    /// Returns the value of a counter of [`COUNTERS`](Self::COUNTERS).
+    fn read_counter(_dev: &Device<Self>, _index: usize) -> u64 {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Creates the driver's part of a counter that queue pairs are bound to. A driver has all four
     /// methods of these or none.
@@ -146,17 +152,22 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Counts a GID that comes. The mutex of the GID table is held.
-    fn add_gid(dev: &Device<Self>, gid: &GidChange<'_>) -> Result;
+    /// Counts a GID that comes: the core keeps the table, and a driver may copy what it needs on
+    /// its data path. The mutex of the GID table is held.
+    fn add_gid(_dev: &Device<Self>, _gid: &GidChange<'_>) -> Result {
+        Ok(())
+    }
 
     /// Counts a GID that goes. The mutex of the GID table is held.
-    fn del_gid(dev: &Device<Self>, gid: &GidChange<'_>);
+    fn del_gid(_dev: &Device<Self>, _gid: &GidChange<'_>) {}
 
     /// Creates the driver's part of a user context.
     fn alloc_ucontext(dev: &Device<Self>) -> impl PinInit<Self::Ucontext, Error>;
 
     /// Maps what was offered at `offset`, in pages, into a process.
-    fn mmap(ucontext: &Ucontext<Self>, vma: &VmaNew, offset: u64) -> Result;
+    fn mmap(_ucontext: &Ucontext<Self>, _vma: &VmaNew, _offset: u64) -> Result {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Creates the driver's part of a protection domain; `ucontext` is that of a user process.
     fn alloc_pd(
@@ -166,27 +177,39 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// Creates the driver's part of an address handle. Sleeps only if `flags` allow it.
     fn create_ah(
-        dev: &Device<Self>,
-        pd: &Pd<Self>,
-        path: Path,
-        flags: Flags,
-        udata: Option<&mut Udata<'_>>,
-    ) -> Result<Self::Ah>;
+        _dev: &Device<Self>,
+        _pd: &Pd<Self>,
+        _path: Path,
+        _flags: Flags,
+        _udata: Option<&mut Udata<'_>>,
+    ) -> Result<Self::Ah> {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Changes the path of an address handle. Must not sleep.
-    fn modify_ah(ah: &Self::Ah, path: Path) -> Result;
+    fn modify_ah(_ah: &Self::Ah, _path: Path) -> Result {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Returns the path of an address handle.
-    fn query_ah(ah: &Self::Ah) -> Option<Path>;
+    fn query_ah(_ah: &Self::Ah) -> Option<Path> {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Creates the driver's part of a region of a process' memory.
-    fn reg_user_mr(pd: &Pd<Self>, range: UserRange, access: Access) -> Result<Self::Mr>;
+    fn reg_user_mr(_pd: &Pd<Self>, _range: UserRange, _access: Access) -> Result<Self::Mr> {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Creates the driver's part of the region of the kernel's memory.
-    fn get_dma_mr(pd: &Pd<Self>, memory: DmaMemory, access: Access) -> Result<Self::Mr>;
+    fn get_dma_mr(_pd: &Pd<Self>, _memory: DmaMemory, _access: Access) -> Result<Self::Mr> {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Returns the keys of a region.
-    fn mr_keys(mr: &Self::Mr) -> Keys;
+    fn mr_keys(_mr: &Self::Mr) -> Keys {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Creates the driver's part of a region that a kernel consumer maps memory to, up to
     /// `max_pages` pages.
@@ -205,18 +228,24 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// # Errors
     ///
     /// `EBUSY` if memory windows are bound to it.
-    fn rereg_user_mr(mr: &mut Self::Mr, change: Change<'_, Self>) -> Result;
+    fn rereg_user_mr(_mr: &mut Self::Mr, _change: Change<'_, Self>) -> Result {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Takes advice about regions that are fetched when they are used: the lists name parts of
     /// them. If `flush` says so it is followed before this returns.
-    fn advise_mr(pd: &Pd<Self>, advice: Advice, flush: bool, sges: Sges<'_>) -> Result;
+    fn advise_mr(_pd: &Pd<Self>, _advice: Advice, _flush: bool, _sges: Sges<'_>) -> Result {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Prepares the end of a region, which is dropped if this succeeds.
     ///
     /// # Errors
     ///
     /// `EBUSY` if memory windows are bound to it.
-    fn dereg_mr(mr: &Self::Mr, end: End) -> Result;
+    fn dereg_mr(_mr: &Self::Mr, _end: End) -> Result {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Creates the driver's part of a memory window.
     fn alloc_mw(_pd: &Pd<Self>, _ty: MwType) -> Result<Self::Mw> {
@@ -230,16 +259,22 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// Creates the driver's part of a completion queue; writes the size granted into `init`.
     fn create_cq(
-        dev: &Device<Self>,
-        init: &mut CqInit<'_, Self>,
-        udata: Option<&mut Udata<'_>>,
-    ) -> Result<impl PinInit<Self::Cq, Error>>;
+        _dev: &Device<Self>,
+        _init: &mut CqInit<'_, Self>,
+        _udata: Option<&mut Udata<'_>>,
+    ) -> Result<impl PinInit<Self::Cq, Error>> {
+        Err::<Result<Self::Cq>, _>(EOPNOTSUPP)
+    }
 
     /// Makes a completion queue visible to what looks it up by number.
-    fn publish_cq(cq: &Owned<Cq<Self>>);
+    fn publish_cq(_cq: &Owned<Cq<Self>>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Takes a completion queue away from what looks it up by number.
-    fn destroy_cq(cq: &Owned<Cq<Self>>);
+    fn destroy_cq(_cq: &Owned<Cq<Self>>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Gives the completion queue of a user process another size; returns the size granted.
     fn resize_cq(
@@ -252,49 +287,65 @@ pub trait Driver: Sized + Send + Sync + 'static {
     }
 
     /// Takes completions out of the queue of a kernel consumer. Any context.
-    fn poll_cq(cq: &Owned<Cq<Self>>, out: &mut WcArray<'_>);
+    fn poll_cq(_cq: &Owned<Cq<Self>>, _out: &mut WcArray<'_>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Asks for a call of the handler at the next completion, or the next solicited one. Returns
     /// `true` if there are completions already. Any context.
-    fn arm_cq(cq: &Owned<Cq<Self>>, solicited_only: bool) -> bool;
+    fn arm_cq(_cq: &Owned<Cq<Self>>, _solicited_only: bool) -> bool {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Creates the driver's part of a queue pair; writes the capacities granted into `init`.
     fn create_qp(
-        dev: &Device<Self>,
-        init: &mut QpInit<'_, Self>,
-        udata: Option<&mut Udata<'_>>,
-    ) -> Result<impl PinInit<Self::Qp, Error>>;
+        _dev: &Device<Self>,
+        _init: &mut QpInit<'_, Self>,
+        _udata: Option<&mut Udata<'_>>,
+    ) -> Result<impl PinInit<Self::Qp, Error>> {
+        Err::<Result<Self::Qp>, _>(EOPNOTSUPP)
+    }
 
     /// Makes a queue pair visible to the data path and returns its number.
-    fn publish_qp(qp: &Owned<Qp<Self>>) -> u32;
+    fn publish_qp(_qp: &Owned<Qp<Self>>) -> u32 {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Takes a queue pair away from the data path.
-    fn destroy_qp(qp: &Owned<Qp<Self>>);
+    fn destroy_qp(_qp: &Owned<Qp<Self>>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Changes attributes of a queue pair; `path` is there if the mask has an address vector that
     /// is RoCE's.
     fn modify_qp(
-        qp: &Owned<Qp<Self>>,
-        attr: &QpAttr<'_>,
-        mask: u32,
-        path: Option<PathAttr>,
-    ) -> Result;
+        _qp: &Owned<Qp<Self>>,
+        _attr: &QpAttr<'_>,
+        _mask: u32,
+        _path: Option<PathAttr>,
+    ) -> Result {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Fills in the attributes of a queue pair and returns its path.
     ///
     /// `mask` has the attributes that are asked for. It is empty for the core's netlink interface,
     /// which shows anybody some of them.
     fn query_qp(
-        qp: &Owned<Qp<Self>>,
-        mask: u32,
-        attr: &mut QpAttrOut<'_>,
-        cap: &mut QpCap,
-        signal_all: &mut bool,
-    ) -> Option<Path>;
+        _qp: &Owned<Qp<Self>>,
+        _mask: u32,
+        _attr: &mut QpAttrOut<'_>,
+        _cap: &mut QpCap,
+        _signal_all: &mut bool,
+    ) -> Option<Path> {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Posts send requests of a kernel consumer, or rings the doorbell of a user's (an empty list).
     /// Any context.
-    fn post_send(qp: &Owned<Qp<Self>>, list: &mut SendList<'_, Self>) -> Result;
+    fn post_send(_qp: &Owned<Qp<Self>>, _list: &mut SendList<'_, Self>) -> Result {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Makes a datagram queue pair a member of a multicast group. Optional.
     ///
@@ -309,7 +360,9 @@ pub trait Driver: Sized + Send + Sync + 'static {
     }
 
     /// Posts receive requests of a kernel consumer. Any context.
-    fn post_recv(qp: &Owned<Qp<Self>>, list: &mut RecvList<'_>) -> Result;
+    fn post_recv(_qp: &Owned<Qp<Self>>, _list: &mut RecvList<'_>) -> Result {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Creates the driver's part of a shared receive queue; writes the capacities granted into
     /// `init`. A driver has all methods of shared receive queues or none.

@@ -36,6 +36,17 @@ use kernel::{
     prelude::*, //
 };
 
+/// The callback if the driver has the verb. The core refuses a verb without one.
+macro_rules! optional {
+    ($has:ident, $callback:expr) => {
+        if D::$has {
+            Some($callback)
+        } else {
+            None
+        }
+    };
+}
+
 /// Adapter from [`Driver`] to the C table.
 pub(super) struct VTable<D: Driver>(PhantomData<D>);
 
@@ -52,161 +63,69 @@ impl<D: Driver> VTable<D> {
         get_port_immutable: Some(get_port_immutable),
         get_link_layer: Some(get_link_layer),
         dealloc_driver: Some(dealloc_driver::<D>),
-        alloc_hw_port_stats: Some(stats::alloc_hw_port_stats::<D>),
-        get_hw_stats: Some(stats::get_hw_stats::<D>),
-        process_mad: if D::HAS_PROCESS_MAD {
-            Some(mad::process_mad::<D>)
-        } else {
-            None
-        },
+        alloc_hw_port_stats: optional!(HAS_READ_COUNTER, stats::alloc_hw_port_stats::<D>),
+        get_hw_stats: optional!(HAS_READ_COUNTER, stats::get_hw_stats::<D>),
+        process_mad: optional!(HAS_PROCESS_MAD, mad::process_mad::<D>),
         add_gid: Some(gid::add_gid::<D>),
         del_gid: Some(gid::del_gid::<D>),
 
         alloc_ucontext: Some(object::alloc_ucontext::<D>),
         dealloc_ucontext: Some(object::dealloc_ucontext::<D>),
         disassociate_ucontext: Some(object::disassociate_ucontext),
-        mmap: Some(object::mmap::<D>),
+        mmap: optional!(HAS_MMAP, object::mmap::<D>),
         alloc_pd: Some(object::alloc_pd::<D>),
         dealloc_pd: Some(object::dealloc_pd::<D>),
 
-        create_ah: Some(ah::create_ah::<D>),
-        create_user_ah: Some(ah::create_ah::<D>),
-        modify_ah: Some(ah::modify_ah::<D>),
-        query_ah: Some(ah::query_ah::<D>),
-        destroy_ah: Some(ah::destroy_ah::<D>),
+        create_ah: optional!(HAS_CREATE_AH, ah::create_ah::<D>),
+        create_user_ah: optional!(HAS_CREATE_AH, ah::create_ah::<D>),
+        modify_ah: optional!(HAS_MODIFY_AH, ah::modify_ah::<D>),
+        query_ah: optional!(HAS_QUERY_AH, ah::query_ah::<D>),
+        destroy_ah: optional!(HAS_CREATE_AH, ah::destroy_ah::<D>),
 
-        reg_user_mr: Some(mr::reg_user_mr::<D>),
-        get_dma_mr: Some(mr::get_dma_mr::<D>),
-        rereg_user_mr: Some(mr::rereg_user_mr::<D>),
-        dereg_mr: Some(mr::dereg_mr::<D>),
-        advise_mr: Some(mr::advise_mr::<D>),
+        reg_user_mr: optional!(HAS_REG_USER_MR, mr::reg_user_mr::<D>),
+        get_dma_mr: optional!(HAS_GET_DMA_MR, mr::get_dma_mr::<D>),
+        rereg_user_mr: optional!(HAS_REREG_USER_MR, mr::rereg_user_mr::<D>),
+        dereg_mr: optional!(HAS_DEREG_MR, mr::dereg_mr::<D>),
+        advise_mr: optional!(HAS_ADVISE_MR, mr::advise_mr::<D>),
 
-        alloc_mr: if D::HAS_ALLOC_MR {
-            Some(mr::alloc_mr::<D>)
-        } else {
-            None
-        },
-        map_mr_sg: if D::HAS_MAP_MR_SG {
-            Some(mr::map_mr_sg::<D>)
-        } else {
-            None
-        },
+        alloc_mr: optional!(HAS_ALLOC_MR, mr::alloc_mr::<D>),
+        map_mr_sg: optional!(HAS_MAP_MR_SG, mr::map_mr_sg::<D>),
 
-        alloc_mw: if D::HAS_ALLOC_MW {
-            Some(mw::alloc_mw::<D>)
-        } else {
-            None
-        },
-        dealloc_mw: if D::HAS_ALLOC_MW {
-            Some(mw::dealloc_mw::<D>)
-        } else {
-            None
-        },
+        alloc_mw: optional!(HAS_ALLOC_MW, mw::alloc_mw::<D>),
+        dealloc_mw: optional!(HAS_ALLOC_MW, mw::dealloc_mw::<D>),
 
-        counter_init: if D::HAS_NEW_COUNTER {
-            Some(counter::init::<D>)
-        } else {
-            None
-        },
-        counter_alloc_stats: if D::HAS_NEW_COUNTER {
-            Some(counter::alloc_stats::<D>)
-        } else {
-            None
-        },
-        counter_bind_qp: if D::HAS_BIND_COUNTER {
-            Some(counter::bind_qp::<D>)
-        } else {
-            None
-        },
-        counter_unbind_qp: if D::HAS_UNBIND_COUNTER {
-            Some(counter::unbind_qp::<D>)
-        } else {
-            None
-        },
-        counter_update_stats: if D::HAS_READ_BOUND_COUNTER {
-            Some(counter::update_stats::<D>)
-        } else {
-            None
-        },
-        counter_dealloc: if D::HAS_NEW_COUNTER {
-            Some(counter::dealloc::<D>)
-        } else {
-            None
-        },
+        counter_init: optional!(HAS_NEW_COUNTER, counter::init::<D>),
+        counter_alloc_stats: optional!(HAS_NEW_COUNTER, counter::alloc_stats::<D>),
+        counter_bind_qp: optional!(HAS_BIND_COUNTER, counter::bind_qp::<D>),
+        counter_unbind_qp: optional!(HAS_UNBIND_COUNTER, counter::unbind_qp::<D>),
+        counter_update_stats: optional!(HAS_READ_BOUND_COUNTER, counter::update_stats::<D>),
+        counter_dealloc: optional!(HAS_NEW_COUNTER, counter::dealloc::<D>),
 
-        create_cq: Some(cq::create_cq::<D>),
-        destroy_cq: Some(cq::destroy_cq::<D>),
-        poll_cq: Some(cq::poll_cq::<D>),
-        req_notify_cq: Some(cq::req_notify_cq::<D>),
-        resize_user_cq: if D::HAS_RESIZE_CQ {
-            Some(cq::resize_user_cq::<D>)
-        } else {
-            None
-        },
+        create_cq: optional!(HAS_CREATE_CQ, cq::create_cq::<D>),
+        destroy_cq: optional!(HAS_DESTROY_CQ, cq::destroy_cq::<D>),
+        poll_cq: optional!(HAS_POLL_CQ, cq::poll_cq::<D>),
+        req_notify_cq: optional!(HAS_ARM_CQ, cq::req_notify_cq::<D>),
+        resize_user_cq: optional!(HAS_RESIZE_CQ, cq::resize_user_cq::<D>),
 
-        create_srq: if D::HAS_CREATE_SRQ {
-            Some(srq::create_srq::<D>)
-        } else {
-            None
-        },
-        destroy_srq: if D::HAS_DESTROY_SRQ {
-            Some(srq::destroy_srq::<D>)
-        } else {
-            None
-        },
-        modify_srq: if D::HAS_MODIFY_SRQ {
-            Some(srq::modify_srq::<D>)
-        } else {
-            None
-        },
-        query_srq: if D::HAS_QUERY_SRQ {
-            Some(srq::query_srq::<D>)
-        } else {
-            None
-        },
-        post_srq_recv: if D::HAS_POST_SRQ_RECV {
-            Some(srq::post_srq_recv::<D>)
-        } else {
-            None
-        },
+        create_srq: optional!(HAS_CREATE_SRQ, srq::create_srq::<D>),
+        destroy_srq: optional!(HAS_DESTROY_SRQ, srq::destroy_srq::<D>),
+        modify_srq: optional!(HAS_MODIFY_SRQ, srq::modify_srq::<D>),
+        query_srq: optional!(HAS_QUERY_SRQ, srq::query_srq::<D>),
+        post_srq_recv: optional!(HAS_POST_SRQ_RECV, srq::post_srq_recv::<D>),
 
-        create_qp: Some(qp::create_qp::<D>),
-        modify_qp: Some(qp::modify_qp::<D>),
-        query_qp: Some(qp::query_qp::<D>),
-        destroy_qp: Some(qp::destroy_qp::<D>),
-        post_send: Some(qp::post_send::<D>),
-        post_recv: Some(qp::post_recv::<D>),
-        attach_mcast: if D::HAS_ATTACH_MCAST {
-            Some(mcast::attach_mcast::<D>)
-        } else {
-            None
-        },
-        detach_mcast: if D::HAS_DETACH_MCAST {
-            Some(mcast::detach_mcast::<D>)
-        } else {
-            None
-        },
+        create_qp: optional!(HAS_CREATE_QP, qp::create_qp::<D>),
+        modify_qp: optional!(HAS_MODIFY_QP, qp::modify_qp::<D>),
+        query_qp: optional!(HAS_QUERY_QP, qp::query_qp::<D>),
+        destroy_qp: optional!(HAS_DESTROY_QP, qp::destroy_qp::<D>),
+        post_send: optional!(HAS_POST_SEND, qp::post_send::<D>),
+        post_recv: optional!(HAS_POST_RECV, qp::post_recv::<D>),
+        attach_mcast: optional!(HAS_ATTACH_MCAST, mcast::attach_mcast::<D>),
+        detach_mcast: optional!(HAS_DETACH_MCAST, mcast::detach_mcast::<D>),
 
-        fill_res_qp_entry: if D::HAS_DESCRIBE_QP {
-            Some(details::fill_res_qp::<D>)
-        } else {
-            None
-        },
-        fill_res_cq_entry: if D::HAS_DESCRIBE_CQ {
-            Some(details::fill_res_cq::<D>)
-        } else {
-            None
-        },
-        fill_res_srq_entry: if D::HAS_DESCRIBE_SRQ {
-            Some(details::fill_res_srq::<D>)
-        } else {
-            None
-        },
-        fill_res_mr_entry: if D::HAS_DESCRIBE_MR {
-            Some(details::fill_res_mr::<D>)
-        } else {
-            None
-        },
+        fill_res_qp_entry: optional!(HAS_DESCRIBE_QP, details::fill_res_qp::<D>),
+        fill_res_cq_entry: optional!(HAS_DESCRIBE_CQ, details::fill_res_cq::<D>),
+        fill_res_srq_entry: optional!(HAS_DESCRIBE_SRQ, details::fill_res_srq::<D>),
+        fill_res_mr_entry: optional!(HAS_DESCRIBE_MR, details::fill_res_mr::<D>),
 
         size_ib_ah: alloc_size::<ah::Ah<D>>(),
         size_ib_cq: cq::Cq::<D>::SIZE,

@@ -193,12 +193,9 @@ impl Ferroce {
             let _rtnl = Rtnl::lock();
             device.note_mtu(netdev);
         }
-        // The net device may have gone or moved meanwhile, and its notice came before there was a
-        // device.
-        if !netdev.is_registered() || netdev.net_id() != net {
-            if let Some(device) = Device::<Self>::by_netdev(netdev) {
-                device.unregister_queued();
-            }
+        // The net device may have moved meanwhile, and its notice came before there was a device.
+        if netdev.net_id() != net {
+            Device::<Self>::unregister_queued_on(netdev);
             return Err(ENODEV);
         }
         Ok(())

@@ -40,7 +40,10 @@ mod ucontext;
 use kernel::prelude::*;
 use rdma::{
     debugfs::Listing,
-    ib::link::LinkRegistration,
+    ib::{
+        device::Devices,
+        link::LinkRegistration, //
+    },
     modules::ModuleNotifier,
     net::{
         notifier::NetdevNotifier,
@@ -76,7 +79,7 @@ struct Module {
     _compat: Option<Pin<KBox<LinkRegistration<link::CompatLink>>>>,
     #[pin]
     _link: LinkRegistration<link::Link>,
-    _devices: link::Devices,
+    _devices: Devices<device::Ferroce>,
     #[pin]
     _notifier: NetdevNotifier<link::Link>,
     #[pin]
@@ -101,7 +104,7 @@ impl kernel::InPlaceModule for Module {
                 _routes <- RouteRegistration::register(),
                 _pernet <- PernetRegistration::register(),
                 _notifier <- NetdevNotifier::register(),
-                _devices: link::Devices,
+                _devices: Devices::new(),
                 _link <- LinkRegistration::new(),
                 _compat: if *module_parameters::rxe_compat.value_ref() {
                     Some(KBox::pin_init(LinkRegistration::new(), GFP_KERNEL)?)

@@ -13,7 +13,6 @@ use kernel::{
 };
 use rdma::{
     ib::{
-        device::unregister_all,
         link::LinkType,
         Device, //
     },
@@ -84,21 +83,8 @@ impl NetdevHandler for Link {
                     device.note_mtu(dev);
                 }
             }
-            NetdevEvent::Unregister => {
-                if let Some(device) = Device::<Ferroce>::by_netdev(dev) {
-                    device.unregister_queued();
-                }
-            }
+            NetdevEvent::Unregister => Device::<Ferroce>::unregister_queued_on(dev),
             _ => {}
         }
-    }
-}
-
-/// All devices. Dropping it unregisters them and waits.
-pub(crate) struct Devices;
-
-impl Drop for Devices {
-    fn drop(&mut self) {
-        unregister_all::<Ferroce>();
     }
 }

@@ -9,10 +9,7 @@ use crate::{
 use kernel::prelude::*;
 use rdma::{
     ib::{
-        device::{
-            PortAttr,
-            PortState, //
-        },
+        device::PortAttr,
         mad::Mad,
         Device, //
     },
@@ -70,15 +67,8 @@ pub(crate) fn check_gid_table() -> Result {
 pub(crate) fn query(dev: &Device<Ferroce>, attr: &mut PortAttr<'_>) -> Result {
     let netdev = dev.netdev().ok_or(ENODEV)?;
     let speed_known = dev.speed.update(&netdev);
-    let state = if netdev.port_active() {
-        PortState::Active
-    } else if netdev.is_up() {
-        PortState::Polling
-    } else {
-        PortState::Disabled
-    };
-    attr.set_state(state)
-        .set_mtu(Mtu::B4096.as_ib(), active_mtu(dev).as_ib())
+    attr.set_state_of(&netdev)
+        .set_mtu(Mtu::B4096.bytes(), active_mtu(dev).bytes())
         .set_tables(*module_parameters::gid_table.value_ref(), 1)
         .set_max_msg_sz(MAX_MESSAGE)
         .set_cm_supported();
