@@ -5,15 +5,11 @@
 //! C header: [`include/linux/crc32.h`](srctree/include/linux/crc32.h)
 
 use crate::bindings;
-use roce::icrc::Crc32;
 
-/// `crc32_le()` as the CRC of the protocol core.
-pub struct KernelCrc32;
-
-impl Crc32 for KernelCrc32 {
-    #[inline]
-    fn update(crc: u32, bytes: &[u8]) -> u32 {
-        // SAFETY: The pointer and the length are those of a slice.
-        unsafe { bindings::crc32_le(crc, bytes.as_ptr().cast(), bytes.len()) }
-    }
+/// Returns the little-endian CRC-32 of `bytes`, from the CRC of the bytes before them. Neither the
+/// first nor the last value is inverted. Callable in any context.
+#[inline]
+pub fn crc32_le(crc: u32, bytes: &[u8]) -> u32 {
+    // SAFETY: The pointer and the length are those of a slice.
+    unsafe { bindings::crc32_le(crc, bytes.as_ptr().cast(), bytes.len()) }
 }

@@ -14,7 +14,6 @@ use kernel::{
     prelude::*,
     types::Opaque, //
 };
-use roce::time::Instant;
 
 /// A `struct hrtimer` and what it calls.
 #[pin_data(PinnedDrop)]
@@ -53,10 +52,11 @@ impl FineTimer {
         })
     }
 
-    /// Arms the timer to expire at a time of [`now`](crate::time::now)'s clock, or moves it there.
-    /// Callable in any context but a hard interrupt, the callback included.
-    pub fn arm(&self, at: Instant) {
-        let at = i64::try_from(at.as_ns()).unwrap_or(i64::MAX);
+    /// Arms the timer to expire at `at` nanoseconds of
+    /// [`ktime_get_ns`](crate::time::ktime_get_ns)'s clock, or moves it there. Callable in any
+    /// context but a hard interrupt, the callback included.
+    pub fn arm(&self, at: u64) {
+        let at = i64::try_from(at).unwrap_or(i64::MAX);
         // SAFETY: `raw` was set up, and `Drop` cancels it before the memory goes away; a reference
         // to `self` says that this has not begun.
         unsafe {

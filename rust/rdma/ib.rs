@@ -31,9 +31,6 @@ mod capability;
 mod mcast;
 mod ops;
 
-#[cfg(CONFIG_KUNIT = "y")]
-mod modify_qp_kunit;
-
 pub use access::Access;
 pub use device::{
     Device,

@@ -8,6 +8,7 @@
 //!
 //! This crate does not print: it returns errors, and the driver logs where it knows the context.
 
+pub mod crc32;
 pub mod cred;
 pub mod debugfs;
 pub mod fine_timer;
@@ -23,10 +24,6 @@ pub mod time;
 pub mod timer;
 pub mod trace;
 pub mod workqueue;
-
-mod crc32;
-
-pub use crc32::KernelCrc32;
 
 #[doc(hidden)]
 pub mod bindings;

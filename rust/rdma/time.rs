@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Clocks.
+//! Clocks, in nanoseconds.
+//!
+//! C headers: [`include/linux/timekeeping.h`](srctree/include/linux/timekeeping.h),
+//! [`include/linux/jiffies.h`](srctree/include/linux/jiffies.h)
 
 use crate::bindings;
-use roce::time::Instant;
 
-/// Returns the monotonic time as the protocol core counts it, in nanoseconds.
+/// Returns `ktime_get()`: nanoseconds of the monotonic clock since boot. Callable in any context.
 #[inline]
-pub fn now() -> Instant {
+pub fn ktime_get_ns() -> u64 {
     // SAFETY: `ktime_get` has no requirement. The clock starts at boot, so it is not negative.
     // CAST: A non-negative `i64` fits.
-    Instant::from_ns(unsafe { bindings::ktime_get() } as u64)
+    unsafe { bindings::ktime_get() as u64 }
 }
 
-/// Returns the time of the last tick, on a clock with an origin of its own, in nanoseconds. Costs a
-/// load.
+/// Returns the nanoseconds of the last tick, on a clock with an origin of its own, which wraps
+/// around. Costs a load. Callable in any context.
 #[inline]
-pub fn coarse_now() -> Instant {
+pub fn jiffies_ns() -> u64 {
     const NS_PER_JIFFY: u64 = 1_000_000_000 / kernel::bindings::HZ as u64;
 
     // CAST: An `unsigned long` has at most 64 bits.
-    Instant::from_ns((jiffies() as u64).wrapping_mul(NS_PER_JIFFY))
+    (jiffies() as u64).wrapping_mul(NS_PER_JIFFY)
 }
 
 /// Returns the jiffies counter.

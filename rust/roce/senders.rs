@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_room_counts_as_long_as_he_waits() {
-        // As often as `TxAccount::HANDOVER`, and a late timer more.
+        // As often as the driver polls (`in_flight::HANDOVER`), and a late timer more.
         for step in [100 * MS, 130 * MS] {
             let mut device = Device::new();
             let mut half = Patience::default();

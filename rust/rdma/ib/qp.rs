@@ -40,6 +40,21 @@ use kernel::{
     prelude::*, //
 };
 
+/// Returns whether the RDMA core accepts a modification of these attributes:
+/// `ib_modify_qp_is_ok()`.
+///
+/// The states are of `enum ib_qp_state`, the type of `enum ib_qp_type`, the attributes of `enum
+/// ib_qp_attr_mask`. A number that is none of these is not accepted. Callable in any context.
+pub fn modify_qp_is_ok(from: u32, to: u32, ty: u32, mask: u32) -> bool {
+    let last = bindings::ib_qp_state_IB_QPS_ERR;
+    if from > last || to > last || ty >= bindings::ib_qp_type_IB_QPT_MAX {
+        return false;
+    }
+    // SAFETY: The function only reads a constant table, and the first three arguments are within
+    // its bounds. The mask can be anything.
+    unsafe { bindings::ib_modify_qp_is_ok(from, to, ty, mask) }
+}
+
 /// A queue pair: the driver's part, and the way to the consumer.
 ///
 /// # Invariants

@@ -10,7 +10,7 @@
 //! ```text
 //!   sender:  admits()? --yes--> charge(skb), transmit
 //!              | no: paused
-//!   skb freed: three quarters are back and paused --> wake(cookie), no longer paused
+//!   skb freed: at the low mark and paused --> wake(cookie), no longer paused
 //! ```
 //!
 //! What one CPU sends may overtake what another has just sent: both the backlog of packets for the
@@ -43,6 +43,8 @@ use kernel::{
     },
 };
 
+const NSEC_PER_SEC: u64 = 1_000_000_000;
+
 /// Accounts that exist: those of senders that are gone are kept by packets on their way.
 static ACCOUNTS: Atomic<usize> = Atomic::new(0);
 
@@ -59,6 +61,8 @@ struct Inner {
     sent: Atomic<usize>,
     /// How many may still be in flight when a pause ends.
     low_mark: Atomic<u32>,
+    /// After so many jiffies without a packet another CPU may go on in any case.
+    handover: usize,
     wake: fn(u32),
     cookie: u32,
 }
@@ -67,45 +71,43 @@ struct Inner {
 pub struct TxAccount(Arc<Inner>);
 
 impl TxAccount {
-    /// After how long without a packet another CPU may go on in any case, in nanoseconds.
-    pub const HANDOVER: u64 = 100_000_000;
-
     /// Opens an account. May sleep.
     ///
-    /// `wake(cookie)` is called after a pause, when three quarters of the packets that were
-    /// admitted have been returned. It must only queue work: it is called in softirq or process
-    /// context, under locks of the network stack and of whoever transmits.
+    /// After `handover` nanoseconds without a packet another CPU may go on in any case.
+    /// `wake(cookie)` is called after a pause, when enough packets have been returned. It must only
+    /// queue work: it is called in softirq or process context, under locks of the network stack and
+    /// of whoever transmits.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub fn new(wake: fn(u32), cookie: u32) -> Result<Self> {
+    pub fn new(handover: u64, wake: fn(u32), cookie: u32) -> Result<Self> {
+        // CAST: 64 bits.
+        let handover = handover
+            .saturating_mul(u64::from(kernel::bindings::HZ))
+            .div_ceil(NSEC_PER_SEC) as usize;
         Ok(Self(Arc::new(
-            Inner::new(wake, cookie),
+            Inner::new(handover, wake, cookie),
             GFP_KERNEL_ACCOUNT,
         )?))
     }
 
-    /// Returns whether this CPU may send another packet, where `limit` may be on their way. If not,
-    /// `wake` is going to be called, unless packets are kept: then it may be worth to ask again
-    /// after [`TxAccount::HANDOVER`]. Bottom halves are off.
+    /// Returns whether this CPU may send another packet, where `limit` may be in flight. If not,
+    /// `wake` is called once no more than `low_mark` are, unless the stack keeps packets: then it
+    /// may be worth asking again after the hand-over time. Bottom halves are off.
     #[inline]
-    pub fn admits(&self, limit: u32) -> bool {
-        self.admits_on(CpuId::current().as_u32(), jiffies(), limit)
+    pub fn admits(&self, limit: u32, low_mark: u32) -> bool {
+        self.admits_on(CpuId::current().as_u32(), jiffies(), limit, low_mark)
     }
 
-    fn admits_on(&self, cpu: u32, now: usize, limit: u32) -> bool {
-        const HANDOVER: usize =
-            (TxAccount::HANDOVER * kernel::bindings::HZ as u64).div_ceil(1_000_000_000) as usize;
-
+    fn admits_on(&self, cpu: u32, now: usize, limit: u32, low_mark: u32) -> bool {
         let inner = &*self.0;
-        let is_other =
-            inner.cpu.load(Relaxed) != cpu && now.wrapping_sub(inner.sent.load(Relaxed)) < HANDOVER;
-        let limit = if is_other { 1 } else { limit };
+        let is_other = inner.cpu.load(Relaxed) != cpu
+            && now.wrapping_sub(inner.sent.load(Relaxed)) < inner.handover;
+        let (limit, low_mark) = if is_other { (1, 0) } else { (limit, low_mark) };
         if inner.in_flight.load(Relaxed) < limit {
             return true;
         }
-        let low_mark = limit / 4;
         inner.low_mark.store(low_mark, Relaxed);
         // The order matters: either this sees what the destructor has subtracted, or the destructor
         // sees the pause. If both do, the one who takes the pause back acts on it.
@@ -159,7 +161,7 @@ impl TxAccount {
 impl Inner {
     /// Counts the value itself: [`Arc::new`] drops its argument when it has no memory, and dropping
     /// an `Inner` always subtracts it.
-    fn new(wake: fn(u32), cookie: u32) -> Self {
+    fn new(handover: usize, wake: fn(u32), cookie: u32) -> Self {
         ACCOUNTS.add(1, Relaxed);
         // INVARIANT: The value is counted above.
         Self {
@@ -168,6 +170,7 @@ impl Inner {
             cpu: Atomic::new(0),
             sent: Atomic::new(0),
             low_mark: Atomic::new(0),
+            handover,
             wake,
             cookie,
         }
@@ -246,6 +249,9 @@ pub fn wait_all_returned(mut report: impl FnMut(usize)) {
 mod tests {
     use super::*;
 
+    /// A tenth of a second.
+    const HANDOVER: u64 = NSEC_PER_SEC / 10;
+
     static WOKEN: Atomic<u32> = Atomic::new(0);
 
     fn wake(cookie: u32) {
@@ -260,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_packet_with_a_clone_is_not_charged() -> Result {
-        let account = TxAccount::new(wake, 7)?;
+        let account = TxAccount::new(HANDOVER, wake, 7)?;
         let mut skb = SkBuff::alloc(0, 64).ok_or(ENOMEM)?;
         let clone = skb.try_clone().ok_or(ENOMEM)?;
 
@@ -273,21 +279,21 @@ mod tests {
 
     #[test]
     fn a_full_account_wakes_once_when_most_has_been_returned() -> Result {
-        let account = TxAccount::new(wake, 7)?;
+        let account = TxAccount::new(HANDOVER, wake, 7)?;
         let mut skbs = KVec::new();
 
         WOKEN.store(0, Relaxed);
         for _ in 0..4 {
-            assert!(account.admits_on(0, 0, 4));
+            assert!(account.admits_on(0, 0, 4, 1));
             skbs.push(charged(&account).ok_or(ENOMEM)?, GFP_KERNEL)?;
         }
-        assert!(!account.admits_on(0, 0, 4));
+        assert!(!account.admits_on(0, 0, 4, 1));
         skbs.truncate(2);
         assert!(account.0.paused.load(Relaxed));
         assert_eq!(WOKEN.load(Relaxed), 0);
         skbs.truncate(1);
         assert_eq!(WOKEN.load(Relaxed), 7);
-        assert!(account.admits_on(0, 0, 4));
+        assert!(account.admits_on(0, 0, 4, 1));
         skbs.clear();
         assert_eq!(WOKEN.load(Relaxed), 7);
         Ok(())
@@ -295,29 +301,29 @@ mod tests {
 
     #[test]
     fn another_cpu_waits_until_all_have_been_returned() -> Result {
-        let account = TxAccount::new(wake, 7)?;
+        let account = TxAccount::new(HANDOVER, wake, 7)?;
         let mut skbs = KVec::new();
 
         WOKEN.store(0, Relaxed);
-        assert!(account.admits_on(1, 0, 4));
+        assert!(account.admits_on(1, 0, 4, 1));
         for _ in 0..2 {
             skbs.push(charged(&account).ok_or(ENOMEM)?, GFP_KERNEL)?;
         }
-        assert!(account.admits_on(0, 0, 4));
-        assert!(!account.admits_on(1, 0, 4));
+        assert!(account.admits_on(0, 0, 4, 1));
+        assert!(!account.admits_on(1, 0, 4, 1));
         // They may be kept for ever.
-        assert!(account.admits_on(1, kernel::bindings::HZ as usize, 4));
+        assert!(account.admits_on(1, kernel::bindings::HZ as usize, 4, 1));
         skbs.truncate(1);
         assert_eq!(WOKEN.load(Relaxed), 0);
         skbs.truncate(0);
         assert_eq!(WOKEN.load(Relaxed), 7);
-        assert!(account.admits_on(1, 0, 4));
+        assert!(account.admits_on(1, 0, 4, 1));
         Ok(())
     }
 
     #[test]
     fn an_account_that_never_was_full_wakes_nobody() -> Result {
-        let account = TxAccount::new(wake, 1)?;
+        let account = TxAccount::new(HANDOVER, wake, 1)?;
 
         WOKEN.store(0, Relaxed);
         drop(charged(&account));
@@ -330,14 +336,14 @@ mod tests {
     fn an_account_that_is_not_allocated_is_not_counted() {
         let before = ACCOUNTS.load(Relaxed);
 
-        drop(Inner::new(wake, 1));
+        drop(Inner::new(0, wake, 1));
         assert_eq!(ACCOUNTS.load(Relaxed), before);
     }
 
     #[test]
     fn packets_outlive_the_sender() -> Result {
         let before = ACCOUNTS.load(Relaxed);
-        let account = TxAccount::new(wake, 1)?;
+        let account = TxAccount::new(HANDOVER, wake, 1)?;
         let skb = charged(&account);
 
         drop(account);

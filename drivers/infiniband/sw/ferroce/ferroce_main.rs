@@ -12,8 +12,10 @@
 #![forbid(unsafe_code)]
 
 mod ah;
+mod clock;
 mod counters;
 mod cq;
+mod crc32;
 mod device;
 mod gids;
 mod globals;
@@ -36,6 +38,9 @@ mod speed;
 mod srq;
 mod traces;
 mod ucontext;
+
+#[cfg(CONFIG_KUNIT = "y")]
+mod modify_qp_kunit;
 
 use kernel::prelude::*;
 use rdma::{

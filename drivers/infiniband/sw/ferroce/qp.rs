@@ -14,6 +14,7 @@ mod command;
 mod credit;
 mod event;
 mod frame;
+mod in_flight;
 mod layout;
 pub(crate) mod modify;
 pub(crate) mod path;
@@ -88,7 +89,6 @@ use rdma::{
         },
         udata::Udata,
     },
-    net::tx_account::TxAccount,
     new_spinlock_bh,
     sync::{
         Number,
@@ -252,7 +252,7 @@ impl Qp {
             (Some(queue), _) => Rq::new(queue, pd, cap.max_recv_sge)?,
             (None, None) => return Err(EINVAL),
         };
-        let account = TxAccount::new(wake, qpn)?;
+        let account = in_flight::account(wake, qpn)?;
         let recv = RecvHalf::new(transport, rq, account, pd, counters, owner.clone())?;
         let (send_cq, recv_cq) = (init.send_cq.clone(), init.recv_cq.clone());
         Ok(try_pin_init!(Self {

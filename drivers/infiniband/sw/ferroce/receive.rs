@@ -7,6 +7,7 @@
 use crate::{
     ah,
     counters::Counter,
+    crc32::KernelCrc32,
     gids::{
         self,
         Address,
@@ -36,8 +37,7 @@ use rdma::{
             SkBuff, //
         },
         udp_tunnel::UdpReceive, //
-    },
-    KernelCrc32, //
+    }, //
 };
 use roce::{
     icrc::{

@@ -2,11 +2,11 @@
 
 //! Count of the queue pair halves of a device that send.
 
+use crate::clock::coarse_now;
 use kernel::sync::atomic::{
     Atomic,
     Relaxed, //
 };
-use rdma::time::coarse_now;
 use roce::{
     patience::Patience,
     senders, //

@@ -2,8 +2,9 @@
 
 //! Compares the table of transitions with what `ib_modify_qp_is_ok()` of the RDMA core accepts.
 //!
-//! The KUnit suite in rust/rdma/ib/modify_qp_kunit.rs asks the core and prints what it says. Its
-//! output is part of the source as ib_modify_qp_is_ok.txt, so that the comparison needs no kernel.
+//! The KUnit suite in drivers/infiniband/sw/ferroce/modify_qp_kunit.rs asks the core and prints its
+//! answers. Its output is part of the source as ib_modify_qp_is_ok.txt, so that the comparison
+//! needs no kernel.
 
 use roce::qp::{
     check,

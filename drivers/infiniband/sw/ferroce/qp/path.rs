@@ -8,10 +8,12 @@ use crate::{
         self,
         Av, //
     },
+    clock::now,
     counters::{
         Counter,
         Counters, //
     },
+    crc32::KernelCrc32,
     device::Ferroce,
     gids,
     globals,
@@ -42,9 +44,7 @@ use rdma::{
         },
         skbuff::SkBuff,
         tx_account::TxAccount, //
-    },
-    time::now,
-    KernelCrc32, //
+    }, //
 };
 use roce::{
     icrc::{
@@ -467,7 +467,7 @@ pub(super) fn wait_for_room(
             if first {
                 counters.count(Counter::NoRoom);
             }
-            pacer.arm(at);
+            pacer.arm(at.as_ns());
             true
         }
         Refused::Lost => {

@@ -11,11 +11,11 @@ use super::{
     send::SendHalf,
     IbQp, //
 };
-use crate::queue::Fill;
-use rdma::{
-    ib::details::Details,
-    time::now, //
+use crate::{
+    clock::now,
+    queue::Fill, //
 };
+use rdma::ib::details::Details;
 use roce::{
     requester::{
         SendSnapshot,

@@ -30,6 +30,7 @@ use super::{
     IbQp, //
 };
 use crate::{
+    clock::now,
     counters::{
         self,
         Counter,
@@ -63,8 +64,7 @@ use rdma::{
         route::CachedRoute,
         skbuff::IpHeader,
         tx_account::TxAccount, //
-    },
-    time::now, //
+    }, //
 };
 use roce::{
     ids::Pkey,

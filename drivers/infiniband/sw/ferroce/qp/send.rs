@@ -16,6 +16,7 @@ pub(crate) use response::respond;
 use super::{
     backlog::Backlog,
     frame,
+    in_flight,
     path::{
         datagram_path,
         wait_for_room,
@@ -29,6 +30,7 @@ use super::{
     IbQp, //
 };
 use crate::{
+    clock::now,
     counters::{
         Counter,
         Counters, //
@@ -50,13 +52,10 @@ use kernel::{
         Arc, //
     }, //
 };
-use rdma::{
-    net::{
-        netdevice::NetDevice,
-        route::CachedRoute,
-        tx_account::TxAccount, //
-    },
-    time::now, //
+use rdma::net::{
+    netdevice::NetDevice,
+    route::CachedRoute,
+    tx_account::TxAccount, //
 };
 use roce::{
     backoff::Backoff,
@@ -178,7 +177,7 @@ impl SendHalf {
         let slots = KVec::from_elem(Slot::default(), slots, GFP_KERNEL_ACCOUNT)?;
         let backlog = Backlog::new(owner)?;
         let route = CachedRoute::new(GFP_KERNEL_ACCOUNT)?;
-        let account = TxAccount::new(wake, qpn)?;
+        let account = in_flight::account(wake, qpn)?;
         let request_wait = Wait::in_turn(wake, qpn)?;
         let response_wait = Wait::in_turn(wake, qpn)?;
         KBox::init(
@@ -353,14 +352,14 @@ impl SendHalf {
             }
             let now = *time;
             if let Some(at) = self.pace.wait(now) {
-                qp.send_pacer.arm(at);
+                qp.send_pacer.arm(at.as_ns());
                 return;
             }
             let limit = *limit.get_or_insert_with(|| qp.device().senders.limit(&mut self.patience));
             // After that, because there is one timer for both.
-            if !self.account.admits(limit) {
+            if !in_flight::admits(&self.account, limit) {
                 // The account calls back once the packets have left, if they do.
-                qp.send_pacer.arm(now.after(TxAccount::HANDOVER));
+                qp.send_pacer.arm(now.after(in_flight::HANDOVER).as_ns());
                 return;
             }
             match self.send(qp, &transmit, now) {

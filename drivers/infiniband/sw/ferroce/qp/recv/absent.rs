@@ -9,6 +9,7 @@ use super::{
     RecvHalf, //
 };
 use crate::{
+    clock::now,
     globals::QpRef,
     mr::{
         self,
@@ -25,10 +26,7 @@ use crate::{
     receive::Incoming, //
 };
 use kernel::prelude::*;
-use rdma::{
-    ib::Access,
-    time::now, //
-};
+use rdma::ib::Access;
 use roce::{
     responder::{
         Place,

@@ -7,9 +7,11 @@ use super::{
     RecvHalf, //
 };
 use crate::{
+    clock::now,
     counters::Counter,
     mr,
     qp::{
+        in_flight,
         path::{
             wait_for_room,
             SendError, //
@@ -19,11 +21,7 @@ use crate::{
     },
     traces, //
 };
-use rdma::{
-    ib::Access,
-    net::tx_account::TxAccount,
-    time::now, //
-};
+use rdma::ib::Access;
 use roce::{
     ids::Pkey,
     responder::{
@@ -45,15 +43,15 @@ impl RecvHalf {
         while let Some(segment) = self.resp.poll_response() {
             if self.pace.is_on() {
                 if let Some(at) = self.pace.wait(now()) {
-                    qp.recv_pacer.arm(at);
+                    qp.recv_pacer.arm(at.as_ns());
                     return;
                 }
             }
             let limit = *limit.get_or_insert_with(|| qp.device().senders.limit(&mut self.patience));
             // After that, because there is one timer for both.
-            if !self.account.admits(limit) {
+            if !in_flight::admits(&self.account, limit) {
                 // The account calls back once the packets have left, if they do.
-                qp.recv_pacer.arm(now().after(TxAccount::HANDOVER));
+                qp.recv_pacer.arm(now().after(in_flight::HANDOVER).as_ns());
                 return;
             }
             if !after.spend() {

@@ -8,6 +8,7 @@ use super::{
     SendHalf, //
 };
 use crate::{
+    clock::now,
     counters::Counter,
     globals::QpRef,
     qp::{
@@ -20,10 +21,7 @@ use crate::{
     receive::Incoming, //
 };
 use kernel::prelude::*;
-use rdma::{
-    ib::Access,
-    time::now, //
-};
+use rdma::ib::Access;
 use roce::{
     requester::{
         Placement,

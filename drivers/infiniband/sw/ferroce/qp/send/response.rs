@@ -9,6 +9,7 @@ use super::{
     SendHalf, //
 };
 use crate::{
+    clock::now,
     counters::{
         self,
         Counter, //
@@ -22,7 +23,6 @@ use crate::{
     traces, //
 };
 use kernel::cpu::CpuId;
-use rdma::time::now;
 use roce::{
     requester::Placement,
     time::Instant,

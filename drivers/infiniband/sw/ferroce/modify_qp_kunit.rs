@@ -7,7 +7,7 @@
 //! it found, in the format of `tools/testing/roce/docs/ib_modify_qp_is_ok.txt` with `modify_qp: `
 //! in front.
 
-use crate::bindings;
+use rdma::ib::qp::modify_qp_is_ok;
 use roce::qp::{
     check,
     table::{
@@ -22,10 +22,7 @@ use roce::qp::{
 
 /// Asks the core whether it accepts a modification.
 fn core_accepts(ty: QpType, from: State, to: State, mask: AttrMask) -> bool {
-    // SAFETY: The function only reads a constant table. The first two arguments are numbers of
-    // `enum ib_qp_state` and the third is one of `enum ib_qp_type` below `IB_QPT_MAX`, so they lie
-    // within the bounds of that table. The mask can be anything.
-    unsafe { bindings::ib_modify_qp_is_ok(from.as_ib(), to.as_ib(), ty.as_ib(), mask.bits()) }
+    modify_qp_is_ok(from.as_ib(), to.as_ib(), ty.as_ib(), mask.bits())
 }
 
 /// Returns every mask of one attribute, named or not.
