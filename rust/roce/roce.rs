@@ -53,7 +53,6 @@
 #![forbid(unsafe_code)]
 
 pub mod backoff;
-pub mod doorbell;
 pub mod fifo;
 pub mod icrc;
 pub mod ids;
@@ -69,7 +68,6 @@ pub mod senders;
 pub mod share;
 pub mod source_port;
 pub mod time;
-pub mod turn;
 pub mod uapi;
 pub mod wire;
 pub mod wr;

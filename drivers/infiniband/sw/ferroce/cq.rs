@@ -4,6 +4,10 @@
 
 use crate::{
     device::Ferroce,
+    doorbell::{
+        Doorbell,
+        Hint, //
+    },
     globals::{
         self,
         CqRef, //
@@ -56,10 +60,6 @@ use rdma::{
     workqueue::Work, //
 };
 use roce::{
-    doorbell::{
-        Doorbell,
-        Rung, //
-    },
     fifo::Fifo,
     qp::caps::completion_ring,
     uapi::{
@@ -313,7 +313,7 @@ impl Cq {
 
     /// A process rings the doorbell of a queue pair whose send requests complete here, and receive
     /// requests to `recv_cq`; returns how to serve it. Takes `inner` of both, one after the other.
-    pub(crate) fn ring(&self, recv_cq: &Self, qpn: u32) -> Rung {
+    pub(crate) fn ring(&self, recv_cq: &Self, qpn: u32) -> Hint {
         let received = !core::ptr::eq(self, recv_cq) && recv_cq.inner.lock().is_polled();
         let mut inner = self.inner.lock();
         let polled = inner.is_polled();

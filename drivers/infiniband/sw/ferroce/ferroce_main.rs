@@ -17,6 +17,7 @@ mod counters;
 mod cq;
 mod crc32;
 mod device;
+mod doorbell;
 mod gids;
 mod globals;
 mod guard;

@@ -14,6 +14,7 @@ mod command;
 mod credit;
 mod event;
 mod frame;
+mod hand_off;
 mod in_flight;
 mod layout;
 pub(crate) mod modify;
@@ -25,7 +26,6 @@ pub(crate) mod rq;
 pub(crate) mod send;
 pub(crate) mod show;
 mod sq;
-mod turn;
 mod wait;
 
 use crate::{
@@ -61,6 +61,7 @@ pub(crate) use post::{
 
 use credit::Credit;
 pub(crate) use event::Event;
+use hand_off::HandOff;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -120,7 +121,6 @@ use sq::{
     Sq,
     MAX_IN_FLIGHT, //
 };
-use turn::Turns;
 use zerocopy::IntoBytes;
 
 /// A queue pair.
@@ -142,7 +142,7 @@ pub(crate) struct Qp {
     state: Atomic<u32>,
     /// Whether the work item is to run the send half, or does.
     elsewhere: Atomic<bool>,
-    turns: Turns,
+    hand_off: HandOff,
     /// Events owed, by [`Event::bit`].
     events: Atomic<u32>,
     send_credit: Credit,
@@ -268,7 +268,7 @@ impl Qp {
             recv_cq,
             state: Atomic::new(State::Reset.as_ib()),
             elsewhere: Atomic::new(false),
-            turns: Turns::new(),
+            hand_off: HandOff::new(),
             events: Atomic::new(0),
             send_credit: Credit::new(),
             recv_credit: Credit::new(),

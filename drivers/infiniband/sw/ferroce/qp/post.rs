@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     device::Ferroce,
+    doorbell::Hint,
     globals::QpRef,
     queue::Queue, //
 };
@@ -30,10 +31,7 @@ use rdma::{
         SpinLockIrqSave, //
     }, //
 };
-use roce::{
-    doorbell::Rung,
-    qp::state::State, //
-};
+use roce::qp::state::State;
 
 /// The rings as the producer of a kernel consumer needs them. Apart from the queue pair, so that
 /// only kernel consumers have it.
@@ -93,7 +91,7 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
         // Those before one that was refused are posted.
         qp.allow_flush();
         if can_run() {
-            serve(&qp.get(), Rung::default());
+            serve(&qp.get(), Hint::default());
         } else {
             qp.defer_send();
         }
@@ -118,17 +116,18 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
     Ok(())
 }
 
-/// Sends what was posted, unless that has to wait for the peer: then it is found once that has
-/// responded. Leaves it to the work item if who posts goes on, or that has not finished, unless it
-/// is left to who posts.
-fn serve(qp: &QpRef, rung: Rung) {
-    if qp.turns.is_posters() {
+/// Sends what was posted, or leaves it to the work item.
+///
+/// While the half waits for its peer nothing is done: it finds the request once a response has
+/// come.
+fn serve(qp: &QpRef, hint: Hint) {
+    if qp.hand_off.is_posters() {
         send::run(qp);
-    } else if qp.turns.is_stalled() {
-        if rung.in_turn {
-            qp.turns.ask(CpuId::current().as_u32());
+    } else if qp.hand_off.is_stalled() {
+        if hint.switched {
+            qp.hand_off.request(CpuId::current().as_u32());
         }
-    } else if rung.goes_on || qp.sends_elsewhere() {
+    } else if hint.defer || qp.sends_elsewhere() {
         qp.defer_send();
     } else {
         send::run(qp);

@@ -245,14 +245,14 @@ impl SendHalf {
         let mut after = After::default();
         let mut budget = BUDGET;
 
-        qp.turns.taken();
+        qp.hand_off.runs();
         match qp.state() {
             State::Err if self.req.state() != SendState::Error => {
                 self.stop_waiting();
                 self.req.flush();
             }
             State::Reset | State::Init | State::Rtr => {
-                qp.turns.set_stalled(false);
+                qp.hand_off.set_stalled(false);
                 return after;
             }
             _ => {}
@@ -280,7 +280,7 @@ impl SendHalf {
                 after.again = true;
                 break;
             }
-            if !more && !worked && !qp.turns.set_stalled(self.req.is_stalled()) {
+            if !more && !worked && !qp.hand_off.set_stalled(self.req.is_stalled()) {
                 break;
             }
         }

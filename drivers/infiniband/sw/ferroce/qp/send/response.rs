@@ -15,7 +15,10 @@ use crate::{
         Counter, //
     },
     globals::QpRef,
-    qp::IbQp,
+    qp::{
+        hand_off::Next,
+        IbQp, //
+    },
     receive::{
         Incoming,
         Origin, //
@@ -26,7 +29,6 @@ use kernel::cpu::CpuId;
 use roce::{
     requester::Placement,
     time::Instant,
-    turn::Next,
     wire::Packet,
     wr::MemError, //
 };
@@ -56,13 +58,13 @@ pub(crate) fn respond(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result
             }
         }
         // Bottom halves are off.
-        match qp.turns.on_response(CpuId::current().as_u32()) {
+        match qp.hand_off.on_response(CpuId::current().as_u32()) {
             Next::Run => half.drive(qp, time),
-            Next::Leave => After {
+            Next::Queue => After {
                 again: true,
                 ..After::default()
             },
-            Next::Left => After::default(),
+            Next::Nothing => After::default(),
         }
     };
     finish(qp, &after);

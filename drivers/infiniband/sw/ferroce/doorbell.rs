@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Whether a doorbell sends at once or leaves that to the work item.
+//!
+//! A process that posts one request and waits for its completion is served best at once: nothing
+//! has to be woken up. A process that posts one request after another would keep one CPU busy with
+//! all of the work behind each, on the same host even with that of the peer. It is better off if
+//! another CPU sends meanwhile.
+//!
+//! The two are told apart by whether the process polls for completions between two doorbells. No
+//! clock is needed, and the result is the same on a slow machine.
+//!
+//! ```text
+//!   doorbell   |    |    |    |    |    |    |    |    |
+//!   polled       *    *    *                   *    *
+//!   streak     1    0    0    0    1    2    3    2    1
+//!                                            ^ deferred to the work item
+//! ```
+
+/// The doorbells of queue pairs that complete to the same queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Doorbell {
+    /// Doorbells without a poll before them, less those with one.
+    streak: u32,
+    /// Number of the queue pair that was rung last.
+    last: u32,
+}
+
+/// How to serve a doorbell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hint {
+    /// The process goes on posting: leave it to the work item.
+    pub(crate) defer: bool,
+    /// The last doorbell was that of another queue pair: the process posts to several in turn.
+    pub(crate) switched: bool,
+}
+
+impl Doorbell {
+    /// The longest streak that is still served at once.
+    const MAX_DIRECT: u32 = 2;
+
+    /// Bounds the streak, so that a process that begins to poll is soon served at once again.
+    const MAX_STREAK: u32 = 16;
+
+    /// Notes a doorbell of a queue pair, and returns how to serve it. `polled` says whether
+    /// completions were polled since the last doorbell.
+    #[inline]
+    pub(crate) fn ring(&mut self, qpn: u32, polled: bool) -> Hint {
+        self.streak = if polled {
+            self.streak.saturating_sub(1)
+        } else {
+            self.streak.saturating_add(1).min(Self::MAX_STREAK)
+        };
+        Hint {
+            defer: self.streak > Self::MAX_DIRECT,
+            switched: core::mem::replace(&mut self.last, qpn) != qpn,
+        }
+    }
+}
+
+#[cfg(CONFIG_KUNIT = "y")]
+#[kernel::macros::kunit_tests(ferroce_doorbell)]
+mod tests {
+    use super::*;
+
+    const QPN: u32 = 0x11;
+
+    #[test]
+    fn polling_before_each_doorbell_is_served_at_once() {
+        let mut doorbell = Doorbell::default();
+
+        // Nothing can be polled before the first one.
+        assert!(!doorbell.ring(QPN, false).defer);
+        for _ in 0..1000 {
+            assert!(!doorbell.ring(QPN, true).defer);
+        }
+        // Two at a time, as a request and its reply may be.
+        for _ in 0..1000 {
+            assert!(!doorbell.ring(QPN, false).defer);
+            assert!(!doorbell.ring(QPN, true).defer);
+        }
+    }
+
+    #[test]
+    fn posting_without_polling_is_deferred() {
+        let mut doorbell = Doorbell::default();
+
+        for _ in 0..Doorbell::MAX_DIRECT {
+            assert!(!doorbell.ring(QPN, false).defer);
+        }
+        for _ in 0..1000 {
+            assert!(doorbell.ring(QPN, false).defer);
+        }
+        // An occasional poll does not change that.
+        for _ in 0..1000 {
+            assert!(doorbell.ring(QPN, true).defer);
+            assert!(doorbell.ring(QPN, false).defer);
+        }
+    }
+
+    #[test]
+    fn polling_after_a_streak_is_served_at_once_again() {
+        let mut doorbell = Doorbell::default();
+
+        for _ in 0..1000 {
+            doorbell.ring(QPN, false);
+        }
+        let deferred = (0..1000).filter(|_| doorbell.ring(QPN, true).defer).count();
+        assert!(deferred < 16);
+        assert!(!doorbell.ring(QPN, true).defer);
+    }
+
+    #[test]
+    fn a_change_of_queue_pair_is_reported() {
+        let mut doorbell = Doorbell::default();
+        let mut ring = |qpn| doorbell.ring(qpn, false).switched;
+
+        ring(QPN);
+        assert!(!ring(QPN));
+        assert!(ring(QPN + 1));
+        assert!(!ring(QPN + 1));
+        assert!(ring(QPN));
+    }
+}
