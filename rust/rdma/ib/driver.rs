@@ -76,6 +76,8 @@ use kernel::{
 /// A method with a default is optional: the core's table of operations has the verb only if the
 /// driver has the method, and users of a verb that is not there get `EOPNOTSUPP`. A driver has all
 /// methods of a kind of object or none. Where it has none, the type of that object is never used.
+/// The exception is [`add_gid`](Self::add_gid) and [`del_gid`](Self::del_gid), which do nothing by
+/// default: the core keeps a table of GIDs only for a device with both callbacks.
 #[vtable]
 pub trait Driver: Sized + Send + Sync + 'static {
     /// `enum rdma_driver_id`, by which provider libraries find their devices.

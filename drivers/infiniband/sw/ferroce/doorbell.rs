@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether a doorbell sends at once or leaves that to the work item.
+//! Doorbells: send at once, or defer to the work item.
 //!
 //! A process that posts one request and waits for its completion is served best at once: nothing
 //! has to be woken up. A process that posts one request after another would keep one CPU busy with
@@ -26,7 +26,7 @@ pub(crate) struct Doorbell {
     last: u32,
 }
 
-/// How to serve a doorbell.
+/// Scheduling hint for one doorbell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hint {
     /// The process goes on posting: leave it to the work item.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which context runs the send half of an RC queue pair that waits for its peer.
+//! Hand-off of the send half of an RC queue pair between contexts, while it waits for its peer.
 //!
 //! Usually the context that takes a response runs the half at once. If the peer is on the same
 //! host, that is the CPU that sent the request: it then does the work of both sides, and the poster
@@ -50,7 +50,7 @@ enum Runner {
     WorkItem,
 }
 
-/// What the context that has taken a response does next.
+/// The next step of a context that has taken a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Run the half: send what may be sent by now, and complete what is over.
@@ -101,8 +101,8 @@ impl Runner {
     }
 }
 
-/// Whether the send half waits for its peer, and which context runs it next. Written under the lock
-/// of the half, but for [`HandOff::request`], and read without.
+/// State of the hand-off: set if the half waits for its peer, and the context to run it next.
+/// Written under the lock of the half, but for [`HandOff::request`], and read without.
 pub(super) struct HandOff {
     stalled: Atomic<bool>,
     /// A [`Runner`].

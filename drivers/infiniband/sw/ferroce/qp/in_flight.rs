@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How many packets a half of a queue pair may have in flight, and on which CPU.
+//! Bounds on the packets that a half of a queue pair has in flight.
 
 use kernel::prelude::*;
 use rdma::net::tx_account::TxAccount;
