@@ -12,7 +12,6 @@
 #include "ferroce_stat.h"
 
 #define LEN 65536
-#define MULTICAST_QPN 0xffffff
 #define GROUP "239.7.0.9"
 
 static struct stats s1, s2;
@@ -80,7 +79,6 @@ static void test_datagrams(void)
 static void test_multicast(void)
 {
 	union ibv_gid group = group4(9);
-	struct ibv_ah_attr path;
 	struct ibv_ah *ah;
 	struct end a, b, c;
 
@@ -90,11 +88,7 @@ static void test_multicast(void)
 	end_to(&c, &a, IBV_QPS_RTS);
 	CHECK_EQ(ibv_attach_mcast(b.qp, &group, 0), 0);
 	CHECK_EQ(ibv_attach_mcast(c.qp, &group, 0), 0);
-	path = end_path(&a, &b);
-	path.grh.dgid = group;
-	path.grh.hop_limit = 1;
-	ah = ibv_create_ah(r1.pd, &path);
-	CHECK(ah);
+	ah = group_ah(&a, group);
 	begin();
 	post_recv(&b, 1, 0, LEN);
 	post_recv(&c, 2, 0, LEN);

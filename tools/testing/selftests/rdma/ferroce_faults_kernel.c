@@ -36,8 +36,6 @@ void test_consumer(void)
 {
 	fd = open(consumer(), O_RDONLY | O_CLOEXEC);
 	CHECK(fd >= 0);
-	inject_driver_only(true);
-	inject(&(struct call){ "consumer", NULL, try_load, unload });
-	inject_driver_only(false);
+	inject(&(struct call){ "consumer", NULL, try_load, unload, .driver_only = true });
 	close(fd);
 }

@@ -12,7 +12,6 @@
 #define LEN (64 * PAGE)
 /* The bytes that the largest window of packets carries. */
 #define WINDOW (128 * PAGE)
-#define MULTICAST_QPN 0xffffff
 /* Bytes of a datagram. */
 #define DATAGRAM 1000
 
@@ -29,8 +28,7 @@ static void open_reliable(unsigned int access, enum ibv_mtu mtu, size_t len, uin
 
 		e->timeout = timeout;
 		e->mtu = mtu;
-		e->access |= IBV_ACCESS_REMOTE_ATOMIC;
-		e->region |= access | IBV_ACCESS_REMOTE_ATOMIC;
+		e->region |= access;
 	}
 	pair_create(&a, &b);
 }
@@ -164,17 +162,13 @@ static int receives_b, receives_c;
 
 static void send_datagram(void)
 {
-	struct ibv_sge sge = { (uintptr_t)a.buf, DATAGRAM, a.mr->lkey };
-	struct ibv_send_wr wr = {
-		.wr_id = ++number,
-		.sg_list = &sge,
-		.num_sge = 1,
-		.opcode = IBV_WR_SEND_WITH_IMM,
-		.send_flags = IBV_SEND_SIGNALED,
-		.imm_data = htonl(number),
-		.wr.ud = { .ah = ah, .remote_qpn = MULTICAST_QPN, .remote_qkey = QKEY },
-	};
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
 
+	number++;
+	make_send(&wr, &sge, &a, &b, IBV_WR_SEND_WITH_IMM, number, 0, DATAGRAM, IBV_SEND_SIGNALED);
+	wr.wr.ud.ah = ah;
+	wr.wr.ud.remote_qpn = MULTICAST_QPN;
 	fill(a.buf, DATAGRAM, number);
 	for (; receives_b < 4; receives_b++)
 		post_recv(&b, 0, 0, GRH_LEN + DATAGRAM);
@@ -213,7 +207,6 @@ static void take_group(void)
 static void open_group(void)
 {
 	union ibv_gid group = group4(0x0103);
-	struct ibv_ah_attr path;
 
 	end_init(&a, &r1, IBV_QPT_UD, PAGE);
 	end_init(&b, &r2, IBV_QPT_UD, PAGE);
@@ -223,11 +216,7 @@ static void open_group(void)
 	end_to(&c, &a, IBV_QPS_RTS);
 	CHECK_EQ(ibv_attach_mcast(b.qp, &group, 0), 0);
 	CHECK_EQ(ibv_attach_mcast(c.qp, &group, 0), 0);
-	path = end_path(&a, &b);
-	path.grh.dgid = group;
-	path.grh.hop_limit = 1;
-	ah = ibv_create_ah(r1.pd, &path);
-	CHECK(ah);
+	ah = group_ah(&a, group);
 	receives_b = 0;
 	receives_c = 0;
 }

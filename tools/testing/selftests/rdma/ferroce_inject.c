@@ -32,8 +32,6 @@ static const struct {
 	{ "fail_usercopy", 0 },
 };
 
-unsigned long injected;
-
 static int nth = -1;
 
 static bool try_write(const char *path, const char *text)
@@ -123,49 +121,37 @@ static void each_function(void (*found)(const char *module, const char *name,
 	fclose(in);
 }
 
-/* The range that each_function() finds. */
-static unsigned long long start, end;
+/* Ranges of functions: those of the driver, and the one by which kmemleak allocates. */
+static struct {
+	unsigned long long start, end;
+} driver, kmemleak;
 
-static void of_driver(const char *module, const char *name, unsigned long long addr)
+static void find_ranges(const char *module, const char *name, unsigned long long addr)
 {
-	if (strcmp(module, "ferroce"))
+	if (!strcmp(module, "ferroce")) {
+		if (!driver.start || addr < driver.start)
+			driver.start = addr;
+		/* Nothing is allocated in the last function, of which the end is not known. */
+		if (addr > driver.end)
+			driver.end = addr;
 		return;
-	if (!start || addr < start)
-		start = addr;
-	/* Nothing is allocated in the last function, of which the end is not known. */
-	if (addr > end)
-		end = addr;
-}
-
-void inject_driver_only(bool on)
-{
-	start = 0;
-	end = 0;
-	if (on) {
-		each_function(of_driver);
-		CHECK(start < end);
-	} else {
-		end = ULONG_MAX;
 	}
-	set_range("require", start, end);
-}
-
-/* The function of kmemleak that allocates. kallsyms is sorted by address, except for modules. */
-static void of_kmemleak(const char *module, const char *name, unsigned long long addr)
-{
+	/* kallsyms is sorted by address, except for modules. */
 	if (!strcmp(name, "__alloc_object"))
-		start = addr;
-	else if (start && !end && addr > start)
-		end = addr;
+		kmemleak.start = addr;
+	else if (kmemleak.start && !kmemleak.end && addr > kmemleak.start)
+		kmemleak.end = addr;
 }
 
-/* Exempts kmemleak: it allocates an object for each allocation, and copes if that fails. */
-static void spare_kmemleak(void)
+/* No faults are left over from a test that failed. */
+static void begin(bool driver_only)
 {
-	start = 0;
-	end = 0;
-	each_function(of_kmemleak);
-	set_range("reject", start, end);
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+		reset(kinds[i].dir);
+	if (driver_only)
+		set_range("require", driver.start, driver.end);
+	else
+		set_range("require", 0, ULONG_MAX);
 }
 
 void inject_open(void)
@@ -182,10 +168,10 @@ void inject_open(void)
 	}
 	nth = open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC);
 	CHECK(nth >= 0);
-	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
-		reset(kinds[i].dir);
-	inject_driver_only(false);
-	spare_kmemleak();
+	each_function(find_ranges);
+	CHECK(driver.start < driver.end);
+	/* kmemleak allocates an object for each allocation, and copes if that fails. */
+	set_range("reject", kmemleak.start, kmemleak.end);
 	set("failslab", "ignore-gfp-wait", "N");
 	set("failslab", "cache-filter", "N");
 	set("fail_page_alloc", "ignore-gfp-wait", "N");
@@ -248,29 +234,27 @@ static long run_with(size_t kind, unsigned long space, unsigned long interval, l
 	reset(dir);
 	if (call->settle)
 		call->settle();
-	injected += times - left;
 	return times - left;
 }
 
 void inject_traffic(const struct traffic_call *call)
 {
+	static const int rows[] = { 1, IN_A_ROW };
 	unsigned long passed, n;
-	int row;
 
-	inject_driver_only(true);
+	begin(true);
 	for (size_t i = 0; kinds[i].unit; i++) {
-		for (row = 1; row <= IN_A_ROW; row += IN_A_ROW - 1) {
+		for (size_t r = 0; r < ARRAY_LEN(rows); r++) {
 			/* With several in a row, a longer step skips none. */
-			for (passed = 0, n = 0; run_with(i, passed, 1, row, call); n++) {
+			for (passed = 0, n = 0; run_with(i, passed, 1, rows[r], call); n++) {
 				CHECK(n < MAX_STEPS);
-				passed += kinds[i].unit * row;
+				passed += kinds[i].unit * rows[r];
 			}
-			printf("# %s: %s, %d in a row: %lu runs\n", call->name, kinds[i].dir, row,
-			       n);
+			printf("# %s: %s, %d in a row: %lu runs\n", call->name, kinds[i].dir,
+			       rows[r], n);
 			fflush(stdout);
 		}
 	}
-	inject_driver_only(false);
 }
 
 void inject_periodic(const struct traffic_call *call)
@@ -278,7 +262,7 @@ void inject_periodic(const struct traffic_call *call)
 	unsigned long period;
 	long faults;
 
-	inject_driver_only(true);
+	begin(true);
 	for (size_t i = 0; kinds[i].unit; i++) {
 		for (period = 1, faults = 0; period <= MAX_PERIOD; period++)
 			faults += run_with(i, 0, period, MAX_STEPS, call);
@@ -286,7 +270,6 @@ void inject_periodic(const struct traffic_call *call)
 		fflush(stdout);
 		CHECK(faults > 0);
 	}
-	inject_driver_only(false);
 }
 
 void inject_realloc(const struct traffic_call *call)
@@ -311,6 +294,7 @@ void inject(const struct call *call)
 	int seen[16], times[16], errors = 0, err, i;
 	unsigned int n, left;
 
+	begin(call->driver_only);
 	count_objects(before, sizeof(before));
 	for (n = 1; ; n++) {
 		CHECK(n < MAX_STEPS);
@@ -341,7 +325,6 @@ void inject(const struct call *call)
 	if (strcmp(before, after))
 		printf("# %s: before:\n%safter:\n%s", call->name, before, after);
 	CHECK(!strcmp(before, after));
-	injected += n - 1;
 	printf("# %s: %u faults:", call->name, n - 1);
 	for (i = 0; i < errors; i++)
 		printf(" %s %d", error_name(seen[i]), times[i]);

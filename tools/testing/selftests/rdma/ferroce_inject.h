@@ -26,6 +26,8 @@ struct call {
 	void (*undo)(void);
 	/* After each attempt, and after undo(). */
 	void (*tidy)(void);
+	/* Only allocations with a function of the driver on the call chain fail. */
+	bool driver_only;
 };
 
 /* Skips the whole program where the kernel injects no faults; else sets the attributes. */
@@ -33,9 +35,6 @@ void inject_open(void);
 
 /* Steps through all the faults of a call, and checks that no object is left. */
 void inject(const struct call *call);
-
-/* Limits faults to allocations with a function of the driver on the call chain; false: no limit. */
-void inject_driver_only(bool on);
 
 /*
  * Traffic under test. run() runs with faults. settle(), which may be NULL, runs after it without
@@ -61,8 +60,5 @@ void inject_realloc(const struct traffic_call *call);
 /* Makes the n-th allocation of this thread from here on fail; disarms, and returns what is left. */
 void inject_arm(unsigned int n);
 unsigned int inject_disarm(void);
-
-/* What was injected since the program began. */
-extern unsigned long injected;
 
 #endif

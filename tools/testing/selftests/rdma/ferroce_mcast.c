@@ -14,28 +14,8 @@
 #include "ferroce_mcast.h"
 #include "ferroce_raw.h"
 
-#define MULTICAST_QPN 0xffffff
 #define LEN 1000
 #define SLOT 2048
-
-/* An end that sends to a group, by an address handle. */
-static struct ibv_ah *group_ah(struct end *e, union ibv_gid group)
-{
-	bool v6 = group.raw[0] == 0xff;
-	struct ibv_ah_attr attr = {
-		.is_global = 1,
-		.port_num = 1,
-		.grh = {
-			.dgid = group,
-			.sgid_index = v6 ? e->dev->gid6_index : e->dev->gid_index,
-			.hop_limit = 1,
-		},
-	};
-	struct ibv_ah *ah = ibv_create_ah(e->dev->pd, &attr);
-
-	CHECK(ah);
-	return ah;
-}
 
 static void send_group(struct end *e, struct ibv_ah *ah, uint64_t wr_id, uint32_t qpn)
 {

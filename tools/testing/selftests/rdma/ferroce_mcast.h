@@ -7,6 +7,9 @@
 
 #include "ferroce_util.h"
 
+/* The number that a datagram to a group has as its destination. */
+#define MULTICAST_QPN 0xffffff
+
 /* IPv4 groups 239.7.x.x. */
 static inline union ibv_gid group4(unsigned int n)
 {
@@ -25,6 +28,25 @@ static inline union ibv_gid group6(unsigned int n)
 	gid.raw[14] = n >> 8;
 	gid.raw[15] = n;
 	return gid;
+}
+
+/* The address handle by which an end sends to a group. */
+static inline struct ibv_ah *group_ah(struct end *e, union ibv_gid group)
+{
+	bool v6 = group.raw[0] == 0xff;
+	struct ibv_ah_attr attr = {
+		.is_global = 1,
+		.port_num = 1,
+		.grh = {
+			.dgid = group,
+			.sgid_index = v6 ? e->dev->gid6_index : e->dev->gid_index,
+			.hop_limit = 1,
+		},
+	};
+	struct ibv_ah *ah = ibv_create_ah(e->dev->pd, &attr);
+
+	CHECK(ah);
+	return ah;
 }
 
 /* A datagram queue pair in RESET. */
