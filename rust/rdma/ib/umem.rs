@@ -21,7 +21,10 @@ pub use self::{
 
 use crate::net::skbuff::SkBuff;
 use core::sync::atomic::{
+    AtomicU16,
+    AtomicU32,
     AtomicU64,
+    AtomicU8,
     Ordering, //
 };
 use kernel::{
@@ -87,6 +90,8 @@ impl Memory {
 
     /// Copies bytes in at `offset`.
     ///
+    /// The last of them are stored last, see [`copy_in`].
+    ///
     /// # Errors
     ///
     /// `EFAULT` if they are not within the memory, or if it is read-only.
@@ -96,7 +101,7 @@ impl Memory {
         self.for_each_piece(offset, bytes.len(), true, |piece, len| {
             // SAFETY: `piece` is valid for `len` bytes, and the pieces add up to `bytes`.
             unsafe {
-                core::ptr::copy_nonoverlapping(src, piece, len);
+                copy_in(src, piece, len);
                 src = src.add(len);
             }
         })
@@ -192,6 +197,45 @@ impl Memory {
                 f(DmaMemory::ptr(offset, len)?, len);
                 Ok(())
             }
+        }
+    }
+}
+
+/// Copies `len` bytes, the last of them last: up to eight that end at a multiple of their number
+/// are stored in one go, after all others.
+///
+/// Programs poll the end of a message that they expect, and then use all of it. `memcpy()` alone is
+/// not enough for them: it may copy backwards, or store the same bytes twice.
+///
+/// # Safety
+///
+/// `src` must be valid for read and `dst` for write, for `len` bytes each, and they must not
+/// overlap.
+#[inline]
+unsafe fn copy_in(src: *const u8, dst: *mut u8, len: usize) {
+    let Some(longest) = len.checked_ilog2() else {
+        return;
+    };
+    let end = dst.addr().wrapping_add(len);
+    let unit = 1usize << end.trailing_zeros().min(longest).min(3);
+    let rest = len.wrapping_sub(unit);
+
+    // SAFETY: `unit` is at most `len`, so both parts are valid by the contract of this function.
+    // `end` is a multiple of `unit`, so the last part is aligned to its size. Its bytes are a
+    // process's or a consumer's, which this program has no references to; what accesses them at the
+    // same time is not Rust code, see `with_word`.
+    unsafe {
+        core::ptr::copy_nonoverlapping(src, dst, rest);
+        let src = src.add(rest);
+        let dst = dst.add(rest);
+        match unit {
+            8 => AtomicU64::from_ptr(dst.cast())
+                .store(src.cast::<u64>().read_unaligned(), Ordering::Release),
+            4 => AtomicU32::from_ptr(dst.cast())
+                .store(src.cast::<u32>().read_unaligned(), Ordering::Release),
+            2 => AtomicU16::from_ptr(dst.cast())
+                .store(src.cast::<u16>().read_unaligned(), Ordering::Release),
+            _ => AtomicU8::from_ptr(dst).store(src.read(), Ordering::Release),
         }
     }
 }
