@@ -31,8 +31,15 @@ no_leaks() {
 	[ -e "$leaks" ] || return 0
 	echo scan >"$leaks" 2>/dev/null || { echo "# kmemleak is off"; return 0; }
 	echo scan >"$leaks"
-	cat "$leaks" >"$tmp/leaks"
-	fails grep -A 40 '^unreferenced' "$tmp/leaks"
+	leaked >"$tmp/leaks"
+	fails grep . "$tmp/leaks"
+}
+
+# leaked: kmemleak's report without ended processes. Linux 7.3 leaks a reference to the task that opens a device if the driver
+# fails: UVERBS_METHOD_GET_CONTEXT frees the context without rdma_restrack_put(). With any driver.
+leaked() {
+	awk -v RS='unreferenced object' \
+		'NR > 1 && !/dup_task_struct|copy_signal|prepare_exec_creds|alloc_task_exec_state/ { print "unreferenced object" $0 }' "$leaks"
 }
 
 forget_leaks() {

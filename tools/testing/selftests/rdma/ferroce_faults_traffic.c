@@ -89,7 +89,7 @@ static void reconnect(void)
 	if (!broken)
 		return;
 	pair_close(&a, &b);
-	open_reliable(IBV_ACCESS_ON_DEMAND, IBV_MTU_1024, LEN, 15);
+	open_reliable(IBV_ACCESS_ON_DEMAND, IBV_MTU_1024, LEN, 17);
 	broken = false;
 	fetch();
 	CHECK(!broken);
@@ -107,7 +107,7 @@ void test_traffic_on_demand(void)
 	};
 
 	broken = false;
-	open_reliable(IBV_ACCESS_ON_DEMAND, IBV_MTU_1024, LEN, 15);
+	open_reliable(IBV_ACCESS_ON_DEMAND, IBV_MTU_1024, LEN, 17);
 	for (size_t i = 0; i < ARRAY_LEN(ops); i++) {
 		opcode = ops[i].opcode;
 		inject_traffic(&(struct traffic_call){ ops[i].name, fetch, reconnect });
