@@ -4,7 +4,7 @@
 //!
 //! What a driver that carries its protocol over UDP needs of the network stack. A packet comes in
 //! through a [`UdpTunnel`] as an [`SkBuff`]; one goes out as an [`SkBuff`] with an IP header, along
-//! a [`Dst`] of a [`CachedRoute`]. [`TxAccount`] tells how many packets are on their way.
+//! a [`Dst`] of a [`CachedRoute`]. [`TxInFlight`] tells how many packets are on their way.
 
 pub mod multicast;
 pub mod namespace;
@@ -13,7 +13,7 @@ pub mod notifier;
 pub mod pernet;
 pub mod route;
 pub mod skbuff;
-pub mod tx_account;
+pub mod tx_in_flight;
 pub mod udp_tunnel;
 
 pub use multicast::{
@@ -47,7 +47,7 @@ pub use skbuff::{
     PacketPools,
     SkBuff, //
 };
-pub use tx_account::TxAccount;
+pub use tx_in_flight::TxInFlight;
 pub use udp_tunnel::{
     Family,
     UdpReceive,

@@ -33,8 +33,8 @@
 //! then; neither `done` nor `send` stay at it once it is executed, so that it is never executed
 //! twice.
 
+mod ack_request;
 mod answer;
-mod asking;
 mod local;
 mod packet;
 mod response;
@@ -90,7 +90,7 @@ const MIN_WINDOW: u32 = 16;
 pub const ACK_EVERY: u32 = 16;
 
 /// How long packets that nobody waits for go without asking, in ns.
-pub const ASK_DELAY_NS: u64 = 1_000_000;
+pub const ACK_REQUEST_NS: u64 = 1_000_000;
 
 /// The most PSNs that one READ request asks for. A longer READ is asked for in several parts, one
 /// after the other: this bounds what is sent in vain after a loss, and keeps the outstanding PSNs
@@ -234,7 +234,7 @@ pub struct Requester<S> {
     /// How long the peer takes at most from one response to the next, as of late, in nanoseconds.
     slowest: u64,
     /// When the peer is asked about packets that nobody waits for, if nothing asks before.
-    ask_at: Option<Instant>,
+    ack_request_at: Option<Instant>,
     /// When a receiver that was not ready may be asked again.
     rnr_until: Option<Instant>,
     /// The response whose data the shell is placing.
@@ -271,7 +271,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             deadline: None,
             awaited: Instant::default(),
             slowest: 0,
-            ask_at: None,
+            ack_request_at: None,
             rnr_until: None,
             accept: None,
             error_pending: false,

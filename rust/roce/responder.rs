@@ -22,12 +22,12 @@
 //! as the *held* one until an [`Outcome::consumed`] ends it. A UC message that gets cut leaves it
 //! held for the next message.
 
-mod answers;
 mod command;
 mod datagram;
 mod message;
 mod read;
 mod reliable;
+mod resources;
 mod snapshot;
 mod unreliable;
 mod verdict;
@@ -54,9 +54,9 @@ pub use self::{
 };
 
 use self::{
-    answers::Answers,
     message::Message,
     read::Stream, //
+    resources::ResponderResources,
 };
 use crate::{
     ids::{
@@ -201,7 +201,7 @@ pub struct Responder {
     pending: Pending,
     /// The READ that is being answered.
     stream: Option<Stream>,
-    answers: Answers,
+    answers: ResponderResources,
 }
 
 impl Responder {
@@ -220,7 +220,7 @@ impl Responder {
             held: None,
             pending: Pending::None,
             stream: None,
-            answers: Answers::new(),
+            answers: ResponderResources::new(),
         }
     }
 

@@ -2,10 +2,10 @@
 
 //! Counting the halves of queue pairs that send.
 //!
-//! All of them share the room of the queues below, see [`patience`](crate::patience). One that is
-//! idle needs none of it, so each has itself counted with the first packet that it wants to send in
-//! a period. Nothing has to be taken back: when a period ends, counting begins again at zero, and
-//! the count of the period before is valid until the next one ends.
+//! All of them share the room of the queues below, see [`tx_backoff`](crate::tx_backoff). An idle
+//! one needs none of it, so each is counted with the first packet that it wants to send in a
+//! period. Nothing has to be taken back: when a period ends, counting begins again at zero, and the
+//! count of the period before is valid until the next one ends.
 //!
 //! ```text
 //!   period       0         1         2         3         4
@@ -104,7 +104,7 @@ impl Senders {
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_senders))]
 mod tests {
     use super::*;
-    use crate::patience::Patience;
+    use crate::tx_backoff::TxBackoff;
 
     const MS: u64 = 1_000_000;
 
@@ -124,7 +124,7 @@ mod tests {
         }
 
         /// A half wants to send; returns how many packets it may have in flight.
-        fn send(&mut self, half: &mut Patience, at: u64) -> u32 {
+        fn send(&mut self, half: &mut TxBackoff, at: u64) -> u32 {
             let period = Period::of(Instant::from_ns(at));
             if half.begins(period) {
                 self.senders = self.senders.with_another(period);
@@ -137,24 +137,24 @@ mod tests {
     #[test]
     fn those_that_are_idle_do_not_count() {
         let mut device = Device::new();
-        let mut halves = [Patience::default(); 64];
+        let mut halves = [TxBackoff::default(); 64];
 
         for half in &mut halves {
             device.send(half, 1000 * MS);
         }
-        assert_eq!(device.send(&mut halves[0], 1000 * MS), Patience::SHARE);
+        assert_eq!(device.send(&mut halves[0], 1000 * MS), TxBackoff::SHARE);
         // A moment later the same, and from the second period on all that there is.
-        assert_eq!(device.send(&mut halves[0], 1010 * MS), Patience::SHARE);
+        assert_eq!(device.send(&mut halves[0], 1010 * MS), TxBackoff::SHARE);
         let later = 1000 * MS + Period::NS;
-        assert_eq!(device.send(&mut halves[0], later), Patience::SHARE);
+        assert_eq!(device.send(&mut halves[0], later), TxBackoff::SHARE);
         let later = later + Period::NS;
-        assert_eq!(device.send(&mut halves[0], later), Patience::MOST);
+        assert_eq!(device.send(&mut halves[0], later), TxBackoff::MOST);
     }
 
     #[test]
     fn those_that_send_all_the_time_share_all_the_time() {
         let mut device = Device::new();
-        let mut halves = [Patience::default(); 32];
+        let mut halves = [TxBackoff::default(); 32];
 
         for at in 0..1000 {
             for half in &mut halves {
@@ -169,7 +169,7 @@ mod tests {
         // As often as the driver polls (`in_flight::HANDOVER`), and a late timer more.
         for step in [100 * MS, 130 * MS] {
             let mut device = Device::new();
-            let mut half = Patience::default();
+            let mut half = TxBackoff::default();
 
             for at in (0..10_000 * MS).step_by(7_000_000) {
                 if at % step < 7 * MS {
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn ping_pong_writes_the_count_once_in_a_period() {
         let mut device = Device::new();
-        let mut half = Patience::default();
+        let mut half = TxBackoff::default();
 
         for at in 0..100_000 {
             device.send(&mut half, at * MS / 100);
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_half_that_is_reset_does_not_count_again() {
         let mut device = Device::new();
-        let mut half = Patience::default();
+        let mut half = TxBackoff::default();
 
         for _ in 0..100 {
             device.send(&mut half, 0);

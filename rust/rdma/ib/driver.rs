@@ -8,7 +8,6 @@ use super::{
         CqInit,
         WcArray, //
     },
-    details::Details,
     device::{
         DeviceAttr,
         PortAttr, //
@@ -39,6 +38,7 @@ use super::{
         QpCap,
         QpInit, //
     },
+    resource::ResourceEntry,
     srq::{
         Srq,
         SrqAttr,
@@ -411,23 +411,23 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// nothing that helps to forge a packet unless [`Device::is_admin`].
     ///
     /// [`Device::is_admin`]: super::Device::is_admin
-    fn describe_qp(_qp: &Owned<Qp<Self>>, _out: &mut Details<'_>) {
+    fn fill_res_qp_entry(_qp: &Owned<Qp<Self>>, _out: &mut ResourceEntry<'_>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
     /// Says what the driver knows of a completion queue, as for a queue pair.
-    fn describe_cq(_cq: &Owned<Cq<Self>>, _out: &mut Details<'_>) {
+    fn fill_res_cq_entry(_cq: &Owned<Cq<Self>>, _out: &mut ResourceEntry<'_>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
     /// Says what the driver knows of a shared receive queue, as for a queue pair.
-    fn describe_srq(_srq: &Owned<Srq<Self>>, _out: &mut Details<'_>) {
+    fn fill_res_srq_entry(_srq: &Owned<Srq<Self>>, _out: &mut ResourceEntry<'_>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
     /// Says what the driver knows of the region with a local key, as for a queue pair. The region
     /// may be changing: then nothing is said.
-    fn describe_mr(_lkey: u32, _out: &mut Details<'_>) {
+    fn fill_res_mr_entry(_lkey: u32, _out: &mut ResourceEntry<'_>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 }

@@ -6,7 +6,6 @@ use super::{
     ah,
     counter,
     cq,
-    details,
     device::{
         Device,
         DeviceAttr,
@@ -23,6 +22,7 @@ use super::{
         errno, //
     },
     qp,
+    resource,
     srq,
     stats,
     udata::Udata,
@@ -122,10 +122,10 @@ impl<D: Driver> VTable<D> {
         attach_mcast: optional!(HAS_ATTACH_MCAST, mcast::attach_mcast::<D>),
         detach_mcast: optional!(HAS_DETACH_MCAST, mcast::detach_mcast::<D>),
 
-        fill_res_qp_entry: optional!(HAS_DESCRIBE_QP, details::fill_res_qp::<D>),
-        fill_res_cq_entry: optional!(HAS_DESCRIBE_CQ, details::fill_res_cq::<D>),
-        fill_res_srq_entry: optional!(HAS_DESCRIBE_SRQ, details::fill_res_srq::<D>),
-        fill_res_mr_entry: optional!(HAS_DESCRIBE_MR, details::fill_res_mr::<D>),
+        fill_res_qp_entry: optional!(HAS_FILL_RES_QP_ENTRY, resource::fill_res_qp::<D>),
+        fill_res_cq_entry: optional!(HAS_FILL_RES_CQ_ENTRY, resource::fill_res_cq::<D>),
+        fill_res_srq_entry: optional!(HAS_FILL_RES_SRQ_ENTRY, resource::fill_res_srq::<D>),
+        fill_res_mr_entry: optional!(HAS_FILL_RES_MR_ENTRY, resource::fill_res_mr::<D>),
 
         size_ib_ah: alloc_size::<ah::Ah<D>>(),
         size_ib_cq: cq::Cq::<D>::SIZE,

@@ -209,7 +209,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             self.ack_base = self.una;
         }
         if self.ack_base == self.send_psn {
-            self.ask_at = None;
+            self.ack_request_at = None;
         }
         if self.window_base.is_before(self.una) {
             self.window_base = self.una;

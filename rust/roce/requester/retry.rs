@@ -34,10 +34,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
         // While a receiver is not ready, nothing is under way.
-        self.rnr_until.or(match (self.deadline, self.ask_at) {
-            (Some(deadline), Some(ask)) => Some(deadline.min(ask)),
-            (one, other) => one.or(other),
-        })
+        self.rnr_until
+            .or(match (self.deadline, self.ack_request_at) {
+                (Some(deadline), Some(ask)) => Some(deadline.min(ask)),
+                (one, other) => one.or(other),
+            })
     }
 
     /// Does what is due, and returns whether that was a response. Calling it early, late or in vain
@@ -49,9 +50,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             }
             return false;
         }
-        if self.ask_at.is_some_and(|at| at.is_due(now)) {
+        if self.ack_request_at.is_some_and(|at| at.is_due(now)) {
             // What was sent last is sent again, and asks.
-            self.ask_at = None;
+            self.ack_request_at = None;
         }
         let overdue = self.deadline.is_some_and(|deadline| deadline.is_due(now));
         if overdue {
@@ -160,7 +161,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub(super) fn stop_timers(&mut self) {
         self.deadline = None;
-        self.ask_at = None;
+        self.ack_request_at = None;
         self.rnr_until = None;
     }
 
@@ -172,7 +173,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.ack_base = self.una;
         self.window_base = self.una;
         self.deadline = None;
-        self.ask_at = None;
+        self.ack_request_at = None;
         self.accept = None;
         self.pass_local();
     }
@@ -275,13 +276,13 @@ mod tests {
     ) -> (Option<u64>, Instant) {
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
         assert!(send(rc, now));
-        let patience = rc.next_timeout().map(|due| due.since(now));
+        let timeout = rc.next_timeout().map(|due| due.since(now));
         let now = now.after(took);
         let ack = Frame::ack(psn, Syndrome::ACK);
         let answer = rc.on_response(now, &ack.packet());
         assert_eq!(answer.outcome, ResponseKind::Ack);
         while rc.poll_completion().is_some() {}
-        (patience, now)
+        (timeout, now)
     }
 
     #[test]

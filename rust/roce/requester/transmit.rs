@@ -9,7 +9,7 @@ use super::{
     Requester,
     SendState,
     Slot,
-    ASK_DELAY_NS,
+    ACK_REQUEST_NS,
     MAX_OUTSTANDING,
     PSN_WINDOW,
     READ_WINDOW, //
@@ -72,7 +72,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         };
         if step.probe {
             self.ack_base = self.send_psn;
-            self.ask_at = None;
+            self.ack_request_at = None;
             self.expect_response(now);
             return;
         }
@@ -122,9 +122,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             self.ack_base = end;
         }
         if self.ack_base == end {
-            self.ask_at = None;
-        } else if self.ask_at.is_none() {
-            self.ask_at = Some(now.after(ASK_DELAY_NS));
+            self.ack_request_at = None;
+        } else if self.ack_request_at.is_none() {
+            self.ack_request_at = Some(now.after(ACK_REQUEST_NS));
         }
         self.expect_response(now);
     }

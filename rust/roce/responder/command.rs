@@ -3,15 +3,15 @@
 //! Atomic operations, ATOMIC WRITE and FLUSH: executed once, answered as often as asked (RC).
 
 use super::{
-    answers::{
-        Answer,
-        Record, //
-    },
     message::{
         Fault,
         Message, //
     },
     reliable::access_code,
+    resources::{
+        Answer,
+        Record, //
+    },
     Action,
     AsyncEvent,
     Command,

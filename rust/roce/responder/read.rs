@@ -3,15 +3,15 @@
 //! Answering RDMA READs, once and again (RC).
 
 use super::{
-    answers::{
-        Answer,
-        Record, //
-    },
     message::{
         Fault,
         Message, //
     },
     reliable::access_code,
+    resources::{
+        Answer,
+        Record, //
+    },
     AsyncEvent,
     DropReason,
     Outcome,

@@ -22,7 +22,7 @@ use crate::{
         Queue, //
     },
     ucontext::{
-        Offer,
+        MmapEntry,
         Ucontext, //
     }, //
 };
@@ -46,8 +46,8 @@ use rdma::{
             Wc,
             WcArray, //
         },
-        details::Details,
         qp::QpHandle,
+        resource::ResourceEntry,
         udata::Udata, //
     },
     new_spinlock_irqsave,
@@ -116,7 +116,7 @@ enum Store {
     User {
         queue: Queue,
         producer: u32,
-        offer: Offer,
+        mmap_entry: MmapEntry,
     },
     /// What the poll verb takes from.
     Kernel(Fifo<KVVec<Option<Wc>>>),
@@ -167,12 +167,12 @@ impl Cq {
         let charge = Charge::new(&pool::CQS, owner)?;
         let store = match (udata, init.ucontext) {
             (Some(udata), Some(ucontext)) => {
-                let (queue, offer) = new_ring(init.cqe, ucontext, udata)?;
+                let (queue, mmap_entry) = new_ring(init.cqe, ucontext, udata)?;
                 init.cqe = queue.ring().capacity();
                 Store::User {
                     queue,
                     producer: 0,
-                    offer,
+                    mmap_entry,
                 }
             }
             // CAST: Bounded by `MAX_CQE`.
@@ -228,9 +228,9 @@ impl Cq {
         udata: &mut Udata<'_>,
     ) -> Result<u32> {
         let _change = self.change.lock();
-        let (mut queue, mut offer) = new_ring(cqe, ucontext, udata)?;
+        let (mut queue, mut mmap_entry) = new_ring(cqe, ucontext, udata)?;
         let new = queue.share();
-        let (first, count) = self.replace(&mut queue, &mut offer, cqe)?;
+        let (first, count) = self.replace(&mut queue, &mut mmap_entry, cqe)?;
         // New completions go behind those that wait, which nobody else touches: the process has not
         // got the new ring yet. What it does to the old one, or to a ring that it maps before it is
         // told to, is its own loss.
@@ -242,12 +242,12 @@ impl Cq {
 
     /// Exchanges the ring. Returns the index, not masked, of the first completion that waits in the
     /// old one, and how many do. A completion has the same index in both rings, but for the mask.
-    fn replace(&self, new: &mut Queue, offer: &mut Offer, cqe: u32) -> Result<(u32, u32)> {
+    fn replace(&self, new: &mut Queue, mmap_entry: &mut MmapEntry, cqe: u32) -> Result<(u32, u32)> {
         let mut inner = self.inner.lock();
         let Store::User {
             queue,
             producer,
-            offer: current,
+            mmap_entry: current,
         } = &mut inner.store
         else {
             return Err(EINVAL);
@@ -263,7 +263,7 @@ impl Cq {
         new.set_consumer(first & mask);
         new.set_producer(*producer);
         core::mem::swap(queue, new);
-        core::mem::swap(current, offer);
+        core::mem::swap(current, mmap_entry);
         Ok((first, count))
     }
 
@@ -378,7 +378,7 @@ impl Cq {
     }
 
     /// Says how the queue is filled, and what its consumer waits for.
-    pub(crate) fn describe(&self, out: &mut Details<'_>) {
+    pub(crate) fn describe(&self, out: &mut ResourceEntry<'_>) {
         let inner = self.inner.lock();
         let fill = match &inner.store {
             Store::User {
@@ -445,17 +445,17 @@ impl Completion {
 }
 
 /// Makes a ring, and tells a process where to map it.
-fn new_ring(cqe: u32, ucontext: &Ucontext, udata: &mut Udata<'_>) -> Result<(Queue, Offer)> {
+fn new_ring(cqe: u32, ucontext: &Ucontext, udata: &mut Udata<'_>) -> Result<(Queue, MmapEntry)> {
     let mut resp = CreateCqResp::default();
     if cqe == 0 || udata.out_len() < resp.as_bytes().len() {
         return Err(EINVAL);
     }
     let ring = completion_ring(cqe, MAX_CQE).map_err(|e| errno(e.errno_kind()))?;
     let queue = Queue::new(ring)?;
-    let offer = ucontext.offer(queue.memory())?;
-    resp.mi = offer.info();
+    let mmap_entry = ucontext.insert_mmap_entry(queue.memory())?;
+    resp.mi = mmap_entry.info();
     udata.respond(resp.as_bytes())?;
-    Ok((queue, offer))
+    Ok((queue, mmap_entry))
 }
 
 /// Calls the handler, or has it called. The caller holds no lock.

@@ -56,7 +56,6 @@ use rdma::{
             CqInit,
             WcArray, //
         },
-        details::Details,
         device::{
             DeviceAttr,
             DeviceInit,
@@ -89,6 +88,7 @@ use rdma::{
             QpCap,
             QpInit, //
         },
+        resource::ResourceEntry,
         srq::{
             SrqAttr,
             SrqChange,
@@ -520,19 +520,19 @@ impl Driver for Ferroce {
         srq.post(list)
     }
 
-    fn describe_qp(qp: &Owned<ib::qp::Qp<Self>>, out: &mut Details<'_>) {
-        qp::picture::describe(qp, out);
+    fn fill_res_qp_entry(qp: &Owned<ib::qp::Qp<Self>>, out: &mut ResourceEntry<'_>) {
+        qp::snapshot::describe(qp, out);
     }
 
-    fn describe_cq(cq: &Owned<ib::cq::Cq<Self>>, out: &mut Details<'_>) {
+    fn fill_res_cq_entry(cq: &Owned<ib::cq::Cq<Self>>, out: &mut ResourceEntry<'_>) {
         cq.describe(out);
     }
 
-    fn describe_srq(srq: &Owned<ib::srq::Srq<Self>>, out: &mut Details<'_>) {
+    fn fill_res_srq_entry(srq: &Owned<ib::srq::Srq<Self>>, out: &mut ResourceEntry<'_>) {
         srq.describe(out);
     }
 
-    fn describe_mr(lkey: u32, out: &mut Details<'_>) {
+    fn fill_res_mr_entry(lkey: u32, out: &mut ResourceEntry<'_>) {
         mr::describe(lkey, out);
     }
 }

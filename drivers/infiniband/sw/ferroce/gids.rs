@@ -44,7 +44,7 @@ struct Gids {
     places: MultiTable<Place, (Address, Link), BUCKETS>,
     /// The management queue pairs, by device.
     #[pin]
-    managers: MultiTable<u32, u32, BUCKETS>,
+    gsi_qps: MultiTable<u32, u32, BUCKETS>,
 }
 
 /// An address, which is one only within a namespace.
@@ -105,7 +105,7 @@ pub(crate) fn init() -> Result {
         owners <- MultiTable::new(),
         links <- MultiTable::new(),
         places <- MultiTable::new(),
-        managers <- MultiTable::new(),
+        gsi_qps <- MultiTable::new(),
     }? Error))
 }
 
@@ -169,12 +169,12 @@ pub(crate) fn reaches(device: u32, link: &Link) -> bool {
 }
 
 /// Says which queue pair is the management one of a device, for as long as this lives.
-pub(crate) struct Manager {
+pub(crate) struct GsiQp {
     device: u32,
     qp: u32,
 }
 
-impl Manager {
+impl GsiQp {
     /// # Errors
     ///
     /// `EBUSY` if the device has one.
@@ -182,47 +182,47 @@ impl Manager {
         let gids = GIDS.get().ok_or(ENODEV)?;
 
         // The core creates one, and serialises that.
-        if manager_of(gids, device).is_some() {
+        if gsi_of(gids, device).is_some() {
             return Err(EBUSY);
         }
-        gids.managers.insert(device, qp, GFP_KERNEL)?;
+        gids.gsi_qps.insert(device, qp, GFP_KERNEL)?;
         Ok(Self { device, qp })
     }
 }
 
-impl Drop for Manager {
+impl Drop for GsiQp {
     fn drop(&mut self) {
         if let Some(gids) = GIDS.get() {
-            gids.managers.remove(&self.device, |qp| *qp == self.qp);
+            gids.gsi_qps.remove(&self.device, |qp| *qp == self.qp);
         }
     }
 }
 
 /// Returns the management queue pair of a device.
-fn manager_of(gids: &Gids, device: u32) -> Option<u32> {
-    gids.managers.find_map(&device, |qp| Some(*qp))
+fn gsi_of(gids: &Gids, device: u32) -> Option<u32> {
+    gids.gsi_qps.find_map(&device, |qp| Some(*qp))
 }
 
 /// Finds the management queue pair of a device with any address of a net device.
-pub(crate) fn manager_at(link: &Link) -> Option<u32> {
+pub(crate) fn gsi_at(link: &Link) -> Option<u32> {
     let gids = GIDS.get()?;
 
     gids.links
-        .find_map(link, |owner| manager_of(gids, owner.place.device))
+        .find_map(link, |owner| gsi_of(gids, owner.place.device))
 }
 
 /// Finds the management queue pair of the device with an address.
 ///
 /// An address of a net device is one of each device below it too. The device on that net device
 /// itself comes first.
-pub(crate) fn manager(address: &Address) -> Option<u32> {
+pub(crate) fn gsi(address: &Address) -> Option<u32> {
     let gids = GIDS.get()?;
     let find = |own: bool| {
         gids.owners.find_map(address, |owner| {
             if owner.own != own {
                 return None;
             }
-            manager_of(gids, owner.place.device)
+            gsi_of(gids, owner.place.device)
         })
     };
 

@@ -24,7 +24,7 @@ use rdma::{
             PacketPools,
             SkBuff, //
         },
-        tx_account, //
+        tx_in_flight, //
     },
     sync::{
         CopyTable,
@@ -177,7 +177,7 @@ impl Drop for Cleanup {
             }
         }
         owner::shut_down();
-        tx_account::wait_all_returned(|accounts| {
+        tx_in_flight::wait_all_returned(|accounts| {
             pr_warn!("unloading waits for packets of {accounts} queue pairs in network devices\n");
         });
         if let Some(packets) = PACKETS.get() {

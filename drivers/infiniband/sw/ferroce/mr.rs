@@ -2,20 +2,20 @@
 
 //! Memory regions and the checks of their keys.
 
+mod bound;
 mod fast;
 mod fetch;
-mod lend;
 mod prefetch;
 mod region;
 mod target;
 
 pub(crate) use self::{
+    bound::Part,
     fast::Registration,
     fetch::{
-        Missing,
+        OdpFault,
         Started, //
     },
-    lend::Part,
     prefetch::prefetch,
     region::{
         Region,
@@ -26,8 +26,8 @@ pub(crate) use self::{
 };
 
 use self::{
+    bound::BoundWindows, //
     fast::Fast,
-    lend::Lent, //
 };
 use crate::{
     globals,
@@ -39,8 +39,8 @@ use kernel::{
     sync::Arc, //
 };
 use rdma::ib::{
-    details::Details,
     object::PdId,
+    resource::ResourceEntry,
     umem::Memory,
     Access, //
 };
@@ -52,7 +52,7 @@ pub(crate) struct Mr {
     /// if `fast` is set.
     key: u32,
     pd: PdId,
-    lent: Lent,
+    bound_windows: BoundWindows,
     access: Access,
     /// The address that requests use for the first byte.
     iova: u64,
@@ -105,7 +105,7 @@ pub(crate) fn find(key: u32, pd: PdId, access: Access) -> Result<Target, MemErro
 }
 
 /// Says what kind of region has a local key, and what it allows.
-pub(crate) fn describe(lkey: u32, out: &mut Details<'_>) {
+pub(crate) fn describe(lkey: u32, out: &mut ResourceEntry<'_>) {
     // Not there while it changes.
     let Some(mr) = globals::mrs().ok().and_then(|mrs| mrs.get(number(lkey))) else {
         return;
@@ -121,7 +121,7 @@ pub(crate) fn describe(lkey: u32, out: &mut Details<'_>) {
         Some(fast) => fast.describe(out),
         None => {
             out.hex(c"access", mr.access.raw())
-                .number(c"windows", mr.lent.count());
+                .number(c"windows", mr.bound_windows.count());
         }
     }
 }

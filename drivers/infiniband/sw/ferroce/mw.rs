@@ -174,19 +174,19 @@ pub(crate) fn find(rkey: u32, pd: PdId, qpn: u32, access: Access) -> Result<Targ
         }
         (bound, binding.epoch)
     };
-    // If the window goes from here on, so may the region, whose number then is another's. But then
-    // the hold does not hold.
-    let hold = Hold { mw, epoch };
-    bound.part.target(hold, bound.va, bound.len)
+    // If the window is invalidated from here on, its region may be destroyed, and another one may
+    // get its number. But then `WindowRef::lock` fails.
+    let window = WindowRef { mw, epoch };
+    bound.part.target(window, bound.va, bound.len)
 }
 
 /// A window that was found.
-pub(crate) struct Hold {
+pub(crate) struct WindowRef {
     mw: Ref<Mw>,
     epoch: u64,
 }
 
-impl Hold {
+impl WindowRef {
     /// Keeps the window from being invalidated.
     ///
     /// # Errors
@@ -254,7 +254,7 @@ pub(crate) fn bind(bind: &Bind, pd: PdId, qp: &Qp) -> Result<(), MemError> {
         None
     } else {
         Some(Bound {
-            part: Part::lend(bind, pd)?,
+            part: Part::bind(bind, pd)?,
             qpn,
             access: bind.access,
             va: if bind.access.contains(Access::ZERO_BASED) {

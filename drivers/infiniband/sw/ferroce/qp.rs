@@ -11,20 +11,20 @@
 
 mod backlog;
 mod command;
-mod credit;
 mod event;
+mod flush_budget;
 mod frame;
 mod hand_off;
 mod in_flight;
 mod layout;
 pub(crate) mod modify;
 pub(crate) mod path;
-pub(crate) mod picture;
 mod post;
 pub(crate) mod recv;
 pub(crate) mod rq;
 pub(crate) mod send;
 pub(crate) mod show;
+pub(crate) mod snapshot;
 mod sq;
 mod wait;
 
@@ -37,7 +37,7 @@ use crate::{
     device::Ferroce,
     gids::{
         self,
-        Manager, //
+        GsiQp, //
     },
     globals::{
         self,
@@ -50,7 +50,7 @@ use crate::{
     queue::Queue,
     receive::Origin,
     ucontext::{
-        Offer,
+        MmapEntry,
         Ucontext, //
     }, //
 };
@@ -59,8 +59,8 @@ pub(crate) use post::{
     post_send, //
 };
 
-use credit::Credit;
 pub(crate) use event::Event;
+use flush_budget::FlushBudget;
 use hand_off::HandOff;
 use kernel::{
     new_mutex,
@@ -145,8 +145,8 @@ pub(crate) struct Qp {
     hand_off: HandOff,
     /// Events owed, by [`Event::bit`].
     events: Atomic<u32>,
-    send_credit: Credit,
-    recv_credit: Credit,
+    send_flush_budget: FlushBudget,
+    recv_flush_budget: FlushBudget,
     /// Whether memory windows may be bound to it.
     pub(crate) windows: mw::Mark,
     /// Serialises modify; outside of the locks of the halves.
@@ -159,9 +159,9 @@ pub(crate) struct Qp {
     /// For a kernel consumer.
     kernel: Option<Pin<KBox<KernelQueues>>>,
     /// The rings of a user process, until it maps them.
-    _offers: [Option<Offer>; 2],
+    _mmap_entries: [Option<MmapEntry>; 2],
     /// For the management queue pair.
-    _manager: Option<Manager>,
+    _gsi: Option<GsiQp>,
     /// The process, unless it is of a kernel consumer.
     pub(crate) owner: Option<Arc<Owner>>,
     _share: Option<pool::Charge>,
@@ -222,18 +222,19 @@ impl Qp {
         let signal_all = init.signal_all;
         let transport = ty.transport();
 
-        let mut offers = [None, None];
+        let mut mmap_entries = [None, None];
         let kernel = match (udata, init.ucontext) {
             (Some(udata), Some(ucontext)) => {
-                offers = offer(udata, ucontext, &send_queue, recv_queue.as_ref())?;
+                mmap_entries =
+                    insert_mmap_entries(udata, ucontext, &send_queue, recv_queue.as_ref())?;
                 None
             }
             _ => Some(KernelQueues::new(&send_queue, recv_queue.as_ref())?),
         };
         let number = globals::qps()?.reserve(kernel.is_some())?;
         let qpn = number.get();
-        let manager = match ty {
-            QpType::Gsi => Some(Manager::new(device_number, qpn)?),
+        let gsi = match ty {
+            QpType::Gsi => Some(GsiQp::new(device_number, qpn)?),
             QpType::Rc | QpType::Uc | QpType::Ud | QpType::RawPacket => None,
         };
         // CAST: Bounded by `MAX_IN_FLIGHT`.
@@ -270,15 +271,15 @@ impl Qp {
             elsewhere: Atomic::new(false),
             hand_off: HandOff::new(),
             events: Atomic::new(0),
-            send_credit: Credit::new(),
-            recv_credit: Credit::new(),
+            send_flush_budget: FlushBudget::new(),
+            recv_flush_budget: FlushBudget::new(),
             windows: mw::Mark::new(),
             attributes <- new_mutex!(Attributes::new(), "ferroce::Qp::attributes"),
             send <- new_spinlock_bh!(send, "ferroce::Qp::send"),
             recv <- new_spinlock_bh!(recv, "ferroce::Qp::recv"),
             kernel,
-            _offers: offers,
-            _manager: manager,
+            _mmap_entries: mmap_entries,
+            _gsi: gsi,
             owner,
             _share: share,
             timer <- Timer::new(expired, *qpn),
@@ -309,7 +310,7 @@ impl Qp {
     }
 
     /// Has the work item run the send half. Who posts leaves it to that until it is done: two CPUs
-    /// that take turns wait for each other's packets, see `rdma::net::tx_account`.
+    /// that take turns wait for each other's packets, see `rdma::net::tx_in_flight`.
     pub(crate) fn defer_send(&self) {
         self.elsewhere.store(true, Relaxed);
         self.defer();
@@ -393,9 +394,9 @@ impl Qp {
 
     /// Lets each half flush as much as its queue can hold.
     fn allow_flush(&self) {
-        self.send_credit.grant(self.cap.max_send_wr);
+        self.send_flush_budget.grant(self.cap.max_send_wr);
         // With a shared queue there is at most the request in use.
-        self.recv_credit.grant(self.cap.max_recv_wr.max(1));
+        self.recv_flush_budget.grant(self.cap.max_recv_wr.max(1));
     }
 
     /// Has the queue pair counted in a set, which somebody else keeps alive until the next call.
@@ -418,23 +419,23 @@ pub(crate) fn errno(kind: ErrnoKind) -> Error {
     }
 }
 
-/// Offers the rings to the process.
-fn offer(
+/// Inserts the entries by which the process maps the rings.
+fn insert_mmap_entries(
     udata: &mut Udata<'_>,
     ucontext: &Ucontext,
     send: &Queue,
     recv: Option<&Queue>,
-) -> Result<[Option<Offer>; 2]> {
+) -> Result<[Option<MmapEntry>; 2]> {
     let mut resp = CreateQpResp::default();
     if udata.in_len() != 0 || udata.out_len() < resp.as_bytes().len() {
         return Err(EINVAL);
     }
     let rq = match recv {
-        Some(recv) => Some(ucontext.offer(recv.memory())?),
+        Some(recv) => Some(ucontext.insert_mmap_entry(recv.memory())?),
         None => None,
     };
-    let sq = ucontext.offer(send.memory())?;
-    resp.rq_mi = rq.as_ref().map(Offer::info).unwrap_or_default();
+    let sq = ucontext.insert_mmap_entry(send.memory())?;
+    resp.rq_mi = rq.as_ref().map(MmapEntry::info).unwrap_or_default();
     resp.sq_mi = sq.info();
     udata.respond(resp.as_bytes())?;
     Ok([rq, Some(sq)])
@@ -459,7 +460,7 @@ pub(crate) fn destroy(qp: &Owned<IbQp>) {
     qp.number.hide();
     let mut send = qp.send.lock();
     let mut recv = qp.recv.lock();
-    recv.say_goodbye(qp);
+    recv.repeat_last_ack(qp);
     qp.set_state(State::Reset);
     send.reset();
     recv.reset();

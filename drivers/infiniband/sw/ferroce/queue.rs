@@ -60,7 +60,7 @@ impl Queue {
         }
     }
 
-    /// Returns the memory, to offer it to a user process.
+    /// Returns the memory, to be mapped by a process.
     pub(crate) fn memory(&self) -> &Arc<SharedMemory> {
         &self.mem
     }

@@ -293,11 +293,11 @@ fn refuse_unknown(
     bytes: u32,
     kept: &Option<Kept>,
 ) {
-    let manager = address
-        .and_then(|address| gids::manager(&address))
-        .or_else(|| gids::manager_at(&link(dev)));
+    let gsi = address
+        .and_then(|address| gids::gsi(&address))
+        .or_else(|| gids::gsi_at(&link(dev)));
 
-    let qp = manager.and_then(|number| globals::qps().ok()?.get(number));
+    let qp = gsi.and_then(|number| globals::qps().ok()?.get(number));
 
     if let Some(qp) = &qp {
         refuse(qp, reason, bytes);
@@ -317,7 +317,7 @@ fn link(dev: &NetDevice) -> Link {
 #[inline]
 fn find(qpn: Qpn, origin: &Origin) -> Option<QpRef> {
     let number = if qpn == Qpn::GSI {
-        gids::manager(&origin.address())?
+        gids::gsi(&origin.address())?
     } else {
         qpn.get()
     };

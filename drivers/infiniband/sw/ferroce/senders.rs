@@ -8,8 +8,8 @@ use kernel::sync::atomic::{
     Relaxed, //
 };
 use roce::{
-    patience::Patience,
     senders, //
+    tx_backoff::TxBackoff,
 };
 
 /// A count of the halves that send, see [`roce::senders`]. Part of the device.
@@ -21,15 +21,15 @@ impl Senders {
     }
 
     /// Counts a half that wants to send, and returns how many packets it may have in queues below.
-    /// The lock of the half is held, which protects `patience`.
+    /// The lock of the half is held, which protects `tx_backoff`.
     #[inline]
-    pub(crate) fn limit(&self, patience: &mut Patience) -> u32 {
+    pub(crate) fn limit(&self, tx_backoff: &mut TxBackoff) -> u32 {
         let period = senders::Period::of(coarse_now());
 
-        if patience.begins(period) {
+        if tx_backoff.begins(period) {
             self.add(period);
         }
-        patience.limit(senders::Senders::from_raw(self.0.load(Relaxed)).count(period))
+        tx_backoff.limit(senders::Senders::from_raw(self.0.load(Relaxed)).count(period))
     }
 
     /// Counts one more. The loop ends: what makes it go round is that another half was counted,

@@ -21,7 +21,7 @@ use crate::{
     },
     queue::Queue,
     ucontext::{
-        Offer,
+        MmapEntry,
         Ucontext, //
     }, //
 };
@@ -37,8 +37,8 @@ use kernel::{
 use rdma::{
     ib::{
         self,
-        details::Details,
         object::PdId,
+        resource::ResourceEntry,
         srq::{
             SrqAttr,
             SrqChange,
@@ -114,7 +114,7 @@ struct Inner {
     limit: u32,
     limit_to_tell: bool,
     /// The ring of a process, until it maps it.
-    offer: Option<Offer>,
+    mmap_entry: Option<MmapEntry>,
 }
 
 impl Inner {
@@ -135,17 +135,17 @@ impl Srq {
         let queue = Queue::new(ring)?;
         let number = globals::srqs()?.reserve(udata.is_none())?;
         let cookie = number.get();
-        let (mut offer, mut is_user) = (None, false);
+        let (mut mmap_entry, mut is_user) = (None, false);
         if let (Some(udata), Some(ucontext)) = (udata, init.ucontext) {
             let mut resp = CreateSrqResp::default();
             if udata.in_len() != 0 || udata.out_len() < resp.as_bytes().len() {
                 return Err(EINVAL);
             }
-            let made = ucontext.offer(queue.memory())?;
+            let made = ucontext.insert_mmap_entry(queue.memory())?;
             resp.mi = made.info();
             resp.srq_num = cookie;
             udata.respond(resp.as_bytes())?;
-            (offer, is_user) = (Some(made), true);
+            (mmap_entry, is_user) = (Some(made), true);
         }
         init.attr = SrqAttr {
             max_wr: ring.capacity(),
@@ -160,7 +160,7 @@ impl Srq {
             kernel: KernelRq::new(),
             limit: 0,
             limit_to_tell: false,
-            offer,
+            mmap_entry,
         };
         Ok(try_pin_init!(Self {
             number,
@@ -190,7 +190,7 @@ impl Srq {
     }
 
     /// Says how the queue is filled.
-    pub(crate) fn describe(&self, out: &mut Details<'_>) {
+    pub(crate) fn describe(&self, out: &mut ResourceEntry<'_>) {
         let inner = self.inner.lock();
         let queue = &inner.queue;
         let mask = queue.ring().index_mask();
@@ -287,8 +287,8 @@ impl Srq {
                 if limit > ring.capacity() {
                     return Err(EINVAL);
                 }
-                let (queue, offer) = new_ring(ring, ucontext, udata)?;
-                self.replace(queue, offer)?;
+                let (queue, mmap_entry) = new_ring(ring, ucontext, udata)?;
+                self.replace(queue, mmap_entry)?;
                 self.empty_old();
             }
             None if limit > capacity => return Err(EINVAL),
@@ -304,13 +304,13 @@ impl Srq {
     }
 
     /// Takes another ring into use. What is posted remains in the old one for now.
-    fn replace(&self, new: Queue, offer: Option<Offer>) -> Result {
+    fn replace(&self, new: Queue, mmap_entry: Option<MmapEntry>) -> Result {
         let mut inner = self.inner.lock();
         let posted = inner.posted();
         if posted > new.ring().capacity() {
             drop(inner);
             // Memory must not be freed under the lock, with interrupts off.
-            drop((new, offer));
+            drop((new, mmap_entry));
             return Err(EINVAL);
         }
         let mask = new.ring().index_mask();
@@ -320,7 +320,7 @@ impl Srq {
         inner.kernel.set_producer(end & mask);
         let old = core::mem::replace(&mut inner.queue, new);
         inner.old = Some((old, posted));
-        let before = core::mem::replace(&mut inner.offer, offer);
+        let before = core::mem::replace(&mut inner.mmap_entry, mmap_entry);
         drop(inner);
         drop(before);
         Ok(())
@@ -365,22 +365,22 @@ fn new_ring(
     ring: Ring,
     ucontext: Option<&Ucontext>,
     udata: Option<&mut Udata<'_>>,
-) -> Result<(Queue, Option<Offer>)> {
+) -> Result<(Queue, Option<MmapEntry>)> {
     let queue = Queue::new(ring)?;
     let (Some(ucontext), Some(udata)) = (ucontext, udata) else {
         return Ok((queue, None));
     };
     let mut cmd = ModifySrqCmd::new_zeroed();
     udata.read(cmd.as_mut_bytes())?;
-    let offer = ucontext.offer(queue.memory())?;
-    let info = offer.info();
+    let mmap_entry = ucontext.insert_mmap_entry(queue.memory())?;
+    let info = mmap_entry.info();
     // The verb has no response. If it fails later on, the library does not look at this.
     // CAST: Addresses are 64 bits wide.
     let addr = UserPtr::from_addr(cmd.mmap_info_addr as usize);
     UserSlice::new(addr, info.as_bytes().len())
         .writer()
         .write_slice(info.as_bytes())?;
-    Ok((queue, Some(offer)))
+    Ok((queue, Some(mmap_entry)))
 }
 
 /// The work item: tells that the limit was reached.

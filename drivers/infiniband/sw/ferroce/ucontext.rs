@@ -20,7 +20,7 @@ use rdma::{
 use roce::uapi::resp::MmapInfo;
 
 /// The most rings of a context that wait to be mapped. The library maps each as soon as it has it.
-const MAX_OFFERS: usize = 1024;
+const MAX_ENTRIES: usize = 1024;
 
 /// What the driver keeps for a user context.
 pub(crate) struct Ucontext {
@@ -29,7 +29,7 @@ pub(crate) struct Ucontext {
     pending: Arc<Pending>,
 }
 
-/// The offers of a context.
+/// The entries of a context.
 ///
 /// One is made by the verb that creates a ring, taken by one `mmap()` call, and withdrawn with the
 /// ring. Its offset is worth nothing in another context, nor a second time.
@@ -41,11 +41,11 @@ struct Pending {
 
 struct List {
     next_offset: u64,
-    offers: KVec<(u64, Arc<SharedMemory>)>,
+    entries: KVec<(u64, Arc<SharedMemory>)>,
 }
 
 /// Memory that one `mmap()` call may map, for as long as this lives.
-pub(crate) struct Offer {
+pub(crate) struct MmapEntry {
     pending: Arc<Pending>,
     offset: u64,
     size: u32,
@@ -56,7 +56,7 @@ impl Ucontext {
         let list = List {
             // Zero is what a ring that is not there reports.
             next_offset: PAGE_SIZE as u64,
-            offers: KVec::new(),
+            entries: KVec::new(),
         };
         let pending = Arc::pin_init(
             pin_init!(Pending {
@@ -70,29 +70,29 @@ impl Ucontext {
         })
     }
 
-    /// Offers memory for one `mmap()` call.
+    /// Inserts an entry for one `mmap()` call.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, also if too many wait.
-    pub(crate) fn offer(&self, mem: &Arc<SharedMemory>) -> Result<Offer> {
+    pub(crate) fn insert_mmap_entry(&self, mem: &Arc<SharedMemory>) -> Result<MmapEntry> {
         let size = u32::try_from(mem.size()).map_err(|_| EINVAL)?;
         let mut list = self.pending.list.lock();
-        if list.offers.len() >= MAX_OFFERS {
+        if list.entries.len() >= MAX_ENTRIES {
             return Err(ENOMEM);
         }
         let offset = list.next_offset;
         let next = offset.checked_add(u64::from(size)).ok_or(ENOMEM)?;
-        list::push(&mut list.offers, (offset, mem.clone()), GFP_KERNEL_ACCOUNT)?;
+        list::push(&mut list.entries, (offset, mem.clone()), GFP_KERNEL_ACCOUNT)?;
         list.next_offset = next;
-        Ok(Offer {
+        Ok(MmapEntry {
             pending: self.pending.clone(),
             offset,
             size,
         })
     }
 
-    /// Maps what was offered at `pgoff` pages.
+    /// Maps the entry at `pgoff` pages.
     pub(crate) fn mmap(&self, vma: &VmaNew, pgoff: u64) -> Result {
         let offset = pgoff.checked_mul(PAGE_SIZE as u64).ok_or(EINVAL)?;
         let len = vma.end().checked_sub(vma.start()).ok_or(EINVAL)?;
@@ -101,16 +101,16 @@ impl Ucontext {
 }
 
 impl Pending {
-    /// Takes an offer of at least `len` bytes out of the list. One that is too short stays.
+    /// Takes an entry of at least `len` bytes out of the list. One that is too short stays.
     fn take(&self, offset: u64, len: usize) -> Option<Arc<SharedMemory>> {
         let mut list = self.list.lock();
-        let mut offers = list.offers.iter();
-        let at = offers.position(|(o, mem)| *o == offset && len <= mem.size())?;
-        list.offers.remove(at).ok().map(|(_, mem)| mem)
+        let mut entries = list.entries.iter();
+        let at = entries.position(|(o, mem)| *o == offset && len <= mem.size())?;
+        list.entries.remove(at).ok().map(|(_, mem)| mem)
     }
 }
 
-impl Offer {
+impl MmapEntry {
     /// Returns what the library needs to map it.
     pub(crate) fn info(&self) -> MmapInfo {
         MmapInfo {
@@ -121,7 +121,7 @@ impl Offer {
     }
 }
 
-impl Drop for Offer {
+impl Drop for MmapEntry {
     fn drop(&mut self) {
         // Most are taken already.
         drop(self.pending.take(self.offset, 0));

@@ -82,7 +82,7 @@ static void test_err_in_flight(void)
 	pair_close(&a, &b);
 }
 
-/* More than fit the slots, the budgets and the completion queue's patience. */
+/* More than fit the slots, the budgets and the completion queue's tx_backoff. */
 static void test_err_many(void)
 {
 	struct end a, b;

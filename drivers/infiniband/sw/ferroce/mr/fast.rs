@@ -12,8 +12,8 @@ use super::{
 use kernel::prelude::*;
 use rdma::{
     ib::{
-        details::Details,
         mr::SgList,
+        resource::ResourceEntry,
         umem::{
             Mapped,
             Memory, //
@@ -101,7 +101,7 @@ impl Fast {
     }
 
     /// Says what is registered.
-    pub(super) fn describe(&self, out: &mut Details<'_>) {
+    pub(super) fn describe(&self, out: &mut ResourceEntry<'_>) {
         let active = self.active.lock();
         let (valid, access, count) = (active.key.is_some(), active.access, active.epoch);
         drop(active);

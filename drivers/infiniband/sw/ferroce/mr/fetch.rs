@@ -37,7 +37,7 @@ use roce::wr::MemError;
 /// A part of a region that is not there.
 ///
 /// As a [`Target`], it lives for one packet.
-pub(crate) struct Missing {
+pub(crate) struct OdpFault {
     /// Before `target`, as fields are dropped in this order: dropping the last reference sleeps,
     /// and that of the region keeps this one from being it.
     pub(super) memory: Arc<Paged>,
@@ -60,7 +60,7 @@ pub(crate) enum Started {
     Waiting,
 }
 
-impl Missing {
+impl OdpFault {
     /// Has the memory fetched, then calls `done` in process context without any lock held. Callable
     /// with bottom halves on or off. Without a `waiter` it does not wait for a turn.
     ///

@@ -3,8 +3,8 @@
 //! Memory regions as their owners have them.
 
 use super::{
+    BoundWindows,
     Fast,
-    Lent,
     Mr, //
 };
 use crate::{
@@ -142,7 +142,7 @@ impl Region {
         let mr = Owned::new(Ok(Mr {
             key,
             pd: pd.id(),
-            lent: Lent::new(),
+            bound_windows: BoundWindows::new(),
             access,
             iova,
             len,
@@ -199,10 +199,10 @@ impl Region {
                 None
             }
         };
-        self.mr.lent.close()?;
+        self.mr.bound_windows.close()?;
         self.number.hide();
         let old = self.mr.exclusive(|mr| {
-            mr.lent = Lent::new();
+            mr.bound_windows = BoundWindows::new();
             mr.access = access;
             mr.pd = change.pd.map_or(mr.pd, Pd::id);
             let (iova, len, memory) = new?;
@@ -221,7 +221,7 @@ impl Region {
     ///
     /// `EBUSY` if windows are bound.
     pub(crate) fn close(&self) -> Result {
-        self.mr.lent.close()
+        self.mr.bound_windows.close()
     }
 
     /// Prepares the end of a region that its owner never heard of.
@@ -229,7 +229,7 @@ impl Region {
     /// Keys can be guessed: that of a region is good before the process has it. So a window may be
     /// bound by the time that the response turns out not to reach the process.
     pub(crate) fn abort(&self) {
-        if self.mr.lent.shut() {
+        if self.mr.bound_windows.shut() {
             mw::release_region(self.number.get());
         }
     }

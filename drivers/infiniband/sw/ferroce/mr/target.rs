@@ -3,10 +3,10 @@
 //! Memory that a key gives access to, for one packet.
 
 use super::{
-    fetch::Missing,
+    fetch::OdpFault,
     Mr, //
 };
-use crate::mw::Hold;
+use crate::mw::WindowRef;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -29,7 +29,7 @@ use roce::wr::MemError;
 /// Destroying the region or the window waits for it, so it lives for one packet.
 pub(crate) struct Target {
     mr: Ref<Mr>,
-    through: Through,
+    key: KeyKind,
     /// The address of the first byte.
     va: u64,
     /// Bytes.
@@ -39,11 +39,11 @@ pub(crate) struct Target {
 }
 
 /// Whether a key can become invalid while the region is there.
-enum Through {
+enum KeyKind {
     /// No.
     Region,
     /// That of a window can.
-    Window(Hold),
+    Window(WindowRef),
     /// That of a registration by a request can, of which this is the number.
     Fast(u64),
 }
@@ -53,7 +53,7 @@ impl Target {
     #[inline]
     pub(super) fn region(mr: Ref<Mr>) -> Self {
         Self {
-            through: Through::Region,
+            key: KeyKind::Region,
             va: mr.iova,
             len: mr.len,
             skip: 0,
@@ -63,10 +63,10 @@ impl Target {
 
     /// What a window shows.
     #[inline]
-    pub(super) fn window(mr: Ref<Mr>, hold: Hold, va: u64, len: u64, skip: u64) -> Self {
+    pub(super) fn window(mr: Ref<Mr>, window: WindowRef, va: u64, len: u64, skip: u64) -> Self {
         Self {
             mr,
-            through: Through::Window(hold),
+            key: KeyKind::Window(window),
             va,
             len,
             skip,
@@ -77,7 +77,7 @@ impl Target {
     pub(super) fn fast(mr: Ref<Mr>, epoch: u64, va: u64, len: u64) -> Self {
         Self {
             mr,
-            through: Through::Fast(epoch),
+            key: KeyKind::Fast(epoch),
             va,
             len,
             skip: 0,
@@ -125,13 +125,13 @@ impl Target {
     ///
     /// With it come up to `ahead` bytes behind them.
     #[cold]
-    pub(crate) fn missing(self, at: u64, len: u64, ahead: u64, write: bool) -> Option<Missing> {
+    pub(crate) fn odp_fault(self, at: u64, len: u64, ahead: u64, write: bool) -> Option<OdpFault> {
         let memory = self.mr.memory.paged()?.clone();
         if memory.is_there(at, len, write) {
             return None;
         }
         let rest = self.mr.len.saturating_sub(at.saturating_add(len));
-        Some(Missing {
+        Some(OdpFault {
             target: self,
             memory,
             at,
@@ -174,13 +174,13 @@ impl View<'_> {
     #[inline]
     fn with<R>(self, f: impl FnOnce(&Memory) -> Result<R>) -> Result<R, MemError> {
         let mr = &self.0.mr;
-        let result = match &self.0.through {
-            Through::Region => f(&mr.memory),
-            Through::Window(hold) => {
-                let _valid = hold.lock()?;
+        let result = match &self.0.key {
+            KeyKind::Region => f(&mr.memory),
+            KeyKind::Window(window) => {
+                let _valid = window.lock()?;
                 f(&mr.memory)
             }
-            Through::Fast(epoch) => {
+            KeyKind::Fast(epoch) => {
                 let fast = mr.fast.as_ref().ok_or(MemError::Protection)?;
                 fast.with(*epoch, f)?
             }

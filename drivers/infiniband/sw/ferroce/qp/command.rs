@@ -4,7 +4,7 @@
 
 use crate::mr::{
     self,
-    Missing, //
+    OdpFault, //
 };
 use kernel::sync::{
     atomic::Full,
@@ -84,7 +84,11 @@ pub(super) fn execute(
 ///
 /// As [`execute`].
 #[cold]
-pub(super) fn missing(command: &Command, pd: PdId, qpn: u32) -> Result<Option<Missing>, MemError> {
+pub(super) fn odp_fault(
+    command: &Command,
+    pd: PdId,
+    qpn: u32,
+) -> Result<Option<OdpFault>, MemError> {
     let access = match command.action {
         Action::CompareSwap { .. } | Action::FetchAdd { .. } => Access::REMOTE_ATOMIC,
         Action::Store => Access::REMOTE_WRITE,
@@ -92,5 +96,5 @@ pub(super) fn missing(command: &Command, pd: PdId, qpn: u32) -> Result<Option<Mi
     };
     let target = mr::find_remote(command.rkey.get(), pd, qpn, access)?;
     let at = target.offset(command.va, WORD)?;
-    Ok(target.missing(at, WORD, 0, true))
+    Ok(target.odp_fault(at, WORD, 0, true))
 }

@@ -28,7 +28,7 @@ use rdma::{
             SkBuff,
             ETHERNET_LEN, //
         },
-        tx_account::TxAccount, //
+        tx_in_flight::TxInFlight, //
     }, //
 };
 use roce::wr::MemError;
@@ -62,7 +62,7 @@ pub(super) fn send(
     netdev: &NetDevice,
     len: u32,
     gather: impl FnOnce(&mut SkBuff) -> Result<(), MemError>,
-    account: &TxAccount,
+    account: &TxInFlight,
     counters: &Counters,
 ) -> Result<(), SendError> {
     // CAST: 14.

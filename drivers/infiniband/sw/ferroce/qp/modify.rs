@@ -289,7 +289,7 @@ fn enter(
         State::Sqd => {
             send.req.drain();
             if from != State::Sqd {
-                send.tell_drained = attrs.sqd_notify;
+                send.sqd_notify = attrs.sqd_notify;
             }
         }
         // The halves are flushed when they run next, which is at once.

@@ -43,7 +43,7 @@ use rdma::{
             RouteV6, //
         },
         skbuff::SkBuff,
-        tx_account::TxAccount, //
+        tx_in_flight::TxInFlight, //
     }, //
 };
 use roce::{
@@ -57,12 +57,12 @@ use roce::{
         Rate,
         FRAME_OVERHEAD, //
     },
-    patience::{
-        Patience,
-        Refused, //
-    },
     source_port::SourcePort,
     time::Instant,
+    tx_backoff::{
+        Refused, //
+        TxBackoff,
+    },
     wire::{
         pad_for,
         ICRC_LEN,
@@ -230,7 +230,7 @@ impl TxPath {
         headers: &[u8],
         len: u32,
         gather: impl FnOnce(&mut SkBuff) -> Result<(), roce::wr::MemError>,
-        account: Option<&TxAccount>,
+        account: Option<&TxInFlight>,
         counters: &Counters,
     ) -> Result<(), SendError> {
         let pad = usize::from(pad_for(len));
@@ -255,7 +255,7 @@ impl TxPath {
         &mut self,
         route: &mut CachedRoute,
         skb: SkBuff,
-        account: Option<&TxAccount>,
+        account: Option<&TxInFlight>,
         counters: &Counters,
     ) -> Result<(), SendError> {
         let rcu = rcu::read_lock();
@@ -451,9 +451,9 @@ pub(super) fn refused(error: Error, counters: &Counters) -> SendError {
 #[cold]
 pub(super) fn wait_for_room(
     qp: &IbQp,
-    patience: &mut Patience,
+    tx_backoff: &mut TxBackoff,
     now: Instant,
-    account: &TxAccount,
+    account: &TxInFlight,
     pacer: &FineTimer,
     counters: &Counters,
 ) -> bool {
@@ -462,7 +462,7 @@ pub(super) fn wait_for_room(
         counters.lost(Counter::Rejected);
         return false;
     }
-    match patience.refused(now, account.in_flight()) {
+    match tx_backoff.refused(now, account.in_flight()) {
         Refused::Again { at, first } => {
             if first {
                 counters.count(Counter::NoRoom);

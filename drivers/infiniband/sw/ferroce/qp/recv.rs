@@ -2,20 +2,20 @@
 
 //! The receive half: requests of the peer in, replies and completions out.
 
-mod absent;
 mod admit;
-mod answer;
 mod completion;
 mod flush;
+mod odp;
+mod read_response;
 
-pub(crate) use absent::fetched;
+pub(crate) use odp::fetched;
 
 use self::{
-    absent::Parked,
     completion::{
         completion,
         grh_area, //
     }, //
+    odp::Parked,
 };
 use super::{
     backlog::Backlog,
@@ -25,7 +25,7 @@ use super::{
         TxPath, //
     },
     rq::Rq,
-    wait::Wait,
+    wait::OdpWait,
     Event,
     IbQp, //
 };
@@ -63,14 +63,13 @@ use rdma::{
         namespace::NetId,
         route::CachedRoute,
         skbuff::IpHeader,
-        tx_account::TxAccount, //
+        tx_in_flight::TxInFlight, //
     }, //
 };
 use roce::{
     ids::Pkey,
     opcode::Transport,
     pace::Pace,
-    patience::Patience,
     qp::state::State,
     responder::{
         AsyncEvent,
@@ -81,6 +80,7 @@ use roce::{
         Verdict, //
     },
     time::Instant,
+    tx_backoff::TxBackoff,
     wire::{
         Packet,
         Syndrome,
@@ -103,21 +103,21 @@ pub(crate) struct RecvHalf {
     /// The route of `path`.
     route: CachedRoute,
     /// Counts what is queued below.
-    pub(crate) account: TxAccount,
+    pub(crate) account: TxInFlight,
     pd: PdId,
     /// What the static rate of the way demands of READ responses. Acknowledgments do not wait.
     pace: Pace,
     /// For room in a queue below.
-    patience: Patience,
+    tx_backoff: TxBackoff,
     /// The address that datagrams came to last, which is one of the device as long as
     /// [`generation`](crate::gids::generation) is this.
     address: Option<(u32, NetId, [u8; 16])>,
     /// Whether the consumer was told that nothing more is taken from the shared receive queue.
-    told_last: bool,
+    last_wqe_reached: bool,
     /// Packets that wait while the half answers a READ or waits for memory.
     backlog: Backlog,
     /// For memory that `parked`, or the answer of a READ, needs.
-    wait: Wait,
+    wait: OdpWait,
     /// A packet that the responder has decided about and that could not be placed yet. The others
     /// wait behind it.
     parked: Option<Parked>,
@@ -232,7 +232,7 @@ impl RecvHalf {
     pub(crate) fn new(
         transport: Transport,
         rq: Rq,
-        account: TxAccount,
+        account: TxInFlight,
         pd: PdId,
         counters: Arc<Counters>,
         owner: Option<Arc<Owner>>,
@@ -248,11 +248,11 @@ impl RecvHalf {
                 account,
                 pd,
                 pace: Pace::new(),
-                patience: Patience::default(),
+                tx_backoff: TxBackoff::default(),
                 address: None,
                 backlog,
-                told_last: false,
-                wait: Wait::new(),
+                last_wqe_reached: false,
+                wait: OdpWait::new(),
                 parked: None,
                 counters,
             }? Error),
@@ -267,8 +267,8 @@ impl RecvHalf {
         self.path = None;
         self.route.clear();
         self.pace = Pace::new();
-        self.patience.reset();
-        self.told_last = false;
+        self.tx_backoff.reset();
+        self.last_wqe_reached = false;
         self.stop_waiting();
     }
 
@@ -287,7 +287,7 @@ impl RecvHalf {
     /// Programs destroy theirs as soon as they have all they wait for. If the acknowledgment of the
     /// last message is lost then, no retry of the peer finds anybody, and it reports as failed what
     /// had succeeded. Duplicates are ignored by whoever has it.
-    pub(crate) fn say_goodbye(&mut self, qp: &IbQp) {
+    pub(crate) fn repeat_last_ack(&mut self, qp: &IbQp) {
         const COPIES: u32 = 3;
 
         if !qp.state().is_receiving() {
@@ -308,7 +308,7 @@ impl RecvHalf {
         } else {
             self.take_owned(qp, incoming, after);
         }
-        self.answer(qp, after);
+        self.send_responses(qp, after);
     }
 
     /// Handles a packet at once.
@@ -354,7 +354,7 @@ impl RecvHalf {
             self.unpark(qp, after);
         }
         loop {
-            self.answer(qp, after);
+            self.send_responses(qp, after);
             if self.resp.is_busy() || self.backlog.is_empty() {
                 return;
             }
@@ -384,14 +384,14 @@ impl RecvHalf {
             now,
             failed: None,
         };
-        let done = self.obey(qp, &verdict, &arrival, after);
+        let done = self.apply_verdict(qp, &verdict, &arrival, after);
         (!done).then_some(verdict)
     }
 
     /// Does what the responder says about a packet; returns `false` if memory has to be fetched
     /// first.
     #[inline]
-    fn obey(
+    fn apply_verdict(
         &mut self,
         qp: &IbQp,
         verdict: &Verdict,

@@ -3,13 +3,13 @@
 //! The receive queue: work requests in the ring, and a private copy of the one in use.
 
 use super::{
-    picture,
+    snapshot,
     sq::scatter,
-    wait::missing, //
+    wait::odp_fault, //
 };
 use crate::{
     globals::SrqRef,
-    mr::Missing,
+    mr::OdpFault,
     queue::Queue, //
 };
 use kernel::prelude::*;
@@ -101,12 +101,12 @@ impl Rq {
     }
 
     /// Returns where requests come from, and how many there are.
-    pub(crate) fn source(&self) -> picture::Source {
+    pub(crate) fn source(&self) -> snapshot::Source {
         match &self.source {
             Source::Own { queue, consumer } => {
-                picture::Source::Own(queue.fill(queue.producer(), *consumer))
+                snapshot::Source::Own(queue.fill(queue.producer(), *consumer))
             }
-            Source::Shared { srq, .. } => picture::Source::Shared(srq.id()),
+            Source::Shared { srq, .. } => snapshot::Source::Shared(srq.id()),
         }
     }
 
@@ -168,13 +168,13 @@ impl Rq {
     ///
     /// As [`scatter`](Self::scatter).
     #[cold]
-    pub(crate) fn missing(
+    pub(crate) fn odp_fault(
         &self,
         offset: u32,
         len: u32,
         ahead: u64,
-    ) -> Result<Option<Missing>, MemError> {
-        missing(
+    ) -> Result<Option<OdpFault>, MemError> {
+        odp_fault(
             self.pd,
             self.wr.num_sge,
             |i| recv_sge(&self.copy, i).map(|sge| (sge.addr, sge.length, sge.lkey.get())),

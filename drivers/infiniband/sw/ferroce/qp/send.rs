@@ -2,15 +2,15 @@
 
 //! The send half: from the send queue to the wire, and responses back.
 
-mod absent;
 mod flush;
+mod odp;
 mod response;
 
-pub(crate) use absent::fetched;
 pub(crate) use flush::{
     catch_up,
     flush, //
 };
+pub(crate) use odp::fetched;
 pub(crate) use response::respond;
 
 use super::{
@@ -24,7 +24,7 @@ use super::{
         TxPath, //
     },
     sq::Sq,
-    wait::Wait,
+    wait::OdpWait,
     wake,
     Event,
     IbQp, //
@@ -55,7 +55,7 @@ use kernel::{
 use rdma::net::{
     netdevice::NetDevice,
     route::CachedRoute,
-    tx_account::TxAccount, //
+    tx_in_flight::TxInFlight, //
 };
 use roce::{
     backoff::Backoff,
@@ -65,7 +65,6 @@ use roce::{
     },
     opcode::Transport,
     pace::Pace,
-    patience::Patience,
     qp::state::State,
     requester::{
         Requester,
@@ -75,6 +74,7 @@ use roce::{
         Transmit, //
     },
     time::Instant,
+    tx_backoff::TxBackoff,
     uapi::cqe::Cqe,
     wire::MAX_HEADER_LEN,
     wr::{
@@ -93,9 +93,9 @@ pub(crate) struct SendHalf {
     pub(crate) sq: Sq,
     pub(crate) path: Option<TxPath>,
     /// Counts what is queued below.
-    pub(crate) account: TxAccount,
+    pub(crate) account: TxInFlight,
     /// Whether the SQ drained event is owed.
-    pub(crate) tell_drained: bool,
+    pub(crate) sqd_notify: bool,
     /// The way of the last datagram, for the next one to the same address.
     datagram: Option<TxPath>,
     /// The route of `path` or `datagram`, whichever the type of the queue pair has.
@@ -105,13 +105,13 @@ pub(crate) struct SendHalf {
     /// What the static rate of the way demands.
     pace: Pace,
     /// For room in a queue below.
-    patience: Patience,
+    tx_backoff: TxBackoff,
     /// When to try again after there was no memory for a packet.
     retry: Backoff,
     /// For memory that the next packet is in.
-    request_wait: Wait,
+    request_wait: OdpWait,
     /// For memory that `parked` needs.
-    response_wait: Wait,
+    response_wait: OdpWait,
     /// A response of which the data could not be placed yet: it has not come, to the requester.
     parked: Option<Incoming>,
     /// Responses behind it.
@@ -178,20 +178,20 @@ impl SendHalf {
         let backlog = Backlog::new(owner)?;
         let route = CachedRoute::new(GFP_KERNEL_ACCOUNT)?;
         let account = in_flight::account(wake, qpn)?;
-        let request_wait = Wait::in_turn(wake, qpn)?;
-        let response_wait = Wait::in_turn(wake, qpn)?;
+        let request_wait = OdpWait::in_turn(wake, qpn)?;
+        let response_wait = OdpWait::in_turn(wake, qpn)?;
         KBox::init(
             init!(Self {
                 req: Requester::new(transport, slots),
                 sq,
                 path: None,
                 account,
-                tell_drained: false,
+                sqd_notify: false,
                 datagram: None,
                 route,
                 frames,
                 pace: Pace::new(),
-                patience: Patience::default(),
+                tx_backoff: TxBackoff::default(),
                 retry: Backoff::default(),
                 request_wait,
                 response_wait,
@@ -210,9 +210,9 @@ impl SendHalf {
         self.path = None;
         self.datagram = None;
         self.route.clear();
-        self.tell_drained = false;
+        self.sqd_notify = false;
         self.pace = Pace::new();
-        self.patience.reset();
+        self.tx_backoff.reset();
         self.retry.succeeded();
         self.stop_waiting();
     }
@@ -229,7 +229,7 @@ impl SendHalf {
 
     /// Returns whether it waits for room in a queue below.
     pub(crate) fn waits_for_room(&self) -> bool {
-        self.patience.is_waiting()
+        self.tx_backoff.is_waiting()
     }
 
     /// Returns how many responses wait for the one that needs memory.
@@ -290,8 +290,8 @@ impl SendHalf {
         }
         self.request_wait.give_up_turn();
         self.response_wait.give_up_turn();
-        if self.tell_drained && self.req.state() == SendState::Drained {
-            self.tell_drained = false;
+        if self.sqd_notify && self.req.state() == SendState::Drained {
+            self.sqd_notify = false;
             qp.raise(Event::SqDrained);
         }
         let mut due = self.req.next_timeout();
@@ -324,7 +324,7 @@ impl SendHalf {
                 return false;
             }
             let flushes = matches!(state, State::Err | State::Sqe);
-            if flushes && !qp.send_credit.take() {
+            if flushes && !qp.send_flush_budget.take() {
                 return false;
             }
             if !self.sq.pull(&mut self.req) {
@@ -337,7 +337,7 @@ impl SendHalf {
     /// Sends all packets that may be sent now, within the budget. `time` becomes that of the last
     /// one.
     fn transmit(&mut self, qp: &IbQp, time: &mut Instant, budget: &mut u32) {
-        if self.request_wait.is_pending() || self.patience.waits(now) {
+        if self.request_wait.is_pending() || self.tx_backoff.waits(now) {
             return;
         }
         // Known with the first packet: a half that has none to send does not count.
@@ -355,7 +355,8 @@ impl SendHalf {
                 qp.send_pacer.arm(at.as_ns());
                 return;
             }
-            let limit = *limit.get_or_insert_with(|| qp.device().senders.limit(&mut self.patience));
+            let limit =
+                *limit.get_or_insert_with(|| qp.device().senders.limit(&mut self.tx_backoff));
             // After that, because there is one timer for both.
             if !in_flight::admits(&self.account, limit) {
                 // The account calls back once the packets have left, if they do.
@@ -364,14 +365,14 @@ impl SendHalf {
             }
             match self.send(qp, &transmit, now) {
                 Ok(()) => {
-                    self.patience.taken();
+                    self.tx_backoff.taken();
                     traces::sent(qp, &transmit);
                     self.req.transmitted(now);
                 }
                 Err(SendError::NoRoom)
                     if wait_for_room(
                         qp,
-                        &mut self.patience,
+                        &mut self.tx_backoff,
                         now,
                         &self.account,
                         &qp.send_pacer,

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! All queue pairs, in debugfs: what [`picture`](super::picture) has, in sentences.
+//! All queue pairs, in debugfs: what [`snapshot`](super::snapshot) has, in sentences.
 
 use super::{
     find,
     modify::Attributes,
-    picture::{
-        Picture,
-        RecvPicture,
-        SendPicture,
+    snapshot::{
+        QpSnapshot,
+        RecvHalfSnapshot,
+        SendHalfSnapshot,
         Source, //
     },
     IbQp, //
@@ -50,9 +50,9 @@ impl Records for QueuePairs {
             qp.state().name()
         );
         show_attributes(&qp, &qp.attributes.lock(), out);
-        let picture = Picture::of(&qp);
-        show_send(&picture.send, out);
-        show_recv(&picture.recv, out);
+        let snapshot = QpSnapshot::of(&qp);
+        show_send(&snapshot.send, out);
+        show_recv(&snapshot.recv, out);
         seq_print!(out, "\n");
     }
 }
@@ -82,7 +82,7 @@ fn show_attributes(qp: &IbQp, attributes: &Attributes, out: &SeqFile) {
     }
 }
 
-fn show_send(send: &SendPicture, out: &SeqFile) {
+fn show_send(send: &SendHalfSnapshot, out: &SeqFile) {
     let requester = &send.requester;
     seq_print!(
         out,
@@ -135,7 +135,7 @@ fn show_send(send: &SendPicture, out: &SeqFile) {
     );
 }
 
-fn show_recv(recv: &RecvPicture, out: &SeqFile) {
+fn show_recv(recv: &RecvHalfSnapshot, out: &SeqFile) {
     let responder = &recv.responder;
     seq_print!(
         out,

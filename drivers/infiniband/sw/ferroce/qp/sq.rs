@@ -3,7 +3,7 @@
 //! The send queue: work requests in the ring, and private copies of those in flight.
 
 use super::{
-    wait::missing,
+    wait::odp_fault,
     Qp, //
 };
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     globals,
     mr::{
         self,
-        Missing,
+        OdpFault,
         Registration, //
     },
     mw::{
@@ -333,18 +333,18 @@ impl Sq {
     ///
     /// As [`gather`](Self::gather) and [`scatter`](Self::scatter).
     #[cold]
-    pub(crate) fn missing(
+    pub(crate) fn odp_fault(
         &self,
         slot: u16,
         offset: u32,
         len: u32,
         ahead: u64,
         access: Access,
-    ) -> Result<Option<Missing>, MemError> {
+    ) -> Result<Option<OdpFault>, MemError> {
         let (Payload::Sges { count }, wqe) = self.slot(slot).ok_or(MemError::Fault)? else {
             return Ok(None);
         };
-        missing(
+        odp_fault(
             self.pd,
             count,
             |i| send_sge(wqe, i).map(|sge| (sge.addr, sge.length, sge.lkey.get())),

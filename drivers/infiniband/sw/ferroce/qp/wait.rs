@@ -2,9 +2,9 @@
 
 //! Halves that wait for memory.
 //!
-//! What a half needs and finds absent is fetched by somebody else ([`Missing::fetch`]), who reports
-//! by number. The half goes on meanwhile with what does not depend on it. A report that comes after
-//! the half has lost interest is not for its round, and is ignored.
+//! Memory on demand that is not present is fetched in another context ([`OdpFault::fetch`]), which
+//! reports the end by number. Meanwhile the half goes on with what does not depend on it. A report
+//! of an earlier round is ignored.
 //!
 //! A process has so many fetches at a time. The send half waits for its turn: the work item runs it
 //! when that has come, and no timer is needed. The receive half does not wait, since packets would
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::mr::{
     self,
-    Missing,
+    OdpFault,
     Started, //
 };
 use kernel::{
@@ -55,7 +55,7 @@ pub(crate) enum Waiter {
 }
 
 /// Whether something waits for memory. Belongs to a half, under its lock.
-pub(crate) struct Wait {
+pub(crate) struct OdpWait {
     round: u64,
     state: WaitState,
     /// If it may wait for its turn to fetch.
@@ -77,7 +77,7 @@ enum WaitState {
     Failed { what: u32, error: MemError },
 }
 
-impl Wait {
+impl OdpWait {
     /// Makes one that does not wait for its turn to fetch.
     pub(crate) const fn new() -> Self {
         Self {
@@ -118,12 +118,12 @@ impl Wait {
         qp: &IbQp,
         waiter: Waiter,
         what: u32,
-        missing: Missing,
+        fault: OdpFault,
     ) -> Result {
         self.begin_round();
         let (qpn, round) = (qp.qpn, self.round);
         let done = move |result| fetched(qpn, waiter, round, result);
-        self.state = match missing.fetch(self.turn.as_mut(), done)? {
+        self.state = match fault.fetch(self.turn.as_mut(), done)? {
             Started::Fetching => WaitState::Fetching { what },
             Started::Waiting => WaitState::Turn,
         };
@@ -211,7 +211,7 @@ pub(super) fn ahead(opcode: Opcode) -> u64 {
 /// # Errors
 ///
 /// As the access itself.
-pub(super) fn missing(
+pub(super) fn odp_fault(
     pd: PdId,
     count: u32,
     sge: impl Fn(u32) -> Option<(u64, u32, u32)>,
@@ -219,13 +219,13 @@ pub(super) fn missing(
     len: u32,
     ahead: u64,
     access: Access,
-) -> Result<Option<Missing>, MemError> {
+) -> Result<Option<OdpFault>, MemError> {
     let mut found = None;
     each_piece(count, sge, offset, len, |addr, len, key| {
         let target = mr::find(key, pd, access)?;
         let at = target.offset(addr, u64::from(len))?;
         if found.is_none() {
-            found = target.missing(at, u64::from(len), ahead, access != Access::NONE);
+            found = target.odp_fault(at, u64::from(len), ahead, access != Access::NONE);
         }
         Ok(())
     })?;

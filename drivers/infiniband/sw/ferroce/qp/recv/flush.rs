@@ -25,7 +25,7 @@ impl RecvHalf {
     pub(super) fn flush(&mut self, qp: &IbQp, after: &mut After) {
         self.resp.reset();
         self.stop_waiting();
-        while qp.recv_credit.take() {
+        while qp.recv_flush_budget.take() {
             let Some(wr_id) = self.rq.flush_one() else {
                 return;
             };
@@ -48,8 +48,8 @@ impl RecvHalf {
 
     /// Tells, once, that the queue pair takes nothing more from its shared queue (ERR).
     pub(super) fn tell_last(&mut self, qp: &IbQp) {
-        if self.rq.is_shared() && !self.told_last {
-            self.told_last = true;
+        if self.rq.is_shared() && !self.last_wqe_reached {
+            self.last_wqe_reached = true;
             qp.raise(Event::LastWqeReached);
         }
     }

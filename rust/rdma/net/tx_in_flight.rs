@@ -68,9 +68,9 @@ struct Inner {
 }
 
 /// An account of packets on their way. Its functions are callable in softirq context.
-pub struct TxAccount(Arc<Inner>);
+pub struct TxInFlight(Arc<Inner>);
 
-impl TxAccount {
+impl TxInFlight {
     /// Opens an account. May sleep.
     ///
     /// After `handover` nanoseconds without a packet another CPU may go on in any case.
@@ -192,7 +192,7 @@ impl Inner {
 ///
 /// # Safety
 ///
-/// `skb` must be a packet that [`TxAccount::charge`] was called for, once for each such call.
+/// `skb` must be a packet that [`TxInFlight::charge`] was called for, once for each such call.
 unsafe extern "C" fn destructor_callback(skb: *mut bindings::sk_buff) {
     // SAFETY: `charge` put this pointer there, with a reference that is taken back here.
     let account = unsafe {
@@ -245,7 +245,7 @@ pub fn wait_all_returned(mut report: impl FnMut(usize)) {
 }
 
 #[cfg(CONFIG_KUNIT = "y")]
-#[kernel::macros::kunit_tests(rdma_tx_account)]
+#[kernel::macros::kunit_tests(rdma_tx_in_flight)]
 mod tests {
     use super::*;
 
@@ -258,7 +258,7 @@ mod tests {
         WOKEN.add(cookie, Relaxed);
     }
 
-    fn charged(account: &TxAccount) -> Option<SkBuff> {
+    fn charged(account: &TxInFlight) -> Option<SkBuff> {
         let mut skb = SkBuff::alloc(0, 64)?;
         account.charge_on(0, 0, &mut skb).ok()?;
         Some(skb)
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_packet_with_a_clone_is_not_charged() -> Result {
-        let account = TxAccount::new(HANDOVER, wake, 7)?;
+        let account = TxInFlight::new(HANDOVER, wake, 7)?;
         let mut skb = SkBuff::alloc(0, 64).ok_or(ENOMEM)?;
         let clone = skb.try_clone().ok_or(ENOMEM)?;
 
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_full_account_wakes_once_when_most_has_been_returned() -> Result {
-        let account = TxAccount::new(HANDOVER, wake, 7)?;
+        let account = TxInFlight::new(HANDOVER, wake, 7)?;
         let mut skbs = KVec::new();
 
         WOKEN.store(0, Relaxed);
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn another_cpu_waits_until_all_have_been_returned() -> Result {
-        let account = TxAccount::new(HANDOVER, wake, 7)?;
+        let account = TxInFlight::new(HANDOVER, wake, 7)?;
         let mut skbs = KVec::new();
 
         WOKEN.store(0, Relaxed);
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn an_account_that_never_was_full_wakes_nobody() -> Result {
-        let account = TxAccount::new(HANDOVER, wake, 1)?;
+        let account = TxInFlight::new(HANDOVER, wake, 1)?;
 
         WOKEN.store(0, Relaxed);
         drop(charged(&account));
@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn packets_outlive_the_sender() -> Result {
         let before = ACCOUNTS.load(Relaxed);
-        let account = TxAccount::new(HANDOVER, wake, 1)?;
+        let account = TxInFlight::new(HANDOVER, wake, 1)?;
         let skb = charged(&account);
 
         drop(account);

@@ -14,7 +14,7 @@
 //! many begin at once, the first of them may fill the queue.
 //!
 //! What refuses a packet need not be a full queue, a filter says the same. So after
-//! [`Patience::TRIES`] in vain packets do count as lost, and retries run out as they should.
+//! [`TxBackoff::TRIES`] in vain packets do count as lost, and retries run out as they should.
 
 use crate::{
     senders::Period,
@@ -24,12 +24,12 @@ use crate::{
 /// How many packets the half of a queue pair may have in queues below, and how much longer it waits
 /// for room there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
-    /// How many packets may be in queues, from [`Patience::LEAST`] to [`Patience::MOST`].
+pub struct TxBackoff {
+    /// How many packets may be in queues, from [`TxBackoff::LEAST`] to [`TxBackoff::MOST`].
     limit: u32,
     /// How many were taken since that was changed.
     taken: u32,
-    /// How many packets were refused since one was taken, at most [`Patience::TRIES`].
+    /// How many packets were refused since one was taken, at most [`TxBackoff::TRIES`].
     refused: u32,
     /// When the last of them was.
     last: Instant,
@@ -53,7 +53,7 @@ pub enum Refused {
     Lost,
 }
 
-impl Default for Patience {
+impl Default for TxBackoff {
     /// Makes one that nothing was refused to yet.
     fn default() -> Self {
         Self {
@@ -67,7 +67,7 @@ impl Default for Patience {
     }
 }
 
-impl Patience {
+impl TxBackoff {
     /// How many packets may be in queues at a time, at most.
     pub const MOST: u32 = 128;
 
@@ -160,106 +160,106 @@ impl Patience {
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_patience))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_tx_backoff))]
 mod tests {
     use super::*;
 
-    const START: Instant = Instant::from_ns(Patience::MEMORY);
+    const START: Instant = Instant::from_ns(TxBackoff::MEMORY);
 
     /// Refuses packets until one counts as lost; returns when, and how many were to wait.
-    fn exhaust(patience: &mut Patience, start: Instant) -> (Instant, u32) {
+    fn exhaust(tx_backoff: &mut TxBackoff, start: Instant) -> (Instant, u32) {
         let mut now = start;
         let mut pauses = 0;
-        while let Refused::Again { at, first } = patience.refused(now, 0) {
+        while let Refused::Again { at, first } = tx_backoff.refused(now, 0) {
             assert_eq!(first, pauses == 0);
-            assert!(patience.waits(|| now));
+            assert!(tx_backoff.waits(|| now));
             pauses += 1;
             now = at;
-            assert!(!patience.waits(|| now));
+            assert!(!tx_backoff.waits(|| now));
         }
         (now, pauses)
     }
 
     #[test]
     fn it_waits_for_a_pause() {
-        let mut patience = Patience::default();
-        assert!(!patience.waits(|| START));
+        let mut tx_backoff = TxBackoff::default();
+        assert!(!tx_backoff.waits(|| START));
 
-        let at = START.after(Patience::PAUSE);
+        let at = START.after(TxBackoff::PAUSE);
         assert_eq!(
-            patience.refused(START, 0),
+            tx_backoff.refused(START, 0),
             Refused::Again { at, first: true }
         );
-        assert!(patience.is_waiting());
-        assert!(patience.waits(|| START.after(Patience::PAUSE - 1)));
-        assert!(!patience.waits(|| at));
-        assert!(!patience.is_waiting());
+        assert!(tx_backoff.is_waiting());
+        assert!(tx_backoff.waits(|| START.after(TxBackoff::PAUSE - 1)));
+        assert!(!tx_backoff.waits(|| at));
+        assert!(!tx_backoff.is_waiting());
     }
 
     #[test]
     fn it_ends_until_a_packet_is_taken() {
-        let mut patience = Patience::default();
-        let (now, pauses) = exhaust(&mut patience, START);
+        let mut tx_backoff = TxBackoff::default();
+        let (now, pauses) = exhaust(&mut tx_backoff, START);
 
-        assert_eq!(pauses, Patience::TRIES);
+        assert_eq!(pauses, TxBackoff::TRIES);
         // Others behind it do not wait once more.
-        assert_eq!(patience.refused(now, 0), Refused::Lost);
-        assert!(!patience.is_waiting());
+        assert_eq!(tx_backoff.refused(now, 0), Refused::Lost);
+        assert!(!tx_backoff.is_waiting());
 
-        patience.taken();
-        assert_eq!(exhaust(&mut patience, now).1, Patience::TRIES);
+        tx_backoff.taken();
+        assert_eq!(exhaust(&mut tx_backoff, now).1, TxBackoff::TRIES);
     }
 
     #[test]
     fn time_without_packets_does_not_count() {
-        let mut patience = Patience::default();
+        let mut tx_backoff = TxBackoff::default();
         assert!(matches!(
-            patience.refused(START, 0),
+            tx_backoff.refused(START, 0),
             Refused::Again { first: true, .. }
         ));
-        let later = START.after(Patience::MEMORY);
-        let (now, pauses) = exhaust(&mut patience, later);
-        assert_eq!(pauses, Patience::TRIES);
+        let later = START.after(TxBackoff::MEMORY);
+        let (now, pauses) = exhaust(&mut tx_backoff, later);
+        assert_eq!(pauses, TxBackoff::TRIES);
 
-        let later = now.after(Patience::MEMORY);
-        assert_eq!(exhaust(&mut patience, later).1, Patience::TRIES);
+        let later = now.after(TxBackoff::MEMORY);
+        assert_eq!(exhaust(&mut tx_backoff, later).1, TxBackoff::TRIES);
     }
 
     #[test]
     fn queue_pairs_share_the_room() {
-        let mut patience = Patience::default();
-        assert_eq!(patience.limit(0), Patience::MOST);
-        assert_eq!(patience.limit(1), Patience::MOST);
-        assert_eq!(patience.limit(32), 32);
-        assert_eq!(patience.limit(1000), Patience::SHARE);
+        let mut tx_backoff = TxBackoff::default();
+        assert_eq!(tx_backoff.limit(0), TxBackoff::MOST);
+        assert_eq!(tx_backoff.limit(1), TxBackoff::MOST);
+        assert_eq!(tx_backoff.limit(32), 32);
+        assert_eq!(tx_backoff.limit(1000), TxBackoff::SHARE);
 
-        let _ = patience.refused(START, 20);
-        assert_eq!(patience.limit(32), 10);
-        assert_eq!(patience.limit(1000), 10);
+        let _ = tx_backoff.refused(START, 20);
+        assert_eq!(tx_backoff.limit(32), 10);
+        assert_eq!(tx_backoff.limit(1000), 10);
     }
 
     #[test]
     fn fewer_may_be_queued_after_a_refusal_and_more_with_each_round() {
-        let mut patience = Patience::default();
-        assert_eq!(patience.limit(1), Patience::MOST);
-        for _ in 0..Patience::MOST {
-            patience.taken();
+        let mut tx_backoff = TxBackoff::default();
+        assert_eq!(tx_backoff.limit(1), TxBackoff::MOST);
+        for _ in 0..TxBackoff::MOST {
+            tx_backoff.taken();
         }
-        assert_eq!(patience.limit(1), Patience::MOST);
+        assert_eq!(tx_backoff.limit(1), TxBackoff::MOST);
 
-        let _ = patience.refused(START, 100);
-        assert_eq!(patience.limit(1), 50);
+        let _ = tx_backoff.refused(START, 100);
+        assert_eq!(tx_backoff.limit(1), 50);
         for more in 1..=10 {
-            for _ in 0..patience.limit(1) {
-                patience.taken();
+            for _ in 0..tx_backoff.limit(1) {
+                tx_backoff.taken();
             }
-            assert_eq!(patience.limit(1), 50 + more);
+            assert_eq!(tx_backoff.limit(1), 50 + more);
         }
 
         // What was charged before the limit fell does not raise it.
-        let _ = patience.refused(START, 1000);
-        assert_eq!(patience.limit(1), 60);
-        let _ = patience.refused(START, 0);
-        assert_eq!(patience.limit(1), Patience::LEAST);
+        let _ = tx_backoff.refused(START, 1000);
+        assert_eq!(tx_backoff.limit(1), 60);
+        let _ = tx_backoff.refused(START, 0);
+        assert_eq!(tx_backoff.limit(1), TxBackoff::LEAST);
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     clock::now,
     queue::Fill, //
 };
-use rdma::ib::details::Details;
+use rdma::ib::resource::ResourceEntry;
 use roce::{
     requester::{
         SendSnapshot,
@@ -26,14 +26,14 @@ use roce::{
 };
 
 /// Where a queue pair stands. The halves are looked at one after the other.
-pub(crate) struct Picture {
+pub(crate) struct QpSnapshot {
     pub(crate) qpn: u32,
-    pub(crate) send: SendPicture,
-    pub(crate) recv: RecvPicture,
+    pub(crate) send: SendHalfSnapshot,
+    pub(crate) recv: RecvHalfSnapshot,
 }
 
 /// Where the send half stands.
-pub(crate) struct SendPicture {
+pub(crate) struct SendHalfSnapshot {
     pub(crate) requester: SendSnapshot,
     /// What was posted and has not completed, what was taken out of the ring included.
     pub(crate) ring: Fill,
@@ -47,7 +47,7 @@ pub(crate) struct SendPicture {
 }
 
 /// Where the receive half stands.
-pub(crate) struct RecvPicture {
+pub(crate) struct RecvHalfSnapshot {
     pub(crate) responder: RecvSnapshot,
     pub(crate) source: Source,
     /// Whether it waits for memory on demand.
@@ -96,11 +96,11 @@ impl Waits {
     }
 }
 
-impl Picture {
+impl QpSnapshot {
     /// Looks at a queue pair. Process context, no lock held.
     pub(crate) fn of(qp: &IbQp) -> Self {
-        let send = SendPicture::of(&qp.send.lock(), now());
-        let recv = RecvPicture::of(&qp.recv.lock());
+        let send = SendHalfSnapshot::of(&qp.send.lock(), now());
+        let recv = RecvHalfSnapshot::of(&qp.recv.lock());
         Self {
             qpn: qp.qpn,
             send,
@@ -109,7 +109,7 @@ impl Picture {
     }
 }
 
-impl SendPicture {
+impl SendHalfSnapshot {
     fn of(half: &SendHalf, now: Instant) -> Self {
         let requester = half.req.snapshot();
         let active = matches!(requester.state, SendState::Running | SendState::Draining);
@@ -138,7 +138,7 @@ impl SendPicture {
     }
 }
 
-impl RecvPicture {
+impl RecvHalfSnapshot {
     fn of(half: &RecvHalf) -> Self {
         Self {
             responder: half.resp.snapshot(),
@@ -151,16 +151,16 @@ impl RecvPicture {
 }
 
 /// Says where a queue pair stands.
-pub(crate) fn describe(qp: &IbQp, out: &mut Details<'_>) {
-    let picture = Picture::of(qp);
+pub(crate) fn describe(qp: &IbQp, out: &mut ResourceEntry<'_>) {
+    let snapshot = QpSnapshot::of(qp);
     // The core tells the state, and the PSN behind all that was sent.
-    out.number(c"number", picture.qpn);
+    out.number(c"number", snapshot.qpn);
     let psns = qp.device().is_admin();
-    describe_send(&picture.send, psns, out);
-    describe_recv(&picture.recv, psns, out);
+    fill_send(&snapshot.send, psns, out);
+    fill_recv(&snapshot.recv, psns, out);
 }
 
-fn describe_send(send: &SendPicture, psns: bool, out: &mut Details<'_>) {
+fn fill_send(send: &SendHalfSnapshot, psns: bool, out: &mut ResourceEntry<'_>) {
     let requester = &send.requester;
     out.text(c"sq_state", requester.state.name())
         .text(c"sq_waits_for", send.waits.name());
@@ -184,7 +184,7 @@ fn describe_send(send: &SendPicture, psns: bool, out: &mut Details<'_>) {
         .number(c"sq_backlog", small(send.backlog));
 }
 
-fn describe_recv(recv: &RecvPicture, psns: bool, out: &mut Details<'_>) {
+fn fill_recv(recv: &RecvHalfSnapshot, psns: bool, out: &mut ResourceEntry<'_>) {
     let responder = &recv.responder;
     out.text(c"rq_state", responder.stage.name());
     match &recv.source {

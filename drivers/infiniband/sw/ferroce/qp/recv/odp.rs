@@ -13,7 +13,7 @@ use crate::{
     globals::QpRef,
     mr::{
         self,
-        Missing, //
+        OdpFault, //
     },
     qp::{
         command,
@@ -57,9 +57,9 @@ impl RecvHalf {
         let Ok(packet) = parked.incoming.packet() else {
             return;
         };
-        let failed = match self.missing(qp, &parked.verdict, &packet) {
-            Ok(Some(missing)) => {
-                if self.wait.start(qp, Waiter::Recv, 0, missing).is_ok() {
+        let failed = match self.odp_fault(qp, &parked.verdict, &packet) {
+            Ok(Some(fault)) => {
+                if self.wait.start(qp, Waiter::Recv, 0, fault).is_ok() {
                     self.parked = Some(parked);
                 } else {
                     self.abandon();
@@ -106,22 +106,22 @@ impl RecvHalf {
             now: now(),
             failed,
         };
-        self.obey(qp, &parked.verdict, &arrival, after)
+        self.apply_verdict(qp, &parked.verdict, &arrival, after)
     }
 
     /// Returns what has to be fetched before a packet can be dealt with as the responder says.
-    fn missing(
+    fn odp_fault(
         &self,
         qp: &IbQp,
         verdict: &Verdict,
         packet: &Packet<'_>,
-    ) -> Result<Option<Missing>, MemError> {
+    ) -> Result<Option<OdpFault>, MemError> {
         match *verdict {
             Verdict::Place(Place::Recv { offset, len }) => {
                 // The area in front of a datagram is written too.
                 let from = if packet.deth().is_some() { 0 } else { offset };
                 let len = offset.saturating_sub(from).saturating_add(len);
-                self.rq.missing(from, len, ahead(packet.opcode()))
+                self.rq.odp_fault(from, len, ahead(packet.opcode()))
             }
             Verdict::Place(Place::Remote {
                 rkey,
@@ -131,9 +131,9 @@ impl RecvHalf {
             }) => {
                 let region = mr::find_remote(rkey.get(), self.pd, qp.qpn, Access::REMOTE_WRITE)?;
                 let at = region.offset(va, u64::from(check_len))?;
-                Ok(region.missing(at, u64::from(len), ahead(packet.opcode()), true))
+                Ok(region.odp_fault(at, u64::from(len), ahead(packet.opcode()), true))
             }
-            Verdict::Execute(ref command) => command::missing(command, self.pd, qp.qpn),
+            Verdict::Execute(ref command) => command::odp_fault(command, self.pd, qp.qpn),
             _ => Ok(None),
         }
     }
@@ -156,9 +156,9 @@ impl RecvHalf {
         let region = mr::find_remote(segment.rkey.get(), self.pd, qp.qpn, Access::REMOTE_READ)?;
         let len = u64::from(segment.len);
         let at = region.offset(segment.va, len)?;
-        match region.missing(at, len, ahead(segment.opcode), false) {
-            Some(missing) => {
-                if self.wait.start(qp, Waiter::Recv, what, missing).is_err() {
+        match region.odp_fault(at, len, ahead(segment.opcode), false) {
+            Some(fault) => {
+                if self.wait.start(qp, Waiter::Recv, what, fault).is_err() {
                     // It cannot be fetched now. The peer asks again for what it misses.
                     self.resp.response_sent();
                     qp.defer();

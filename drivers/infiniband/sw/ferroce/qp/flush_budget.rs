@@ -11,9 +11,9 @@ use kernel::sync::atomic::{
 ///
 /// A verb grants as many as the queue holds. Without a bound a process that goes on writing to its
 /// ring would keep the work item busy, which no one is charged for.
-pub(super) struct Credit(Atomic<u32>);
+pub(super) struct FlushBudget(Atomic<u32>);
 
-impl Credit {
+impl FlushBudget {
     pub(super) const fn new() -> Self {
         Self(Atomic::new(0))
     }

@@ -52,9 +52,9 @@ impl SendHalf {
     pub(super) fn await_request(&mut self, qp: &IbQp, transmit: &Transmit) -> bool {
         let slot = transmit.slot;
         let what = transmit.psn.get();
-        let missing = match self.request_wait.take_failure(what) {
+        let fault = match self.request_wait.take_failure(what) {
             Some(error) => Err(error),
-            None => self.sq.missing(
+            None => self.sq.odp_fault(
                 slot,
                 transmit.offset,
                 transmit.len,
@@ -62,11 +62,11 @@ impl SendHalf {
                 Access::NONE,
             ),
         };
-        match missing {
-            Ok(Some(missing)) => {
+        match fault {
+            Ok(Some(fault)) => {
                 if self
                     .request_wait
-                    .start(qp, Waiter::Request, what, missing)
+                    .start(qp, Waiter::Request, what, fault)
                     .is_err()
                 {
                     self.retry.failed(now());
@@ -88,19 +88,19 @@ impl SendHalf {
     #[cold]
     pub(super) fn park(&mut self, qp: &IbQp, incoming: Incoming, place: &Placement) {
         let ahead = incoming.packet().map_or(0, |packet| ahead(packet.opcode()));
-        let missing = self.sq.missing(
+        let fault = self.sq.odp_fault(
             place.slot,
             place.offset,
             place.len,
             ahead,
             Access::LOCAL_WRITE,
         );
-        match missing {
-            Ok(missing) => {
+        match fault {
+            Ok(fault) => {
                 self.parked = Some(incoming);
                 self.counters.count(Counter::AckDeferred);
-                if let Some(missing) = missing {
-                    let _ = self.response_wait.start(qp, Waiter::Response, 0, missing);
+                if let Some(fault) = fault {
+                    let _ = self.response_wait.start(qp, Waiter::Response, 0, fault);
                 }
             }
             Err(e) => self.req.placed(now(), Err(local_status(e))),

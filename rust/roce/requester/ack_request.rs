@@ -57,7 +57,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let awaited = self.state != SendState::Running
             || self.fail_at.is_some()
             || self.ring.get(self.send).is_some();
-        if self.ask_at.is_some() && !awaited {
+        if self.ack_request_at.is_some() && !awaited {
             return None;
         }
         let psn = self.send_psn.prev();
@@ -89,7 +89,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 mod tests {
     use super::*;
     use crate::{
-        requester::ASK_DELAY_NS,
+        requester::ACK_REQUEST_NS,
         testutil::{
             acknowledge,
             requester,
@@ -119,7 +119,7 @@ mod tests {
             assert!(rc.post(quiet).is_ok());
             assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(false));
         }
-        let ask = NOW.after(ASK_DELAY_NS);
+        let ask = NOW.after(ACK_REQUEST_NS);
         assert_eq!(rc.next_timeout(), Some(ask));
         assert!(!rc.on_timeout(ask));
         let probe = send(&mut rc);

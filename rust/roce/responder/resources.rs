@@ -49,7 +49,7 @@ impl Record {
 /// A peer may have more outstanding than it was told that this queue pair takes: C rxe, and more
 /// than one kind of hardware, round the number up to a power of two.
 #[derive(Debug)]
-pub(super) struct Answers {
+pub(super) struct ResponderResources {
     records: [Record; MAX_RD_ATOMIC],
     /// How many were ever remembered.
     total: usize,
@@ -59,9 +59,9 @@ pub(super) struct Answers {
     flush: Option<Psn>,
 }
 
-impl Answers {
-    pub(super) fn new() -> Answers {
-        Answers {
+impl ResponderResources {
+    pub(super) fn new() -> ResponderResources {
+        ResponderResources {
             records: [Record::EMPTY; MAX_RD_ATOMIC],
             total: 0,
             flush: None,

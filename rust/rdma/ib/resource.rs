@@ -37,13 +37,13 @@ const MAX_TEXT: usize = 32;
 /// # Invariants
 ///
 /// `msg` is a netlink message under construction, which nobody else uses for `'a`.
-pub struct Details<'a> {
+pub struct ResourceEntry<'a> {
     msg: NonNull<bindings::sk_buff>,
     result: Result,
     _p: PhantomData<&'a mut bindings::sk_buff>,
 }
 
-impl Details<'_> {
+impl ResourceEntry<'_> {
     /// Adds a number.
     pub fn number(&mut self, name: &'static CStr, value: u32) -> &mut Self {
         // SAFETY: The message is valid by the type invariant, and the name is a C string.
@@ -89,7 +89,10 @@ impl Details<'_> {
 /// # Safety
 ///
 /// `msg` must be a netlink message under construction, which nobody else uses meanwhile.
-unsafe fn fill(msg: *mut bindings::sk_buff, describe: impl FnOnce(&mut Details<'_>)) -> ffi::c_int {
+unsafe fn fill(
+    msg: *mut bindings::sk_buff,
+    describe: impl FnOnce(&mut ResourceEntry<'_>),
+) -> ffi::c_int {
     let fill = || {
         let msg = NonNull::new(msg).ok_or(EINVAL)?;
         // SAFETY: By the requirement of this function.
@@ -104,14 +107,14 @@ unsafe fn fill(msg: *mut bindings::sk_buff, describe: impl FnOnce(&mut Details<'
             return Err(EMSGSIZE);
         }
         // INVARIANT: By the requirement of this function.
-        let mut details = Details {
+        let mut entry = ResourceEntry {
             msg,
             result: Ok(()),
             _p: PhantomData,
         };
-        describe(&mut details);
+        describe(&mut entry);
         // After an error the core takes the whole entry out of the message.
-        details.result?;
+        entry.result?;
         // SAFETY: The attribute was begun in this message.
         unsafe { bindings::nla_nest_end(msg.as_ptr(), table) };
         Ok(())
@@ -129,7 +132,7 @@ pub(super) unsafe extern "C" fn fill_res_qp<D: Driver>(
     raw: *mut bindings::ib_qp,
 ) -> ffi::c_int {
     // SAFETY: The arguments of the core's callback; destroying waits for it.
-    unsafe { fill(msg, |out| D::describe_qp(Qp::<D>::owned(raw), out)) }
+    unsafe { fill(msg, |out| D::fill_res_qp_entry(Qp::<D>::owned(raw), out)) }
 }
 
 /// `ib_device_ops.fill_res_cq_entry`: may sleep.
@@ -142,7 +145,7 @@ pub(super) unsafe extern "C" fn fill_res_cq<D: Driver>(
     raw: *mut bindings::ib_cq,
 ) -> ffi::c_int {
     // SAFETY: The arguments of the core's callback; destroying waits for it.
-    unsafe { fill(msg, |out| D::describe_cq(Cq::<D>::owned(raw), out)) }
+    unsafe { fill(msg, |out| D::fill_res_cq_entry(Cq::<D>::owned(raw), out)) }
 }
 
 /// `ib_device_ops.fill_res_srq_entry`: may sleep.
@@ -155,7 +158,7 @@ pub(super) unsafe extern "C" fn fill_res_srq<D: Driver>(
     raw: *mut bindings::ib_srq,
 ) -> ffi::c_int {
     // SAFETY: The arguments of the core's callback; destroying waits for it.
-    unsafe { fill(msg, |out| D::describe_srq(Srq::<D>::owned(raw), out)) }
+    unsafe { fill(msg, |out| D::fill_res_srq_entry(Srq::<D>::owned(raw), out)) }
 }
 
 /// `ib_device_ops.fill_res_mr_entry`: may sleep.
@@ -174,7 +177,7 @@ pub(super) unsafe extern "C" fn fill_res_mr<D: Driver>(
     // register changes its key, and whatever is read is but a number.
     unsafe {
         fill(msg, |out| {
-            D::describe_mr((&raw const (*raw).lkey).read_volatile(), out)
+            D::fill_res_mr_entry((&raw const (*raw).lkey).read_volatile(), out)
         })
     }
 }

@@ -34,8 +34,8 @@ use roce::{
 
 impl RecvHalf {
     /// Sends responses of the READ in progress, within the budget.
-    pub(super) fn answer(&mut self, qp: &IbQp, after: &mut After) {
-        if self.wait.is_pending() || self.patience.waits(now) {
+    pub(super) fn send_responses(&mut self, qp: &IbQp, after: &mut After) {
+        if self.wait.is_pending() || self.tx_backoff.waits(now) {
             return;
         }
         // Known with the first packet: a half that has none to send does not count.
@@ -47,7 +47,8 @@ impl RecvHalf {
                     return;
                 }
             }
-            let limit = *limit.get_or_insert_with(|| qp.device().senders.limit(&mut self.patience));
+            let limit =
+                *limit.get_or_insert_with(|| qp.device().senders.limit(&mut self.tx_backoff));
             // After that, because there is one timer for both.
             if !in_flight::admits(&self.account, limit) {
                 // The account calls back once the packets have left, if they do.
@@ -60,14 +61,14 @@ impl RecvHalf {
             match self.send_segment(qp, &segment) {
                 // The peer asks again for what it misses.
                 Ok(()) => {
-                    self.patience.taken();
+                    self.tx_backoff.taken();
                     traces::answered(qp, &segment);
                     self.resp.response_sent();
                 }
                 Err(SendError::NoRoom)
                     if wait_for_room(
                         qp,
-                        &mut self.patience,
+                        &mut self.tx_backoff,
                         now(),
                         &self.account,
                         &qp.recv_pacer,

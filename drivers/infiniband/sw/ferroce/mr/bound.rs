@@ -7,7 +7,7 @@ use crate::{
     globals,
     mw::{
         Bind,
-        Hold, //
+        WindowRef, //
     }, //
 };
 use kernel::{
@@ -28,9 +28,9 @@ use roce::wr::MemError;
 const REMOTE_CHANGE: Access = Access::REMOTE_WRITE.or(Access::REMOTE_ATOMIC);
 
 /// How many windows are bound to a region.
-pub(super) struct Lent(Atomic<u32>);
+pub(super) struct BoundWindows(Atomic<u32>);
 
-impl Lent {
+impl BoundWindows {
     /// From here on no window can be bound. There are far fewer windows.
     const SHUT: u32 = 1 << 31;
 
@@ -90,12 +90,12 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Lends a part of a region to a window.
+    /// Binds a window to a part of a region.
     ///
     /// # Errors
     ///
     /// [`MemError::Protection`] if the region does not allow it.
-    pub(crate) fn lend(bind: &Bind, pd: PdId) -> Result<Self, MemError> {
+    pub(crate) fn bind(bind: &Bind, pd: PdId) -> Result<Self, MemError> {
         let target = super::find(bind.mr_lkey, pd, Access::MW_BIND)?; // C10-73
         let mr = target.mr();
         // Nobody could tell which of two addresses a byte has.
@@ -111,7 +111,7 @@ impl Part {
             return Err(MemError::Protection);
         }
         let offset = target.offset(bind.addr, bind.len)?; // C10-75
-        mr.lent.add()?;
+        mr.bound_windows.add()?;
         Ok(Self {
             mr: super::number(bind.mr_lkey),
             offset,
@@ -120,9 +120,9 @@ impl Part {
 
     /// Gives the part back.
     pub(crate) fn give_back(self) {
-        // The region is there: it is not destroyed while a part of it is lent.
+        // The region is there: it is not destroyed while a window is bound to it.
         if let Some(mr) = globals::mrs().ok().and_then(|mrs| mrs.get(self.mr)) {
-            mr.lent.sub();
+            mr.bound_windows.sub();
         }
     }
 
@@ -133,9 +133,9 @@ impl Part {
 
     /// Returns the part as a target.
     #[inline]
-    pub(crate) fn target(self, hold: Hold, va: u64, len: u64) -> Result<Target, MemError> {
+    pub(crate) fn target(self, window: WindowRef, va: u64, len: u64) -> Result<Target, MemError> {
         let mrs = globals::mrs().map_err(|_| MemError::Protection)?;
         let mr = mrs.get(self.mr).ok_or(MemError::Protection)?;
-        Ok(Target::window(mr, hold, va, len, self.offset))
+        Ok(Target::window(mr, window, va, len, self.offset))
     }
 }
