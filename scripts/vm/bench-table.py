@@ -15,6 +15,7 @@ import sys
 
 DRIVERS = ("rxe", "ferroce", "siw", "tcp")
 SMALLER_IS_BETTER = ("us",)
+GROUPS = {"MiB/s": "BANDWIDTH", "msg/s": "MESSAGE RATE", "us": "LATENCY"}
 
 
 def read(path):
@@ -65,7 +66,13 @@ def main():
         out = csv.writer(csv_file, lineterminator="\n")
         out.writerow(["test", "size", "qps", "driver", "median", "unit", "ratio_to_rxe"])
         print("label", *drivers, file=dat)
+        group = None
         for (test, size, qps, unit), by_driver in figures.items():
+            # A row without a figure is a heading.
+            if GROUPS[unit] != group:
+                group = GROUPS[unit]
+                for label in ("", group):
+                    print(f'"{label}"', *("nan" for _ in drivers), file=dat)
             medians = {driver: median(values) for driver, values in by_driver.items()}
             ratios = {driver: ratio(value, medians.get("rxe"), unit) for driver, value in medians.items()}
             line = f"{test:16}{size_name(size):>8}{qps:>5}{unit:>7}"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # gnuplot -e "name='build/bench'" bench.gnuplot: NAME.svg from NAME.dat: a row for each figure, its ratios to C rxe from left to
-# right.
+# right, and a row for the heading of each group.
 
 stats name.'.dat' skip 1 using 0 nooutput
 rows = STATS_records
-set terminal svg size 900, 120 + 18 * rows font 'sans-serif,11' background '#ffffff'
+set terminal svg noenhanced size 900, 120 + 18 * rows font 'sans-serif,11' background '#ffffff'
 set output name.'.svg'
 
 set title 'Ratio to C rdma_rxe (above 1: better)'
