@@ -2,11 +2,10 @@
 /*
  * Programs that poll memory: when the last bytes of a WRITE can be seen, so can all others.
  *
- * InfiniBand does not promise it, every adapter does it, and riostream, UCX and ib_write_lat rely
- * on it. Here a thread polls the last bytes, and then looks at those before them.
+ * InfiniBand does not promise this order, but every adapter keeps it, and riostream, UCX and
+ * ib_write_lat rely on it. Here a thread polls the last bytes and then checks those before them.
  */
 #include <pthread.h>
-#include <sched.h>
 #include <unistd.h>
 #include "ferroce_util.h"
 
@@ -22,10 +21,12 @@ static struct {
 	unsigned char byte;
 } message;
 
-/* The number of the message that the thread is to wait for, and of the last one it has seen. */
+/* Numbers: of the message that the thread waits for, and of the last one it has seen. */
 static unsigned int wanted, seen;
 static bool ends;
-/* Messages of which the polled bytes came in parts, and before others. */
+static pthread_t watcher;
+static bool watching;
+/* Messages whose polled bytes came in parts, or before other bytes. */
 static unsigned int torn, early;
 
 static uint64_t poll_end(void)
@@ -62,7 +63,28 @@ static void *watch(void *unused)
 	}
 }
 
-/* Has one message polled for. */
+static void stop_watching(void)
+{
+	if (!watching)
+		return;
+	__atomic_store_n(&ends, true, __ATOMIC_RELAXED);
+	pthread_join(watcher, NULL);
+	watching = false;
+}
+
+static void start_watching(void)
+{
+	/* The thread of a test that failed. */
+	stop_watching();
+	torn = 0;
+	early = 0;
+	ends = false;
+	seen = wanted;
+	CHECK_EQ(pthread_create(&watcher, NULL, watch, NULL), 0);
+	watching = true;
+}
+
+/* Sends one message, and waits until the thread has seen its end. */
 static void deliver(struct end *a, struct end *b, size_t off, size_t len, size_t unit)
 {
 	message.at = b->buf + off;
@@ -82,21 +104,15 @@ static void deliver(struct end *a, struct end *b, size_t off, size_t len, size_t
 static void deliver_many(size_t len, size_t unit)
 {
 	struct end a, b;
-	pthread_t thread;
 
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
 		return test_skip("two threads must run at the same time");
 	pair_open(&a, &b, IBV_QPT_RC, LEN);
-	torn = 0;
-	early = 0;
-	ends = false;
-	seen = wanted;
-	CHECK_EQ(pthread_create(&thread, NULL, watch, NULL), 0);
+	start_watching();
 	/* Up to the end of a page, across it, and from there on. */
 	for (size_t i = 0; i < ROUNDS; i++)
 		deliver(&a, &b, 4096 - ROUNDS / 2 * unit + i * unit, len, unit);
-	__atomic_store_n(&ends, true, __ATOMIC_RELAXED);
-	pthread_join(thread, NULL);
+	stop_watching();
 	pair_close(&a, &b);
 	if (torn || early)
 		printf("# of %d messages %u torn, %u seen too early\n", ROUNDS, torn, early);

@@ -82,7 +82,7 @@ static void test_err_in_flight(void)
 	pair_close(&a, &b);
 }
 
-/* More than fit the slots, the budgets and the completion queue's tx_backoff. */
+/* More requests than slots, than a flush budget, and than one call completes. */
 static void test_err_many(void)
 {
 	struct end a, b;
