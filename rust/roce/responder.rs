@@ -55,8 +55,8 @@ pub use self::{
 
 use self::{
     message::Message,
-    read::Stream, //
-    resources::ResponderResources,
+    read::Stream,
+    resources::ResponderResources, //
 };
 use crate::{
     ids::{

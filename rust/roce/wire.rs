@@ -17,6 +17,7 @@ mod atomic;
 mod bth;
 mod deth;
 mod immdt;
+mod len;
 mod reth;
 mod writer;
 
@@ -31,6 +32,20 @@ pub use self::{
         Feth, //
     },
     deth::Deth,
+    len::{
+        AETH_LEN,
+        ATOMIC_ACK_LEN,
+        ATOMIC_LEN,
+        BTH_LEN,
+        DETH_LEN,
+        FETH_LEN,
+        ICRC_LEN,
+        IETH_LEN,
+        IMMDT_LEN,
+        MAX_HEADER_LEN,
+        MAX_PACKET_LEN,
+        RETH_LEN, //
+    },
     reth::Reth, //
 };
 
@@ -67,42 +82,6 @@ use crate::{
     psn::Psn, //
 };
 
-/// Bytes of a BTH.
-pub const BTH_LEN: usize = size_of::<Bth>();
-
-/// Bytes of a DETH.
-pub const DETH_LEN: usize = size_of::<RawDeth>();
-
-/// Bytes of a RETH.
-pub const RETH_LEN: usize = size_of::<RawReth>();
-
-/// Bytes of an AETH.
-pub const AETH_LEN: usize = size_of::<RawAeth>();
-
-/// Bytes of an AtomicAckETH: the value that an atomic operation found.
-pub const ATOMIC_ACK_LEN: usize = size_of::<RawAtomicAckEth>();
-
-/// Bytes of an AtomicETH.
-pub const ATOMIC_LEN: usize = size_of::<RawAtomicEth>();
-
-/// Bytes of a FETH.
-pub const FETH_LEN: usize = size_of::<RawFeth>();
-
-/// Bytes of immediate data.
-pub const IMMDT_LEN: usize = size_of::<ImmDt>();
-
-/// Bytes of an IETH: an R_Key.
-pub const IETH_LEN: usize = size_of::<RawIeth>();
-
-/// Bytes of the ICRC.
-pub const ICRC_LEN: usize = 4;
-
-/// The most header bytes of any packet: BTH and AtomicETH.
-pub const MAX_HEADER_LEN: usize = 40;
-
-/// The most bytes of any packet, from the BTH to the ICRC.
-pub const MAX_PACKET_LEN: usize = MAX_HEADER_LEN + 4096 + ICRC_LEN;
-
 /// Bytes of the GRH that a datagram leaves in front of its payload in the receive buffer.
 pub const GRH_LEN: u32 = 40;
 
@@ -112,10 +91,13 @@ pub const MAX_MESSAGE_LEN: u32 = 1 << 31;
 /// How many bytes at the front of a packet [`Packet::parse_prefix`] may want to see.
 pub const PARSE_PREFIX_LEN: usize = 64;
 
-const _: () = assert!(BTH_LEN == 12 && DETH_LEN == 8 && RETH_LEN == 16);
-const _: () = assert!(ATOMIC_LEN == 28 && FETH_LEN == 4 && ATOMIC_ACK_LEN == 8);
-const _: () = assert!(IETH_LEN == 4);
-const _: () = assert!(AETH_LEN == 4 && IMMDT_LEN == 4 && MAX_HEADER_LEN <= PARSE_PREFIX_LEN);
+const _: () = {
+    assert!(size_of::<Bth>() == BTH_LEN && size_of::<RawDeth>() == DETH_LEN);
+    assert!(size_of::<RawReth>() == RETH_LEN && size_of::<RawAeth>() == AETH_LEN);
+    assert!(size_of::<RawAtomicEth>() == ATOMIC_LEN && size_of::<RawFeth>() == FETH_LEN);
+    assert!(size_of::<RawAtomicAckEth>() == ATOMIC_ACK_LEN && size_of::<ImmDt>() == IMMDT_LEN);
+    assert!(size_of::<RawIeth>() == IETH_LEN && MAX_HEADER_LEN <= PARSE_PREFIX_LEN);
+};
 
 /// The version of the transport headers.
 const VERSION: u8 = 0;

@@ -2,7 +2,17 @@
 
 //! Which headers a packet has.
 
-use crate::wire;
+use crate::wire::{
+    AETH_LEN,
+    ATOMIC_ACK_LEN,
+    ATOMIC_LEN,
+    BTH_LEN,
+    DETH_LEN,
+    FETH_LEN,
+    IETH_LEN,
+    IMMDT_LEN,
+    RETH_LEN, //
+};
 
 /// Which headers follow the BTH, in the order in which they do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,30 +85,30 @@ impl Headers {
 
     /// Returns the bytes of the BTH and of these headers.
     pub(super) const fn len(&self) -> u8 {
-        let mut len = wire::BTH_LEN;
+        let mut len = BTH_LEN;
         if self.deth {
-            len = len.wrapping_add(wire::DETH_LEN);
+            len = len.wrapping_add(DETH_LEN);
         }
         if self.feth {
-            len = len.wrapping_add(wire::FETH_LEN);
+            len = len.wrapping_add(FETH_LEN);
         }
         if self.atomic {
-            len = len.wrapping_add(wire::ATOMIC_LEN);
+            len = len.wrapping_add(ATOMIC_LEN);
         }
         if self.reth {
-            len = len.wrapping_add(wire::RETH_LEN);
+            len = len.wrapping_add(RETH_LEN);
         }
         if self.aeth {
-            len = len.wrapping_add(wire::AETH_LEN);
+            len = len.wrapping_add(AETH_LEN);
         }
         if self.atomic_ack {
-            len = len.wrapping_add(wire::ATOMIC_ACK_LEN);
+            len = len.wrapping_add(ATOMIC_ACK_LEN);
         }
         if self.immdt {
-            len = len.wrapping_add(wire::IMMDT_LEN);
+            len = len.wrapping_add(IMMDT_LEN);
         }
         if self.ieth {
-            len = len.wrapping_add(wire::IETH_LEN);
+            len = len.wrapping_add(IETH_LEN);
         }
         // CAST: A test compares it with what a packet may have at most.
         len as u8

@@ -37,7 +37,7 @@ pub use self::{
     },
     recv::{
         parse_recv,
-        recv_sge,
+        recv_sges,
         RecvWr, //
     },
     send::{
@@ -47,19 +47,16 @@ pub use self::{
         inline_data,
         parse_send,
         reg_args,
-        send_sge,
+        send_sges,
         Payload,
         SendLimits, //
     }, //
 };
 
-use crate::{
-    ids::Lkey,
-    wr::{
-        SendOp,
-        SendWr,
-        Status, //
-    }, //
+use crate::wr::{
+    SendOp,
+    SendWr,
+    Status, //
 };
 use zerocopy::FromBytes;
 
@@ -68,17 +65,6 @@ pub const MAX_MESSAGE: u32 = 1 << 31;
 
 /// Bytes of the word that an atomic operation is about.
 pub const WORD_LEN: usize = 8;
-
-/// A validated scatter/gather element. Its key and bounds are checked when the memory is accessed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sge {
-    /// First byte, in the address space of the memory region.
-    pub addr: u64,
-    /// Bytes; zero is allowed and names no byte.
-    pub length: u32,
-    /// Key of the memory region.
-    pub lkey: Lkey,
-}
 
 /// Why a WQE was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,20 +132,15 @@ fn sum_sges(tail: &[u8], count: u32, max_sge: u32) -> Result<u64, WqeErrorKind> 
     if count > max_sge {
         return Err(WqeErrorKind::SgeCount);
     }
-    let (sges, _) = <[RawSge]>::ref_from_prefix_with_elems(tail, count as usize)
-        .map_err(|_| WqeErrorKind::Truncated)?;
+    let sges = sges(tail, count).ok_or(WqeErrorKind::Truncated)?;
     Ok(sges.iter().fold(0, |sum: u64, sge| {
         sum.saturating_add(u64::from(sge.length.get()))
     }))
 }
 
+/// Returns the first `count` SGEs of a tail; none if it ends before.
 #[inline]
-fn sge_at(tail: &[u8], index: u32) -> Option<Sge> {
-    let start = (index as usize).checked_mul(SGE_LEN)?;
-    let (raw, _) = RawSge::ref_from_prefix(tail.get(start..)?).ok()?;
-    Some(Sge {
-        addr: raw.addr.get(),
-        length: raw.length.get(),
-        lkey: Lkey::new(raw.lkey.get()),
-    })
+fn sges(tail: &[u8], count: u32) -> Option<&[RawSge]> {
+    let (sges, _) = <[RawSge]>::ref_from_prefix_with_elems(tail, count as usize).ok()?;
+    Some(sges)
 }

@@ -4,23 +4,30 @@
 
 use crate::{
     device::Ferroce,
-    globals,
     pool::{
         self,
-        Charge, //
+        Charge,
+        MAX_AH, //
     }, //
 };
+use core::convert::Infallible;
 use kernel::{
     alloc::Flags,
     prelude::*, //
 };
-use rdma::ib::{
-    gid::Path,
-    object::{
-        Pd,
-        PdId, //
+use rdma::{
+    ib::{
+        gid::Path,
+        object::{
+            Pd,
+            PdId, //
+        },
+        udata::Udata, //
     },
-    udata::Udata, //
+    sync::{
+        CopyTable,
+        Global, //
+    }, //
 };
 use roce::{
     pace::Rate,
@@ -42,6 +49,32 @@ pub(crate) struct Ah {
     _charge: Option<Charge>,
 }
 
+/// The most address handles of kernel consumers. Numbers of their own, so that no process can take
+/// the last one of the connection manager.
+const MAX_KERNEL_AH: u32 = 1 << 20;
+
+static USER: Global<CopyTable<Av>> = Global::new();
+static KERNEL: Global<CopyTable<Av>> = Global::new();
+
+/// Constructs the tables. Once, before any device exists.
+pub(crate) fn init() -> Result {
+    USER.init::<Infallible>(CopyTable::new(1..=MAX_AH))?;
+    KERNEL.init::<Infallible>(CopyTable::new(
+        MAX_AH.wrapping_add(1)..=MAX_AH.wrapping_add(MAX_KERNEL_AH),
+    ))
+}
+
+/// Finds the address vector of the handle that has a number.
+pub(crate) fn find(number: u32) -> Option<Av> {
+    table(number).ok()?.get(number)
+}
+
+/// Returns the table that has the handle of a number.
+fn table(number: u32) -> Result<&'static CopyTable<Av>> {
+    let table = if number <= MAX_AH { &USER } else { &KERNEL };
+    table.get().ok_or(ENODEV)
+}
+
 impl Ah {
     pub(crate) fn new(
         pd: &Pd<Ferroce>,
@@ -50,16 +83,12 @@ impl Ah {
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Self> {
         check(&path)?;
-        let table = if udata.is_some() {
-            globals::user_ahs()?
-        } else {
-            globals::kernel_ahs()?
-        };
+        let table = if udata.is_some() { &USER } else { &KERNEL };
         let charge = Charge::new(&pool::AHS, pd.owner.as_ref())?;
         let pd = pd.id();
         // Built first, so that a failure below takes the number back.
         let ah = Self {
-            number: table.insert(Av { pd, path }, flags)?,
+            number: table.get().ok_or(ENODEV)?.insert(Av { pd, path }, flags)?,
             pd,
             _charge: charge,
         };
@@ -83,21 +112,18 @@ impl Ah {
 
     pub(crate) fn modify(&self, path: Path) -> Result {
         check(&path)?;
-        globals::ahs(self.number)?.replace(self.number, Av { pd: self.pd, path })
+        table(self.number)?.replace(self.number, Av { pd: self.pd, path })
     }
 
     pub(crate) fn query(&self) -> Option<Path> {
-        globals::ahs(self.number)
-            .ok()?
-            .get(self.number)
-            .map(|av| av.path)
+        find(self.number).map(|av| av.path)
     }
 }
 
 impl Drop for Ah {
     fn drop(&mut self) {
-        if let Ok(ahs) = globals::ahs(self.number) {
-            ahs.remove(self.number);
+        if let Ok(table) = table(self.number) {
+            table.remove(self.number);
         }
     }
 }

@@ -5,7 +5,6 @@
 //! They are kept for each CPU, so that to count is an addition to memory that no other CPU writes.
 //! Documentation/infiniband/ferroce/counters.rst says what each one counts.
 
-use crate::qp::path::SendError;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -223,19 +222,11 @@ impl Counters {
         self.add(reason, n as u64);
     }
 
-    /// Counts a packet that was not sent, and returns that as an error.
+    /// Counts a packet that was not sent.
     #[cold]
-    pub(crate) fn lost(&self, reason: Counter) -> SendError {
+    pub(crate) fn lost(&self, reason: Counter) {
         self.count(Counter::SendError);
         self.count(reason);
-        SendError::Lost
-    }
-
-    /// Counts that there was no memory for a packet, and returns that as an error.
-    #[cold]
-    pub(crate) fn no_packet(&self) -> SendError {
-        self.count(Counter::NoPacket);
-        SendError::NoMemory
     }
 
     /// Counts the end of a send request.

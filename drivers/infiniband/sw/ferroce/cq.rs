@@ -3,20 +3,22 @@
 //! Completion queues.
 
 use crate::{
-    device::Ferroce,
+    device::{
+        CqRef,
+        Ferroce,
+        IbCq, //
+    },
     doorbell::{
         Doorbell,
         Hint, //
     },
-    globals::{
-        self,
-        CqRef, //
-    },
+    errno::errno,
     pool::{
         self,
-        Charge, //
+        Charge,
+        KERNEL_OBJECTS,
+        MAX_OBJECTS, //
     },
-    qp::errno,
     queue::{
         Fill,
         Queue, //
@@ -24,8 +26,10 @@ use crate::{
     ucontext::{
         MmapEntry,
         Ucontext, //
-    }, //
+    },
+    work, //
 };
+use core::convert::Infallible;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -40,7 +44,6 @@ use kernel::{
 };
 use rdma::{
     ib::{
-        self,
         cq::{
             CqInit,
             Wc,
@@ -53,9 +56,11 @@ use rdma::{
     new_spinlock_irqsave,
     sync::{
         cond_resched,
+        Global,
         Number,
         Owned,
-        SpinLockIrqSave, //
+        SpinLockIrqSave,
+        Table, //
     },
     workqueue::Work, //
 };
@@ -140,7 +145,7 @@ struct Inner {
 /// called outside of all locks; that of a kernel consumer by the work item, so one call at a time.
 #[pin_data]
 pub(crate) struct Cq {
-    number: Number<ib::cq::Cq<Ferroce>>,
+    number: Number<IbCq>,
     _charge: Option<Charge>,
     #[pin]
     inner: SpinLockIrqSave<Inner>,
@@ -153,6 +158,14 @@ pub(crate) struct Cq {
     wanted: Atomic<u32>,
     #[pin]
     work: Work,
+}
+
+static TABLE: Global<Table<IbCq>> = Global::new();
+
+/// Constructs the table. Once, before any device exists.
+pub(crate) fn init() -> Result {
+    let numbers = 1..=MAX_OBJECTS + KERNEL_OBJECTS;
+    TABLE.init::<Infallible>(Table::new(numbers, KERNEL_OBJECTS))
 }
 
 impl Cq {
@@ -183,7 +196,7 @@ impl Cq {
             )?)),
         };
         let is_user = matches!(store, Store::User { .. });
-        let number = globals::cqs()?.reserve(!is_user)?;
+        let number = TABLE.get().ok_or(ENODEV)?.reserve(!is_user)?;
         let cookie = number.get();
         Ok(try_pin_init!(Self {
             number,
@@ -207,7 +220,7 @@ impl Cq {
     }
 
     /// Makes the queue visible to its work item.
-    pub(crate) fn publish(this: &Owned<ib::cq::Cq<Ferroce>>) {
+    pub(crate) fn publish(this: &Owned<IbCq>) {
         this.number.publish(this);
     }
 
@@ -292,7 +305,7 @@ impl Cq {
             if !inner.overrun {
                 inner.overrun = true;
                 inner.overrun_to_tell = true;
-                globals::queue_work(&self.work);
+                work::queue(&self.work);
             }
             return Pushed::Lost;
         }
@@ -466,13 +479,13 @@ pub(crate) fn notify(cq: &CqRef) {
     } else {
         // A completion that is made by a verb of a kernel consumer must not call back from it.
         cq.wanted.store(1, Release);
-        globals::queue_work(&cq.work);
+        work::queue(&cq.work);
     }
 }
 
 /// The work item: calls the handler of a kernel consumer, and tells of an overrun.
 fn run_work(number: u32) {
-    let Some(cq) = globals::cqs().ok().and_then(|cqs| cqs.get(number)) else {
+    let Some(cq) = TABLE.get().and_then(|table| table.get(number)) else {
         return;
     };
     let overrun = core::mem::take(&mut cq.inner.lock().overrun_to_tell);

@@ -18,15 +18,15 @@ mod cq;
 mod crc32;
 mod device;
 mod doorbell;
+mod errno;
 mod gids;
-mod globals;
 mod guard;
 mod limits;
 mod link;
 mod mcast;
 mod mr;
-mod mw;
 mod owner;
+mod packet;
 mod pd;
 mod pool;
 mod port;
@@ -39,6 +39,8 @@ mod speed;
 mod srq;
 mod traces;
 mod ucontext;
+mod verbs;
+mod work;
 
 #[cfg(CONFIG_KUNIT = "y")]
 mod modify_qp_kunit;
@@ -54,7 +56,8 @@ use rdma::{
     net::{
         notifier::NetdevNotifier,
         pernet::PernetRegistration,
-        route::RouteRegistration, //
+        route::RouteRegistration,
+        tx_in_flight, //
     }, //
 };
 
@@ -94,14 +97,14 @@ struct Module {
     _routes: RouteRegistration,
     #[pin]
     _guard: ModuleNotifier<guard::Guard>,
-    _cleanup: globals::Cleanup,
+    _cleanup: Cleanup,
 }
 
 impl kernel::InPlaceModule for Module {
     fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
         pin_init::pin_init_scope(|| {
             port::check_gid_table()?;
-            let cleanup = globals::init()?;
+            let cleanup = init()?;
             Ok(try_pin_init!(Self {
                 _cleanup: cleanup,
                 // From here on the other driver cannot come, so it can be looked for.
@@ -122,5 +125,38 @@ impl kernel::InPlaceModule for Module {
                 _queue_pairs: Listing::new(c"ferroce", c"qp").with::<pool::Pools>(c"pools"),
             }))
         })
+    }
+}
+
+/// Constructs tables and queues. Once, before anything else of the driver runs.
+fn init() -> Result<Cleanup> {
+    let cleanup = Cleanup;
+    work::init()?;
+    qp::init()?;
+    cq::init()?;
+    srq::init()?;
+    mr::init()?;
+    ah::init()?;
+    owner::init()?;
+    gids::init()?;
+    mcast::init()?;
+    sockets::init()?;
+    link::init()?;
+    packet::init()?;
+    Ok(cleanup)
+}
+
+/// Ends the work queues and waits for packets that the network stack has. Dropped when nothing uses
+/// the tables any more: what remains would run code of a module that is gone.
+struct Cleanup;
+
+impl Drop for Cleanup {
+    fn drop(&mut self) {
+        work::shut_down();
+        owner::shut_down();
+        tx_in_flight::wait_all_returned(|accounts| {
+            pr_warn!("unloading waits for packets of {accounts} queue pairs in network devices\n");
+        });
+        packet::shut_down();
     }
 }

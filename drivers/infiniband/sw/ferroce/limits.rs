@@ -5,20 +5,22 @@
 use crate::{
     cq,
     device::{
+        MAX_GROUPS,
+        MAX_MEMBERSHIPS,
         MAX_RD_ATOMIC,
         MAX_SGE,
         MAX_WR, //
-    },
-    globals::{
-        MAX_AH,
-        MAX_OBJECTS, //
     },
     mcast,
     mr::{
         self,
         MAX_FAST_PAGES, //
     },
-    pool::MAX_PD,
+    pool::{
+        MAX_AH,
+        MAX_OBJECTS,
+        MAX_PD, //
+    },
     srq, //
 };
 use rdma::ib::device::{
@@ -76,9 +78,9 @@ pub(crate) fn describe(guid: [u8; 8], attr: &mut DeviceAttr) {
         .set_max_qp_init_rd_atom(u32::from(MAX_RD_ATOMIC))
         .set_atomics()
         .set_max_ah(MAX_AH)
-        .set_max_mcast_grp(mcast::MAX_GROUPS)
+        .set_max_mcast_grp(MAX_GROUPS)
         .set_max_mcast_qp_attach(mcast::MAX_MEMBERS)
-        .set_max_total_mcast_qp_attach(mcast::MAX_MEMBERSHIPS)
+        .set_max_total_mcast_qp_attach(MAX_MEMBERSHIPS)
         .set_max_pkeys(1)
         .set_local_ca_ack_delay(ACK_DELAY)
         .set_device_cap_flags(

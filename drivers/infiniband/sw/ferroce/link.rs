@@ -4,7 +4,8 @@
 
 use crate::{
     device::Ferroce,
-    guard, //
+    guard,
+    port, //
 };
 use kernel::{
     new_mutex,
@@ -13,6 +14,7 @@ use kernel::{
 };
 use rdma::{
     ib::{
+        device::DeviceInit,
         link::LinkType,
         Device, //
     },
@@ -21,7 +23,8 @@ use rdma::{
         notifier::{
             NetdevEvent,
             NetdevHandler, //
-        }, //
+        },
+        Rtnl, //
     },
     sync::Global, //
 };
@@ -51,10 +54,35 @@ impl LinkType for Link {
         if Device::<Ferroce>::by_netdev(netdev).is_some() {
             return Err(EEXIST);
         }
-        Ferroce::add(name, netdev).inspect_err(|e| {
+        add(name, netdev).inspect_err(|e| {
             pr_err!("cannot add a link: {:?}\n", e);
         })
     }
+}
+
+/// Creates a device on a net device.
+fn add(name: &CStr, netdev: &NetDevice) -> Result {
+    let net = netdev.net_id();
+    let device = Ferroce::new(netdev, net)?;
+    let init = DeviceInit {
+        name,
+        netdev,
+        node_guid: device.guid,
+        node_desc: c"ferroce",
+        comp_vectors: 1,
+    };
+    Device::register(&init, Ok(device))?;
+    if let Some(device) = Device::<Ferroce>::by_netdev(netdev) {
+        // From here on the net device tells of changes.
+        let _rtnl = Rtnl::lock();
+        device.note_mtu(port::fitting_mtu(netdev));
+    }
+    // The net device may have moved meanwhile, and its notice came before there was a device.
+    if netdev.net_id() != net {
+        Device::<Ferroce>::unregister_queued_on(netdev);
+        return Err(ENODEV);
+    }
+    Ok(())
 }
 
 /// The link type of C rxe, for scripts that were written for it.
@@ -80,7 +108,7 @@ impl NetdevHandler for Link {
             }
             NetdevEvent::ChangeMtu => {
                 if let Some(device) = Device::<Ferroce>::by_netdev(dev) {
-                    device.note_mtu(dev);
+                    device.note_mtu(port::fitting_mtu(dev));
                 }
             }
             NetdevEvent::Unregister => Device::<Ferroce>::unregister_queued_on(dev),

@@ -9,24 +9,10 @@
 
 use crate::{
     ah,
-    counters::Counter,
+    device::IbQp,
     gids::{
         self,
-        Address,
-        Link, //
-    },
-    globals,
-    pool::{
-        Kind,
-        Pool, //
-    },
-    qp::{
-        recv,
-        IbQp, //
-    },
-    receive::{
-        Incoming,
-        Origin, //
+        Address, //
     }, //
 };
 use kernel::{
@@ -46,12 +32,8 @@ use rdma::{
     }, //
 };
 
-/// The most groups of a device.
-pub(crate) const MAX_GROUPS: u32 = 8192;
 /// The most members of a group on a device: each packet is copied as often, in a softirq.
 pub(crate) const MAX_MEMBERS: u32 = 64;
-/// The most memberships of a device.
-pub(crate) const MAX_MEMBERSHIPS: u32 = 16384;
 
 /// Buckets of the table.
 const BUCKETS: usize = 1024;
@@ -63,7 +45,7 @@ static GROUPS: Global<Groups> = Global::new();
 struct Groups {
     #[pin]
     members: MultiTable<Address, Member, BUCKETS>,
-    /// Held while a queue pair joins or leaves; protects every [`Usage`].
+    /// Held while a queue pair joins or leaves; protects the counts of all devices.
     #[pin]
     changing: Mutex<()>,
 }
@@ -73,23 +55,6 @@ struct Groups {
 struct Member {
     device: u32,
     qp: u32,
-}
-
-/// How many groups and memberships a device has. Part of the device.
-pub(crate) struct Usage {
-    /// Taken for nobody, because whoever leaves a group last need not be who joined it first. A
-    /// user is in no more groups than it has memberships, so the share of those is what counts.
-    groups: Pool,
-    memberships: Pool,
-}
-
-impl Usage {
-    pub(crate) const fn new() -> Self {
-        Self {
-            groups: Pool::new(Kind::Membership, MAX_GROUPS),
-            memberships: Pool::new(Kind::Membership, MAX_MEMBERSHIPS),
-        }
-    }
 }
 
 /// Constructs the table. Once, before any device exists.
@@ -110,7 +75,6 @@ pub(crate) fn init() -> Result {
 pub(crate) fn attach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
     let groups = GROUPS.get().ok_or(ENODEV)?;
     let device = qp.device();
-    let usage = &device.mcast;
     let owner = qp.owner.as_deref();
     let (address, member) = membership(qp, gid);
     let _changing = groups.changing.lock();
@@ -119,11 +83,11 @@ pub(crate) fn attach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
     if is_member {
         return Err(EINVAL);
     }
-    if here >= MAX_MEMBERS || !usage.memberships.has_room(owner) {
+    if here >= MAX_MEMBERS || !device.memberships.has_room(owner) {
         return Err(ENOMEM);
     }
     if here == 0 {
-        if !usage.groups.has_room(owner) {
+        if !device.groups.has_room(owner) {
             return Err(ENOMEM);
         }
         let rtnl = Rtnl::lock();
@@ -147,9 +111,9 @@ pub(crate) fn attach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
         return Err(e);
     }
     // There was room, and nobody else has joined since.
-    usage.memberships.count(owner);
+    device.memberships.count(owner);
     if here == 0 {
-        usage.groups.count(None);
+        device.groups.count(None);
         // Whether datagrams of this host come back to it is part of a route.
         gids::invalidate();
     }
@@ -164,7 +128,6 @@ pub(crate) fn attach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
 pub(crate) fn detach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
     let groups = GROUPS.get().ok_or(ENODEV)?;
     let device = qp.device();
-    let usage = &device.mcast;
     let (address, member) = membership(qp, gid);
     let _changing = groups.changing.lock();
 
@@ -172,10 +135,10 @@ pub(crate) fn detach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
         .members
         .remove(&address, |other| *other == member)
         .ok_or(EINVAL)?;
-    usage.memberships.give_back(qp.owner.as_deref(), 1);
+    device.memberships.give_back(qp.owner.as_deref(), 1);
     let (here, _) = groups.look(&address, member);
     if here == 0 {
-        usage.groups.give_back(None, 1);
+        device.groups.give_back(None, 1);
         leave(qp, &address);
         gids::invalidate();
     }
@@ -227,54 +190,14 @@ fn group(gid: [u8; 16]) -> Group {
     }
 }
 
-/// The device whose members a datagram is handed to.
-struct Seen {
-    device: u32,
-    /// Whether the datagram reaches it.
-    reached: bool,
-    /// Whether it is still to count the datagram.
-    uncounted: bool,
-}
-
-/// Hands a datagram to all members of its group that are on the net device that it came in through,
-/// or on one below that. Softirq context.
-///
-/// # Errors
-///
-/// What to count if there is none.
-pub(crate) fn deliver(incoming: Incoming, origin: &Origin, link: &Link) -> Result<(), Counter> {
-    let mut delivered = false;
-    let mut last: Option<Seen> = None;
-
-    if let (Some(groups), Ok(qps)) = (GROUPS.get(), globals::qps()) {
-        groups.members.find_map(&origin.address(), |member| {
-            let device = member.device;
-            let seen = match &mut last {
-                Some(seen) if seen.device == device => seen,
-                other => other.insert(Seen {
-                    device,
-                    reached: gids::reaches(device, link),
-                    uncounted: true,
-                }),
-            };
-            if !seen.reached {
-                return None;
-            }
-            if let Some(qp) = qps.get(member.qp) {
-                if core::mem::take(&mut seen.uncounted) {
-                    let counters = qp.device().counters();
-                    counters.received(origin.bytes);
-                    counters.count(Counter::ReceivedMulticast);
-                }
-                recv::multicast(&qp, &incoming);
-                delivered = true;
-            }
+/// Calls `f` with the number of the device and of the queue pair of each member of a group, those
+/// of one device together. Under RCU: `f` must not sleep.
+#[inline]
+pub(crate) fn for_each_member(group: &Address, mut f: impl FnMut(u32, u32)) {
+    if let Some(groups) = GROUPS.get() {
+        groups.members.find_map(group, |member| {
+            f(member.device, member.qp);
             None::<()>
         });
     }
-    if !delivered {
-        return Err(Counter::NoGroup);
-    }
-    incoming.consume();
-    Ok(())
 }

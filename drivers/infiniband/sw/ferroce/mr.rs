@@ -8,9 +8,9 @@ mod fetch;
 mod prefetch;
 mod region;
 mod target;
+pub(crate) mod window;
 
 pub(crate) use self::{
-    bound::Part,
     fast::Registration,
     fetch::{
         OdpFault,
@@ -26,23 +26,33 @@ pub(crate) use self::{
 };
 
 use self::{
-    bound::BoundWindows, //
-    fast::Fast,
+    bound::BoundWindows,
+    fast::Fast, //
 };
 use crate::{
-    globals,
-    mw,
-    owner::Owner, //
+    owner::Owner,
+    pool::{
+        KERNEL_OBJECTS,
+        MAX_OBJECTS, //
+    }, //
 };
+use core::convert::Infallible;
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use rdma::ib::{
-    object::PdId,
-    resource::ResourceEntry,
-    umem::Memory,
-    Access, //
+use rdma::{
+    ib::{
+        object::PdId,
+        resource::ResourceEntry,
+        umem::Memory,
+        Access, //
+    },
+    sync::{
+        Global,
+        Ref,
+        Table, //
+    }, //
 };
 use roce::wr::MemError;
 
@@ -65,21 +75,49 @@ pub(crate) struct Mr {
     fast: Option<Pin<KBox<Fast>>>,
 }
 
+/// Bits of the number of a region or a window: those of a key that its consumer does not choose.
+const KEY_NUMBER_BITS: u32 = 24;
+
 /// The low bits of a key, which are not part of the number.
-pub(crate) const KEY_BITS: u32 = u32::BITS - globals::KEY_NUMBER_BITS;
+const KEY_BITS: u32 = u32::BITS - KEY_NUMBER_BITS;
+
+/// The first number of a window. Regions have those below, so a key says what it is a key of.
+///
+/// The numbers are random, and there are at least eight times as many as may be in use. So a key
+/// has as many bits that nobody can guess as fit: 31 if its low bits are random, too.
+const FIRST_MW: u32 = 1 << (KEY_NUMBER_BITS - 1);
+
+/// The regions, by number.
+static TABLE: Global<Table<Mr>> = Global::new();
+
+/// Constructs the tables of regions and windows. Once, before any device exists.
+pub(crate) fn init() -> Result {
+    TABLE.init::<Infallible>(Table::new_random(
+        1..=FIRST_MW - 1,
+        MAX_OBJECTS + KERNEL_OBJECTS,
+        KERNEL_OBJECTS,
+    ))?;
+    window::init()
+}
+
+/// Returns the region that has a number.
+#[inline]
+fn get(number: u32) -> Option<Ref<Mr>> {
+    TABLE.get()?.get(number)
+}
 
 /// Returns a key of a number.
 ///
 /// The number is random and the tag is, where the consumer does not choose it. So one try of
 /// somebody who guesses keys finds one of a million regions with a probability of one in 2000, and
 /// one of ten regions with one in 200 million.
-pub(crate) fn key(number: u32, tag: u8) -> u32 {
+fn key(number: u32, tag: u8) -> u32 {
     (number << KEY_BITS) | u32::from(tag)
 }
 
 /// Returns the number that a key has.
 #[inline]
-pub(crate) fn number(key: u32) -> u32 {
+fn number(key: u32) -> u32 {
     key >> KEY_BITS
 }
 
@@ -90,8 +128,7 @@ pub(crate) fn number(key: u32) -> u32 {
 /// [`MemError::Protection`] if the key is not one of this protection domain with these rights.
 #[inline]
 pub(crate) fn find(key: u32, pd: PdId, access: Access) -> Result<Target, MemError> {
-    let mrs = globals::mrs().map_err(|_| MemError::Protection)?;
-    let mr = mrs.get(number(key)).ok_or(MemError::Protection)?;
+    let mr = get(number(key)).ok_or(MemError::Protection)?;
     if mr.pd != pd {
         return Err(MemError::Protection);
     }
@@ -107,7 +144,7 @@ pub(crate) fn find(key: u32, pd: PdId, access: Access) -> Result<Target, MemErro
 /// Says what kind of region has a local key, and what it allows.
 pub(crate) fn describe(lkey: u32, out: &mut ResourceEntry<'_>) {
     // Not there while it changes.
-    let Some(mr) = globals::mrs().ok().and_then(|mrs| mrs.get(number(lkey))) else {
+    let Some(mr) = get(number(lkey)) else {
         return;
     };
     let memory = match (&mr.fast, &mr.memory) {
@@ -138,8 +175,8 @@ pub(crate) fn find_remote(
     qpn: u32,
     access: Access,
 ) -> Result<Target, MemError> {
-    if mw::is_window(rkey) {
-        return mw::find(rkey, pd, qpn, access);
+    if window::is_window(rkey) {
+        return window::find(rkey, pd, qpn, access);
     }
     find(rkey, pd, access)
 }
@@ -152,8 +189,8 @@ pub(crate) fn find_remote(
 /// [`MemError::Protection`] if the key is not one that may be invalidated so. That of a region
 /// which was registered by a verb is not.
 pub(crate) fn invalidate_local(key: u32, pd: PdId, qpn: u32) -> Result<(), MemError> {
-    if mw::is_window(key) {
-        return mw::invalidate(key, pd, qpn);
+    if window::is_window(key) {
+        return window::invalidate(key, pd, qpn);
     }
     with_fast(key, pd, |fast| fast.invalidate(key, false))
 }
@@ -164,8 +201,8 @@ pub(crate) fn invalidate_local(key: u32, pd: PdId, qpn: u32) -> Result<(), MemEr
 ///
 /// As [`invalidate_local`]; besides, the peer must have been allowed to use the key.
 pub(crate) fn invalidate_remote(rkey: u32, pd: PdId, qpn: u32) -> Result<(), MemError> {
-    if mw::is_window(rkey) {
-        return mw::invalidate(rkey, pd, qpn);
+    if window::is_window(rkey) {
+        return window::invalidate(rkey, pd, qpn);
     }
     with_fast(rkey, pd, |fast| fast.invalidate(rkey, true))
 }
@@ -185,8 +222,7 @@ fn with_fast<R>(
     pd: PdId,
     f: impl FnOnce(&Fast) -> Result<R, MemError>,
 ) -> Result<R, MemError> {
-    let mrs = globals::mrs().map_err(|_| MemError::Protection)?;
-    let mr = mrs.get(number(key)).ok_or(MemError::Protection)?;
+    let mr = get(number(key)).ok_or(MemError::Protection)?;
     match &mr.fast {
         Some(fast) if mr.pd == pd => f(fast),
         _ => Err(MemError::Protection),

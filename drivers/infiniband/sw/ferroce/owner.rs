@@ -5,7 +5,6 @@
 //! A process is told by its user context: what it creates, and the packets that wait for it, count
 //! for the [`Owner`] that the context has. All contexts of a user share a [`User`].
 
-use crate::pool::Kind;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -42,6 +41,42 @@ struct Users {
     /// Those that have none any more are removed when the next context is created.
     #[pin]
     list: Mutex<KVec<Arc<User>>>,
+}
+
+/// The kind of entry that a pool has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Address handles.
+    Ah,
+    /// Bytes of packets that wait.
+    Backlog,
+    /// Completion queues.
+    Cq,
+    /// Ranges of memory that are being fetched.
+    Fetch,
+    /// Memberships in multicast groups.
+    Membership,
+    /// Memory regions.
+    Mr,
+    /// Memory windows.
+    Mw,
+    /// Protection domains.
+    Pd,
+    /// Queue pairs.
+    Qp,
+    /// Shared receive queues.
+    Srq,
+}
+
+impl Kind {
+    /// The number of kinds.
+    pub(crate) const COUNT: usize = 10;
+
+    /// Returns whether a process with `CAP_SYS_RESOURCE` may take all there is. Not of what packets
+    /// and the memory of the process decide about: a process that is stuck has not asked for it.
+    pub(crate) fn is_for_privileged(self) -> bool {
+        !matches!(self, Self::Backlog | Self::Fetch)
+    }
 }
 
 /// The amounts that are held of each kind of pool.

@@ -3,16 +3,13 @@
 //! Pools that all users share, and charges against them.
 //!
 //! [`roce::share`] says how much of a pool a process may have. Kernel consumers have numbers of
-//! their own (`globals`), and are not charged for objects.
+//! their own, and are not charged for objects.
 //!
 //! Documentation/infiniband/ferroce/limits.rst lists the pools.
 
-use crate::{
-    globals::{
-        MAX_AH,
-        MAX_OBJECTS, //
-    },
-    owner::Owner, //
+use crate::owner::{
+    Kind,
+    Owner, //
 };
 use kernel::{
     prelude::*,
@@ -29,6 +26,17 @@ use kernel::{
 use rdma::debugfs::Records;
 use roce::share;
 
+/// The most queue pairs, completion queues, shared receive queues, regions and windows of
+/// processes, each.
+pub(crate) const MAX_OBJECTS: u32 = 1 << 20;
+
+/// How many more there may be for kernel consumers, each. A new link needs some, and one that
+/// connects again does.
+pub(crate) const KERNEL_OBJECTS: u32 = 1 << 16;
+
+/// The most address handles of processes.
+pub(crate) const MAX_AH: u32 = 1 << 20;
+
 /// The most protection domains of processes. They have no numbers that could run out, and a process
 /// has a use for few.
 pub(crate) const MAX_PD: u32 = 1 << 15;
@@ -40,42 +48,6 @@ const MAX_FETCHES: u32 = 1024;
 /// The most memory that packets in the backlogs of all queue pairs may hold, in bytes. The memory
 /// cgroup of the receiver is not charged for them.
 const MAX_BACKLOG: u32 = 64 << 20;
-
-/// The kind of entry that a pool has.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Address handles.
-    Ah,
-    /// Bytes of packets that wait.
-    Backlog,
-    /// Completion queues.
-    Cq,
-    /// Ranges of memory that are being fetched.
-    Fetch,
-    /// Memberships in multicast groups.
-    Membership,
-    /// Memory regions.
-    Mr,
-    /// Memory windows.
-    Mw,
-    /// Protection domains.
-    Pd,
-    /// Queue pairs.
-    Qp,
-    /// Shared receive queues.
-    Srq,
-}
-
-impl Kind {
-    /// The number of kinds.
-    pub(crate) const COUNT: usize = 10;
-
-    /// Returns whether a process with `CAP_SYS_RESOURCE` may take all there is. Not of what packets
-    /// and the memory of the process decide about: a process that is stuck has not asked for it.
-    fn is_for_privileged(self) -> bool {
-        !matches!(self, Self::Backlog | Self::Fetch)
-    }
-}
 
 /// Something that there is a limited number of.
 pub(crate) struct Pool {

@@ -23,6 +23,7 @@ mod post;
 pub(crate) mod recv;
 pub(crate) mod rq;
 pub(crate) mod send;
+mod sge;
 pub(crate) mod show;
 pub(crate) mod snapshot;
 mod sq;
@@ -34,31 +35,38 @@ use crate::{
         Completion,
         Pushed, //
     },
-    device::Ferroce,
+    device::{
+        CqRef,
+        Ferroce,
+        IbQp,
+        QpRef, //
+    },
+    errno::errno,
     gids::{
         self,
         GsiQp, //
     },
-    globals::{
-        self,
-        CqRef,
-        QpRef, //
-    },
-    mw,
+    mr::window,
     owner::Owner,
-    pool,
+    packet::Origin,
+    pool::{
+        self,
+        KERNEL_OBJECTS,
+        MAX_OBJECTS, //
+    },
     queue::Queue,
-    receive::Origin,
     ucontext::{
         MmapEntry,
         Ucontext, //
-    }, //
+    },
+    work, //
 };
 pub(crate) use post::{
     post_recv,
     post_send, //
 };
 
+use core::convert::Infallible;
 pub(crate) use event::Event;
 use flush_budget::FlushBudget;
 use hand_off::HandOff;
@@ -82,19 +90,20 @@ use post::KernelQueues;
 use rdma::{
     fine_timer::FineTimer,
     ib::{
-        self,
         qp::{
             QpCap,
             QpHandle,
             QpInit, //
         },
-        udata::Udata,
+        udata::Udata, //
     },
     new_spinlock_bh,
     sync::{
+        Global,
         Number,
         Owned,
-        SpinLockBh, //
+        SpinLockBh,
+        Table, //
     },
     timer::Timer,
     workqueue::Work, //
@@ -107,7 +116,6 @@ use roce::{
     },
     qp::{
         state::State,
-        ErrnoKind,
         QpType, //
     },
     uapi::{
@@ -148,7 +156,7 @@ pub(crate) struct Qp {
     send_flush_budget: FlushBudget,
     recv_flush_budget: FlushBudget,
     /// Whether memory windows may be bound to it.
-    pub(crate) windows: mw::Mark,
+    pub(crate) windows: window::Mark,
     /// Serialises modify; outside of the locks of the halves.
     #[pin]
     attributes: Mutex<Attributes>,
@@ -177,8 +185,33 @@ pub(crate) struct Qp {
     work: Work,
 }
 
-/// The queue pair as the core has it.
-pub(crate) type IbQp = ib::qp::Qp<Ferroce>;
+/// Queue pair numbers below are special: 0 and 1 are management, and a few are kept free.
+const FIRST_QPN: u32 = 16;
+
+/// As many as there may be, the management queue pairs included.
+const LAST_QPN: u32 = FIRST_QPN + MAX_OBJECTS + KERNEL_OBJECTS - 1;
+
+static TABLE: Global<Table<IbQp>> = Global::new();
+
+/// Constructs the table. Once, before any device exists.
+///
+/// Numbers are unique in the module, not per device: a packet names a queue pair by its number
+/// alone, and a timer or work item names what it is for in the same way.
+pub(crate) fn init() -> Result {
+    TABLE.init::<Infallible>(Table::new(FIRST_QPN..=LAST_QPN, KERNEL_OBJECTS))
+}
+
+/// Finds a queue pair by number.
+#[inline]
+pub(crate) fn find(number: u32) -> Option<QpRef> {
+    TABLE.get()?.get(number)
+}
+
+/// Returns the number of the first queue pair behind `number`.
+fn after(number: u32) -> Option<u32> {
+    let (number, _) = TABLE.get()?.after(number)?;
+    Some(number)
+}
 
 impl Qp {
     pub(crate) fn new(
@@ -231,7 +264,7 @@ impl Qp {
             }
             _ => Some(KernelQueues::new(&send_queue, recv_queue.as_ref())?),
         };
-        let number = globals::qps()?.reserve(kernel.is_some())?;
+        let number = TABLE.get().ok_or(ENODEV)?.reserve(kernel.is_some())?;
         let qpn = number.get();
         let gsi = match ty {
             QpType::Gsi => Some(GsiQp::new(device_number, qpn)?),
@@ -273,7 +306,7 @@ impl Qp {
             events: Atomic::new(0),
             send_flush_budget: FlushBudget::new(),
             recv_flush_budget: FlushBudget::new(),
-            windows: mw::Mark::new(),
+            windows: window::Mark::new(),
             attributes <- new_mutex!(Attributes::new(), "ferroce::Qp::attributes"),
             send <- new_spinlock_bh!(send, "ferroce::Qp::send"),
             recv <- new_spinlock_bh!(recv, "ferroce::Qp::recv"),
@@ -323,7 +356,7 @@ impl Qp {
 
     /// Has the work item run both halves.
     pub(crate) fn defer(&self) {
-        globals::queue_work(&self.work);
+        work::queue(&self.work);
     }
 
     /// Moves the queue pair from a state in which it works to ERR; the work item flushes both
@@ -411,14 +444,6 @@ impl Qp {
     }
 }
 
-/// Returns the errno of a protocol error.
-pub(crate) fn errno(kind: ErrnoKind) -> Error {
-    match kind {
-        ErrnoKind::Invalid => EINVAL,
-        ErrnoKind::Unsupported => EOPNOTSUPP,
-    }
-}
-
 /// Inserts the entries by which the process maps the rings.
 fn insert_mmap_entries(
     udata: &mut Udata<'_>,
@@ -466,7 +491,7 @@ pub(crate) fn destroy(qp: &Owned<IbQp>) {
     recv.reset();
     drop((recv, send));
     qp.remove_completions();
-    mw::release(qp);
+    window::release(qp.qpn, &qp.windows);
 }
 
 /// The timer's callback.
@@ -515,9 +540,4 @@ fn run_work(number: u32) {
             qp.notify_event(told);
         }
     }
-}
-
-/// Finds a queue pair by number.
-fn find(number: u32) -> Option<QpRef> {
-    globals::qps().ok()?.get(number)
 }

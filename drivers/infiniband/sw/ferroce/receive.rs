@@ -5,63 +5,45 @@
 //! Everything wrong with a packet is a silent drop: whoever sent it may be anybody.
 
 use crate::{
-    ah,
     counters::Counter,
-    crc32::KernelCrc32,
+    device::QpRef,
     gids::{
         self,
         Address,
         Link, //
     },
-    globals::{
-        self,
-        QpRef, //
-    },
     mcast,
+    packet::{
+        total,
+        Incoming,
+        Origin, //
+    },
     qp::{
+        self,
         recv,
         send, //
     },
+    sockets::Receiver,
     traces::{
         self,
         Kept, //
     }, //
 };
 use kernel::prelude::*;
-use rdma::{
-    net::{
-        namespace::NetId,
-        netdevice::NetDevice,
-        skbuff::{
-            IpHeader,
-            SkBuff, //
-        },
-        udp_tunnel::UdpReceive, //
-    }, //
+use rdma::net::{
+    netdevice::NetDevice,
+    skbuff::SkBuff,
+    udp_tunnel::UdpReceive, //
 };
 use roce::{
-    icrc::{
-        Icrc,
-        IPV4_LEN,
-        IPV6_LEN,
-        UDP_LEN, //
-    },
+    icrc::IPV4_LEN,
     ids::{
         Pkey,
         Qpn, //
     },
     opcode::Transport,
-    wire::{
-        Packet,
-        ParseError,
-        BTH_LEN,
-        ICRC_LEN,
-        MAX_PACKET_LEN, //
-    }, //
+    wire::MAX_PACKET_LEN, //
 };
-
-/// What takes packets from the sockets.
-pub(crate) struct Receiver;
 
 impl UdpReceive for Receiver {
     fn receive(mut skb: SkBuff, dev: &NetDevice) {
@@ -75,155 +57,14 @@ impl UdpReceive for Receiver {
         if !skb.is_linear() && skb.linearize().is_err() {
             return refuse(Counter::NoMemory);
         }
-        let mut incoming = Incoming {
-            skb,
-            vlan: dev.vlan_id(),
-            sport: 0,
-        };
-        let Some(origin) = incoming.origin(dev.net_id()) else {
+        let Some((incoming, origin)) = Incoming::new(skb, dev) else {
             return refuse(Counter::Malformed);
         };
-        incoming.sport = origin.sport;
         let mut kept = None;
         if let Err(reason) = dispatch(incoming, &origin, dev, &mut kept) {
             refuse_unknown(Some(origin.address()), dev, reason, origin.bytes, &kept);
         }
     }
-}
-
-/// A packet, linear, of which the BTH comes first and the ICRC last.
-pub(crate) struct Incoming {
-    skb: SkBuff,
-    /// The VLAN of the net device that it came in through.
-    vlan: Option<u16>,
-    sport: u16,
-}
-
-impl Incoming {
-    /// Returns the UDP port that the packet comes from.
-    pub(crate) fn sport(&self) -> u16 {
-        self.sport
-    }
-
-    /// Returns the VLAN of the net device that the packet came in through.
-    pub(crate) fn vlan(&self) -> Option<u16> {
-        self.vlan
-    }
-
-    /// Returns a copy, of which the bytes are shared.
-    #[cold]
-    pub(crate) fn copy(&self) -> Option<Self> {
-        Some(Self {
-            skb: self.skb.try_clone()?,
-            vlan: self.vlan,
-            sport: self.sport,
-        })
-    }
-
-    /// Returns how much memory nobody else can use because of the packet, in bytes, at most.
-    pub(crate) fn footprint(&self) -> usize {
-        self.skb.footprint()
-    }
-
-    /// Frees the packet, which did what it came for.
-    pub(crate) fn consume(self) {
-        self.skb.consume();
-    }
-
-    /// Returns the view of the headers.
-    #[inline]
-    pub(crate) fn packet(&self) -> Result<Packet<'_>, ParseError> {
-        Packet::parse(self.skb.data())
-    }
-
-    /// Returns the payload.
-    #[inline]
-    pub(crate) fn payload(&self, packet: &Packet<'_>) -> &[u8] {
-        let from = packet.payload_offset();
-        // CAST: Widening.
-        let to = from.saturating_add(packet.payload_len() as usize);
-        self.skb.data().get(from..to).unwrap_or(&[])
-    }
-
-    /// Returns the IP header.
-    #[inline]
-    pub(crate) fn ip(&self) -> Option<IpHeader<'_>> {
-        self.skb.network_header()
-    }
-
-    /// Returns whether the ICRC is right.
-    #[inline]
-    fn is_intact(&self) -> bool {
-        let check = || {
-            let (ip, udp) = self.skb.received_headers()?;
-            let (covered, icrc) = self.skb.data().split_last_chunk::<ICRC_LEN>()?;
-            let (bth, rest) = covered.split_first_chunk::<BTH_LEN>()?;
-            let mut computed = match ip {
-                IpHeader::V4(ip) => Icrc::<KernelCrc32>::ipv4(ip, udp, bth),
-                IpHeader::V6(ip) => Icrc::<KernelCrc32>::ipv6(ip, udp, bth),
-            };
-            computed.update(rest);
-            (computed.finish() == *icrc).then_some(())
-        };
-        check().is_some()
-    }
-
-    /// Returns where the packet comes from and goes to.
-    #[inline]
-    fn origin(&self, net: NetId) -> Option<Origin> {
-        let (ip, udp) = self.skb.received_headers()?;
-        let [sport_hi, sport_lo, ..] = *udp;
-        let (saddr, daddr, below) = match ip {
-            IpHeader::V4(ip) => {
-                let [s0, s1, s2, s3, d0, d1, d2, d3] = *ip.last_chunk()?;
-                let (saddr, daddr) = ([s0, s1, s2, s3], [d0, d1, d2, d3]);
-                (ah::mapped(saddr), ah::mapped(daddr), IPV4_LEN)
-            }
-            IpHeader::V6(ip) => {
-                let (saddr, daddr) = ip.last_chunk::<32>()?.split_first_chunk::<16>()?;
-                (*saddr, *daddr.first_chunk()?, IPV6_LEN)
-            }
-        };
-        Some(Origin {
-            net,
-            saddr,
-            daddr,
-            sport: u16::from_be_bytes([sport_hi, sport_lo]),
-            bytes: total(self.skb.len(), below),
-        })
-    }
-}
-
-/// Where a packet comes from and goes to.
-pub(crate) struct Origin {
-    /// The namespace that it came in through.
-    pub(crate) net: NetId,
-    /// The source, as a GID.
-    pub(crate) saddr: [u8; 16],
-    /// The destination, as a GID.
-    pub(crate) daddr: [u8; 16],
-    /// The UDP port that it comes from.
-    pub(crate) sport: u16,
-    /// Bytes of the packet, from the IP header on.
-    pub(crate) bytes: u32,
-}
-
-impl Origin {
-    /// Returns the destination.
-    #[inline]
-    pub(crate) fn address(&self) -> Address {
-        Address {
-            net: self.net,
-            gid: self.daddr,
-        }
-    }
-}
-
-/// Returns the length of a packet that has `len` bytes behind its UDP header.
-#[inline]
-fn total(len: usize, ip_len: usize) -> u32 {
-    // CAST: A packet is never that long.
-    len.saturating_add(UDP_LEN).saturating_add(ip_len) as u32
 }
 
 /// Checks a packet and hands it to the half that it is for.
@@ -250,7 +91,7 @@ fn dispatch(
         if !incoming.is_intact() {
             return Err(Counter::BadIcrc);
         }
-        return mcast::deliver(incoming, origin, &link(dev));
+        return deliver(incoming, origin, &link(dev));
     }
     let qp = find(packet.dest_qpn(), origin).ok_or(Counter::NoQp)?;
     let result = if !qp.ty.takes(packet.opcode().transport()) {
@@ -269,6 +110,55 @@ fn dispatch(
         refuse(&qp, reason, origin.bytes);
         traces::was_dropped(Some(qp.device()), kept, reason);
     }
+    Ok(())
+}
+
+/// The device whose members a datagram is handed to.
+struct Seen {
+    device: u32,
+    /// Whether the datagram reaches it.
+    reached: bool,
+    /// Whether it is still to count the datagram.
+    uncounted: bool,
+}
+
+/// Hands a datagram to all members of its group that are on the net device that it came in through,
+/// or on one below that. Softirq context.
+///
+/// # Errors
+///
+/// What to count if there is none.
+fn deliver(incoming: Incoming, origin: &Origin, link: &Link) -> Result<(), Counter> {
+    let mut delivered = false;
+    let mut last: Option<Seen> = None;
+
+    mcast::for_each_member(&origin.address(), |device, number| {
+        let seen = match &mut last {
+            Some(seen) if seen.device == device => seen,
+            other => other.insert(Seen {
+                device,
+                reached: gids::reaches(device, link),
+                uncounted: true,
+            }),
+        };
+        if !seen.reached {
+            return;
+        }
+        let Some(qp) = qp::find(number) else {
+            return;
+        };
+        if core::mem::take(&mut seen.uncounted) {
+            let counters = qp.device().counters();
+            counters.received(origin.bytes);
+            counters.count(Counter::ReceivedMulticast);
+        }
+        recv::multicast(&qp, &incoming);
+        delivered = true;
+    });
+    if !delivered {
+        return Err(Counter::NoGroup);
+    }
+    incoming.consume();
     Ok(())
 }
 
@@ -297,7 +187,7 @@ fn refuse_unknown(
         .and_then(|address| gids::gsi(&address))
         .or_else(|| gids::gsi_at(&link(dev)));
 
-    let qp = gsi.and_then(|number| globals::qps().ok()?.get(number));
+    let qp = gsi.and_then(qp::find);
 
     if let Some(qp) = &qp {
         refuse(qp, reason, bytes);
@@ -321,5 +211,5 @@ fn find(qpn: Qpn, origin: &Origin) -> Option<QpRef> {
     } else {
         qpn.get()
     };
-    globals::qps().ok()?.get(number)
+    qp::find(number)
 }

@@ -8,8 +8,8 @@ use kernel::sync::atomic::{
     Relaxed, //
 };
 use roce::{
-    senders, //
-    tx_backoff::TxBackoff,
+    senders,
+    tx_backoff::TxBackoff, //
 };
 
 /// A count of the halves that send, see [`roce::senders`]. Part of the device.

@@ -19,11 +19,7 @@
 //! only count, under [`DEMAND`], which nothing else is taken inside. [`OPEN`] is held while a
 //! socket is opened or closed, so that who opens after the last one closed finds the port free.
 
-use crate::{
-    globals,
-    qp::path::ROCE_PORT,
-    receive::Receiver, //
-};
+use crate::work;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -42,6 +38,12 @@ use rdma::{
     sync::Global,
     workqueue::Work, //
 };
+
+/// The UDP port of RoCE v2.
+pub(crate) const ROCE_PORT: u16 = 4791;
+
+/// Takes packets from the sockets: [`receive`](crate::receive).
+pub(crate) struct Receiver;
 
 static DEMAND: Global<Mutex<KVec<Demand>>> = Global::new();
 static OPEN: Global<Mutex<KVec<Sockets>>> = Global::new();
@@ -146,7 +148,7 @@ pub(crate) fn address_removed(net: NetId) {
 /// Has the work item settle.
 fn defer() {
     if let Some(work) = WORK.get() {
-        globals::queue_work(work);
+        work::queue(work);
     }
 }
 

@@ -5,26 +5,28 @@
 use crate::{
     device::{
         Ferroce,
+        IbSrq,
         MAX_SGE, //
     },
-    globals,
+    errno::errno,
     pool::{
         self,
-        Charge, //
+        Charge,
+        KERNEL_OBJECTS,
+        MAX_OBJECTS, //
     },
-    qp::{
-        errno,
-        rq::{
-            copy_out,
-            KernelRq, //
-        }, //
+    qp::rq::{
+        copy_out,
+        KernelRq, //
     },
     queue::Queue,
     ucontext::{
         MmapEntry,
         Ucontext, //
-    }, //
+    },
+    work, //
 };
+use core::convert::Infallible;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -36,7 +38,6 @@ use kernel::{
 };
 use rdma::{
     ib::{
-        self,
         object::PdId,
         resource::ResourceEntry,
         srq::{
@@ -49,9 +50,11 @@ use rdma::{
     },
     new_spinlock_irqsave,
     sync::{
+        Global,
         Number,
         Owned,
-        SpinLockIrqSave, //
+        SpinLockIrqSave,
+        Table, //
     },
     workqueue::Work, //
 };
@@ -76,9 +79,6 @@ pub(crate) const MAX_SRQ_WR: u32 = (1 << 16) - 1;
 
 /// The most requests that a resize copies before it drops the lock: at most 16 KiB.
 const COPY_AT_ONCE: u32 = 16;
-
-/// The queue as the core has it.
-type IbSrq = ib::srq::Srq<Ferroce>;
 
 /// A shared receive queue.
 ///
@@ -124,6 +124,14 @@ impl Inner {
     }
 }
 
+static TABLE: Global<Table<IbSrq>> = Global::new();
+
+/// Constructs the table. Once, before any device exists.
+pub(crate) fn init() -> Result {
+    let numbers = 1..=MAX_OBJECTS + KERNEL_OBJECTS;
+    TABLE.init::<Infallible>(Table::new(numbers, KERNEL_OBJECTS))
+}
+
 impl Srq {
     pub(crate) fn new(
         init: &mut SrqInit<'_, Ferroce>,
@@ -133,7 +141,7 @@ impl Srq {
         let ring = lay_out(init.attr.max_wr, max_sge)?;
         let charge = Charge::new(&pool::SRQS, init.pd.owner.as_ref())?;
         let queue = Queue::new(ring)?;
-        let number = globals::srqs()?.reserve(udata.is_none())?;
+        let number = TABLE.get().ok_or(ENODEV)?.reserve(udata.is_none())?;
         let cookie = number.get();
         let (mut mmap_entry, mut is_user) = (None, false);
         if let (Some(udata), Some(ucontext)) = (udata, init.ucontext) {
@@ -236,7 +244,7 @@ impl Srq {
         if left < inner.limit {
             inner.limit = 0;
             inner.limit_to_tell = true;
-            globals::queue_work(&self.work);
+            work::queue(&self.work);
         }
     }
 
@@ -385,7 +393,7 @@ fn new_ring(
 
 /// The work item: tells that the limit was reached.
 fn run_work(number: u32) {
-    let Some(srq) = globals::srqs().ok().and_then(|srqs| srqs.get(number)) else {
+    let Some(srq) = TABLE.get().and_then(|table| table.get(number)) else {
         return;
     };
     let reached = core::mem::take(&mut srq.inner.lock().limit_to_tell);

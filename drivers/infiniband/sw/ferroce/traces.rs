@@ -4,9 +4,11 @@
 
 use crate::{
     counters::Counter,
-    device::Ferroce,
-    qp::IbQp,
-    receive::Incoming, //
+    device::{
+        Ferroce,
+        IbQp, //
+    },
+    packet::Incoming, //
 };
 use rdma::{
     ib::{

@@ -3,10 +3,10 @@
 //! Validation of receive WQEs.
 
 use super::{
-    sge_at,
+    sges,
     sum_sges,
+    RawSge,
     RecvWqe,
-    Sge,
     WqeError,
     WqeErrorKind,
     MAX_MESSAGE,
@@ -19,7 +19,7 @@ use zerocopy::FromBytes;
 pub struct RecvWr {
     /// Cookie of the program, returned in the completion.
     pub wr_id: u64,
-    /// Elements in the list of SGEs: [`recv_sge`].
+    /// Elements in the list of SGEs: [`recv_sges`].
     pub num_sge: u32,
     /// Bytes that all SGEs together can take, at most [`MAX_MESSAGE`].
     pub length: u32,
@@ -50,12 +50,11 @@ pub fn parse_recv(bytes: &[u8], max_sge: u32) -> Result<RecvWr, WqeError> {
     })
 }
 
-/// Returns SGE `index` of a copied receive WQE.
-///
-/// `None` means that the copy ends before it; indices below [`RecvWr::num_sge`] are always there.
+/// Returns the scatter list of a copied receive WQE, of [`RecvWr::num_sge`] elements; none if the
+/// copy ends before.
 #[inline]
-pub fn recv_sge(bytes: &[u8], index: u32) -> Option<Sge> {
-    sge_at(bytes.get(RECV_WQE_LEN..)?, index)
+pub fn recv_sges(bytes: &[u8], num_sge: u32) -> Option<&[RawSge]> {
+    sges(bytes.get(RECV_WQE_LEN..)?, num_sge)
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
@@ -76,8 +75,9 @@ mod tests {
         let wr = parse_recv(&bytes, 2);
         assert_eq!(wr.map(|wr| wr.wr_id), Ok(9));
         assert_eq!(wr.map(|wr| wr.length), Ok(MAX_MESSAGE));
-        assert_eq!(recv_sge(&bytes, 1).map(|sge| sge.length), Some(u32::MAX));
-        assert_eq!(recv_sge(&bytes, 2), None);
+        let last = recv_sges(&bytes, 2).and_then(|sges| sges.last());
+        assert_eq!(last.map(|sge| sge.length.get()), Some(u32::MAX));
+        assert!(recv_sges(&bytes, 3).is_none());
         assert_eq!(
             parse_recv(&bytes, 1).map_err(|e| e.kind),
             Err(WqeErrorKind::SgeCount)

@@ -3,16 +3,16 @@
 //! Validation of send WQEs.
 
 use super::{
-    sge_at,
+    sges,
     sum_sges,
     AtomicArgs,
     BindArgs,
     DmaInfo,
     FlushArgs,
+    RawSge,
     RdmaArgs,
     RegArgs,
     SendWqe,
-    Sge,
     UdArgs,
     WqeError,
     WqeErrorKind,
@@ -64,7 +64,7 @@ pub struct SendLimits {
 /// Where the payload of a send WQE is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// In memory regions that the first `count` elements of the tail name: [`send_sge`].
+    /// In memory regions that the first `count` elements of the tail name: [`send_sges`].
     Sges {
         /// 0 to [`SendLimits::max_sge`].
         count: u32,
@@ -261,13 +261,11 @@ fn sge_payload(dma: &DmaInfo, tail: &[u8], max_sge: u32) -> Result<(Payload, u32
     }
 }
 
-/// Returns SGE `index` of a copied send WQE.
-///
-/// `None` means that the copy ends before it; indices below the count that [`parse_send`] gave are
-/// always there.
+/// Returns the `count` elements of the scatter or gather list of a copied send WQE, as
+/// [`parse_send`] has counted them; none if the copy ends before.
 #[inline]
-pub fn send_sge(bytes: &[u8], index: u32) -> Option<Sge> {
-    sge_at(bytes.get(SEND_WQE_LEN..)?, index)
+pub fn send_sges(bytes: &[u8], count: u32) -> Option<&[RawSge]> {
+    sges(bytes.get(SEND_WQE_LEN..)?, count)
 }
 
 /// Returns the `len` bytes of inline data of a copied send WQE.
@@ -395,9 +393,10 @@ mod tests {
         assert_eq!(wr.length, 300);
         assert!(wr.signalled && wr.fence && !wr.solicited);
         assert_eq!(payload, Payload::Sges { count: 3 });
-        assert_eq!(send_sge(&bytes, 2).map(|sge| sge.addr), Some(0x2000));
-        assert_eq!(send_sge(&bytes, 4), None);
-        assert_eq!(send_sge(&bytes, u32::MAX), None);
+        let last = send_sges(&bytes, 3).and_then(|sges| sges.last());
+        assert_eq!(last.map(|sge| sge.addr.get()), Some(0x2000));
+        assert!(send_sges(&bytes, 5).is_none());
+        assert!(send_sges(&bytes, u32::MAX).is_none());
         Ok(())
     }
 

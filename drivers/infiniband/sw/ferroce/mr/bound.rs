@@ -2,13 +2,12 @@
 
 //! Parts of regions that memory windows are bound to.
 
-use super::Target;
-use crate::{
-    globals,
-    mw::{
+use super::{
+    window::{
         Bind,
         WindowRef, //
-    }, //
+    },
+    Target, //
 };
 use kernel::{
     prelude::*,
@@ -121,7 +120,7 @@ impl Part {
     /// Gives the part back.
     pub(crate) fn give_back(self) {
         // The region is there: it is not destroyed while a window is bound to it.
-        if let Some(mr) = globals::mrs().ok().and_then(|mrs| mrs.get(self.mr)) {
+        if let Some(mr) = super::get(self.mr) {
             mr.bound_windows.sub();
         }
     }
@@ -134,8 +133,7 @@ impl Part {
     /// Returns the part as a target.
     #[inline]
     pub(crate) fn target(self, window: WindowRef, va: u64, len: u64) -> Result<Target, MemError> {
-        let mrs = globals::mrs().map_err(|_| MemError::Protection)?;
-        let mr = mrs.get(self.mr).ok_or(MemError::Protection)?;
+        let mr = super::get(self.mr).ok_or(MemError::Protection)?;
         Ok(Target::window(mr, window, va, len, self.offset))
     }
 }

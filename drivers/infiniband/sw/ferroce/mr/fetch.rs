@@ -12,11 +12,11 @@ use super::target::{
     Target, //
 };
 use crate::{
-    globals,
     pool::{
         self,
         Charge, //
-    }, //
+    },
+    work, //
 };
 use kernel::{
     prelude::*,
@@ -87,7 +87,7 @@ impl OdpFault {
         let Some(turn) = Turn::take(&target, waiter)? else {
             return Ok(Started::Waiting);
         };
-        let result = globals::spawn(move || {
+        let result = work::spawn(move || {
             let _turn = turn;
             let how = if write { Fetch::Write } else { Fetch::Read };
             let result = memory.fetch(at, len, how);

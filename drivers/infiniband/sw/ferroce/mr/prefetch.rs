@@ -7,7 +7,7 @@ use super::{
     find,
     Target, //
 };
-use crate::globals;
+use crate::work;
 use kernel::prelude::*;
 use rdma::ib::{
     mr::Advice,
@@ -71,7 +71,7 @@ pub(crate) fn prefetch(pd: PdId, advice: Advice, flush: bool, sges: Sges<'_>) ->
     if flush {
         return ranges.iter().try_for_each(|range| range.fetch(pd, how));
     }
-    globals::spawn(move || {
+    work::spawn(move || {
         let _counted = counted;
         let mut left = MAX_BACKGROUND;
         for range in &ranges {

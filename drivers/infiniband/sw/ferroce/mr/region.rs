@@ -3,14 +3,13 @@
 //! Memory regions as their owners have them.
 
 use super::{
+    window,
     BoundWindows,
     Fast,
     Mr, //
 };
 use crate::{
     device::Ferroce,
-    globals,
-    mw,
     pool::{
         self,
         Charge, //
@@ -133,7 +132,7 @@ impl Region {
     ) -> Result<Self> {
         // Those of processes have memory of processes.
         let is_kernel = !matches!(memory, Memory::User(_) | Memory::Paged(_));
-        let number = globals::mrs()?.reserve(is_kernel)?;
+        let number = super::TABLE.get().ok_or(ENODEV)?.reserve(is_kernel)?;
         let key = match fast {
             // Numbers begin at one, so no key is zero.
             Some(_) => 0,
@@ -230,7 +229,7 @@ impl Region {
     /// bound by the time that the response turns out not to reach the process.
     pub(crate) fn abort(&self) {
         if self.mr.bound_windows.shut() {
-            mw::release_region(self.number.get());
+            window::release_region(self.number.get());
         }
     }
 }

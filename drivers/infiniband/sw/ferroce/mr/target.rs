@@ -4,9 +4,9 @@
 
 use super::{
     fetch::OdpFault,
+    window::WindowRef,
     Mr, //
 };
-use crate::mw::WindowRef;
 use kernel::{
     prelude::*,
     sync::Arc, //

@@ -6,23 +6,21 @@
 //! pair of its protection domain. One of type 2 is bound to a queue pair until it is invalidated
 //! (type 2B). A region is not destroyed while a window is bound to it.
 
+use super::{
+    bound::Part,
+    target::Target,
+    FIRST_MW,
+    KEY_NUMBER_BITS, //
+};
 use crate::{
     device::Ferroce,
-    globals::{
-        self,
-        FIRST_MW, //
-    },
-    mr::{
-        self,
-        Part,
-        Target, //
-    },
     pool::{
         self,
-        Charge, //
-    },
-    qp::Qp, //
+        Charge,
+        MAX_OBJECTS, //
+    }, //
 };
+use core::convert::Infallible;
 use kernel::{
     prelude::*,
     sync::atomic::{
@@ -41,10 +39,12 @@ use rdma::{
     },
     new_spinlock_bh,
     sync::{
+        Global,
         Number,
         Owned,
         Ref,
-        SpinLockBh, //
+        SpinLockBh,
+        Table, //
     }, //
 };
 use roce::wr::MemError;
@@ -61,6 +61,17 @@ const SUPPORTED: Access = Access::REMOTE_WRITE
 /// and a carry would leave the tag.
 const FIRST_TAGS: u8 = 0x7f;
 
+/// The last number of a window.
+const LAST_MW: u32 = (1 << KEY_NUMBER_BITS) - 1;
+
+/// The windows, by number.
+static TABLE: Global<Table<Mw>> = Global::new();
+
+/// Constructs the table. Once, before any device exists.
+pub(super) fn init() -> Result {
+    TABLE.init::<Infallible>(Table::new_random(FIRST_MW..=LAST_MW, MAX_OBJECTS, 0))
+}
+
 /// A memory window as its owner has it.
 ///
 /// Dropping it takes the window away from the data path and waits for the packets that use it.
@@ -73,10 +84,10 @@ pub(crate) struct Window {
 impl Window {
     pub(crate) fn new(pd: &Pd<Ferroce>, ty: MwType) -> Result<Self> {
         let charge = Charge::new(&pool::MWS, pd.owner.as_ref())?;
-        let number = globals::mws()?.reserve(false)?;
+        let number = TABLE.get().ok_or(ENODEV)?.reserve(false)?;
         let pd = pd.id();
         let binding = Binding {
-            key: mr::key(number.get(), rdma::random::byte() & FIRST_TAGS),
+            key: super::key(number.get(), rdma::random::byte() & FIRST_TAGS),
             epoch: 0,
             bound: None,
         };
@@ -152,7 +163,7 @@ impl Binding {
 /// Returns whether a key is one of a window.
 #[inline]
 pub(crate) fn is_window(key: u32) -> bool {
-    mr::number(key) >= FIRST_MW
+    super::number(key) >= FIRST_MW
 }
 
 /// Finds the window that a peer names, with at least these rights.
@@ -219,15 +230,16 @@ pub(crate) struct Bind {
     pub(crate) access: Access,
 }
 
-/// Binds a memory window for a request of queue pair `qp`, which is in protection domain `pd`.
+/// Binds a memory window for a request of queue pair `qpn`, which is in protection domain `pd` and
+/// has `mark`.
 ///
 /// Called under the lock of the send half.
 ///
 /// # Errors
 ///
 /// [`MemError::Protection`]; the window is as it was then.
-pub(crate) fn bind(bind: &Bind, pd: PdId, qp: &Qp) -> Result<(), MemError> {
-    const TAG: u32 = (1 << mr::KEY_BITS) - 1;
+pub(crate) fn bind(bind: &Bind, pd: PdId, qpn: u32, mark: &Mark) -> Result<(), MemError> {
+    const TAG: u32 = (1 << super::KEY_BITS) - 1;
 
     let mw = lookup(bind.mw_rkey)?;
     let mut binding = mw.binding.lock();
@@ -246,8 +258,8 @@ pub(crate) fn bind(bind: &Bind, pd: PdId, qp: &Qp) -> Result<(), MemError> {
             return Err(MemError::Protection);
         }
         MwType::Two => {
-            qp.windows.mark();
-            Some(qp.qpn)
+            mark.mark();
+            Some(qpn)
         }
     };
     let bound = if bind.len == 0 {
@@ -302,9 +314,9 @@ impl Mark {
 }
 
 /// Ends the bindings to a queue pair that goes. It executes no more requests.
-pub(crate) fn release(qp: &Qp) {
-    if qp.windows.0.load(Relaxed) != 0 {
-        release_if(|bound| bound.qpn == Some(qp.qpn));
+pub(crate) fn release(qpn: u32, mark: &Mark) {
+    if mark.0.load(Relaxed) != 0 {
+        release_if(|bound| bound.qpn == Some(qpn));
     }
 }
 
@@ -315,11 +327,11 @@ pub(crate) fn release_region(number: u32) {
 
 /// Ends bindings. Looks at every window there is. May sleep.
 fn release_if(ends: impl Fn(&Bound) -> bool) {
-    let Ok(mws) = globals::mws() else {
+    let Some(table) = TABLE.get() else {
         return;
     };
     let mut last = 0;
-    while let Some((number, mw)) = mws.after(last) {
+    while let Some((number, mw)) = table.after(last) {
         last = number;
         let mut binding = mw.binding.lock();
         if binding.bound.as_ref().is_some_and(&ends) {
@@ -333,6 +345,8 @@ fn release_if(ends: impl Fn(&Bound) -> bool) {
 /// Finds the window that has the number of a key.
 #[inline]
 fn lookup(key: u32) -> Result<Ref<Mw>, MemError> {
-    let mws = globals::mws().map_err(|_| MemError::Protection)?;
-    mws.get(mr::number(key)).ok_or(MemError::Protection)
+    TABLE
+        .get()
+        .and_then(|table| table.get(super::number(key)))
+        .ok_or(MemError::Protection)
 }

@@ -2,15 +2,15 @@
 
 //! Packets that wait for what a half is doing.
 
-use super::IbQp;
 use crate::{
     counters::{
         Counter,
         Counters, //
     },
+    device::IbQp,
     owner::Owner,
+    packet::Incoming,
     pool::BACKLOG,
-    receive::Incoming,
     traces, //
 };
 use kernel::{

@@ -73,14 +73,14 @@ pub(super) fn send(
     if size < ETHERNET_LEN || len > plain.saturating_add(TAG_LEN) {
         return Err(SendError::Memory(MemError::Length));
     }
-    let mut skb = SkBuff::alloc(HEADROOM, size).ok_or_else(|| counters.no_packet())?;
+    let mut skb = SkBuff::alloc(HEADROOM, size).ok_or_else(|| SendError::no_memory(counters))?;
     gather(&mut skb).map_err(SendError::Memory)?;
     if len > plain && !is_tagged(&skb) {
         return Err(SendError::Memory(MemError::Length));
     }
     account
         .charge(&mut skb)
-        .map_err(|_| counters.lost(Counter::Rejected))?;
+        .map_err(|_| SendError::lost(counters, Counter::Rejected))?;
     skb.transmit_frame(netdev)
         .map_err(|e| refused(e, counters))?;
     counters.sent(size);

@@ -2,11 +2,13 @@
 
 //! The sizes of the queues of a queue pair.
 
-use super::errno;
-use crate::device::{
-    MAX_INLINE,
-    MAX_SGE,
-    MAX_WR, //
+use crate::{
+    device::{
+        MAX_INLINE,
+        MAX_SGE,
+        MAX_WR, //
+    },
+    errno::errno, //
 };
 use kernel::prelude::*;
 use rdma::ib::qp::QpCap;

@@ -6,19 +6,25 @@
 //! halves.
 
 use super::{
-    errno,
     path::TxPath,
-    recv,
-    recv::RecvHalf,
-    send,
-    send::SendHalf,
-    IbQp,
+    recv::{
+        self,
+        RecvHalf, //
+    },
+    send::{
+        self,
+        SendHalf, //
+    },
     Qp, //
 };
 use crate::{
     ah,
     cq,
-    device::MAX_RD_ATOMIC,
+    device::{
+        IbQp,
+        MAX_RD_ATOMIC, //
+    },
+    errno::errno,
     port::active_mtu, //
 };
 use kernel::prelude::*;

@@ -2,7 +2,6 @@
 
 //! The way to a peer: addresses, route, and the headers below the BTH.
 
-use super::IbQp;
 use crate::{
     ah::{
         self,
@@ -14,10 +13,16 @@ use crate::{
         Counters, //
     },
     crc32::KernelCrc32,
-    device::Ferroce,
+    device::{
+        Ferroce,
+        IbQp, //
+    },
     gids,
-    globals,
-    receive::Origin, //
+    packet::{
+        self,
+        Origin, //
+    },
+    sockets::ROCE_PORT, //
 };
 use kernel::{
     prelude::*,
@@ -60,8 +65,8 @@ use roce::{
     source_port::SourcePort,
     time::Instant,
     tx_backoff::{
-        Refused, //
-        TxBackoff,
+        Refused,
+        TxBackoff, //
     },
     wire::{
         pad_for,
@@ -69,9 +74,6 @@ use roce::{
         MAX_HEADER_LEN, //
     }, //
 };
-
-/// The UDP port of RoCE v2.
-pub(crate) const ROCE_PORT: u16 = 4791;
 
 /// Room for headers in front of the BTH: Ethernet with a VLAN tag and what drivers add
 /// (`LL_MAX_HEADER` is 128 on common kernels), IPv6 and UDP.
@@ -90,6 +92,22 @@ pub(crate) enum SendError {
     NoRoom,
     /// No route, or the stack refused it: as good as lost on the wire. Counted.
     Lost,
+}
+
+impl SendError {
+    /// Counts a packet that is as good as lost, and returns that.
+    #[cold]
+    pub(super) fn lost(counters: &Counters, reason: Counter) -> Self {
+        counters.lost(reason);
+        Self::Lost
+    }
+
+    /// Counts that there is no memory for a packet, and returns that.
+    #[cold]
+    pub(super) fn no_memory(counters: &Counters) -> Self {
+        counters.count(Counter::NoPacket);
+        Self::NoMemory
+    }
 }
 
 /// Addresses of one family.
@@ -239,13 +257,16 @@ impl TxPath {
             .saturating_add(len as usize)
             .saturating_add(pad)
             .saturating_add(ICRC_LEN);
-        let mut skb = globals::packet(HEADROOM, size).ok_or_else(|| counters.no_packet())?;
-        skb.append(headers).map_err(|_| counters.no_packet())?;
+        let mut skb =
+            packet::alloc(HEADROOM, size).ok_or_else(|| SendError::no_memory(counters))?;
+        skb.append(headers)
+            .map_err(|_| SendError::no_memory(counters))?;
         if len > 0 {
             gather(&mut skb).map_err(SendError::Memory)?;
         }
         if pad > 0 {
-            skb.append_zeros(pad).map_err(|_| counters.no_packet())?;
+            skb.append_zeros(pad)
+                .map_err(|_| SendError::no_memory(counters))?;
         }
         self.finish(route, skb, account, counters)
     }
@@ -261,15 +282,15 @@ impl TxPath {
         let rcu = rcu::read_lock();
         let dst = self
             .route(route, &rcu)
-            .ok_or_else(|| counters.lost(Counter::NoRoute))?;
+            .ok_or_else(|| SendError::lost(counters, Counter::NoRoute))?;
         let mut skb = skb;
         self.complete(&mut skb)
-            .ok_or_else(|| counters.no_packet())?;
+            .ok_or_else(|| SendError::no_memory(counters))?;
         let bytes = skb.len();
         if let Some(account) = account {
             account
                 .charge(&mut skb)
-                .map_err(|_| counters.lost(Counter::Rejected))?;
+                .map_err(|_| SendError::lost(counters, Counter::Rejected))?;
         }
         match self.addresses {
             Addresses::V4 { .. } => skb.transmit4(dst),
@@ -442,7 +463,7 @@ pub(super) fn refused(error: Error, counters: &Counters) -> SendError {
     if error == ENOBUFS {
         SendError::NoRoom
     } else {
-        counters.lost(Counter::Rejected)
+        SendError::lost(counters, Counter::Rejected)
     }
 }
 

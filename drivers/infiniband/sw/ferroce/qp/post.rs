@@ -6,13 +6,15 @@ use super::{
     recv,
     rq::KernelRq,
     send,
-    sq::KernelSq,
-    IbQp, //
+    sq::KernelSq, //
 };
 use crate::{
-    device::Ferroce,
+    device::{
+        Ferroce,
+        IbQp,
+        QpRef, //
+    },
     doorbell::Hint,
-    globals::QpRef,
     queue::Queue, //
 };
 use kernel::{

@@ -8,14 +8,12 @@ mod flush;
 mod odp;
 mod read_response;
 
-pub(crate) use odp::fetched;
-
 use self::{
     completion::{
         completion,
         grh_area, //
-    }, //
-    odp::Parked,
+    },
+    odp::Parked, //
 };
 use super::{
     backlog::Backlog,
@@ -26,8 +24,7 @@ use super::{
     },
     rq::Rq,
     wait::OdpWait,
-    Event,
-    IbQp, //
+    Event, //
 };
 use crate::{
     clock::now,
@@ -41,10 +38,13 @@ use crate::{
         Completion,
         Pushed, //
     },
-    globals::QpRef,
+    device::{
+        IbQp,
+        QpRef, //
+    },
     mr,
     owner::Owner,
-    receive::{
+    packet::{
         Incoming,
         Origin, //
     },

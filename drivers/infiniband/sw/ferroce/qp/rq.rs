@@ -2,15 +2,14 @@
 
 //! The receive queue: work requests in the ring, and a private copy of the one in use.
 
-use super::{
-    snapshot,
-    sq::scatter,
-    wait::odp_fault, //
-};
+use super::sge;
 use crate::{
-    globals::SrqRef,
+    device::SrqRef,
     mr::OdpFault,
-    queue::Queue, //
+    queue::{
+        Fill,
+        Queue, //
+    }, //
 };
 use kernel::prelude::*;
 use rdma::ib::{
@@ -22,7 +21,7 @@ use roce::{
     responder::RecvQueue,
     uapi::wqe::{
         parse_recv,
-        recv_sge,
+        recv_sges,
         RawSge,
         RecvWqe,
         RecvWr,
@@ -37,8 +36,8 @@ use zerocopy::{
     IntoBytes, //
 };
 
-/// Where receive requests come from.
-enum Source {
+/// The queue that receive requests are taken from.
+enum Requests {
     /// The queue of the queue pair.
     Own {
         queue: Queue,
@@ -53,9 +52,17 @@ enum Source {
     },
 }
 
+/// The source of receive requests, as a snapshot reports it.
+pub(crate) enum Source {
+    /// A queue of the queue pair's own.
+    Own(Fill),
+    /// The shared queue with a number.
+    Shared(u32),
+}
+
 /// A receive queue.
 pub(crate) struct Rq {
-    source: Source,
+    requests: Requests,
     pd: PdId,
     max_sge: u32,
     /// A private copy of the request in use.
@@ -67,22 +74,22 @@ pub(crate) struct Rq {
 impl Rq {
     /// Takes requests from a ring.
     pub(crate) fn new(queue: Queue, pd: PdId, max_sge: u32) -> Result<Self> {
-        Self::from_source(Source::Own { queue, consumer: 0 }, pd, max_sge)
+        Self::from(Requests::Own { queue, consumer: 0 }, pd, max_sge)
     }
 
     /// Takes requests from a shared queue. They name memory of the protection domain of that.
     pub(crate) fn shared(srq: SrqRef) -> Result<Self> {
         let (pd, max_sge) = (srq.pd, srq.max_sge);
-        Self::from_source(Source::Shared { srq, held: false }, pd, max_sge)
+        Self::from(Requests::Shared { srq, held: false }, pd, max_sge)
     }
 
-    fn from_source(source: Source, pd: PdId, max_sge: u32) -> Result<Self> {
+    fn from(requests: Requests, pd: PdId, max_sge: u32) -> Result<Self> {
         // CAST: Bounded by the device's limit.
         let len = (max_sge as usize)
             .saturating_mul(SGE_LEN)
             .saturating_add(RECV_WQE_LEN);
         Ok(Self {
-            source,
+            requests,
             pd,
             max_sge,
             copy: KVec::from_elem(0, len, GFP_KERNEL_ACCOUNT)?,
@@ -97,27 +104,27 @@ impl Rq {
 
     /// Returns whether requests come from a shared queue.
     pub(crate) fn is_shared(&self) -> bool {
-        matches!(self.source, Source::Shared { .. })
+        matches!(self.requests, Requests::Shared { .. })
     }
 
     /// Returns where requests come from, and how many there are.
-    pub(crate) fn source(&self) -> snapshot::Source {
-        match &self.source {
-            Source::Own { queue, consumer } => {
-                snapshot::Source::Own(queue.fill(queue.producer(), *consumer))
+    pub(crate) fn source(&self) -> Source {
+        match &self.requests {
+            Requests::Own { queue, consumer } => {
+                Source::Own(queue.fill(queue.producer(), *consumer))
             }
-            Source::Shared { srq, .. } => snapshot::Source::Shared(srq.id()),
+            Requests::Shared { srq, .. } => Source::Shared(srq.id()),
         }
     }
 
     /// Ends the request in use.
     pub(crate) fn complete(&mut self) {
-        match &mut self.source {
-            Source::Own { queue, consumer } => {
+        match &mut self.requests {
+            Requests::Own { queue, consumer } => {
                 *consumer = queue.ring().next(*consumer);
                 queue.set_consumer(*consumer);
             }
-            Source::Shared { held, .. } => *held = false,
+            Requests::Shared { held, .. } => *held = false,
         }
         self.wr = EMPTY;
     }
@@ -125,7 +132,7 @@ impl Rq {
     /// Returns the cookie of the next request to flush and ends it: whatever is posted, or what was
     /// taken from a shared queue, whose others are not this queue pair's.
     pub(crate) fn flush_one(&mut self) -> Option<u64> {
-        if let Source::Shared { held, .. } = &self.source {
+        if let Requests::Shared { held, .. } = &self.requests {
             if !held {
                 return None;
             }
@@ -140,25 +147,20 @@ impl Rq {
     /// Throws away what was posted, or taken from a shared queue (RESET). The library never
     /// rewinds, so the consumer index moves up to the producer's.
     pub(crate) fn discard(&mut self) {
-        match &mut self.source {
-            Source::Own { queue, consumer } => {
+        match &mut self.requests {
+            Requests::Own { queue, consumer } => {
                 *consumer = queue.producer();
                 queue.set_consumer(*consumer);
             }
-            Source::Shared { held, .. } => *held = false,
+            Requests::Shared { held, .. } => *held = false,
         }
         self.wr = EMPTY;
     }
 
     /// Copies bytes to `offset` of the buffers of the request in use.
     pub(crate) fn scatter(&self, offset: u32, bytes: &[u8]) -> Result<(), MemError> {
-        scatter(
-            self.pd,
-            self.wr.num_sge,
-            |i| recv_sge(&self.copy, i).map(|sge| (sge.addr, sge.length, sge.lkey.get())),
-            offset,
-            bytes,
-        )
+        let sges = recv_sges(&self.copy, self.wr.num_sge).ok_or(MemError::Fault)?;
+        sge::scatter(self.pd, sges, offset, bytes)
     }
 
     /// Returns what has to be fetched of `len` bytes at `offset` of the buffers of the request in
@@ -174,15 +176,8 @@ impl Rq {
         len: u32,
         ahead: u64,
     ) -> Result<Option<OdpFault>, MemError> {
-        odp_fault(
-            self.pd,
-            self.wr.num_sge,
-            |i| recv_sge(&self.copy, i).map(|sge| (sge.addr, sge.length, sge.lkey.get())),
-            offset,
-            len,
-            ahead,
-            Access::LOCAL_WRITE,
-        )
+        let sges = recv_sges(&self.copy, self.wr.num_sge).ok_or(MemError::Fault)?;
+        sge::odp_fault(self.pd, sges, offset, len, ahead, Access::LOCAL_WRITE)
     }
 }
 
@@ -196,14 +191,14 @@ const EMPTY: RecvWr = RecvWr {
 impl RecvQueue for Rq {
     /// Copies the next request out of the ring, once.
     fn take(&mut self) -> Option<Result<u32, MemError>> {
-        match &mut self.source {
-            Source::Own { queue, consumer } => {
+        match &mut self.requests {
+            Requests::Own { queue, consumer } => {
                 if queue.ring().is_empty(queue.producer(), *consumer) {
                     return None;
                 }
                 copy_out(queue, *consumer, self.max_sge, &mut self.copy);
             }
-            Source::Shared { srq, held } => {
+            Requests::Shared { srq, held } => {
                 if !srq.take(&mut self.copy) {
                     return None;
                 }

@@ -10,7 +10,6 @@ pub(crate) use flush::{
     catch_up,
     flush, //
 };
-pub(crate) use odp::fetched;
 pub(crate) use response::respond;
 
 use super::{
@@ -26,8 +25,7 @@ use super::{
     sq::Sq,
     wait::OdpWait,
     wake,
-    Event,
-    IbQp, //
+    Event, //
 };
 use crate::{
     clock::now,
@@ -40,9 +38,12 @@ use crate::{
         Completion,
         Pushed, //
     },
-    globals::QpRef,
+    device::{
+        IbQp,
+        QpRef, //
+    },
     owner::Owner,
-    receive::Incoming,
+    packet::Incoming,
     traces, //
 };
 use kernel::{
@@ -408,8 +409,8 @@ impl SendHalf {
     #[inline]
     fn send(&mut self, qp: &IbQp, transmit: &Transmit, now: Instant) -> Result<(), SendError> {
         let counters = &*self.counters;
-        let rejected = || counters.lost(Counter::Rejected);
-        let lost = || counters.lost(Counter::NoRoute);
+        let rejected = || SendError::lost(counters, Counter::Rejected);
+        let lost = || SendError::lost(counters, Counter::NoRoute);
         let mut headers = [0; MAX_HEADER_LEN];
         let len = transmit
             .write_headers(Pkey::DEFAULT, &mut headers)
@@ -424,7 +425,7 @@ impl SendHalf {
             }
             let av = sq.av(transmit.slot).ok_or_else(lost)?;
             if transmit.oversize {
-                return Err(counters.lost(Counter::Oversize));
+                return Err(SendError::lost(counters, Counter::Oversize));
             }
             if !self
                 .datagram

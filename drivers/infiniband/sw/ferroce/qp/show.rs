@@ -5,17 +5,16 @@
 use super::{
     find,
     modify::Attributes,
+    rq::Source,
     snapshot::{
         QpSnapshot,
         RecvHalfSnapshot,
-        SendHalfSnapshot,
-        Source, //
-    },
-    IbQp, //
+        SendHalfSnapshot, //
+    }, //
 };
 use crate::{
     ah,
-    globals,
+    device::IbQp,
     queue::Fill, //
 };
 use kernel::{
@@ -33,8 +32,7 @@ pub(crate) struct QueuePairs;
 #[vtable]
 impl Records for QueuePairs {
     fn after(number: u32) -> Option<u32> {
-        let (number, _) = globals::qps().ok()?.after(number)?;
-        Some(number)
+        super::after(number)
     }
 
     fn show(number: u32, out: &SeqFile) {

@@ -8,11 +8,12 @@
 
 use super::{
     recv::RecvHalf,
-    send::SendHalf,
-    IbQp, //
+    rq::Source,
+    send::SendHalf, //
 };
 use crate::{
     clock::now,
+    device::IbQp,
     queue::Fill, //
 };
 use rdma::ib::resource::ResourceEntry;
@@ -56,14 +57,6 @@ pub(crate) struct RecvHalfSnapshot {
     pub(crate) queued: u32,
     /// Packets that wait for what is under way.
     pub(crate) backlog: usize,
-}
-
-/// Where receive requests come from.
-pub(crate) enum Source {
-    /// A queue of the queue pair's own.
-    Own(Fill),
-    /// The shared queue with a number.
-    Shared(u32),
 }
 
 /// What a send half waits for.

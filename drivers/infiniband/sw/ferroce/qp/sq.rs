@@ -3,21 +3,23 @@
 //! The send queue: work requests in the ring, and private copies of those in flight.
 
 use super::{
-    wait::odp_fault,
+    sge,
     Qp, //
 };
 use crate::{
-    ah::Av,
+    ah::{
+        self,
+        Av, //
+    },
     device::Ferroce,
-    globals,
     mr::{
         self,
+        window::{
+            self,
+            Bind, //
+        },
         OdpFault,
         Registration, //
-    },
-    mw::{
-        self,
-        Bind, //
     },
     queue::{
         Fill,
@@ -47,7 +49,7 @@ use roce::{
         inline_data,
         parse_send,
         reg_args,
-        send_sge,
+        send_sges,
         AtomicArgs,
         Payload,
         RawSge,
@@ -253,18 +255,8 @@ impl Sq {
                 skb.append(data).map_err(|_| MemError::Fault)
             }
             Payload::Sges { count } => {
-                each_piece(
-                    count,
-                    |i| send_sge(wqe, i).map(|sge| (sge.addr, sge.length, sge.lkey.get())),
-                    offset,
-                    len,
-                    |addr, len, key| {
-                        let region = mr::find(key, self.pd, Access::NONE)?;
-                        let at = region.offset(addr, u64::from(len))?;
-                        // CAST: Widening.
-                        region.memory().append_to(at, len as usize, skb)
-                    },
-                )
+                let sges = send_sges(wqe, count).ok_or(MemError::Fault)?;
+                sge::gather(self.pd, sges, offset, len, skb)
             }
         }
     }
@@ -297,7 +289,7 @@ impl Sq {
             len: args.length.get(),
             access: Access::from_raw(args.access.get()),
         };
-        mw::bind(&bind, self.pd, qp)
+        window::bind(&bind, self.pd, qp.qpn, &qp.windows)
     }
 
     /// Registers what a kernel consumer has mapped.
@@ -317,13 +309,8 @@ impl Sq {
         let (Payload::Sges { count }, wqe) = self.slot(slot).ok_or(MemError::Fault)? else {
             return Err(MemError::Length);
         };
-        scatter(
-            self.pd,
-            count,
-            |i| send_sge(wqe, i).map(|sge| (sge.addr, sge.length, sge.lkey.get())),
-            offset,
-            bytes,
-        )
+        let sges = send_sges(wqe, count).ok_or(MemError::Fault)?;
+        sge::scatter(self.pd, sges, offset, bytes)
     }
 
     /// Returns what has to be fetched of `len` bytes at `offset` of the message of a slot, so that
@@ -344,15 +331,8 @@ impl Sq {
         let (Payload::Sges { count }, wqe) = self.slot(slot).ok_or(MemError::Fault)? else {
             return Ok(None);
         };
-        odp_fault(
-            self.pd,
-            count,
-            |i| send_sge(wqe, i).map(|sge| (sge.addr, sge.length, sge.lkey.get())),
-            offset,
-            len,
-            ahead,
-            access,
-        )
+        let sges = send_sges(wqe, count).ok_or(MemError::Fault)?;
+        sge::odp_fault(self.pd, sges, offset, len, ahead, access)
     }
 
     /// Copies the next request out of the ring, once, for a slot.
@@ -387,7 +367,7 @@ impl Sq {
     /// Looks up the address handle that the copy of a slot names.
     fn find_av(&self, slot: u16) -> Option<Av> {
         let number = ah_num(self.copy(slot))?;
-        let av = globals::ahs(number.get()).ok()?.get(number.get())?;
+        let av = ah::find(number.get())?;
         (av.pd == self.pd).then_some(av)
     }
 
@@ -396,63 +376,6 @@ impl Sq {
     fn slot(&self, slot: u16) -> Option<(Payload, &[u8])> {
         Some((*self.payloads.get(usize::from(slot))?, self.copy(slot)))
     }
-}
-
-/// Calls `f` with the address, the length and the key of each piece that `len` bytes at `offset` of
-/// a scatter or gather list consist of.
-#[inline]
-pub(super) fn each_piece(
-    count: u32,
-    sge: impl Fn(u32) -> Option<(u64, u32, u32)>,
-    offset: u32,
-    len: u32,
-    mut f: impl FnMut(u64, u32, u32) -> Result<(), MemError>,
-) -> Result<(), MemError> {
-    let mut skip = offset;
-    let mut left = len;
-    let mut index = 0;
-    while left > 0 {
-        if index >= count {
-            return Err(MemError::Length);
-        }
-        let (addr, length, key) = sge(index).ok_or(MemError::Fault)?;
-        index = index.wrapping_add(1);
-        if skip >= length {
-            skip = skip.wrapping_sub(length);
-            continue;
-        }
-        let piece = left.min(length.wrapping_sub(skip));
-        let addr = addr
-            .checked_add(u64::from(skip))
-            .ok_or(MemError::Protection)?;
-        f(addr, piece, key)?;
-        left = left.wrapping_sub(piece);
-        skip = 0;
-    }
-    Ok(())
-}
-
-/// Copies bytes to `offset` of a scatter list.
-#[inline]
-pub(super) fn scatter(
-    pd: PdId,
-    count: u32,
-    sge: impl Fn(u32) -> Option<(u64, u32, u32)>,
-    offset: u32,
-    bytes: &[u8],
-) -> Result<(), MemError> {
-    let mut rest = bytes;
-    let len = u32::try_from(bytes.len()).map_err(|_| MemError::Length)?;
-    each_piece(count, sge, offset, len, |addr, len, key| {
-        let region = mr::find(key, pd, Access::LOCAL_WRITE)?;
-        let at = region.offset(addr, u64::from(len))?;
-        // CAST: Widening.
-        let (piece, next) = rest
-            .split_at_checked(len as usize)
-            .ok_or(MemError::Length)?;
-        rest = next;
-        region.memory().write(at, piece)
-    })
 }
 
 /// The producer's side of the send queue of a kernel consumer.

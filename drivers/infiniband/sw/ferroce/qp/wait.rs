@@ -12,17 +12,16 @@
 //!
 //! Documentation/infiniband/ferroce/locking.rst has the whole of it, under *Memory on demand*.
 
-use super::{
-    find,
-    recv,
-    send,
-    sq::each_piece,
-    IbQp, //
-};
-use crate::mr::{
-    self,
-    OdpFault,
-    Started, //
+use super::find;
+use crate::{
+    device::{
+        IbQp,
+        QpRef, //
+    },
+    mr::{
+        OdpFault,
+        Started, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -31,28 +30,15 @@ use kernel::{
         Relaxed, //
     }, //
 };
-use rdma::{
-    ib::{
-        object::PdId,
-        Access, //
-    },
-    sync::semaphore, //
-};
+use rdma::sync::semaphore;
 use roce::{
     opcode::Opcode,
     wr::MemError, //
 };
 
-/// Who waits.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waiter {
-    /// The send half, with a packet to send.
-    Request,
-    /// The send half, with a response that has come.
-    Response,
-    /// The receive half.
-    Recv,
-}
+/// Tells a half of a queue pair that the memory of a round was fetched, or why it could not be.
+/// Process context, no lock held.
+pub(super) type Report = fn(&QpRef, u64, Result<(), MemError>);
 
 /// Whether something waits for memory. Belongs to a half, under its lock.
 pub(crate) struct OdpWait {
@@ -106,8 +92,8 @@ impl OdpWait {
         }
     }
 
-    /// Has memory fetched, now or when the turn has come; `what` tells what it is for from what
-    /// comes after it.
+    /// Has memory fetched, now or when the turn has come, and then calls `report`; `what` tells
+    /// what it is for from what comes after it.
     ///
     /// # Errors
     ///
@@ -116,13 +102,17 @@ impl OdpWait {
     pub(crate) fn start(
         &mut self,
         qp: &IbQp,
-        waiter: Waiter,
         what: u32,
         fault: OdpFault,
+        report: Report,
     ) -> Result {
         self.begin_round();
         let (qpn, round) = (qp.qpn, self.round);
-        let done = move |result| fetched(qpn, waiter, round, result);
+        let done = move |result| {
+            if let Some(qp) = find(qpn) {
+                report(&qp, round, result);
+            }
+        };
         self.state = match fault.fetch(self.turn.as_mut(), done)? {
             Started::Fetching => WaitState::Fetching { what },
             Started::Waiting => WaitState::Turn,
@@ -183,17 +173,6 @@ impl OdpWait {
     }
 }
 
-/// Memory was fetched, or could not be. Process context, no lock held.
-fn fetched(qpn: u32, waiter: Waiter, round: u64, result: Result<(), MemError>) {
-    let Some(qp) = find(qpn) else {
-        return;
-    };
-    match waiter {
-        Waiter::Request | Waiter::Response => send::fetched(&qp, waiter, round, result),
-        Waiter::Recv => recv::fetched(&qp, round, result),
-    }
-}
-
 /// Returns how many bytes behind its payload a packet makes likely to be needed.
 pub(super) fn ahead(opcode: Opcode) -> u64 {
     const AHEAD: u64 = 64 << 10;
@@ -203,31 +182,4 @@ pub(super) fn ahead(opcode: Opcode) -> u64 {
     } else {
         AHEAD
     }
-}
-
-/// Returns the first part of `len` bytes at `offset` of a scatter or gather list that has to be
-/// fetched, or `None` if all of it is there.
-///
-/// # Errors
-///
-/// As the access itself.
-pub(super) fn odp_fault(
-    pd: PdId,
-    count: u32,
-    sge: impl Fn(u32) -> Option<(u64, u32, u32)>,
-    offset: u32,
-    len: u32,
-    ahead: u64,
-    access: Access,
-) -> Result<Option<OdpFault>, MemError> {
-    let mut found = None;
-    each_piece(count, sge, offset, len, |addr, len, key| {
-        let target = mr::find(key, pd, access)?;
-        let at = target.offset(addr, u64::from(len))?;
-        if found.is_none() {
-            found = target.odp_fault(at, u64::from(len), ahead, access != Access::NONE);
-        }
-        Ok(())
-    })?;
-    Ok(found)
 }

@@ -6,9 +6,9 @@
 use super::RecvHalf;
 use crate::{
     counters::Counter,
+    device::IbQp,
     gids,
-    qp::IbQp,
-    receive::{
+    packet::{
         Incoming,
         Origin, //
     }, //

@@ -4,8 +4,8 @@
 
 use crate::{
     cq::Completion,
-    qp::IbQp,
-    receive::Incoming, //
+    device::IbQp,
+    packet::Incoming, //
 };
 use rdma::net::skbuff::IpHeader;
 use roce::{

@@ -9,10 +9,8 @@ use super::{
 };
 use crate::{
     cq::Pushed,
-    qp::{
-        Event,
-        IbQp, //
-    }, //
+    device::IbQp,
+    qp::Event, //
 };
 use roce::{
     ids::Qpn,

@@ -10,20 +10,19 @@ use super::{
 };
 use crate::{
     clock::now,
-    globals::QpRef,
+    device::{
+        IbQp,
+        QpRef, //
+    },
     mr::{
         self,
         OdpFault, //
     },
+    packet::Incoming,
     qp::{
         command,
-        wait::{
-            ahead,
-            Waiter, //
-        },
-        IbQp, //
-    },
-    receive::Incoming, //
+        wait::ahead, //
+    }, //
 };
 use kernel::prelude::*;
 use rdma::ib::Access;
@@ -43,8 +42,8 @@ pub(super) struct Parked {
     pub(super) verdict: Verdict,
 }
 
-/// Memory was fetched that the half waits for, or could not be. Process context, no lock held.
-pub(crate) fn fetched(qp: &QpRef, round: u64, result: Result<(), MemError>) {
+/// Reports the memory that the half waits for.
+fn fetched(qp: &QpRef, round: u64, result: Result<(), MemError>) {
     if qp.recv.lock().wait.finish(round, result) {
         run(qp);
     }
@@ -59,7 +58,7 @@ impl RecvHalf {
         };
         let failed = match self.odp_fault(qp, &parked.verdict, &packet) {
             Ok(Some(fault)) => {
-                if self.wait.start(qp, Waiter::Recv, 0, fault).is_ok() {
+                if self.wait.start(qp, 0, fault, fetched).is_ok() {
                     self.parked = Some(parked);
                 } else {
                     self.abandon();
@@ -158,7 +157,7 @@ impl RecvHalf {
         let at = region.offset(segment.va, len)?;
         match region.odp_fault(at, len, ahead(segment.opcode), false) {
             Some(fault) => {
-                if self.wait.start(qp, Waiter::Recv, what, fault).is_err() {
+                if self.wait.start(qp, what, fault, fetched).is_err() {
                     // It cannot be fetched now. The peer asks again for what it misses.
                     self.resp.response_sent();
                     qp.defer();

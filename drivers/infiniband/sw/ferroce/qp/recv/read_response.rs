@@ -9,6 +9,7 @@ use super::{
 use crate::{
     clock::now,
     counters::Counter,
+    device::IbQp,
     mr,
     qp::{
         in_flight,
@@ -16,8 +17,7 @@ use crate::{
             wait_for_room,
             SendError, //
         },
-        Event,
-        IbQp, //
+        Event, //
     },
     traces, //
 };
@@ -111,8 +111,8 @@ impl RecvHalf {
     #[inline]
     fn send_segment(&mut self, qp: &IbQp, segment: &ReadSegment) -> Result<(), SendError> {
         let counters = &*self.counters;
-        let rejected = || counters.lost(Counter::Rejected);
-        let lost = || counters.lost(Counter::NoRoute);
+        let rejected = || SendError::lost(counters, Counter::Rejected);
+        let lost = || SendError::lost(counters, Counter::NoRoute);
         let mut headers = [0; MAX_HEADER_LEN];
         let len = segment
             .write_headers(Pkey::DEFAULT, &mut headers)

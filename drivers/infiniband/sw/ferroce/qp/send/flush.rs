@@ -8,10 +8,12 @@ use super::{
     SendHalf,
     BUDGET, //
 };
-use crate::qp::{
-    sq::MAX_IN_FLIGHT,
-    IbQp,
-    QpRef, //
+use crate::{
+    device::{
+        IbQp,
+        QpRef, //
+    },
+    qp::sq::MAX_IN_FLIGHT, //
 };
 use rdma::sync::cond_resched;
 

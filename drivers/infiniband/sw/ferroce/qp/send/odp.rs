@@ -10,15 +10,12 @@ use super::{
 use crate::{
     clock::now,
     counters::Counter,
-    globals::QpRef,
-    qp::{
-        wait::{
-            ahead,
-            Waiter, //
-        },
-        IbQp, //
+    device::{
+        IbQp,
+        QpRef, //
     },
-    receive::Incoming, //
+    packet::Incoming,
+    qp::wait::ahead, //
 };
 use kernel::prelude::*;
 use rdma::ib::Access;
@@ -30,15 +27,21 @@ use roce::{
     wr::MemError, //
 };
 
-/// Memory was fetched that the half waits for, or could not be. Process context, no lock held.
-pub(crate) fn fetched(qp: &QpRef, waiter: Waiter, round: u64, result: Result<(), MemError>) {
+/// Reports the memory that a packet to send is in.
+fn request_fetched(qp: &QpRef, round: u64, result: Result<(), MemError>) {
+    fetched(qp, |half| half.request_wait.finish(round, result));
+}
+
+/// Reports the memory that a response goes to.
+fn response_fetched(qp: &QpRef, round: u64, result: Result<(), MemError>) {
+    fetched(qp, |half| half.response_wait.finish(round, result));
+}
+
+/// Runs the half if it has waited for what was fetched.
+fn fetched(qp: &QpRef, finishes: impl FnOnce(&mut SendHalf) -> bool) {
     let after = {
         let mut half = qp.send.lock();
-        let wait = match waiter {
-            Waiter::Request => &mut half.request_wait,
-            _ => &mut half.response_wait,
-        };
-        if !wait.finish(round, result) {
+        if !finishes(&mut half) {
             return;
         }
         half.drive(qp, now())
@@ -66,7 +69,7 @@ impl SendHalf {
             Ok(Some(fault)) => {
                 if self
                     .request_wait
-                    .start(qp, Waiter::Request, what, fault)
+                    .start(qp, what, fault, request_fetched)
                     .is_err()
                 {
                     self.retry.failed(now());
@@ -100,7 +103,7 @@ impl SendHalf {
                 self.parked = Some(incoming);
                 self.counters.count(Counter::AckDeferred);
                 if let Some(fault) = fault {
-                    let _ = self.response_wait.start(qp, Waiter::Response, 0, fault);
+                    let _ = self.response_wait.start(qp, 0, fault, response_fetched);
                 }
             }
             Err(e) => self.req.placed(now(), Err(local_status(e))),

@@ -14,15 +14,15 @@ use crate::{
         self,
         Counter, //
     },
-    globals::QpRef,
-    qp::{
-        hand_off::Next,
-        IbQp, //
+    device::{
+        IbQp,
+        QpRef, //
     },
-    receive::{
+    packet::{
         Incoming,
         Origin, //
     },
+    qp::hand_off::Next,
     traces, //
 };
 use kernel::cpu::CpuId;

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Errors of the protocol crate, as the kernel has them.
+
+use kernel::prelude::*;
+use roce::qp::ErrnoKind;
+
+/// Returns the errno of a protocol error.
+pub(crate) fn errno(kind: ErrnoKind) -> Error {
+    match kind {
+        ErrnoKind::Invalid => EINVAL,
+        ErrnoKind::Unsupported => EOPNOTSUPP,
+    }
+}

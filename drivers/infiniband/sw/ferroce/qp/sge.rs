@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Scatter and gather lists of requests: the memory that a part of a message is in.
+
+use crate::mr::{
+    self,
+    OdpFault, //
+};
+use kernel::prelude::*;
+use rdma::{
+    ib::{
+        object::PdId,
+        Access, //
+    },
+    net::skbuff::SkBuff, //
+};
+use roce::{
+    uapi::wqe::RawSge,
+    wr::MemError, //
+};
+
+/// Copies bytes to `offset` of the memory that a list names.
+///
+/// # Errors
+///
+/// [`MemError::Length`] if the list ends before, or as the access to the memory.
+#[inline]
+pub(super) fn scatter(
+    pd: PdId,
+    sges: &[RawSge],
+    offset: u32,
+    bytes: &[u8],
+) -> Result<(), MemError> {
+    let mut rest = bytes;
+    let len = u32::try_from(bytes.len()).map_err(|_| MemError::Length)?;
+    each_piece(sges, offset, len, |addr, len, key| {
+        let region = mr::find(key, pd, Access::LOCAL_WRITE)?;
+        let at = region.offset(addr, u64::from(len))?;
+        // CAST: Widening.
+        let (piece, next) = rest
+            .split_at_checked(len as usize)
+            .ok_or(MemError::Length)?;
+        rest = next;
+        region.memory().write(at, piece)
+    })
+}
+
+/// Appends `len` bytes at `offset` of the memory that a list names to a packet.
+///
+/// # Errors
+///
+/// As [`scatter`].
+#[inline]
+pub(super) fn gather(
+    pd: PdId,
+    sges: &[RawSge],
+    offset: u32,
+    len: u32,
+    skb: &mut SkBuff,
+) -> Result<(), MemError> {
+    each_piece(sges, offset, len, |addr, len, key| {
+        let region = mr::find(key, pd, Access::NONE)?;
+        let at = region.offset(addr, u64::from(len))?;
+        // CAST: Widening.
+        region.memory().append_to(at, len as usize, skb)
+    })
+}
+
+/// Returns the first part of `len` bytes at `offset` of the memory that a list names which has to
+/// be fetched, or `None` if all of it is there.
+///
+/// # Errors
+///
+/// As [`scatter`].
+pub(super) fn odp_fault(
+    pd: PdId,
+    sges: &[RawSge],
+    offset: u32,
+    len: u32,
+    ahead: u64,
+    access: Access,
+) -> Result<Option<OdpFault>, MemError> {
+    let mut found = None;
+    each_piece(sges, offset, len, |addr, len, key| {
+        let target = mr::find(key, pd, access)?;
+        let at = target.offset(addr, u64::from(len))?;
+        if found.is_none() {
+            found = target.odp_fault(at, u64::from(len), ahead, access != Access::NONE);
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Calls `f` with the address, the length and the key of each piece that `len` bytes at `offset`
+/// consist of.
+#[inline]
+fn each_piece(
+    sges: &[RawSge],
+    offset: u32,
+    len: u32,
+    mut f: impl FnMut(u64, u32, u32) -> Result<(), MemError>,
+) -> Result<(), MemError> {
+    let mut skip = offset;
+    let mut left = len;
+    let mut sges = sges.iter();
+    while left > 0 {
+        let sge = sges.next().ok_or(MemError::Length)?;
+        let length = sge.length.get();
+        if skip >= length {
+            skip = skip.wrapping_sub(length);
+            continue;
+        }
+        let piece = left.min(length.wrapping_sub(skip));
+        let addr = sge
+            .addr
+            .get()
+            .checked_add(u64::from(skip))
+            .ok_or(MemError::Protection)?;
+        f(addr, piece, sge.lkey.get())?;
+        left = left.wrapping_sub(piece);
+        skip = 0;
+    }
+    Ok(())
+}

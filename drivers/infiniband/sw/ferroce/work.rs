@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The work queues of the module.
+
+use kernel::prelude::*;
+use rdma::{
+    sync::Global,
+    workqueue::{
+        Work,
+        Workqueue, //
+    }, //
+};
+
+/// For work items, of which none waits for memory of a process.
+static WORK: Global<Workqueue> = Global::new();
+/// For fetches of memory on demand.
+static FETCHES: Global<Workqueue> = Global::new();
+
+/// Constructs the queues. Once, before anything else of the driver runs.
+pub(crate) fn init() -> Result {
+    WORK.init(Workqueue::new(c"ferroce"))?;
+    FETCHES.init(Workqueue::new_waiting(c"ferroce_odp"))
+}
+
+/// Ends the queues, and waits for what they run.
+pub(crate) fn shut_down() {
+    // The first queues items of the second.
+    for queue in [&FETCHES, &WORK] {
+        if let Some(queue) = queue.get() {
+            queue.shut_down();
+        }
+    }
+}
+
+/// Queues a work item.
+pub(crate) fn queue(work: &Work) {
+    if let Some(queue) = WORK.get() {
+        queue.queue(work);
+    }
+}
+
+/// Has `f` called in process context, where it may wait for memory of a process.
+///
+/// # Errors
+///
+/// `ENOMEM`, `ESHUTDOWN`.
+pub(crate) fn spawn(f: impl FnOnce() + Send + 'static) -> Result {
+    FETCHES.get().ok_or(ESHUTDOWN)?.spawn(f)
+}

@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""The imports of the crates: which module uses which, and what guidelines.rst forbids.
+
+layers.py             prints each import that breaks a rule
+layers.py --dot CRATE prints the graph of a crate's modules, for graphviz
+
+The rules: a crate names only the crates below it; and modules may use each other in a circle only
+within one directory. What a module's ancestors define it may use; what they merely re-export
+counts as an import from where it is defined.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+# Crate: the root file, and the crates that it may name.
+CRATES = {
+    "roce": ("rust/roce/roce.rs", {"zerocopy"}),
+    "rdma": ("rust/rdma/rdma.rs", {"kernel", "pin_init", "bindings"}),
+    "ferroce": (
+        "drivers/infiniband/sw/ferroce/ferroce_main.rs",
+        {"kernel", "pin_init", "rdma", "roce", "zerocopy"},
+    ),
+    "rust_ib_minimal": ("samples/rust/rust_ib_minimal.rs", {"kernel", "pin_init", "rdma"}),
+}
+USE = re.compile(r"^ *(pub(?:\([^)]*\))? +)?use +([^;]+);", re.M)
+TESTS = re.compile(r"^#\[cfg\((?:any\()?test.*?^mod \w+ \{.*?^\}", re.M | re.S)
+PATH = re.compile(r"(?<![\w:])((?:crate|self|super)(?:::\w+)+|(?:roce|rdma)(?=::))")
+
+
+def leaves(tree):
+    """The paths of a use tree, each a list of names."""
+    found = []
+
+    def walk(at, prefix):
+        name = ""
+        while at < len(tree):
+            char = tree[at]
+            at += 1
+            if char == "{":
+                at = walk(at, prefix + [part.strip() for part in name.split("::") if part.strip()])
+                name = ""
+            elif char in ",}":
+                if name.strip():
+                    found.append(prefix + [part.strip() for part in name.split("::")])
+                name = ""
+                if char == "}":
+                    return at
+            else:
+                name += char
+        if name.strip():
+            found.append(prefix + [part.strip() for part in name.split("::")])
+        return at
+
+    walk(0, [])
+    return [[re.sub(r" +as .*", "", part) for part in path] for path in found]
+
+
+class Crate:
+    """The modules of a crate by path (a tuple of names), and what each one imports."""
+
+    def __init__(self, name):
+        root, self.allowed = CRATES[name]
+        self.root = Path(root)
+        self.files = {(): self.root}
+        if name != "rust_ib_minimal":
+            for file in sorted(self.root.parent.rglob("*.rs")):
+                module = file.relative_to(self.root.parent).with_suffix("").parts
+                if file != self.root and not re.search("tests|testutil|kunit", module[-1]):
+                    self.files[module] = file
+        self.parents = {module[:-1] for module in self.files if module}
+        self.texts = {
+            module: TESTS.sub("", re.sub(r'//[^\n]*|"[^"\n]*"', "", file.read_text()))
+            for module, file in self.files.items()
+        }
+        self.exports = {}
+        for module, text in self.texts.items():
+            for public, tree in USE.findall(text):
+                if public:
+                    for path in leaves(tree):
+                        origin = self.absolute(module, path)
+                        if origin is not None:
+                            self.exports[module + (path[-1],)] = origin
+        self.foreign, self.edges = [], {module: {} for module in self.files}
+        for module in self.files:
+            for path in self.paths(module):
+                self.note(module, path)
+
+    def paths(self, module):
+        text = self.texts[module]
+        for _, tree in USE.findall(text):
+            yield from leaves(tree)
+        for path in PATH.findall(USE.sub("", text)):
+            yield path.split("::")
+
+    def absolute(self, module, path):
+        """A path from the root of the crate; None if it leads to another crate."""
+        path = list(path)
+        if path[0] == "crate":
+            return tuple(path[1:])
+        if path[0] in ("self", "super"):
+            while path and path[0] in ("self", "super"):
+                module = module[:-1] if path.pop(0) == "super" else module
+            return module + tuple(path)
+        return module + tuple(path) if module + (path[0],) in self.files else None
+
+    def note(self, module, path):
+        target = self.absolute(module, path)
+        if target is None:
+            if path[0] in CRATES and path[0] not in self.allowed:
+                self.foreign.append((module, path[0]))
+            return
+        for _ in range(8):
+            for end in range(len(target), 0, -1):
+                if target[:end] in self.exports:
+                    target = self.exports[target[:end]] + target[end:]
+                    break
+            else:
+                break
+        while target not in self.files:
+            target = target[:-1]
+        # What an ancestor defines is there for its descendants.
+        if target != module[: len(target)]:
+            self.edges[module].setdefault(target, "::".join(path))
+
+    def directory(self, module):
+        return module if module in self.parents else module[:-1]
+
+    def circles(self):
+        """Sets of modules of which each can be reached from each."""
+        order, low, stack, found = {}, {}, [], []
+
+        def visit(module):
+            order[module] = low[module] = len(order)
+            stack.append(module)
+            for other in self.edges[module]:
+                if other not in order:
+                    visit(other)
+                    low[module] = min(low[module], low[other])
+                elif other in stack:
+                    low[module] = min(low[module], order[other])
+            if low[module] == order[module]:
+                circle = set(stack[stack.index(module) :])
+                del stack[stack.index(module) :]
+                if len({self.directory(member) for member in circle}) > 1:
+                    found.append(circle)
+
+        for module in self.files:
+            if module not in order:
+                visit(module)
+        return found
+
+
+def label(module):
+    return "::".join(module) or "(root)"
+
+
+def main():
+    if sys.argv[1:2] == ["--dot"]:
+        crate = Crate(sys.argv[2])
+        print("digraph {")
+        for module, edges in crate.edges.items():
+            for other in edges:
+                print(f'\t"{label(module)}" -> "{label(other)}"')
+        print("}")
+        return
+    for name in CRATES:
+        crate = Crate(name)
+        for module, other in crate.foreign:
+            print(f"{crate.files[module]}: crate {name} must not know {other}")
+        for circle in crate.circles():
+            for module in sorted(circle):
+                for other, path in crate.edges[module].items():
+                    if other in circle:
+                        print(f"{crate.files[module]}: {path}: part of a circle of directories")
+
+
+if __name__ == "__main__":
+    main()
