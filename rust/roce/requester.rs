@@ -34,7 +34,7 @@
 //! twice.
 
 mod ack_request;
-mod answer;
+mod explicit;
 mod local;
 mod packet;
 mod response;
@@ -44,7 +44,7 @@ mod snapshot;
 mod transmit;
 
 pub use self::{
-    answer::Placement,
+    explicit::Placement,
     local::Local,
     packet::Transmit,
     response::{
@@ -61,7 +61,7 @@ pub use self::{
 use core::ops::DerefMut;
 
 use self::{
-    answer::Accept,
+    explicit::Accept,
     slot::Ring, //
 };
 use crate::{
@@ -367,8 +367,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub fn post(&mut self, wr: SendWr) -> Result<u16, PostError> {
         let allowed = match self.transport {
-            Transport::Rc => !wr.op.is_answered() || self.params.max_rd_atomic > 0,
-            Transport::Uc => !wr.op.is_answered() && wr.op != SendOp::SendInv,
+            Transport::Rc => !wr.op.has_explicit_response() || self.params.max_rd_atomic > 0,
+            Transport::Uc => !wr.op.has_explicit_response() && wr.op != SendOp::SendInv,
             Transport::Ud => matches!(wr.op, SendOp::Send | SendOp::SendImm),
         };
         if !allowed {
@@ -445,7 +445,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.state = SendState::Running;
         if self.params.max_rd_atomic == 0 {
             // What was posted before that was set can never be sent.
-            let asks = |place: &usize| self.ring.get(*place).is_some_and(Slot::is_answered);
+            let asks = |place: &usize| {
+                self.ring
+                    .get(*place)
+                    .is_some_and(Slot::has_explicit_response)
+            };
             if let Some(place) = (self.begun..self.ring.len()).find(asks) {
                 self.fail_slot(place, Status::LocQpOp);
             }

@@ -69,7 +69,6 @@ use crate::{
         Transport, //
     },
     psn::Psn,
-    time::Instant,
     wire::Packet,
     wr::{
         MemError,
@@ -189,7 +188,7 @@ pub struct Responder {
     msn: u32,
     /// Whether the peer was told to send the expected packet again: until it comes, everything
     /// behind it is ignored.
-    told: bool,
+    nak_sent: bool,
     /// Whether the queue pair must go, or has gone, to ERR.
     failed: bool,
     /// Whether the first packet is still to be reported.
@@ -201,7 +200,7 @@ pub struct Responder {
     pending: Pending,
     /// The READ that is being answered.
     stream: Option<Stream>,
-    answers: ResponderResources,
+    resources: ResponderResources,
 }
 
 impl Responder {
@@ -213,14 +212,14 @@ impl Responder {
             epsn: Psn::default(),
             ack_psn: Psn::default().prev(),
             msn: 0,
-            told: false,
+            nak_sent: false,
             failed: false,
             comm_est: false,
             message: Message::None,
             held: None,
             pending: Pending::None,
             stream: None,
-            answers: ResponderResources::new(),
+            resources: ResponderResources::new(),
         }
     }
 
@@ -285,7 +284,7 @@ impl Responder {
         }
         let age = self.ack_psn.forward(self.epsn);
         if age > 1 {
-            if let Some(reply) = self.last_answer() {
+            if let Some(reply) = self.last_response() {
                 return Some(reply);
             }
         }
@@ -297,12 +296,7 @@ impl Responder {
     ///
     /// Must not be called while [`Responder::is_busy`]; the packet would be dropped.
     #[inline]
-    pub fn on_request(
-        &mut self,
-        _now: Instant,
-        pkt: &Packet<'_>,
-        rq: &mut impl RecvQueue,
-    ) -> Verdict {
+    pub fn on_request(&mut self, pkt: &Packet<'_>, rq: &mut impl RecvQueue) -> Verdict {
         if self.failed {
             return Verdict::Drop(DropReason::Failed);
         }
@@ -324,7 +318,7 @@ impl Responder {
     ///
     /// The default outcome, which asks for nothing, is returned if no copy was asked for.
     #[inline]
-    pub fn finish(&mut self, _now: Instant, result: Result<(), MemError>) -> Outcome {
+    pub fn finish(&mut self, result: Result<(), MemError>) -> Outcome {
         match core::mem::replace(&mut self.pending, Pending::None) {
             Pending::Place(place) => match result {
                 Ok(()) => self.placed(place),
@@ -455,16 +449,16 @@ mod tests {
         let mut responder = Responder::new(Transport::Uc);
         responder.set_params(&recv_params());
         let mut rq = Recvs { left: 2, size: MTU };
-        assert_eq!(responder.finish(NOW, Ok(())), Outcome::default());
-        let verdict = responder.on_request(NOW, &frame.packet(), &mut rq);
+        assert_eq!(responder.finish(Ok(())), Outcome::default());
+        let verdict = responder.on_request(&frame.packet(), &mut rq);
         assert_eq!(verdict, Verdict::Place(Place::Recv { offset: 0, len: 3 }));
-        let verdict = responder.on_request(NOW, &frame.packet(), &mut rq);
+        let verdict = responder.on_request(&frame.packet(), &mut rq);
         assert_eq!(verdict, Verdict::Drop(DropReason::Busy));
         assert_eq!(responder.start_read(Ok(())), None);
-        assert!(responder.finish(NOW, Ok(())).consumed);
+        assert!(responder.finish(Ok(())).consumed);
 
         let mut other = Responder::new(Transport::Rc);
-        let verdict = other.on_request(NOW, &frame.packet(), &mut rq);
+        let verdict = other.on_request(&frame.packet(), &mut rq);
         assert_eq!(verdict, Verdict::Drop(DropReason::BadOpcode));
     }
 
@@ -481,8 +475,8 @@ mod tests {
             let frame = uc.poll_transmit().map(|sent| Frame::request(&sent));
             uc.transmitted(NOW);
             let frame = frame.unwrap();
-            responder.on_request(NOW, &frame.packet(), &mut rq);
-            assert_eq!(responder.finish(NOW, Ok(())).event, event);
+            responder.on_request(&frame.packet(), &mut rq);
+            assert_eq!(responder.finish(Ok(())).event, event);
         }
     }
 }

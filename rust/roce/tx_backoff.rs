@@ -1,52 +1,51 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Waiting for room in a full queue below.
+//! Transmit back-off: waiting for room in a full qdisc or device queue.
 //!
-//! A packet that the host's own stack has no room for is not lost on the wire: it never left, and
-//! its sender knows. To take it for lost would cost a timeout, and to go on sending would keep the
-//! queue full. So it is sent again after a pause, and from then on fewer packets may be in queues
-//! at a time: half as many as were, and one more with each round.
+//! A packet that the host's own stack refuses is not lost on the wire, and the sender knows. To
+//! treat it as lost would cost a timeout, and to go on sending would keep the queue full. So the
+//! packet is sent again after a pause, and the limit of packets in flight is halved, and grows by
+//! one with each window that is taken.
 //!
-//! Better not to get there: who has filled a queue is told at once when a packet has left, and
-//! takes the place before those who pause. So all queue pairs of a device that send share the room
-//! of a queue from the beginning. That also bounds how long a packet stays in it, and so the time
-//! until a response comes. How many send is known a little late ([`senders`](crate::senders)): when
-//! many begin at once, the first of them may fill the queue.
+//! It is better not to get there: a sender that has filled a queue is woken at once when a packet
+//! leaves, and takes its place before the senders that pause. So all queue pairs of a device that
+//! send share the room of a queue from the beginning. That also bounds the time of a packet in the
+//! queue, and so the round trip. The number of senders is known a little late
+//! ([`senders`](crate::senders)): if many start at once, the first of them may fill the queue.
 //!
-//! What refuses a packet need not be a full queue, a filter says the same. So after
-//! [`TxBackoff::TRIES`] in vain packets do count as lost, and retries run out as they should.
+//! A packet is refused by a filter with the same error as by a full queue. So after
+//! [`TxBackoff::TRIES`] attempts packets do count as lost, and retries run out as they should.
 
 use crate::{
     senders::Period,
     time::Instant, //
 };
 
-/// How many packets the half of a queue pair may have in queues below, and how much longer it waits
-/// for room there.
+/// The limit of packets in flight of one half of a queue pair, and its wait for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxBackoff {
-    /// How many packets may be in queues, from [`TxBackoff::LEAST`] to [`TxBackoff::MOST`].
+    /// The most packets in flight, from [`TxBackoff::LEAST`] to [`TxBackoff::MOST`].
     limit: u32,
-    /// How many were taken since that was changed.
+    /// Packets taken since `limit` changed.
     taken: u32,
-    /// How many packets were refused since one was taken, at most [`TxBackoff::TRIES`].
+    /// Packets refused since one was taken, at most [`TxBackoff::TRIES`].
     refused: u32,
-    /// When the last of them was.
+    /// The time of the last refusal.
     last: Instant,
-    /// When to try again.
+    /// The end of the pause.
     until: Option<Instant>,
     /// The last period in which the half was counted among those that send.
     counted: Option<Period>,
 }
 
-/// What to do about a packet that was refused.
+/// The action for a refused packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// Send it again at that time.
     Again {
-        /// When.
+        /// The end of the pause.
         at: Instant,
-        /// Whether the one before it was taken: the half begins to wait.
+        /// True if the packet before it was taken: the half starts to wait.
         first: bool,
     },
     /// Count it as lost.
@@ -54,7 +53,7 @@ pub enum Refused {
 }
 
 impl Default for TxBackoff {
-    /// Makes one that nothing was refused to yet.
+    /// Makes one without a refusal.
     fn default() -> Self {
         Self {
             limit: Self::MOST,
@@ -68,26 +67,26 @@ impl Default for TxBackoff {
 }
 
 impl TxBackoff {
-    /// How many packets may be in queues at a time, at most.
+    /// The most packets in flight, without a refusal.
     pub const MOST: u32 = 128;
 
     /// The approximate limit for the packets of all senders of a device: a qdisc (`txqueuelen`) and
     /// the backlog of a CPU (`netdev_max_backlog`) have room for so many by default.
     const SHARED: u32 = 1024;
 
-    /// What each may have of that, however many there are.
+    /// The least share of a sender, however many there are.
     pub(crate) const SHARE: u32 = 16;
 
-    /// What that shrinks to.
+    /// The lower bound of the limit after refusals.
     const LEAST: u32 = 4;
 
     /// The pause before a packet is sent again: 1 ms, in nanoseconds.
     pub const PAUSE: u64 = 1_000_000;
 
-    /// How often packets are sent again before they count as lost.
+    /// The attempts to send before packets count as lost.
     pub const TRIES: u32 = 50;
 
-    /// After so long without a packet it is a new attempt: 1 s, in nanoseconds.
+    /// A refusal after such a time starts a new count of attempts: 1 s, in nanoseconds.
     const MEMORY: u64 = 1_000_000_000;
 
     /// Forgets everything but that the half was counted, so that a reset does not count it again.
@@ -98,13 +97,13 @@ impl TxBackoff {
         };
     }
 
-    /// Returns whether the half has to be counted among those that send: once in a period.
+    /// Returns `true` if the half is to be counted as a sender: once in a period.
     #[inline]
     pub fn begins(&mut self, period: Period) -> bool {
         self.counted.replace(period) != Some(period)
     }
 
-    /// Returns how many packets may be in queues at a time, if so many halves send.
+    /// Returns the most packets in flight if `senders` halves send.
     #[inline]
     pub fn limit(&self, senders: u32) -> u32 {
         let share = Self::SHARED.checked_div(senders).unwrap_or(Self::MOST);
@@ -143,7 +142,7 @@ impl TxBackoff {
         Refused::Again { at, first }
     }
 
-    /// Returns whether nothing should be sent yet. Asks for the time only after a refusal.
+    /// Returns `true` during a pause. Reads the clock only after a refusal.
     #[inline]
     pub fn waits(&mut self, now: impl FnOnce() -> Instant) -> bool {
         if self.until.is_some_and(|until| until.is_due(now())) {

@@ -85,7 +85,7 @@ impl SendOp {
     /// Returns whether the peer has to remember its answer. The number of those that are
     /// outstanding is limited; the fence waits for them.
     #[inline]
-    pub const fn is_answered(self) -> bool {
+    pub const fn has_explicit_response(self) -> bool {
         matches!(
             self,
             SendOp::Read

@@ -17,8 +17,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Returns whether the packet asks for an acknowledgment.
     #[inline]
     pub(super) fn wants_ack(&self, step: &Step) -> bool {
-        let is_answered = self.ring.get(step.place).is_some_and(Slot::is_answered);
-        if self.transport != Transport::Rc || is_answered {
+        let has_explicit_response = self
+            .ring
+            .get(step.place)
+            .is_some_and(Slot::has_explicit_response);
+        if self.transport != Transport::Rc || has_explicit_response {
             return false;
         }
         // Something behind it will ask, if anything can follow at once.

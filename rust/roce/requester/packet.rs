@@ -67,8 +67,6 @@ pub struct Transmit {
     /// Whether this is a datagram longer than the MTU. The shell sends nothing, and says that it
     /// was sent: the consumer is not told (C10-93.1.1).
     pub oversize: bool,
-    /// Whether the packet after this one is of the same opcode and size, and may follow at once.
-    pub next_same: bool,
 }
 
 impl Transmit {
@@ -179,10 +177,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 Transport::Ud => wr.dest_qpn,
             },
             oversize: self.transport == Transport::Ud && len > self.params.mtu,
-            next_same: position == Position::Middle
-                && !step.probe
-                && step.index.saturating_add(2) < step.packets
-                && self.step_at(step.place, step.end()).is_some(),
         })
     }
 }

@@ -85,7 +85,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.accept = None;
         match pkt.opcode().operation() {
             Operation::Acknowledge => self.on_acknowledge(now, pkt).into(),
-            Operation::ReadResponse | Operation::AtomicAck => self.on_answer(now, pkt),
+            Operation::ReadResponse | Operation::AtomicAck => self.on_explicit(now, pkt),
             Operation::Send
             | Operation::Write
             | Operation::ReadRequest
@@ -143,7 +143,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             let Some(slot) = self.ring.get(self.done) else {
                 break;
             };
-            if slot.is_answered() {
+            if slot.has_explicit_response() {
                 break;
             }
             let slot_end = slot.last_psn.next();

@@ -39,8 +39,8 @@ impl Slot {
     /// Returns whether the peer has to answer the request itself: an acknowledgment of something
     /// behind it does not end it.
     #[inline]
-    pub(super) fn is_answered(&self) -> bool {
-        self.wr.op.is_answered()
+    pub(super) fn has_explicit_response(&self) -> bool {
+        self.wr.op.has_explicit_response()
     }
 
     /// Returns how many PSNs the request takes, at least one. It must have been begun, and not be

@@ -113,7 +113,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let end = step.end();
         let wants_ack = self.wants_ack(step);
         self.advance(step);
-        if self.ring.get(step.place).is_some_and(Slot::is_answered) {
+        if self
+            .ring
+            .get(step.place)
+            .is_some_and(Slot::has_explicit_response)
+        {
             self.reads = self.reads.saturating_add(1);
             // The response acknowledges everything before it too.
             self.ack_base = end;
@@ -200,7 +204,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                     slot.read_part(index)
                 };
             }
-            if slot.is_answered() {
+            if slot.has_explicit_response() {
                 return self.may_ask(&step).then_some(step);
             }
             if self.window_used(psn) >= self.window {
@@ -249,7 +253,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Returns how many packets, or READ responses, a request takes.
     #[inline]
     fn packets_of(&self, slot: &Slot) -> u32 {
-        if self.transport == Transport::Ud || (slot.is_answered() && !slot.is_read()) {
+        if self.transport == Transport::Ud || (slot.has_explicit_response() && !slot.is_read()) {
             return 1;
         }
         let length = slot.wr.length;
@@ -333,19 +337,18 @@ mod tests {
         let mut uc = requester(Transport::Uc, &mut slots);
         assert_eq!(uc.post(wr(SendOp::WriteImm, 3 * MTU + 1)), Ok(0));
         let expected = [
-            (Opcode::UcWriteFirst, MTU, false),
-            (Opcode::UcWriteMiddle, MTU, true),
-            (Opcode::UcWriteMiddle, MTU, false),
-            (Opcode::UcWriteLastImm, 1, false),
+            (Opcode::UcWriteFirst, MTU),
+            (Opcode::UcWriteMiddle, MTU),
+            (Opcode::UcWriteMiddle, MTU),
+            (Opcode::UcWriteLastImm, 1),
         ];
-        for (number, (opcode, len, next_same)) in (0..).zip(expected) {
+        for (number, (opcode, len)) in (0..).zip(expected) {
             assert!(uc.poll_completion().is_none());
             let sent = send(&mut uc);
             assert_eq!(sent.map(|sent| sent.opcode), Some(opcode));
             assert_eq!(sent.map(|sent| sent.len), Some(len));
             assert_eq!(sent.map(|sent| sent.offset), Some(number * MTU));
             assert_eq!(sent.map(|sent| sent.psn.get()), Some(number));
-            assert_eq!(sent.map(|sent| sent.next_same), Some(next_same));
             assert_eq!(sent.map(|sent| sent.ack_req), Some(false));
         }
         assert!(uc.poll_completion().is_some());

@@ -9,8 +9,8 @@ use super::{
     },
     reliable::access_code,
     resources::{
-        Answer,
-        Record, //
+        Record,
+        SavedResponse, //
     },
     Action,
     AsyncEvent,
@@ -65,24 +65,25 @@ impl Responder {
     pub(super) fn on_command_again(&mut self, pkt: &Packet<'_>) -> Verdict {
         let psn = pkt.psn();
         if pkt.opcode().operation() == Operation::Flush {
-            return Verdict::Reply(self.answer(psn, Answer::Done));
+            return Verdict::Reply(self.saved_reply(psn, SavedResponse::Done));
         }
-        match self.answers.find(psn) {
+        match self.resources.find(psn) {
             Some(record) if record.opcode == pkt.opcode() => {
-                Verdict::Reply(self.answer(psn, record.answer))
+                Verdict::Reply(self.saved_reply(psn, record.response))
             }
             _ => Verdict::Drop(DropReason::Duplicate),
         }
     }
 
     /// Returns the answer to the last request, if that was none of the others.
-    pub(super) fn last_answer(&self) -> Option<Reply> {
+    pub(super) fn last_response(&self) -> Option<Reply> {
         let psn = self.epsn.prev();
-        if self.answers.is_flush(psn) {
-            return Some(self.answer(psn, Answer::Done));
+        if self.resources.is_flush(psn) {
+            return Some(self.saved_reply(psn, SavedResponse::Done));
         }
-        let record = self.answers.find(psn)?;
-        (!matches!(record.answer, Answer::Read { .. })).then(|| self.answer(psn, record.answer))
+        let record = self.resources.find(psn)?;
+        (!matches!(record.response, SavedResponse::Read { .. }))
+            .then(|| self.saved_reply(psn, record.response))
     }
 
     /// Says how it went to do what [`Verdict::Execute`] asked for, with what an atomic operation
@@ -108,20 +109,20 @@ impl Responder {
                 );
             }
         };
-        let answer = match command.opcode.operation() {
-            Operation::Atomic => Answer::Found(found),
-            _ => Answer::Done,
+        let response = match command.opcode.operation() {
+            Operation::Atomic => SavedResponse::Found(found),
+            _ => SavedResponse::Done,
         };
-        self.answers.remember(Record {
+        self.resources.remember(Record {
             first_psn: psn,
             count: 1,
             opcode: command.opcode,
-            answer,
+            response,
         });
         self.epsn = psn.next();
         self.count_message();
         Outcome {
-            reply: Some(self.answer(psn, answer)),
+            reply: Some(self.saved_reply(psn, response)),
             event: self.established(),
             ..Outcome::default()
         }
@@ -204,11 +205,11 @@ impl Responder {
     }
 
     /// Returns the response to the request with a PSN.
-    fn answer(&self, psn: Psn, answer: Answer) -> Reply {
+    fn saved_reply(&self, psn: Psn, response: SavedResponse) -> Reply {
         Reply {
-            kind: match answer {
-                Answer::Found(found) => ReplyKind::Found(found),
-                Answer::Done | Answer::Read { .. } => ReplyKind::Done,
+            kind: match response {
+                SavedResponse::Found(found) => ReplyKind::Found(found),
+                SavedResponse::Done | SavedResponse::Read { .. } => ReplyKind::Done,
             },
             ..self.ack(psn)
         }
@@ -247,8 +248,7 @@ mod tests {
             slots,
             wr,
             Frame,
-            Recvs,
-            NOW, //
+            Recvs, //
         },
         wire::{
             NakCode,
@@ -282,7 +282,7 @@ mod tests {
 
     fn request(rx: &mut Responder, transmit: &Transmit) -> Verdict {
         let mut rq = Recvs { left: 0, size: 0 };
-        rx.on_request(NOW, &Frame::request(transmit).packet(), &mut rq)
+        rx.on_request(&Frame::request(transmit).packet(), &mut rq)
     }
 
     fn refused(verdict: Verdict) -> bool {

@@ -103,8 +103,7 @@ mod tests {
             wr,
             Frame,
             Recvs,
-            MTU,
-            NOW, //
+            MTU, //
         },
         wr::{
             SendOp,
@@ -137,13 +136,13 @@ mod tests {
             len: 5,
         });
         for _ in 0..2 {
-            let verdict = ud.on_request(NOW, &datagram(5).packet(), &mut rq);
+            let verdict = ud.on_request(&datagram(5).packet(), &mut rq);
             assert_eq!(verdict, place);
             ud.abandon();
             assert!(ud.holds_wqe() && rq.left == 0);
         }
-        ud.on_request(NOW, &datagram(5).packet(), &mut rq);
-        assert!(ud.finish(NOW, Ok(())).consumed);
+        ud.on_request(&datagram(5).packet(), &mut rq);
+        assert!(ud.finish(Ok(())).consumed);
         assert!(!ud.holds_wqe());
     }
 
@@ -156,16 +155,16 @@ mod tests {
         };
         let frame = datagram(5);
         let place = Place::Recv { offset: 40, len: 5 };
-        let verdict = ud.on_request(NOW, &frame.packet(), &mut rq);
+        let verdict = ud.on_request(&frame.packet(), &mut rq);
         assert_eq!(verdict, Verdict::Place(place));
-        let outcome = ud.finish(NOW, Ok(()));
+        let outcome = ud.finish(Ok(()));
         assert!(outcome.consumed && !outcome.error && outcome.reply.is_none());
         let completion = outcome.completion;
         assert_eq!(completion.map(|end| end.byte_len), Some(45));
         assert_eq!(completion.and_then(|end| end.imm), Some([1, 2, 3, 4]));
         assert_eq!(completion.map(|end| end.src_qpn), Some(Qpn::new(0x55)));
 
-        let verdict = ud.on_request(NOW, &frame.packet(), &mut rq);
+        let verdict = ud.on_request(&frame.packet(), &mut rq);
         assert_eq!(verdict, Verdict::Drop(DropReason::NoRecvWqe));
     }
 
@@ -176,7 +175,7 @@ mod tests {
             ..recv_params()
         });
         let mut rq = Recvs { left: 1, size: MTU };
-        let verdict = ud.on_request(NOW, &datagram(5).packet(), &mut rq);
+        let verdict = ud.on_request(&datagram(5).packet(), &mut rq);
         assert_eq!(verdict, Verdict::Drop(DropReason::BadQkey));
         assert_eq!(rq.left, 1);
     }
@@ -190,7 +189,7 @@ mod tests {
         };
         for length in [5, 4] {
             let frame = datagram(length);
-            let verdict = ud.on_request(NOW, &frame.packet(), &mut rq);
+            let verdict = ud.on_request(&frame.packet(), &mut rq);
             if length == 4 {
                 assert!(matches!(verdict, Verdict::Place(_)));
                 continue;
@@ -212,7 +211,7 @@ mod tests {
             ..recv_params()
         });
         let mut rq = Recvs { left: 1, size: MTU };
-        let verdict = ud.on_request(NOW, &datagram(17).packet(), &mut rq);
+        let verdict = ud.on_request(&datagram(17).packet(), &mut rq);
         assert_eq!(verdict, Verdict::Drop(DropReason::BadLength));
     }
 }

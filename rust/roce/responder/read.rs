@@ -9,8 +9,8 @@ use super::{
     },
     reliable::access_code,
     resources::{
-        Answer,
-        Record, //
+        Record,
+        SavedResponse, //
     },
     AsyncEvent,
     DropReason,
@@ -139,10 +139,10 @@ impl Responder {
     /// What does not match what was asked for then is not executed, whatever the key would allow.
     pub(super) fn on_read_again(&mut self, pkt: &Packet<'_>) -> Verdict {
         let psn = pkt.psn();
-        let (Some(reth), Some(record)) = (pkt.reth(), self.answers.find(psn)) else {
+        let (Some(reth), Some(record)) = (pkt.reth(), self.resources.find(psn)) else {
             return Verdict::Drop(DropReason::Duplicate);
         };
-        let Answer::Read { rkey, va, len } = record.answer else {
+        let SavedResponse::Read { rkey, va, len } = record.response else {
             return Verdict::Drop(DropReason::Duplicate);
         };
         let skipped = u64::from(record.first_psn.forward(psn)).wrapping_mul(self.mtu());
@@ -190,11 +190,11 @@ impl Responder {
             again,
         } = read.request;
         if !again {
-            self.answers.remember(Record {
+            self.resources.remember(Record {
                 first_psn: read.psn,
                 count: read.count,
                 opcode: Opcode::RcReadRequest,
-                answer: Answer::Read { rkey, va, len },
+                response: SavedResponse::Read { rkey, va, len },
             });
             self.epsn = read.psn.add(read.count);
             self.count_message();
@@ -322,8 +322,7 @@ mod tests {
             wr,
             Frame,
             Recvs,
-            MTU,
-            NOW, //
+            MTU, //
         },
         wire::{
             NakCode,
@@ -347,7 +346,7 @@ mod tests {
 
     fn request(rx: &mut Responder, transmit: &Transmit) -> Verdict {
         let mut rq = Recvs { left: 0, size: 0 };
-        rx.on_request(NOW, &Frame::request(transmit).packet(), &mut rq)
+        rx.on_request(&Frame::request(transmit).packet(), &mut rq)
     }
 
     /// Sends the whole answer, and compares opcodes and PSNs.

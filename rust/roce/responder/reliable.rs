@@ -41,7 +41,7 @@ impl Responder {
             1..=Psn::HALF => return self.on_duplicate(pkt),
             _ => return self.on_early(),
         }
-        self.told = false;
+        self.nak_sent = false;
         match pkt.opcode().operation() {
             Operation::ReadRequest => return self.on_read(pkt),
             Operation::Atomic | Operation::AtomicWrite | Operation::Flush => {
@@ -81,10 +81,10 @@ impl Responder {
 
     /// Handles a packet that comes before one that it should follow.
     fn on_early(&mut self) -> Verdict {
-        if self.told {
+        if self.nak_sent {
             return Verdict::Drop(DropReason::PsnGap);
         }
-        self.told = true;
+        self.nak_sent = true;
         Verdict::Reply(self.nak(self.epsn, NakCode::PsnSequence))
     }
 
@@ -108,7 +108,7 @@ impl Responder {
 
     /// Tells the peer to wait because there is no receive work request.
     fn not_ready(&mut self, psn: Psn) -> Verdict {
-        self.told = true;
+        self.nak_sent = true;
         let timer = self.params.min_rnr_timer;
         Verdict::Reply(self.reply(psn, Syndrome::Rnr { timer }))
     }
@@ -241,9 +241,9 @@ mod tests {
 
     /// Handles a packet whose payload finds its place.
     fn accept(rx: &mut Responder, frame: &Frame, rq: &mut Recvs) -> Outcome {
-        let verdict = rx.on_request(NOW, &frame.packet(), rq);
+        let verdict = rx.on_request(&frame.packet(), rq);
         assert!(matches!(verdict, Verdict::Place(_)));
-        rx.finish(NOW, Ok(()))
+        rx.finish(Ok(()))
     }
 
     fn replied(verdict: Verdict) -> Option<(u32, Syndrome)> {
@@ -284,14 +284,14 @@ mod tests {
         let mut rx = responder();
         let mut rq = Recvs { left: 3, size: 0 };
         let lost = next(&mut rc);
-        let early = rx.on_request(NOW, &next(&mut rc).packet(), &mut rq);
+        let early = rx.on_request(&next(&mut rc).packet(), &mut rq);
         let nak = Syndrome::Nak(NakCode::PsnSequence);
         assert_eq!(replied(early), Some((0, nak)));
         let late = next(&mut rc);
-        let verdict = rx.on_request(NOW, &late.packet(), &mut rq);
+        let verdict = rx.on_request(&late.packet(), &mut rq);
         assert_eq!(verdict, Verdict::Drop(DropReason::PsnGap));
         accept(&mut rx, &lost, &mut rq);
-        let verdict = rx.on_request(NOW, &late.packet(), &mut rq);
+        let verdict = rx.on_request(&late.packet(), &mut rq);
         assert_eq!(replied(verdict), Some((1, nak)));
     }
 
@@ -304,7 +304,7 @@ mod tests {
         let mut rq = Recvs { left: 2, size: MTU };
         let frame = next(&mut rc);
         accept(&mut rx, &frame, &mut rq);
-        let again = rx.on_request(NOW, &frame.packet(), &mut rq);
+        let again = rx.on_request(&frame.packet(), &mut rq);
         assert_eq!(replied(again), Some((0, Syndrome::ACK)));
         assert_eq!(rq.left, 1);
     }
@@ -319,11 +319,11 @@ mod tests {
         let mut rx = responder();
         let mut rq = Recvs { left: 0, size: MTU };
         let first = next(&mut rc);
-        let verdict = rx.on_request(NOW, &first.packet(), &mut rq);
+        let verdict = rx.on_request(&first.packet(), &mut rq);
         assert_eq!(replied(verdict), Some((0, Syndrome::Rnr { timer: 3 })));
         rq.left = 2;
         let second = next(&mut rc);
-        let verdict = rx.on_request(NOW, &second.packet(), &mut rq);
+        let verdict = rx.on_request(&second.packet(), &mut rq);
         assert_eq!(verdict, Verdict::Drop(DropReason::PsnGap));
         assert!(accept(&mut rx, &first, &mut rq).consumed);
         assert!(accept(&mut rx, &second, &mut rq).consumed);
@@ -337,7 +337,7 @@ mod tests {
         let mut rx = responder();
         let mut rq = Recvs { left: 2, size: 4 };
         let frame = next(&mut rc);
-        let verdict = rx.on_request(NOW, &frame.packet(), &mut rq);
+        let verdict = rx.on_request(&frame.packet(), &mut rq);
         assert!(matches!(verdict, Verdict::Fail(_)));
         let Verdict::Fail(outcome) = verdict else {
             return;
@@ -349,7 +349,7 @@ mod tests {
             Some(Status::LocLen)
         );
         assert!(outcome.error && outcome.consumed && outcome.event.is_none());
-        let verdict = rx.on_request(NOW, &frame.packet(), &mut rq);
+        let verdict = rx.on_request(&frame.packet(), &mut rq);
         assert_eq!(verdict, Verdict::Drop(DropReason::Failed));
     }
 
@@ -375,7 +375,7 @@ mod tests {
             }
             let frame = Frame::request(&transmit);
             let mut rq = Recvs { left: 1, size: MTU };
-            let verdict = responder().on_request(NOW, &frame.packet(), &mut rq);
+            let verdict = responder().on_request(&frame.packet(), &mut rq);
             assert!(matches!(verdict, Verdict::Fail(_)));
             let Verdict::Fail(outcome) = verdict else {
                 return;
@@ -400,9 +400,9 @@ mod tests {
         let good = accept(&mut rx, &next(&mut rc), &mut rq);
         let key = good.completion.and_then(|end| end.invalidated);
         assert_eq!(key.map(|key| key.get()), Some(7));
-        let verdict = rx.on_request(NOW, &next(&mut rc).packet(), &mut rq);
+        let verdict = rx.on_request(&next(&mut rc).packet(), &mut rq);
         assert!(matches!(verdict, Verdict::Place(_)));
-        let bad = rx.finish(NOW, Err(MemError::Invalidate));
+        let bad = rx.finish(Err(MemError::Invalidate));
         let status = bad.completion.map(|end| end.status);
         assert_eq!(status, Some(Status::RemInvReq));
         assert!(bad.error && bad.reply.is_none() && bad.event.is_none());
@@ -415,9 +415,9 @@ mod tests {
         assert!(rc.post(wr(SendOp::Write, 5)).is_ok());
         let mut rx = responder();
         let mut rq = Recvs { left: 0, size: 0 };
-        let verdict = rx.on_request(NOW, &next(&mut rc).packet(), &mut rq);
+        let verdict = rx.on_request(&next(&mut rc).packet(), &mut rq);
         assert!(matches!(verdict, Verdict::Place(_)));
-        let outcome = rx.finish(NOW, Err(MemError::Protection));
+        let outcome = rx.finish(Err(MemError::Protection));
         let nak = Syndrome::Nak(NakCode::RemoteAccess);
         assert_eq!(outcome.reply.map(|reply| reply.syndrome), Some(nak));
         assert_eq!(outcome.event, Some(AsyncEvent::AccessError));

@@ -12,27 +12,27 @@ use crate::{
     psn::Psn, //
 };
 
-/// What a request was answered with.
+/// The response to a request, in case that it is repeated (IBTA: responder resources).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
-    /// Memory, which is read again.
+pub(super) enum SavedResponse {
+    /// READ: the memory, which is read again.
     Read { rkey: Rkey, va: u64, len: u32 },
-    /// What an atomic operation found, which is not executed again.
+    /// Atomic: the original value. The operation is not executed again.
     Found(u64),
-    /// That it was done: ATOMIC WRITE or FLUSH, which is not done again either.
+    /// ATOMIC WRITE or FLUSH: no data. The operation is not executed again.
     Done,
 }
 
-/// A request that was executed and answered.
+/// A request that was executed, and its response.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     /// The PSN of the request, which is that of the first response.
     pub(super) first_psn: Psn,
-    /// How many PSNs the answer took; 0 if the record is empty.
+    /// PSNs of the response; 0 if the record is empty.
     pub(super) count: u32,
-    /// What the request was.
+    /// The opcode of the request.
     pub(super) opcode: Opcode,
-    pub(super) answer: Answer,
+    pub(super) response: SavedResponse,
 }
 
 impl Record {
@@ -40,14 +40,14 @@ impl Record {
         first_psn: Psn::new(0),
         count: 0,
         opcode: Opcode::RcInvalid,
-        answer: Answer::Done,
+        response: SavedResponse::Done,
     };
 }
 
-/// The last requests that were answered: as many as any queue pair may have outstanding.
+/// The last requests with an explicit response: as many as a queue pair may have outstanding.
 ///
-/// A peer may have more outstanding than it was told that this queue pair takes: C rxe, and more
-/// than one kind of hardware, round the number up to a power of two.
+/// A peer may have more outstanding than `max_dest_rd_atomic`: C rxe and some adapters round the
+/// number up to a power of two.
 #[derive(Debug)]
 pub(super) struct ResponderResources {
     records: [Record; MAX_RD_ATOMIC],

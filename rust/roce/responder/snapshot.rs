@@ -21,7 +21,7 @@ pub struct RecvSnapshot {
     /// How many messages were completed, modulo 2^24.
     pub msn: u32,
     /// Whether the peer was told to send the packet at `epsn` again, and has not.
-    pub told: bool,
+    pub nak_sent: bool,
     /// Bytes of the buffers of the receive work request in use, if there is one.
     pub held: Option<u32>,
 }
@@ -74,7 +74,7 @@ impl Responder {
             epsn: self.epsn,
             acked: self.ack_psn,
             msn: self.msn,
-            told: self.told,
+            nak_sent: self.nak_sent,
             held: self.held,
         }
     }
@@ -123,18 +123,18 @@ mod tests {
             rc.transmitted(NOW);
             frame.unwrap()
         };
-        responder.on_request(NOW, &next().packet(), &mut rq);
+        responder.on_request(&next().packet(), &mut rq);
         assert_eq!(responder.snapshot().stage, RecvStage::Placing);
-        responder.finish(NOW, Ok(()));
+        responder.finish(Ok(()));
         let half = responder.snapshot();
         assert_eq!((half.stage, half.held), (RecvStage::Message, Some(size)));
         assert_eq!((half.epsn.get(), half.acked.get(), half.msn), (1, 0, 0));
 
-        responder.on_request(NOW, &next().packet(), &mut rq);
-        responder.finish(NOW, Ok(()));
+        responder.on_request(&next().packet(), &mut rq);
+        responder.finish(Ok(()));
         let whole = responder.snapshot();
         assert_eq!((whole.stage, whole.held), (RecvStage::Idle, None));
-        assert_eq!((whole.epsn.get(), whole.msn, whole.told), (2, 1, false));
+        assert_eq!((whole.epsn.get(), whole.msn, whole.nak_sent), (2, 1, false));
     }
 
     #[test]
@@ -147,8 +147,8 @@ mod tests {
         responder.set_params(&recv_params());
         responder.set_epsn(Psn::new(0));
         let mut rq = Recvs { left: 1, size: MTU };
-        responder.on_request(NOW, &frame.unwrap().packet(), &mut rq);
-        responder.finish(NOW, Err(MemError::Protection));
+        responder.on_request(&frame.unwrap().packet(), &mut rq);
+        responder.finish(Err(MemError::Protection));
         assert_eq!(responder.snapshot().stage.name(), "failed");
     }
 }

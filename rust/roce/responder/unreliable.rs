@@ -149,17 +149,17 @@ mod tests {
             left: 1,
             size: 3 * MTU,
         };
-        let place = rx.on_request(NOW, &next(&mut uc).packet(), &mut rq);
+        let place = rx.on_request(&next(&mut uc).packet(), &mut rq);
         assert!(matches!(place, Verdict::Place(_)));
-        assert!(!rx.finish(NOW, Ok(())).consumed);
+        assert!(!rx.finish(Ok(())).consumed);
         next(&mut uc);
-        let last = rx.on_request(NOW, &next(&mut uc).packet(), &mut rq);
+        let last = rx.on_request(&next(&mut uc).packet(), &mut rq);
         assert_eq!(dropped(last), Some(DropReason::PsnGap));
         assert!(rx.holds_wqe());
 
-        let place = rx.on_request(NOW, &next(&mut uc).packet(), &mut rq);
+        let place = rx.on_request(&next(&mut uc).packet(), &mut rq);
         assert_eq!(place, Verdict::Place(Place::Recv { offset: 0, len: 7 }));
-        let outcome = rx.finish(NOW, Ok(()));
+        let outcome = rx.finish(Ok(()));
         assert!(outcome.consumed && !rx.holds_wqe());
         assert_eq!(outcome.completion.map(|end| end.byte_len), Some(7));
     }
@@ -173,7 +173,7 @@ mod tests {
         let mut rq = Recvs { left: 1, size: 0 };
         let mtu = u64::from(MTU);
         for (va, len, check_len, ends) in [(0, MTU, MTU + 1, false), (mtu, 1, 1, true)] {
-            let verdict = rx.on_request(NOW, &next(&mut uc).packet(), &mut rq);
+            let verdict = rx.on_request(&next(&mut uc).packet(), &mut rq);
             let place = Place::Remote {
                 rkey: crate::ids::Rkey::new(7),
                 va: 0x1000 + va,
@@ -181,7 +181,7 @@ mod tests {
                 check_len,
             };
             assert_eq!(verdict, Verdict::Place(place));
-            let outcome = rx.finish(NOW, Ok(()));
+            let outcome = rx.finish(Ok(()));
             assert_eq!(outcome.consumed, ends);
             let with_rdma = outcome.completion.map(|end| (end.with_rdma, end.byte_len));
             assert_eq!(with_rdma, ends.then_some((true, MTU + 1)));
@@ -196,18 +196,18 @@ mod tests {
         assert!(uc.post(wr(SendOp::Write, 1)).is_ok());
         let mut rx = responder(&recv_params());
         let mut rq = Recvs { left: 0, size: 0 };
-        let first = rx.on_request(NOW, &next(&mut uc).packet(), &mut rq);
+        let first = rx.on_request(&next(&mut uc).packet(), &mut rq);
         assert!(matches!(first, Verdict::Place(_)));
-        let outcome = rx.finish(NOW, Err(MemError::Protection));
+        let outcome = rx.finish(Err(MemError::Protection));
         assert!(!outcome.error && outcome.reply.is_none());
-        let last = rx.on_request(NOW, &next(&mut uc).packet(), &mut rq);
+        let last = rx.on_request(&next(&mut uc).packet(), &mut rq);
         assert_eq!(dropped(last), Some(DropReason::PsnGap));
 
         rx.set_params(&RecvParams {
             access: Access::default(),
             ..recv_params()
         });
-        let only = rx.on_request(NOW, &next(&mut uc).packet(), &mut rq);
+        let only = rx.on_request(&next(&mut uc).packet(), &mut rq);
         assert_eq!(dropped(only), Some(DropReason::NotAllowed));
     }
 
@@ -218,10 +218,10 @@ mod tests {
         assert!(uc.post(wr(SendOp::Send, 2 * MTU)).is_ok());
         let mut rx = responder(&recv_params());
         let mut rq = Recvs { left: 0, size: MTU };
-        let first = rx.on_request(NOW, &next(&mut uc).packet(), &mut rq);
+        let first = rx.on_request(&next(&mut uc).packet(), &mut rq);
         assert_eq!(dropped(first), Some(DropReason::NoRecvWqe));
         rq.left = 1;
-        let last = rx.on_request(NOW, &next(&mut uc).packet(), &mut rq);
+        let last = rx.on_request(&next(&mut uc).packet(), &mut rq);
         assert_eq!(dropped(last), Some(DropReason::PsnGap));
         assert_eq!(rq.left, 1);
     }

@@ -82,7 +82,7 @@ pub(crate) fn query(dev: &Device<Ferroce>, attr: &mut PortAttr<'_>) -> Result {
 }
 
 /// Answers a management datagram that asks for counters; returns whether it does.
-pub(crate) fn answer(dev: &Device<Ferroce>, request: &Mad, response: &mut Mad) -> bool {
+pub(crate) fn process_mad(dev: &Device<Ferroce>, request: &Mad, response: &mut Mad) -> bool {
     /// The number of the port.
     const PORT: u8 = 1;
 

@@ -148,8 +148,8 @@ pub(crate) struct Qp {
     recv_cq: CqRef,
     /// [`State`]. Written by modify, and by the data path when it fails.
     state: Atomic<u32>,
-    /// Whether the work item is to run the send half, or does.
-    elsewhere: Atomic<bool>,
+    /// True while the send half is left to the work item.
+    deferred: Atomic<bool>,
     hand_off: HandOff,
     /// Events owed, by [`Event::bit`].
     events: Atomic<u32>,
@@ -301,7 +301,7 @@ impl Qp {
             send_cq,
             recv_cq,
             state: Atomic::new(State::Reset.as_ib()),
-            elsewhere: Atomic::new(false),
+            deferred: Atomic::new(false),
             hand_off: HandOff::new(),
             events: Atomic::new(0),
             send_flush_budget: FlushBudget::new(),
@@ -342,19 +342,19 @@ impl Qp {
         self.defer();
     }
 
-    /// Has the work item run the send half. Who posts leaves it to that until it is done: two CPUs
-    /// that take turns wait for each other's packets, see `rdma::net::tx_in_flight`.
+    /// Queues the work item to run the send half. Until it has, posters leave the half to it: two
+    /// CPUs that send in turn wait for the packets of each other, see `rdma::net::tx_in_flight`.
     pub(crate) fn defer_send(&self) {
-        self.elsewhere.store(true, Relaxed);
+        self.deferred.store(true, Relaxed);
         self.defer();
     }
 
-    /// Returns whether the work item is to run the send half, or does. A hint.
-    pub(crate) fn sends_elsewhere(&self) -> bool {
-        self.elsewhere.load(Relaxed)
+    /// Returns `true` while the send half is left to the work item. A hint.
+    pub(crate) fn is_send_deferred(&self) -> bool {
+        self.deferred.load(Relaxed)
     }
 
-    /// Has the work item run both halves.
+    /// Queues the work item, which runs both halves.
     pub(crate) fn defer(&self) {
         work::queue(&self.work);
     }
@@ -478,7 +478,7 @@ pub(crate) fn publish(qp: &Owned<IbQp>) -> u32 {
 /// Takes a queue pair away from the data path. Nothing completes afterwards, and no completion
 /// that waits for a kernel consumer names it.
 pub(crate) fn destroy(qp: &Owned<IbQp>) {
-    if qp.sends_elsewhere() {
+    if qp.is_send_deferred() {
         // What was posted before.
         send::catch_up(&qp.get());
     }
@@ -529,9 +529,10 @@ fn run_work(number: u32) {
         return;
     };
     if !send::run(&qp) {
-        // Even if it is to run again by now: whoever rings and polls in turn must not be left to it
-        // for ever, by which small READs become slow.
-        qp.elsewhere.store(false, Relaxed);
+        // Clear the deferred flag after each run, even if the work item is queued again by now:
+        // otherwise a process that posts and polls in turn may stay deferred for ever, which makes
+        // small READs slow.
+        qp.deferred.store(false, Relaxed);
     }
     recv::run(&qp);
     let owed = qp.events.xchg(0, Acquire);

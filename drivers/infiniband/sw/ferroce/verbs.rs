@@ -154,7 +154,7 @@ impl Driver for Ferroce {
     }
 
     fn process_mad(dev: &Device<Self>, request: &Mad, response: &mut Mad) -> bool {
-        port::answer(dev, request, response)
+        port::process_mad(dev, request, response)
     }
 
     fn add_gid(dev: &Device<Self>, gid: &GidChange<'_>) -> Result {

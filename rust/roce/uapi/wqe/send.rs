@@ -196,7 +196,7 @@ fn is_carried(transport: Transport, op: SendOp) -> bool {
     match transport {
         Transport::Rc => true,
         // The specification has no SEND with invalidate for it (table 38).
-        Transport::Uc => !op.is_answered() && op != SendOp::SendInv,
+        Transport::Uc => !op.has_explicit_response() && op != SendOp::SendInv,
         Transport::Ud => matches!(op, SendOp::Send | SendOp::SendImm),
     }
 }

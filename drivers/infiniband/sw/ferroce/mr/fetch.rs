@@ -55,21 +55,21 @@ pub(crate) struct OdpFault {
 pub(crate) enum Started {
     /// It is under way.
     Fetching,
-    /// Others of the process are, as many as there may be. The waiter is called when its turn has
-    /// come to start the fetch again.
+    /// Others of the process are, as many as there may be. The waiter is called when it
+    /// has a permit, to start the fetch again.
     Waiting,
 }
 
 impl OdpFault {
     /// Has the memory fetched, then calls `done` in process context without any lock held. Callable
-    /// with bottom halves on or off. Without a `waiter` it does not wait for a turn.
+    /// with bottom halves on or off. Without a `waiter` it does not wait for a permit.
     ///
     /// `done` gets [`MemError::Protection`] if the process has no such memory, and
     /// [`MemError::Fault`] if it could not be fetched. After success it may have gone again.
     ///
     /// # Errors
     ///
-    /// `ENOMEM` if that is not possible now, `EAGAIN` if it would have to wait for a turn,
+    /// `ENOMEM` if that is not possible now, `EAGAIN` if it would have to wait for a permit,
     /// `ESHUTDOWN`.
     pub(crate) fn fetch(
         self,
@@ -84,11 +84,11 @@ impl OdpFault {
             ahead,
             write,
         } = self;
-        let Some(turn) = Turn::take(&target, waiter)? else {
+        let Some(permit) = FetchPermit::take(&target, waiter)? else {
             return Ok(Started::Waiting);
         };
         let result = work::spawn(move || {
-            let _turn = turn;
+            let _permit = permit;
             let how = if write { Fetch::Write } else { Fetch::Read };
             let result = memory.fetch(at, len, how);
             if result.is_ok() {
@@ -103,12 +103,12 @@ impl OdpFault {
 }
 
 /// One fetch of a process and of its user, given back when it is dropped.
-pub(super) struct Turn {
+pub(super) struct FetchPermit {
     _permit: Option<Permit>,
     _charge: Option<Charge>,
 }
 
-impl Turn {
+impl FetchPermit {
     /// Takes a fetch for the process that has a region. Returns `None` if the process has as many
     /// as it may have: then the waiter is called later.
     ///

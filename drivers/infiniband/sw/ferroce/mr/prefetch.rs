@@ -3,7 +3,7 @@
 //! Fetching memory before somebody needs it.
 
 use super::{
-    fetch::Turn,
+    fetch::FetchPermit,
     find,
     Target, //
 };
@@ -65,7 +65,7 @@ pub(crate) fn prefetch(pd: PdId, advice: Advice, flush: bool, sges: Sges<'_>) ->
         };
         let (target, _) = range.look_up(pd, how)?;
         if !flush && counted.is_none() {
-            counted = Turn::take(&target, None)?;
+            counted = FetchPermit::take(&target, None)?;
         }
     }
     if flush {

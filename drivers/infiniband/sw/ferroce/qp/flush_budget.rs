@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How much a queue pair in ERR flushes, or the send half of one in SQE.
+//! The number of requests that a queue pair in ERR flushes, or the send half of one in SQE.
 
 use kernel::sync::atomic::{
     Atomic,
     Relaxed, //
 };
 
-/// How many requests a half may still flush.
+/// The requests that a half may still flush.
 ///
-/// A verb grants as many as the queue holds. Without a bound a process that goes on writing to its
-/// ring would keep the work item busy, which no one is charged for.
+/// A verb grants as many as the queue holds. Without a bound, a process that keeps writing to its
+/// ring would keep the work item busy, uncharged.
 pub(super) struct FlushBudget(Atomic<u32>);
 
 impl FlushBudget {
@@ -22,7 +22,7 @@ impl FlushBudget {
         self.0.store(requests, Relaxed);
     }
 
-    /// Takes one if there is one. A verb may grant some at the same time, which stand then.
+    /// Takes one, if any is left. A concurrent grant replaces the count and stands.
     pub(super) fn take(&self) -> bool {
         let mut left = self.0.load(Relaxed);
         while let Some(rest) = left.checked_sub(1) {

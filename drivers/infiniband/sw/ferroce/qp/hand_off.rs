@@ -12,7 +12,7 @@
 //!
 //! ```text
 //!             request               response on another CPU
-//!   Response ---------> Requested --------------------------> Poster
+//!   Response ---------> Requested --------------------------> PostSend
 //!      ^                 { cpu } |  response on that CPU
 //!      |                         +--------------------------> WorkItem
 //!      |                                                         |
@@ -45,7 +45,7 @@ enum Runner {
         cpu: u32,
     },
     /// The poster at its next doorbell, or else the work item.
-    Poster,
+    PostSend,
     /// The work item.
     WorkItem,
 }
@@ -71,8 +71,8 @@ impl Runner {
         match self {
             Runner::Response => (self, Next::Run),
             Runner::Requested { cpu } if cpu == here => (Runner::WorkItem, Next::Queue),
-            Runner::Requested { .. } => (Runner::Poster, Next::Queue),
-            Runner::Poster | Runner::WorkItem => (self, Next::Nothing),
+            Runner::Requested { .. } => (Runner::PostSend, Next::Queue),
+            Runner::PostSend | Runner::WorkItem => (self, Next::Nothing),
         }
     }
 
@@ -81,7 +81,7 @@ impl Runner {
     const fn to_raw(self) -> u32 {
         match self {
             Runner::Response => 0,
-            Runner::Poster => 1,
+            Runner::PostSend => 1,
             Runner::WorkItem => 2,
             Runner::Requested { cpu } => Self::REQUESTED.saturating_add(cpu),
         }
@@ -92,7 +92,7 @@ impl Runner {
     const fn from_raw(raw: u32) -> Runner {
         match raw {
             0 => Runner::Response,
-            1 => Runner::Poster,
+            1 => Runner::PostSend,
             2 => Runner::WorkItem,
             requested => Runner::Requested {
                 cpu: requested.saturating_sub(Self::REQUESTED),
@@ -160,7 +160,7 @@ impl HandOff {
     /// Returns whether the half was handed to the poster. A hint.
     #[inline]
     pub(super) fn is_posters(&self) -> bool {
-        self.get() == Runner::Poster
+        self.get() == Runner::PostSend
     }
 
     /// A response was taken on a CPU; returns what to do next.
@@ -199,9 +199,9 @@ mod tests {
         assert_eq!((runner, next), (Runner::Response, Next::Run));
 
         let requested = Runner::Requested { cpu: 1 };
-        assert_eq!(requested.on_response(0), (Runner::Poster, Next::Queue));
+        assert_eq!(requested.on_response(0), (Runner::PostSend, Next::Queue));
         assert_eq!(requested.on_response(1), (Runner::WorkItem, Next::Queue));
-        for runner in [Runner::Poster, Runner::WorkItem] {
+        for runner in [Runner::PostSend, Runner::WorkItem] {
             // Responses before any context runs the half.
             assert_eq!(runner.on_response(0), (runner, Next::Nothing));
         }
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn a_runner_is_its_number() {
         let cpus = [0, 1, 4095];
-        for runner in [Runner::Response, Runner::Poster, Runner::WorkItem]
+        for runner in [Runner::Response, Runner::PostSend, Runner::WorkItem]
             .into_iter()
             .chain(cpus.map(|cpu| Runner::Requested { cpu }))
         {

@@ -129,7 +129,7 @@ fn serve(qp: &QpRef, hint: Hint) {
         if hint.switched {
             qp.hand_off.request(CpuId::current().as_u32());
         }
-    } else if hint.defer || qp.sends_elsewhere() {
+    } else if hint.defer || qp.is_send_deferred() {
         qp.defer_send();
     } else {
         send::run(qp);

@@ -27,7 +27,6 @@ use super::{
     Event, //
 };
 use crate::{
-    clock::now,
     counters::{
         self,
         Counter,
@@ -79,7 +78,6 @@ use roce::{
         Responder,
         Verdict, //
     },
-    time::Instant,
     tx_backoff::TxBackoff,
     wire::{
         Packet,
@@ -125,11 +123,10 @@ pub(crate) struct RecvHalf {
     pub(super) counters: Arc<Counters>,
 }
 
-/// A packet that is being dealt with.
+/// A packet that is being handled.
 struct Arrival<'a> {
     packet: Packet<'a>,
     incoming: &'a Incoming,
-    now: Instant,
     /// Why memory that it waited for could not be fetched.
     failed: Option<MemError>,
 }
@@ -371,17 +368,15 @@ impl RecvHalf {
     /// Executes one request. If memory has to be fetched first, returns what is to be done then.
     #[inline]
     fn handle(&mut self, qp: &IbQp, incoming: &Incoming, after: &mut After) -> Option<Verdict> {
-        let now = now();
         let packet = incoming.packet().ok()?;
         if !qp.ty.is_connected() {
             self.resp.set_mtu(qp.device().mtu());
         }
-        let verdict = self.resp.on_request(now, &packet, &mut self.rq);
+        let verdict = self.resp.on_request(&packet, &mut self.rq);
         self.learn_port(&verdict, incoming);
         let arrival = Arrival {
             packet,
             incoming,
-            now,
             failed: None,
         };
         let done = self.apply_verdict(qp, &verdict, &arrival, after);
@@ -422,7 +417,7 @@ impl RecvHalf {
                 if invalidate || matches!(place, Place::Remote { .. }) {
                     self.count_refused(result);
                 }
-                let outcome = self.resp.finish(arrival.now, result);
+                let outcome = self.resp.finish(result);
                 self.execute(qp, &outcome, incoming, after);
             }
             Verdict::Read(read) => {

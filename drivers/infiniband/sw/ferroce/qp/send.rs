@@ -179,8 +179,8 @@ impl SendHalf {
         let backlog = Backlog::new(owner)?;
         let route = CachedRoute::new(GFP_KERNEL_ACCOUNT)?;
         let account = in_flight::account(wake, qpn)?;
-        let request_wait = OdpWait::in_turn(wake, qpn)?;
-        let response_wait = OdpWait::in_turn(wake, qpn)?;
+        let request_wait = OdpWait::with_permits(wake, qpn)?;
+        let response_wait = OdpWait::with_permits(wake, qpn)?;
         KBox::init(
             init!(Self {
                 req: Requester::new(transport, slots),
@@ -289,8 +289,8 @@ impl SendHalf {
             self.stop_waiting();
             qp.fail_send();
         }
-        self.request_wait.give_up_turn();
-        self.response_wait.give_up_turn();
+        self.request_wait.give_up_permit();
+        self.response_wait.give_up_permit();
         if self.sqd_notify && self.req.state() == SendState::Drained {
             self.sqd_notify = false;
             qp.raise(Event::SqDrained);

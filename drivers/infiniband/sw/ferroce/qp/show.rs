@@ -144,7 +144,7 @@ fn show_recv(recv: &RecvHalfSnapshot, out: &SeqFile) {
         } else {
             ""
         },
-        if responder.told {
+        if responder.nak_sent {
             ", has sent a NAK"
         } else {
             ""

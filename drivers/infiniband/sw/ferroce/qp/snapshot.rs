@@ -193,7 +193,7 @@ fn fill_recv(recv: &RecvHalfSnapshot, psns: bool, out: &mut ResourceEntry<'_>) {
             .number(c"rq_acked", responder.acked.get());
     }
     out.number(c"rq_msn", responder.msn)
-        .number(c"rq_nak_sent", responder.told.into())
+        .number(c"rq_nak_sent", responder.nak_sent.into())
         .number(c"rq_needs_memory", recv.memory.into())
         .number(c"rq_queued", recv.queued)
         .number(c"rq_backlog", small(recv.backlog));

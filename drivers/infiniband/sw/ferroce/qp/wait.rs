@@ -6,9 +6,9 @@
 //! reports the end by number. Meanwhile the half goes on with what does not depend on it. A report
 //! of an earlier round is ignored.
 //!
-//! A process has so many fetches at a time. The send half waits for its turn: the work item runs it
-//! when that has come, and no timer is needed. The receive half does not wait, since packets would
-//! wait with it: it drops one, and the peer sends it again.
+//! The fetches of a process at a time are bounded. The send half waits for a permit: the work item
+//! runs it when it has one, and no timer is needed. The receive half does not wait, since packets
+//! would wait with it: it drops one, and the peer sends it again.
 //!
 //! Documentation/infiniband/ferroce/locking.rst has the whole of it, under *Memory on demand*.
 
@@ -44,8 +44,8 @@ pub(super) type Report = fn(&QpRef, u64, Result<(), MemError>);
 pub(crate) struct OdpWait {
     round: u64,
     state: WaitState,
-    /// If it may wait for its turn to fetch.
-    turn: Option<semaphore::Waiter>,
+    /// Set if the half waits for a permit to fetch.
+    permit: Option<semaphore::Waiter>,
 }
 
 /// The last round of all halves. No two have the same: a number may be that of another queue pair
@@ -55,8 +55,8 @@ static ROUNDS: Atomic<u64> = Atomic::new(0);
 enum WaitState {
     /// For nothing.
     No,
-    /// For its turn to fetch.
-    Turn,
+    /// For a permit to fetch.
+    Permit,
     /// For memory that is being fetched.
     Fetching { what: u32 },
     /// For nothing, and it was in vain.
@@ -64,20 +64,20 @@ enum WaitState {
 }
 
 impl OdpWait {
-    /// Makes one that does not wait for its turn to fetch.
+    /// Makes one that does not wait for permits to fetch.
     pub(crate) const fn new() -> Self {
         Self {
             round: 0,
             state: WaitState::No,
-            turn: None,
+            permit: None,
         }
     }
 
-    /// Makes one that does. `callback(qpn)` is called when the turn has come, and has the half run.
+    /// Makes one that does. `callback(qpn)` is called when it has a permit, and has the half run.
     /// May sleep.
-    pub(crate) fn in_turn(callback: fn(u32), qpn: u32) -> Result<Self> {
+    pub(crate) fn with_permits(callback: fn(u32), qpn: u32) -> Result<Self> {
         Ok(Self {
-            turn: Some(semaphore::Waiter::new(callback, qpn)?),
+            permit: Some(semaphore::Waiter::new(callback, qpn)?),
             ..Self::new()
         })
     }
@@ -87,17 +87,20 @@ impl OdpWait {
     pub(crate) fn is_pending(&self) -> bool {
         match self.state {
             WaitState::No | WaitState::Failed { .. } => false,
-            WaitState::Turn => self.turn.as_ref().is_some_and(|turn| turn.is_waiting()),
+            WaitState::Permit => self
+                .permit
+                .as_ref()
+                .is_some_and(|permit| permit.is_waiting()),
             WaitState::Fetching { .. } => true,
         }
     }
 
-    /// Has memory fetched, now or when the turn has come, and then calls `report`; `what` tells
+    /// Has memory fetched, now or when there is a permit, and then calls `report`; `what` tells
     /// what it is for from what comes after it.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` if it would have to wait for a turn and does not, or another if that is not
+    /// `EAGAIN` if it would have to wait for a permit and does not, or another if that is not
     /// possible now.
     pub(crate) fn start(
         &mut self,
@@ -113,9 +116,9 @@ impl OdpWait {
                 report(&qp, round, result);
             }
         };
-        self.state = match fault.fetch(self.turn.as_mut(), done)? {
+        self.state = match fault.fetch(self.permit.as_mut(), done)? {
             Started::Fetching => WaitState::Fetching { what },
-            Started::Waiting => WaitState::Turn,
+            Started::Waiting => WaitState::Permit,
         };
         Ok(())
     }
@@ -123,8 +126,8 @@ impl OdpWait {
     /// The half has done what it could. If it was its turn to fetch and it did not, somebody else
     /// has it.
     #[inline]
-    pub(crate) fn give_up_turn(&mut self) {
-        if matches!(self.state, WaitState::Turn) && !self.is_pending() {
+    pub(crate) fn give_up_permit(&mut self) {
+        if matches!(self.state, WaitState::Permit) && !self.is_pending() {
             self.cancel();
         }
     }
@@ -161,8 +164,8 @@ impl OdpWait {
     /// Waits no more.
     pub(crate) fn cancel(&mut self) {
         self.begin_round();
-        if let Some(turn) = &mut self.turn {
-            turn.leave();
+        if let Some(permit) = &mut self.permit {
+            permit.leave();
         }
     }
 

@@ -331,13 +331,13 @@ impl Target {
         }
         let size = self.recvs.size;
         let held = self.responder.holds_wqe();
-        match self.responder.on_request(now, pkt, &mut self.recvs) {
+        match self.responder.on_request(pkt, &mut self.recvs) {
             Verdict::Drop(_) | Verdict::Reply(_) => {}
             Verdict::Fail(outcome) => {
                 assert!(outcome.error || self.transport == Transport::Ud);
                 assert!(outcome.consumed == outcome.completion.is_some());
             }
-            Verdict::Place(place) => self.place(now, pkt, place, (!held).then_some(size)),
+            Verdict::Place(place) => self.place(pkt, place, (!held).then_some(size)),
             Verdict::Read(request) => self.read(request),
             Verdict::Execute(command) => {
                 let word = !matches!(command.action, Action::Flush { .. });
@@ -356,7 +356,7 @@ impl Target {
         }
     }
 
-    fn place(&mut self, now: Instant, pkt: &Packet<'_>, place: Place, size: Option<u32>) {
+    fn place(&mut self, pkt: &Packet<'_>, place: Place, size: Option<u32>) {
         let result = match place {
             Place::Recv { offset, len } => {
                 assert_eq!(len, pkt.payload_len());
@@ -381,7 +381,7 @@ impl Target {
                 }
             }
         };
-        let outcome = self.responder.finish(now, result);
+        let outcome = self.responder.finish(result);
         assert!(outcome.consumed == outcome.completion.is_some());
     }
 
@@ -450,7 +450,6 @@ fn frame(opcode: Opcode, psn: Psn, input: &mut Input<'_>, mtu: u32) -> Vec<u8> {
         }),
         dest_qpn: Qpn::new(3),
         oversize: false,
-        next_same: false,
     };
     let mut head = [0; MAX_HEADER_LEN];
     let written = transmit.write_headers(Pkey::DEFAULT, &mut head);

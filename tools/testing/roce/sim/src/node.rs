@@ -329,7 +329,7 @@ impl Node {
     /// Returns whether there is more to do.
     pub fn run(&mut self, now: u64, rng: &mut Rng, budget: u64) -> Result<bool, Violation> {
         let now = Instant::from_ns(now);
-        let received = self.run_responder(now, budget)?;
+        let received = self.run_responder(budget)?;
         let sent = self.run_requester(now, rng, budget)?;
         Ok(received || sent)
     }

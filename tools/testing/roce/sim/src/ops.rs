@@ -97,7 +97,7 @@ impl Op {
 
     /// Returns whether it is about remote memory.
     pub fn is_rdma(&self) -> bool {
-        matches!(self.wr.op, SendOp::Write | SendOp::WriteImm) || self.wr.op.is_answered()
+        matches!(self.wr.op, SendOp::Write | SendOp::WriteImm) || self.wr.op.has_explicit_response()
     }
 
     /// Returns whether it writes bytes to the memory of the peer.

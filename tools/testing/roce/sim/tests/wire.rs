@@ -111,7 +111,6 @@ prop_compose! {
             }),
             dest_qpn: Qpn::new(words[4]),
             oversize: false,
-            next_same: false,
         }
     }
 }

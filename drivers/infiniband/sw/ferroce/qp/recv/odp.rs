@@ -9,7 +9,6 @@ use super::{
     RecvHalf, //
 };
 use crate::{
-    clock::now,
     device::{
         IbQp,
         QpRef, //
@@ -102,7 +101,6 @@ impl RecvHalf {
         let arrival = Arrival {
             packet,
             incoming: &parked.incoming,
-            now: now(),
             failed,
         };
         self.apply_verdict(qp, &parked.verdict, &arrival, after)

@@ -10,7 +10,6 @@ use roce::{
         Place,
         Verdict, //
     },
-    time::Instant,
     wire::Packet,
     wr::MemError, //
 };
@@ -27,7 +26,7 @@ use crate::ops::{
 
 impl Node {
     /// Handles the backlog, and answers READs. Returns whether there is more to do.
-    pub(super) fn run_responder(&mut self, now: Instant, budget: u64) -> Result<bool, Violation> {
+    pub(super) fn run_responder(&mut self, budget: u64) -> Result<bool, Violation> {
         let mut left = budget;
         if let Some(command) = self.command.take() {
             let result = self.do_command(&command, &[]);
@@ -56,16 +55,16 @@ impl Node {
             let Some(bytes) = self.backlog.pop_front() else {
                 return Ok(false);
             };
-            self.on_request(now, &bytes)?;
+            self.on_request(&bytes)?;
             if self.command.is_some() {
                 return Ok(true);
             }
         }
     }
 
-    fn on_request(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Violation> {
+    fn on_request(&mut self, bytes: &[u8]) -> Result<(), Violation> {
         let pkt = Packet::parse(bytes).map_err(|error| format!("{error:?}"))?;
-        match self.responder.on_request(now, &pkt, &mut self.recvs) {
+        match self.responder.on_request(&pkt, &mut self.recvs) {
             Verdict::Drop(reason) => {
                 self.counters.drops[reason as usize] += 1;
                 Ok(())
@@ -80,7 +79,7 @@ impl Node {
                 let payload = bytes.get(start..start + pkt.payload_len() as usize);
                 let payload = payload.ok_or("payload is longer than the packet")?;
                 let result = self.place(place, payload)?;
-                let outcome = self.responder.finish(now, result);
+                let outcome = self.responder.finish(result);
                 self.execute(outcome)
             }
             Verdict::Execute(command) => {

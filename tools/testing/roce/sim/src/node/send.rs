@@ -142,7 +142,8 @@ impl Node {
         pattern::fill(id, transmit.offset as usize, &mut payload);
         self.put_out(|pkey, buf| transmit.write_headers(pkey, buf), &payload)?;
         let wr = &self.ops[op].wr;
-        self.begun[op] |= wr.op.is_answered() || transmit.offset + transmit.len == wr.length;
+        self.begun[op] |=
+            wr.op.has_explicit_response() || transmit.offset + transmit.len == wr.length;
         Ok(true)
     }
 
@@ -175,7 +176,7 @@ impl Node {
         if let Some(earlier) = (self.completed..op).find(overtakes) {
             return Err(format!("op {op} overtook local op {earlier}"));
         }
-        if wr.op.is_answered() {
+        if wr.op.has_explicit_response() {
             self.asked[op] = true;
             let outstanding = (self.completed..=op).filter(|&op| self.asked[op]).count();
             if outstanding > self.max_rd_atomic {
@@ -188,7 +189,7 @@ impl Node {
     /// Checks that every answer is there for which a fenced operation has to wait.
     fn check_fence(&self, op: usize) -> Result<(), Violation> {
         // What was answered is complete, for everything before it is.
-        let open = |earlier: &usize| self.ops[*earlier].wr.op.is_answered();
+        let open = |earlier: &usize| self.ops[*earlier].wr.op.has_explicit_response();
         match (self.completed..op).find(open) {
             Some(earlier) if self.ops[op].wr.fence => {
                 Err(format!("op {op} is fenced and overtook {earlier}"))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Responses that answer a request itself: of READs, atomics and their like (RC).
+//! Explicit responses: to READs, atomics, ATOMIC WRITEs and FLUSHes (RC).
 
 use core::ops::DerefMut;
 
@@ -20,32 +20,32 @@ use crate::{
     wr::Status, //
 };
 
-/// Where the data of a response belongs.
+/// The place of the data of a response in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// The slot of the request.
     pub slot: u16,
-    /// Where the data starts in the message, in bytes.
+    /// First byte of the data in the message.
     pub offset: u32,
     /// Bytes of data.
     pub len: u32,
-    /// The data, if it is not the payload: what an atomic operation found, to be placed in host
-    /// byte order.
+    /// The data, if it is not the payload: the original value of an atomic operation, to be placed
+    /// in host byte order.
     pub found: Option<u64>,
 }
 
-/// What becomes of the slot at `done` with the response whose data the shell is placing.
+/// The effect on the slot at `done` of the response whose data the shell is placing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Accept {
-    /// Whether what was asked for at once has come.
+    /// True if the response is the last one of a part of a READ.
     ends_part: bool,
-    /// Whether the request is over.
+    /// True if the response ends the request.
     ends: bool,
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Says how it went to place the data of the response that [`Requester::on_response`] took
-    /// last. If it failed, the request completes with the status.
+    /// Reports whether the data of the last response that [`Requester::on_response`] accepted was
+    /// placed. If it was not, the request completes with the status.
     #[inline]
     pub fn placed(&mut self, now: Instant, result: Result<(), Status>) {
         let Some(accept) = self.accept.take() else {
@@ -57,7 +57,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    pub(super) fn on_answer(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
+    pub(super) fn on_explicit(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
         let psn = pkt.psn();
         if !self.is_unacknowledged(psn) {
             self.peer_is_busy(now);
@@ -77,11 +77,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if psn != self.una {
             return self.gap(now, psn, ResponseKind::Gap).into();
         }
-        self.accept_answer(now, pkt)
+        self.accept_explicit(now, pkt)
     }
 
     /// Takes the response that is the next one.
-    fn accept_answer(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
+    fn accept_explicit(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
         let (Some(number), Some(slot)) = (self.ring.number(self.done), self.ring.get(self.done))
         else {
             return ResponseKind::Dropped.into();
@@ -156,7 +156,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         for place in self.done..self.begun {
             let slot = self.ring.get(place)?;
             if !slot.wr.op.is_local() && self.una.forward(slot.last_psn) >= distance {
-                return slot.is_answered().then_some((place, slot.first_psn));
+                return slot
+                    .has_explicit_response()
+                    .then_some((place, slot.first_psn));
             }
         }
         None
@@ -164,7 +166,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_answer))]
+#[cfg_attr(
+    CONFIG_KUNIT = "y",
+    kernel::macros::kunit_tests(roce_requester_explicit)
+)]
 mod tests {
     use super::*;
     use crate::{
