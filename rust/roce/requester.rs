@@ -13,15 +13,16 @@
 //! after each of these: poll_completion until None, take_error, poll_local, poll_transmit again
 //! ```
 //!
-//! What the shell cannot do now it may try again later. A packet that it was to build: it does not
-//! call `transmitted` and asks again. A response whose data has no place yet: it does not call
-//! `placed` and hands the response in again, before any other.
+//! The shell may retry a step later. If it cannot build a packet now, it does not call
+//! `transmitted`, and polls again. If it cannot place the data of a response yet, it does not call
+//! `placed`, and passes the same response in again before any other.
 //!
 //! # Progress
 //!
-//! Three places cut the ring of slots, oldest first: everything before `done` is over and waits to
-//! be retired by [`Requester::poll_completion`]; everything before `begun` has PSNs; `send` is the
-//! slot of the next packet, which is behind `begun` only while packets are sent again.
+//! Three places divide the ring of slots, oldest first. Slots before `done` are finished and wait
+//! to be retired by [`Requester::poll_completion`]; slots before `begun` have PSNs; `send` is the
+//! slot of the next packet, which is before `begun` while a started message has packets left to
+//! send, or while packets are retransmitted.
 //!
 //! ```text
 //!        done            send             begun         len
@@ -29,9 +30,8 @@
 //!        una                       send_psn    max_psn
 //! ```
 //!
-//! A local operation has no PSN. It waits until `send` gets to it, is executed, and is `begun`
-//! then; neither `done` nor `send` stay at it once it is executed, so that it is never executed
-//! twice.
+//! A local operation has no PSN. It is executed when `send` reaches it, and `begun` then moves past
+//! it. Neither `done` nor `send` stays at an executed operation, so it is never executed twice.
 
 mod ack_request;
 mod explicit;
@@ -77,51 +77,54 @@ use crate::{
     }, //
 };
 
-/// How many PSNs of SENDs and WRITEs may be unacknowledged (RC). Responses to READs do not count.
+/// The most unacknowledged PSNs of SENDs and WRITEs (RC); READ responses do not count.
 ///
-/// Each loss halves what is allowed, down to 16, and each acknowledged PSN allows one more again:
-/// what is sent behind a lost packet is sent in vain.
+/// Each loss halves the window, down to 16, and each acknowledged PSN widens it by one again:
+/// packets sent after a lost one are wasted.
 pub const PSN_WINDOW: u32 = 256;
 
-/// What [`PSN_WINDOW`] shrinks to.
+/// The smallest window after losses; it starts at [`PSN_WINDOW`].
 const MIN_WINDOW: u32 = 16;
 
-/// After how many packets without an acknowledgment request one is made (RC).
+/// The most packets from one acknowledgment request to the next (RC).
 pub const ACK_EVERY: u32 = 16;
 
-/// How long packets that nobody waits for go without asking, in ns.
+/// The delay of the acknowledgment request for unsignalled requests, in ns.
 pub const ACK_REQUEST_NS: u64 = 1_000_000;
 
-/// The most PSNs that one READ request asks for. A longer READ is asked for in several parts, one
-/// after the other: this bounds what is sent in vain after a loss, and keeps the outstanding PSNs
-/// far below half of the number space. While the window is not open, parts are smaller.
+/// The most PSNs that one READ request packet asks for.
+///
+/// A longer READ is split into several request packets, sent one after the other. This bounds the
+/// waste after a loss, and keeps the outstanding PSNs far below half of the PSN space. While the
+/// window is below [`PSN_WINDOW`], the parts are smaller.
 pub const READ_WINDOW: u32 = 1024;
 
-/// The most PSNs between the oldest unacknowledged one and the next. A READ waits until its
-/// responses fit.
+/// The most PSNs between the oldest unacknowledged one and the next.
+///
+/// A READ waits until its responses fit.
 const MAX_OUTSTANDING: u32 = 1 << 22;
 
-/// The value of [`SendParams::rnr_retry`] that means without end.
+/// The value of [`SendParams::rnr_retry`] for unlimited retries.
 const RNR_RETRY_FOREVER: u8 = 7;
 
-/// Attributes of the queue pair that the send half obeys.
+/// The queue pair attributes of the send half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendParams {
-    /// The largest payload of a packet in bytes: path MTU, for UD the MTU of the port. A power of
-    /// two.
+    /// The largest payload of a packet in bytes, a power of two: the path MTU, for UD the port MTU.
     pub mtu: u32,
-    /// The queue pair of the peer. RC and UC only.
+    /// The QPN of the peer (RC and UC only).
     pub dest_qpn: Qpn,
-    /// The queue pair itself, as datagrams name it. UD only.
+    /// The QPN of this queue pair, sent in the DETH (UD only).
     pub src_qpn: Qpn,
-    /// Nanoseconds until an acknowledgment is overdue, `None` for never. RC only.
+    /// The time until an acknowledgment is overdue, in ns; `None` for no limit (RC only).
     pub ack_timeout: Option<u64>,
-    /// How often the same packet is sent again before the peer is given up, 0 to 7. RC only.
+    /// The most retransmissions of the same packet before the request fails, 0 to 7 (RC only).
     pub retry_cnt: u8,
-    /// How often the same packet is sent again to a receiver that is not ready, 0 to 7, 7 for ever.
-    /// RC only.
+    /// The most retransmissions of the same packet after RNR NAKs, 0 to 7; 7 for no limit (RC
+    /// only).
     pub rnr_retry: u8,
-    /// How many READs, atomics and their like may be outstanding, 0 for none at all. RC only.
+    /// The most outstanding requests with an explicit response (READs, atomics, ATOMIC WRITEs,
+    /// FLUSHes); 0 forbids them (RC only).
     pub max_rd_atomic: u8,
 }
 
@@ -139,112 +142,115 @@ impl Default for SendParams {
     }
 }
 
-/// What the send half is doing.
+/// The state of the send half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendState {
-    /// No PSN was set yet: nothing is sent.
+    /// No PSN is set yet: nothing is sent.
     Stopped,
-    /// Sends and completes (RTS).
+    /// Requests are sent and completed (RTS).
     Running,
-    /// Finishes what was begun and begins nothing (SQD).
+    /// Started requests are finished, and no other is started (SQD).
     Draining,
-    /// Has finished what was begun (SQD).
+    /// All started requests are finished and retired (SQD).
     Drained,
-    /// A UC or UD request failed: everything behind it is flushed (SQE).
+    /// A UC or UD request failed: all later requests are flushed (SQE).
     SendError,
-    /// Every request is flushed (ERR).
+    /// All requests are flushed (ERR).
     Error,
 }
 
-/// Why a work request was not taken.
+/// The reason for rejecting a work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostError {
     /// Every slot is in use.
     Full,
-    /// The service type has no such operation, or the queue pair allows no READ and no atomic.
+    /// The service type does not support the operation, or it has an explicit response and
+    /// [`SendParams::max_rd_atomic`] is 0.
     BadOpcode,
     /// The message is longer than 2^31 bytes.
     TooLong,
 }
 
-/// The end of a work request.
+/// The completion of a send request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendCompletion {
-    /// The slot, free from now on.
+    /// The slot of the request, which is free now.
     pub slot: u16,
-    /// The consumer's name for the request.
+    /// The consumer's ID of the request.
     pub wr_id: u64,
-    /// How it ended.
+    /// The completion status.
     pub status: Status,
-    /// What it was.
+    /// The operation.
     pub op: SendOp,
-    /// Bytes of the message.
+    /// The length of the message in bytes.
     pub byte_len: u32,
-    /// Whether the consumer is told: asked for, or not successful.
+    /// True if the consumer gets a completion: it asked for one, or the request failed.
     pub signalled: bool,
 }
 
 /// The send half of a queue pair.
 ///
-/// Needs no lock of its own; the shell calls it under the lock of the send half. `S` is the storage
-/// of the slots: its length is the number of work requests that may be outstanding, up to 2^16.
+/// It has no lock; the shell calls it with the lock of the send half held. `S` is the storage of
+/// the slots: its length is the most outstanding work requests, up to 2^16.
 pub struct Requester<S> {
     ring: Ring<S>,
     transport: Transport,
     state: SendState,
     params: SendParams,
-    /// Logarithm of the MTU.
+    /// The binary logarithm of the MTU.
     mtu_shift: u32,
 
-    /// Place behind the slots that are over.
+    /// The place after the finished slots.
     done: usize,
-    /// Place behind the slots that have PSNs.
+    /// The place after the slots that have PSNs.
     begun: usize,
-    /// Place of the slot that the next packet is of.
+    /// The place of the slot of the next packet.
     send: usize,
-    /// Place of the slot that fails as soon as everything before it is over.
+    /// The place of the slot that fails once all slots before it have finished.
     fail_at: Option<usize>,
 
-    /// The oldest unacknowledged PSN. Inside a READ: the next expected response.
+    /// The oldest unacknowledged PSN; inside a READ, the PSN of the next expected response.
     una: Psn,
-    /// PSN of the next packet.
+    /// The PSN of the next packet.
     send_psn: Psn,
-    /// PSN behind everything that was ever sent.
+    /// The PSN after the last one ever sent.
     max_psn: Psn,
-    /// PSN behind the last packet that asked for a response.
+    /// The PSN after the last packet that asked for a response.
     ack_base: Psn,
-    /// How many PSNs may be unacknowledged, from [`MIN_WINDOW`] to [`PSN_WINDOW`].
+    /// The most unacknowledged PSNs, from [`MIN_WINDOW`] to [`PSN_WINDOW`].
     window: u32,
-    /// Where the window starts, if not at `una`: behind the last READ.
+    /// The start of the window: `una`, or the PSN after the last request with an explicit response
+    /// if that is later.
     window_base: Psn,
 
-    /// READs, atomics and their like whose responses are under way.
+    /// The number of requests with an explicit response in flight.
     reads: u8,
-    /// Local operations that were executed and not retired yet.
+    /// The number of local operations that were executed and are not retired yet.
     executed: usize,
     retries_left: u8,
     rnr_left: u8,
-    /// PSN behind everything that had been sent when a NAK or a gap made us go back. Only an answer
-    /// to what was sent for the first time since then speaks of another loss.
+    /// The value of `max_psn` at the last rewind because of a NAK or a gap.
+    ///
+    /// Only a response to a packet first sent after that indicates another loss.
     gone_back: Option<Psn>,
-    /// When the response is overdue.
+    /// The expiry of the retransmission timer.
     deadline: Option<Instant>,
-    /// Since when it is awaited.
+    /// The start of the wait for the response.
     awaited: Instant,
-    /// How long the peer takes at most from one response to the next, as of late, in nanoseconds.
+    /// The longest recent time from one response of the peer to the next, in ns.
     slowest: u64,
-    /// When the peer is asked about packets that nobody waits for, if nothing asks before.
+    /// The time of the deferred acknowledgment request, unless a packet asks for one before.
     ack_request_at: Option<Instant>,
-    /// When a receiver that was not ready may be asked again.
+    /// The end of the RNR wait.
     rnr_until: Option<Instant>,
     /// The response whose data the shell is placing.
     accept: Option<Accept>,
-    /// Whether the queue pair must be told of an error.
+    /// True if [`Requester::take_error`] has an error to report.
     error_pending: bool,
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Makes the send half of a queue pair without any work, in state [`SendState::Stopped`].
+    /// Creates an idle send half in state [`SendState::Stopped`].
     pub fn new(transport: Transport, slots: S) -> Requester<S> {
         let params = SendParams::default();
         Requester {
@@ -278,7 +284,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Forgets all work without completing it (RESET), and stops. The parameters stay.
+    /// Drops all work without completing it (RESET), and stops.
+    ///
+    /// The parameters are kept.
     pub fn reset(&mut self) {
         self.ring.clear();
         self.done = 0;
@@ -295,22 +303,26 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.restart_psn(Psn::default());
     }
 
-    /// Changes the attributes that the send half obeys. The MTU may change only while no work is
-    /// outstanding.
+    /// Changes the attributes of the send half.
+    ///
+    /// The MTU may change only while no work is outstanding.
     pub fn set_params(&mut self, params: &SendParams) {
         self.params = *params;
         self.set_mtu(params.mtu);
         self.reset_retries();
     }
 
-    /// Changes the MTU, in bytes: for datagrams that of the port counts, whenever one is sent.
+    /// Changes the MTU, in bytes.
+    ///
+    /// For UD, the shell sets the current port MTU before each datagram.
     #[inline]
     pub fn set_mtu(&mut self, mtu: u32) {
         self.params.mtu = mtu;
         self.mtu_shift = mtu.checked_ilog2().unwrap_or(0);
     }
 
-    /// Sets the PSN of the first packet (SQ_PSN of the move to RTS), and starts to send if stopped.
+    /// Sets the PSN of the first packet (SQ_PSN of the move to RTS), and starts sending if stopped.
+    ///
     /// Must not be called while work is outstanding.
     pub fn set_psn(&mut self, psn: Psn) {
         self.restart_psn(psn);
@@ -319,13 +331,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Returns the PSN of the next packet that was never sent before.
+    /// Returns the PSN of the next new packet.
     #[inline]
     pub fn next_psn(&self) -> Psn {
         self.max_psn
     }
 
-    /// Returns what the send half is doing.
+    /// Returns the state of the send half.
     #[inline]
     pub fn state(&self) -> SendState {
         match self.state {
@@ -352,14 +364,15 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.ring.capacity()
     }
 
-    /// Returns the slot that the next work request gets, so that the shell can put what belongs to
-    /// it in place before. `None` if every slot is in use.
+    /// Returns the slot of the next work request, or `None` if every slot is in use.
+    ///
+    /// The shell can fill in its own data for the slot before it posts the request.
     #[inline]
     pub fn next_slot(&self) -> Option<u16> {
         self.ring.next_number()
     }
 
-    /// Takes a work request and returns its slot, which stays its name until it completes.
+    /// Queues a work request and returns its slot, which identifies it until it completes.
     ///
     /// # Errors
     ///
@@ -384,7 +397,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.ring.push(slot).ok_or(PostError::Full)
     }
 
-    /// Retires the oldest work request, if it is over.
+    /// Retires the oldest work request if it has finished.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<SendCompletion> {
         let number = self.ring.number(0)?;
@@ -413,10 +426,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         Some(completion)
     }
 
-    /// Says that a work request cannot be done, for instance because its local data cannot be read.
+    /// Fails a work request, for instance because its local data cannot be read.
     ///
-    /// RC and UC: the request completes with `status` once everything before it has completed;
-    /// nothing behind it is sent, and all of that is flushed.
+    /// The request completes with `status` once everything before it has completed; nothing after
+    /// it is sent, and all later requests are flushed.
     pub fn local_error(&mut self, slot: u16, status: Status) {
         match self.ring.place(slot) {
             Some(place) if place >= self.done && self.is_active() => self.fail_slot(place, status),
@@ -424,27 +437,30 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Flushes everything that is not over (the queue pair moved to ERR). Idempotent.
+    /// Flushes all unfinished requests (the queue pair moved to ERR).
+    ///
+    /// Idempotent.
     pub fn flush(&mut self) {
         self.enter(SendState::Error);
     }
 
-    /// Begins no further work request (the queue pair moved to SQD).
+    /// Stops starting work requests (the queue pair moved to SQD).
     pub fn drain(&mut self) {
         if self.state == SendState::Running {
             self.state = SendState::Draining;
         }
     }
 
-    /// Sends again (the queue pair moved from SQD or SQE to RTS). After an error, everything must
-    /// have been retired.
+    /// Resumes sending (the queue pair moved from SQD or SQE to RTS).
+    ///
+    /// After an error, all requests must have been retired.
     pub fn resume(&mut self) {
         if !matches!(self.state, SendState::Draining | SendState::SendError) {
             return;
         }
         self.state = SendState::Running;
         if self.params.max_rd_atomic == 0 {
-            // What was posted before that was set can never be sent.
+            // Requests posted before `max_rd_atomic` became 0 can never be sent.
             let asks = |place: &usize| {
                 self.ring
                     .get(*place)
@@ -457,26 +473,25 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.fail_if_due();
     }
 
-    /// Returns whether everything that was begun is over and retired, after [`Requester::drain`].
+    /// Returns whether all started requests are finished and retired, after [`Requester::drain`].
     #[inline]
     pub fn is_drained(&self) -> bool {
         self.state() == SendState::Drained
     }
 
-    /// Returns true once after an error that must move the queue pair: to ERR (RC), or to SQE (UC,
-    /// UD).
+    /// Returns true once after an error that moves the queue pair to ERR (RC) or to SQE (UC, UD).
     #[inline]
     pub fn take_error(&mut self) -> bool {
         core::mem::take(&mut self.error_pending)
     }
 
-    /// Returns whether packets may go out and come in.
+    /// Returns whether packets may be sent and received.
     #[inline]
     fn is_active(&self) -> bool {
         matches!(self.state, SendState::Running | SendState::Draining)
     }
 
-    /// Puts every sequence number at `psn`.
+    /// Resets all sequence numbers to `psn`.
     fn restart_psn(&mut self, psn: Psn) {
         self.una = psn;
         self.send_psn = psn;
@@ -488,8 +503,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.reset_retries();
     }
 
-    /// Ends the oldest slot that is not over. Success goes on; everything else is for
-    /// [`Requester::fail`].
+    /// Finishes the oldest unfinished slot with success; for errors, see [`Requester::fail`].
     #[inline]
     fn succeed(&mut self) {
         if let Some(slot) = self.ring.get_mut(self.done) {
@@ -501,8 +515,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.pass_local();
     }
 
-    /// Ends the slot at `place`, which is not over, with an error as soon as everything before it
-    /// is over.
+    /// Fails the unfinished slot at `place` once all slots before it have finished.
     #[cold]
     fn fail_slot(&mut self, place: usize, status: Status) {
         if place == self.done && !self.waits(place) {
@@ -512,13 +525,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Returns whether the slot at `place` has to wait for the end of SQD, where nothing begins.
+    /// Returns whether the slot at `place` cannot start before the end of SQD.
     #[inline]
     fn waits(&self, place: usize) -> bool {
         self.state == SendState::Draining && place >= self.begun
     }
 
-    /// Ends the oldest slot that is not over with an error, which ends everything behind it too.
+    /// Fails the oldest unfinished slot, which flushes all later ones.
     #[cold]
     fn fail(&mut self, status: Status) {
         if let Some(slot) = self.ring.get_mut(self.done) {
@@ -534,7 +547,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.error_pending = true;
     }
 
-    /// Ends the slot at `place` with an error as soon as everything before it is over.
+    /// Marks the slot at `place` to fail once all slots before it have finished.
     #[cold]
     fn fail_later(&mut self, place: usize, status: Status) {
         if self.fail_at.is_some_and(|earlier| earlier <= place) {
@@ -547,8 +560,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         };
         slot.status = status;
         if begun && self.send >= place {
-            // Take back what was sent of the slot, so that the packet before it is seen to be the
-            // last one and asks for an acknowledgment if it did not.
+            // Rewind to the start of the slot, so that the packet before it counts as the last one
+            // and is probed if it did not ask for an acknowledgment.
             let first_psn = slot.first_psn;
             self.send = place;
             self.send_psn = first_psn;
@@ -558,7 +571,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Fails the slot for which [`Requester::fail_later`] was called, if its time has come.
+    /// Fails the slot marked by [`Requester::fail_later`] if it is due.
     #[inline]
     fn fail_if_due(&mut self) {
         if self.fail_at == Some(self.done) && !self.waits(self.done) {
@@ -567,7 +580,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Enters a state in which everything that is not over gets flushed.
+    /// Enters a state in which all unfinished requests are flushed.
     fn enter(&mut self, state: SendState) {
         self.state = state;
         self.fail_at = None;

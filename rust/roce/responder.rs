@@ -13,14 +13,14 @@
 //!               Verdict::Execute --> do it --> executed --> execute the outcome
 //! ```
 //!
-//! To *execute an outcome* is to complete the receive work request, to send the reply, to raise the
-//! event and to move the queue pair to ERR, as far as it says so.
+//! To *execute an outcome* is to complete the receive request, to send the reply, to raise the
+//! event and to move the queue pair to ERR, each if the [`Outcome`] says so.
 //!
 //! # Receive work requests
 //!
-//! The responder takes one from the [`RecvQueue`] when a message needs it, and the shell keeps it
-//! as the *held* one until an [`Outcome::consumed`] ends it. A UC message that gets cut leaves it
-//! held for the next message.
+//! When a message needs a receive request, the responder takes one from the [`RecvQueue`]. The
+//! shell keeps it as the *held* one until an [`Outcome::consumed`] ends it. An aborted UC message
+//! leaves it held for the next message.
 
 mod command;
 mod datagram;
@@ -76,21 +76,22 @@ use crate::{
     }, //
 };
 
-/// How many READs and atomics of the peer a queue pair can remember: the limit of
+/// The most READs and atomics of the peer that a queue pair saves: the limit of
 /// [`RecvParams::max_dest_rd_atomic`].
 pub const MAX_RD_ATOMIC: usize = 16;
 
-/// Bits of the MSN.
+/// The bits of the MSN.
 const MSN_MASK: u32 = 0x00ff_ffff;
 
-/// Where posted receive work requests come from.
+/// The source of posted receive requests.
 pub trait RecvQueue {
-    /// Takes the next one and returns the total bytes of its buffers, or why it cannot be used.
-    /// `None` if there is none.
+    /// Takes the next receive request, or returns `None` if there is none.
+    ///
+    /// Returns the total length of its buffers in bytes, or an error if it cannot be used.
     fn take(&mut self) -> Option<Result<u32, MemError>>;
 }
 
-/// What the peer may do to local memory.
+/// The remote access rights to local memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// RDMA WRITE is allowed.
@@ -99,28 +100,27 @@ pub struct Access {
     pub remote_read: bool,
     /// Compare and swap, and fetch and add, are allowed.
     pub remote_atomic: bool,
-    /// FLUSH is allowed that makes writes visible to all.
+    /// FLUSH for global visibility is allowed.
     pub flush_global: bool,
-    /// FLUSH is allowed that makes writes persistent.
+    /// FLUSH for persistence is allowed.
     pub flush_persistent: bool,
 }
 
-/// Attributes of the queue pair that the receive half obeys.
+/// The queue pair attributes of the receive half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecvParams {
-    /// The largest payload of a packet in bytes: path MTU, for UD the MTU of the port. A power of
-    /// two.
+    /// The largest payload of a packet in bytes, a power of two: the path MTU, for UD the port MTU.
     pub mtu: u32,
-    /// The queue pair of the peer, which gets the replies. RC only.
+    /// The QPN of the peer, which gets the replies (RC only).
     pub dest_qpn: Qpn,
-    /// Code of the time that a peer has to wait when there is no receive work request. RC only.
+    /// The timer code of RNR NAKs (RC only).
     pub min_rnr_timer: u8,
-    /// The key that datagrams must present. UD only.
+    /// The Q_Key that datagrams must carry (UD only).
     pub qkey: Qkey,
-    /// What the peer may do to local memory. RC and UC only.
+    /// The remote access rights (RC and UC only).
     pub access: Access,
-    /// How many READs, atomics and their like are remembered in order to answer them again, up to
-    /// [`MAX_RD_ATOMIC`]. RC only.
+    /// The most requests with an explicit response that the peer may have outstanding, up to
+    /// [`MAX_RD_ATOMIC`]; 0 forbids them, but other values are not enforced (RC only).
     pub max_dest_rd_atomic: u8,
 }
 
@@ -137,9 +137,9 @@ impl Default for RecvParams {
     }
 }
 
-/// What was decided about a packet, to be carried out once the shell reports back.
+/// The decision on a packet, to be carried out once the shell reports back.
 enum Pending {
-    /// Nothing is open.
+    /// Nothing is pending.
     None,
     /// The shell copies payload.
     Place(PendingPlace),
@@ -163,7 +163,7 @@ struct PendingPlace {
 /// A READ whose key is being checked.
 struct PendingRead {
     psn: Psn,
-    /// How many PSNs the response takes.
+    /// The number of PSNs of the response.
     count: u32,
     request: ReadRequest,
 }
@@ -176,26 +176,26 @@ struct PendingCommand {
 
 /// The receive half of a queue pair.
 ///
-/// Needs no lock of its own; the shell calls it under the lock of the receive half.
+/// It has no lock; the shell calls it with the lock of the receive half held.
 pub struct Responder {
     transport: Transport,
     params: RecvParams,
     /// The PSN to execute next.
     epsn: Psn,
-    /// The last SEND or WRITE that was executed.
+    /// The PSN of the last executed SEND or WRITE.
     ack_psn: Psn,
-    /// How many messages were completed.
+    /// The number of completed messages, modulo 2^24.
     msn: u32,
-    /// Whether the peer was told to send the expected packet again: until it comes, everything
-    /// behind it is ignored.
+    /// True if a NAK or RNR NAK was sent for the expected packet: all later packets are ignored
+    /// until it arrives.
     nak_sent: bool,
-    /// Whether the queue pair must go, or has gone, to ERR.
+    /// True if the queue pair must move, or has moved, to ERR.
     failed: bool,
-    /// Whether the first packet is still to be reported.
+    /// True if the first packet is still to be reported.
     comm_est: bool,
     /// The message that is being received.
     message: Message,
-    /// Bytes of the buffers of the held receive work request, if there is one.
+    /// The buffer length of the held receive request in bytes, if there is one.
     held: Option<u32>,
     pending: Pending,
     /// The READ that is being answered.
@@ -204,7 +204,7 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Makes the receive half of a queue pair that has received nothing.
+    /// Creates the receive half of a queue pair that has received nothing.
     pub fn new(transport: Transport) -> Responder {
         Responder {
             transport,
@@ -223,20 +223,23 @@ impl Responder {
         }
     }
 
-    /// Forgets everything that was received (RESET), the held receive work request too. The
-    /// parameters stay.
+    /// Drops all received state (RESET), including the held receive request.
+    ///
+    /// The parameters are kept.
     pub fn reset(&mut self) {
         let params = self.params;
         *self = Responder::new(self.transport);
         self.params = params;
     }
 
-    /// Changes the attributes that the receive half obeys.
+    /// Changes the attributes of the receive half.
     pub fn set_params(&mut self, params: &RecvParams) {
         self.params = *params;
     }
 
-    /// Changes the MTU, in bytes: for datagrams that of the port counts, whenever one comes.
+    /// Changes the MTU, in bytes.
+    ///
+    /// For UD, the shell sets the current port MTU before each datagram.
     #[inline]
     pub fn set_mtu(&mut self, mtu: u32) {
         self.params.mtu = mtu;
@@ -248,7 +251,7 @@ impl Responder {
         self.ack_psn = psn.prev();
     }
 
-    /// Says whether the queue pair is in RTR, where its first packet is reported as
+    /// Sets whether the queue pair is in RTR, where its first packet is reported as
     /// [`AsyncEvent::CommEst`].
     pub fn set_rtr(&mut self, rtr: bool) {
         self.comm_est = rtr && self.transport != Transport::Ud;
@@ -260,24 +263,26 @@ impl Responder {
         self.epsn
     }
 
-    /// Returns whether a receive work request was taken and is not finished.
+    /// Returns whether a receive request was taken and is not finished.
     #[inline]
     pub fn holds_wqe(&self) -> bool {
         self.held.is_some()
     }
 
-    /// Returns whether a request is not finished: between [`Verdict::Place`] and
-    /// [`Responder::finish`], between [`Verdict::Execute`] and [`Responder::executed`], or between
-    /// [`Verdict::Read`] and the last response. No other may be handled until it is.
+    /// Returns whether a request is in progress.
+    ///
+    /// That is between [`Verdict::Place`] and [`Responder::finish`], between [`Verdict::Execute`]
+    /// and [`Responder::executed`], or between [`Verdict::Read`] and the last response. No other
+    /// request may be handled in the meantime.
     #[inline]
     pub fn is_busy(&self) -> bool {
         !matches!(self.pending, Pending::None) || self.read_in_progress()
     }
 
-    /// Returns the last acknowledgment once more, if there was one.
+    /// Returns the last acknowledgment again, if there was one.
     ///
-    /// For a queue pair that is about to go: a peer that missed it would ask again, of nobody, and
-    /// take for lost what was received.
+    /// For a queue pair that is about to be destroyed: a peer that missed the acknowledgment would
+    /// retransmit to nobody, and take the received messages for lost.
     pub fn last_ack(&self) -> Option<Reply> {
         if self.transport != Transport::Rc || self.failed || self.msn == 0 {
             return None;
@@ -288,11 +293,11 @@ impl Responder {
                 return Some(reply);
             }
         }
-        // To the peer, one that is too far back may name any of its requests.
+        // A PSN too far back could be mistaken for another request of the peer.
         (age <= Psn::HALF / 2).then(|| self.ack(self.ack_psn))
     }
 
-    /// Decides what becomes of a packet. P_Key, source address and ICRC have been checked.
+    /// Decides on a packet whose P_Key, source address and ICRC have been checked.
     ///
     /// Must not be called while [`Responder::is_busy`]; the packet would be dropped.
     #[inline]
@@ -314,9 +319,9 @@ impl Responder {
         }
     }
 
-    /// Says how the copy went that [`Verdict::Place`] asked for, and returns what follows.
+    /// Reports the result of the copy that [`Verdict::Place`] requested, and returns the outcome.
     ///
-    /// The default outcome, which asks for nothing, is returned if no copy was asked for.
+    /// Returns the default outcome, which requests nothing, if no copy was requested.
     #[inline]
     pub fn finish(&mut self, result: Result<(), MemError>) -> Outcome {
         match core::mem::replace(&mut self.pending, Pending::None) {
@@ -331,14 +336,16 @@ impl Responder {
         }
     }
 
-    /// Forgets the packet that [`Verdict::Place`] or [`Verdict::Read`] was about, as if it had been
-    /// lost on its way. The receive work request that it may have taken is held for the next one.
+    /// Drops the packet of [`Verdict::Place`] or [`Verdict::Read`], as if it had been lost on the
+    /// wire.
+    ///
+    /// The receive request that it may have taken is held for the next packet.
     #[cold]
     pub fn abandon(&mut self) {
         self.pending = Pending::None;
     }
 
-    /// Goes on after the payload was copied.
+    /// Continues after the payload was copied.
     #[inline]
     fn placed(&mut self, place: PendingPlace) -> Outcome {
         self.message = place.after;
@@ -366,7 +373,7 @@ impl Responder {
         }
     }
 
-    /// Goes on after the payload could not be copied.
+    /// Continues after the payload could not be copied.
     #[cold]
     fn not_placed(&mut self, place: &PendingPlace, error: MemError) -> Outcome {
         let remote = place.opcode.operation() == Operation::Write;
@@ -388,13 +395,13 @@ impl Responder {
         self.msn = self.msn.wrapping_add(1) & MSN_MASK;
     }
 
-    /// Returns the event of the first packet, if this is it.
+    /// Returns [`AsyncEvent::CommEst`] if this is the first packet in RTR.
     #[inline]
     fn established(&mut self) -> Option<AsyncEvent> {
         core::mem::take(&mut self.comm_est).then_some(AsyncEvent::CommEst)
     }
 
-    /// Ends the held receive work request, and with it the queue pair.
+    /// Fails the held receive request and the queue pair.
     #[cold]
     fn fail_held(&mut self, status: Status) -> Outcome {
         self.failed = true;
@@ -409,13 +416,13 @@ impl Responder {
     }
 }
 
-/// Returns how a receive work request ends whose buffers could not be used.
+/// Returns the completion status of a receive request whose buffers could not be used.
 fn recv_status(error: MemError) -> Status {
     match error {
         MemError::Protection => Status::LocProt,
         MemError::Length => Status::LocLen,
         MemError::Fault | MemError::Absent => Status::LocQpOp,
-        // As C rxe; the specification has no status of its own for it.
+        // Like C rxe; the specification defines no status for it.
         MemError::Invalidate => Status::RemInvReq,
     }
 }

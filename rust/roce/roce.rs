@@ -2,10 +2,10 @@
 
 //! The RoCE v2 protocol, without any input or output.
 //!
-//! This crate decides and never acts. It is told what was posted, what arrived and what time it is;
-//! it answers what to send, where to put received bytes and what to complete. Sockets, clocks,
-//! locks, memory keys and payload belong to the caller, called the *shell*: the driver in the
-//! kernel, the simulator in `tools/testing/roce`.
+//! This crate is a pure state machine. Its inputs are posted work requests, received packets and
+//! the time; its outputs are packets to send, places for received bytes, and completions. Sockets,
+//! clocks, locks, memory keys and payload belong to the caller, called the *shell*: the driver in
+//! the kernel, the simulator in `tools/testing/roce`.
 //!
 //! - [`requester::Requester`] is the send half of a queue pair: work requests go in, request
 //!   packets come out, responses go in, completions come out. One type serves RC, UC and UD.
@@ -14,10 +14,10 @@
 //! - [`wire`] is the packet format, [`opcode`] the table of operations, [`psn`] the arithmetic of
 //!   sequence numbers.
 //!
-//! Nothing here allocates, and nothing here may panic: in the kernel a panic would be a crash that
-//! a remote peer can cause. Arithmetic is wrapping, checked or saturating, and slices are read with
-//! `get`. The work of a call is bounded by the number of slots of the queue; loops over packets
-//! belong to the shell.
+//! Nothing here allocates, and nothing here may panic: in the kernel, a remote peer could trigger
+//! the crash. Arithmetic is wrapping, checked or saturating, and slices are read with `get`. The
+//! work of a call is bounded by the number of slots of the queue; loops over packets belong to the
+//! shell.
 //!
 //! # Abbreviations
 //!
@@ -27,20 +27,20 @@
 //! | AtomicETH | extended transport header of an atomic operation: address, key and operands |
 //! | BTH | base transport header, at the front of every packet |
 //! | DETH | datagram extended transport header: Q_Key and source QP (UD) |
-//! | ePSN | expected PSN: the one that the responder executes next |
-//! | FETH | FLUSH extended transport header: what to flush how far |
+//! | ePSN | expected PSN: the PSN that the responder executes next |
+//! | FETH | FLUSH extended transport header: placement type and selectivity level |
 //! | GRH | global route header; on RoCE v2 the IP header takes its place |
 //! | GSI | general services interface: queue pair 1 |
 //! | IBTA | InfiniBand Trade Association; its specification, volume 1 |
 //! | ICRC | invariant CRC, the last four bytes of a packet |
 //! | IETH | invalidate extended transport header: an R_Key |
 //! | ImmDt | immediate data: four bytes that the receiver finds in its completion |
-//! | MSN | message sequence number: how many messages the responder has completed |
+//! | MSN | message sequence number: the number of messages that the responder has completed |
 //! | MTU | path MTU: the largest payload of one packet |
 //! | NAK | negative acknowledgment |
 //! | P_Key | partition key |
 //! | PSN | packet sequence number, 24 bits |
-//! | Q_Key | queue key, which a datagram must present |
+//! | Q_Key | queue key, which a datagram must carry |
 //! | QP, QPN | queue pair, and its number |
 //! | RC, UC, UD | reliable connection, unreliable connection, unreliable datagram |
 //! | RETH | RDMA extended transport header: address, R_Key and length |

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When an acknowledgment is asked for (RC).
+//! Placement of acknowledgment requests (RC).
 
 use core::ops::DerefMut;
 
@@ -14,7 +14,7 @@ use super::{
 use crate::opcode::Transport;
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Returns whether the packet asks for an acknowledgment.
+    /// Returns whether the packet requests an acknowledgment.
     #[inline]
     pub(super) fn wants_ack(&self, step: &Step) -> bool {
         let has_explicit_response = self
@@ -24,15 +24,15 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if self.transport != Transport::Rc || has_explicit_response {
             return false;
         }
-        // Something behind it will ask, if anything can follow at once.
+        // If another packet can follow at once, a later one requests the acknowledgment.
         self.ack_base.forward(step.end()) >= ACK_EVERY
             || (self.step_at(step.next_place(), step.end()).is_none() && !self.can_wait(step))
     }
 
-    /// Returns whether the peer need not be asked about a packet now, though it is the last one.
+    /// Returns whether the last packet may defer its acknowledgment request.
     ///
-    /// Nobody hears of the end of a request that is not signalled. All that it holds up is its
-    /// slot: as long as few are taken, the next request that has to ask, asks for all. An
+    /// The consumer does not see the completion of an unsignalled request. It only occupies its
+    /// slot: as long as few slots are in use, the next acknowledgment request covers it. An
     /// acknowledgment for each small request would cost as much as the request.
     #[inline]
     fn can_wait(&self, step: &Step) -> bool {
@@ -46,12 +46,12 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             && slot.is_some_and(|slot| !slot.wr.signalled)
     }
 
-    /// Returns the last packet again if nothing else can be sent and it did not ask for an
-    /// acknowledgment.
+    /// Returns the last packet again, as a probe, if nothing else can be sent and it did not
+    /// request an acknowledgment.
     ///
-    /// Usually [`Requester::wants_ack`] foresees that. It cannot foresee that the next request
-    /// fails locally, or that the queue gets drained in between. And what nobody waited for, it has
-    /// left out for a while.
+    /// Usually [`Requester::wants_ack`] predicts that. It cannot predict that the next request
+    /// fails locally, or that the queue is drained in between. It also defers the acknowledgment
+    /// requests of unsignalled requests.
     #[inline]
     pub(super) fn probe(&self) -> Option<Step> {
         if self.transport != Transport::Rc || !self.ack_base.is_before(self.send_psn) {
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(rc.next_timeout(), None);
         while rc.poll_completion().is_some() {}
 
-        // One that somebody waits for asks for all.
+        // The acknowledgment request of a signalled request covers all.
         assert!(rc.post(quiet).is_ok());
         assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(false));
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(rc.next_timeout(), None);
         while rc.poll_completion().is_some() {}
 
-        // So does one that takes more slots, and one that holds something up.
+        // So does one that exceeds a quarter of the slots, and one that holds up a later request.
         for ack_req in [false, false, true] {
             assert!(rc.post(quiet).is_ok());
             assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(ack_req));

@@ -25,9 +25,9 @@ use crate::{
 pub struct Placement {
     /// The slot of the request.
     pub slot: u16,
-    /// First byte of the data in the message.
+    /// The offset of the data in the message, in bytes.
     pub offset: u32,
-    /// Bytes of data.
+    /// The length of the data in bytes.
     pub len: u32,
     /// The data, if it is not the payload: the original value of an atomic operation, to be placed
     /// in host byte order.
@@ -45,7 +45,9 @@ pub(super) struct Accept {
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Reports whether the data of the last response that [`Requester::on_response`] accepted was
-    /// placed. If it was not, the request completes with the status.
+    /// placed.
+    ///
+    /// If it was not, the request completes with the status.
     #[inline]
     pub fn placed(&mut self, now: Instant, result: Result<(), Status>) {
         let Some(accept) = self.accept.take() else {
@@ -80,7 +82,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.accept_explicit(now, pkt)
     }
 
-    /// Takes the response that is the next one.
+    /// Handles the next expected response.
     fn accept_explicit(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
         let (Some(number), Some(slot)) = (self.ring.number(self.done), self.ring.get(self.done))
         else {
@@ -104,7 +106,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             Some(aeth) => matches!(aeth.syndrome, Syndrome::Ack { .. }),
             None => true,
         };
-        // Where a repeated part starts is no matter: the peer may say FIRST or, as C rxe does,
+        // Do not check the start of a repeated part: the peer may send FIRST or, like C rxe,
         // MIDDLE.
         if pkt.opcode().ends_message() != ends_part
             || pkt.payload_len() != len
@@ -113,7 +115,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         {
             return self.bad_response();
         }
-        // FLUSH and ATOMIC WRITE have nothing to be placed.
+        // FLUSH and ATOMIC WRITE return no data.
         let place = (is_read || found.is_some()).then_some(Placement {
             slot: number,
             offset,
@@ -131,14 +133,14 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Goes on after the data of a response was placed.
+    /// Advances past a response whose data, if any, was placed.
     #[inline]
     fn accepted(&mut self, now: Instant, accept: Accept) {
         let before = self.una;
         self.una = before.next();
         if accept.ends_part {
-            // After going back, the responses may still come before they are asked for again. Then
-            // none are counted, for requests go out in order.
+            // After a rewind, responses may arrive before they are requested again. `reads` is 0
+            // then, because requests are sent in order.
             self.reads = self.reads.saturating_sub(1);
         }
         if accept.ends {
@@ -149,8 +151,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.fail_if_due();
     }
 
-    /// Returns place and first PSN of the request that the PSN, which must be unacknowledged,
-    /// answers.
+    /// Returns the place and the first PSN of the request that a response with `psn` answers, or
+    /// `None` if that request has no explicit response.
+    ///
+    /// `psn` must be unacknowledged.
     fn answered_by(&self, psn: Psn) -> Option<(usize, Psn)> {
         let distance = self.una.forward(psn);
         for place in self.done..self.begun {
@@ -243,7 +247,7 @@ mod tests {
             Some((1, 0, MTU))
         );
         assert_eq!(status(&mut rc), Some(Status::Success));
-        // Until its data is placed it may come again.
+        // The response may be passed in again until its data is placed.
         assert_eq!(respond(&mut rc, &first).place, place);
         rc.placed(NOW, Ok(()));
         assert_eq!(respond(&mut rc, &first).outcome, ResponseKind::Duplicate);
@@ -267,7 +271,7 @@ mod tests {
         let first = read_response(Opcode::RcReadResponseFirst, 0, MTU);
         assert!(respond(&mut rc, &first).place.is_some());
         rc.placed(NOW, Ok(()));
-        // Either of these shows that response 1 got lost, but the second one says nothing new.
+        // Either of these shows that response 1 was lost, but the second one adds nothing new.
         let last = read_response(Opcode::RcReadResponseLast, 2, MTU);
         assert_eq!(respond(&mut rc, &last).outcome, ResponseKind::Gap);
         let again = rc.poll_transmit();
@@ -296,7 +300,7 @@ mod tests {
         assert_eq!(send_all(&mut rc), 2);
         let due = NOW.after(TIMEOUT_NS);
         assert_eq!(rc.next_timeout(), Some(due));
-        // The peer had more to say before it got to what it was asked again.
+        // The peer sent another response before it got to the repeated request.
         let before = NOW.after(TIMEOUT_NS - 1);
         let again = rc.on_response(before, &second.packet());
         assert_eq!(again.outcome, ResponseKind::Duplicate);
@@ -312,13 +316,13 @@ mod tests {
         assert_eq!(send_all(&mut rc), 2);
         assert_eq!(acknowledge(&mut rc, 1, Syndrome::ACK), ResponseKind::Gap);
         assert_eq!(send_all(&mut rc), 2);
-        // What was sent only after the READ was, again, is answered after it.
+        // A request first sent after the READ was repeated is answered after the READ.
         post(&mut rc, &[wr(SendOp::Send, 0)]);
         assert_eq!(send_all(&mut rc), 1);
         let duplicate = acknowledge(&mut rc, 1, Syndrome::ACK);
         assert_eq!(duplicate, ResponseKind::Duplicate);
         assert_eq!(acknowledge(&mut rc, 2, Syndrome::ACK), ResponseKind::Gap);
-        // There was one retry.
+        // The retry count is 1.
         assert_eq!(status(&mut rc), Some(Status::RetryExceeded));
     }
 
@@ -379,7 +383,7 @@ mod tests {
         assert_eq!(eth.map(|eth| (eth.va, eth.swap_add)), Some((0x1000, 5)));
         assert_eq!(sent.map(|sent| (sent.len, sent.ack_req)), Some((0, false)));
         assert_eq!(send_all(&mut rc), 3);
-        // Something behind it shows that the answer got lost.
+        // The acknowledgment of a later request shows that the response was lost.
         assert_eq!(acknowledge(&mut rc, 2, Syndrome::ACK), ResponseKind::Gap);
         assert_eq!(send_all(&mut rc), 3);
         let place = respond(&mut rc, &reply(0, ReplyKind::Found(42))).place;
@@ -388,7 +392,7 @@ mod tests {
         assert_eq!(status(&mut rc), None);
         rc.placed(NOW, Ok(()));
         assert_eq!(status(&mut rc), Some(Status::Success));
-        // An answer of the wrong kind is the end.
+        // A response of the wrong kind fails the request.
         let bad = respond(&mut rc, &reply(1, ReplyKind::Done)).outcome;
         assert_eq!(bad, ResponseKind::BadResponse);
         assert_eq!(status(&mut rc), Some(Status::BadResp));

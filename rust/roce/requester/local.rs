@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Operations of the own side that are executed in their turn (RC, UC).
+//! Local operations, executed in queue order (RC, UC).
 
 use core::ops::DerefMut;
 
@@ -22,19 +22,20 @@ use crate::{
 pub struct Local {
     /// The slot of the request.
     pub slot: u16,
-    /// What to do.
+    /// The operation.
     pub op: SendOp,
-    /// The key to invalidate. [`SendOp::LocalInv`] only.
+    /// The key to invalidate ([`SendOp::LocalInv`] only).
     pub key: Rkey,
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Returns the local operation to execute now, if there is one. Asking changes nothing; see
-    /// [`Requester::local_done`].
+    /// Returns the local operation to execute now, if there is one.
     ///
-    /// It is due once everything before it was sent, or with the fence answered. To invalidate a
-    /// key waits until everything before it is over: a packet that gets lost may need the key
-    /// again.
+    /// This does not change the state; see [`Requester::local_done`].
+    ///
+    /// An operation is due once everything before it was sent and, if it is fenced, no explicit
+    /// response is outstanding. A local invalidate waits until everything before it has finished,
+    /// because a retransmission may need the key.
     #[inline]
     pub fn poll_local(&self) -> Option<Local> {
         let place = self.send;
@@ -55,7 +56,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         })
     }
 
-    /// Says how the operation went that [`Requester::poll_local`] returned.
+    /// Reports the result of the operation that [`Requester::poll_local`] returned.
     pub fn local_done(&mut self, result: Result<(), Status>) {
         let place = self.send;
         if self.poll_local().is_none() {
@@ -74,8 +75,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.fail_if_due();
     }
 
-    /// Moves on from local operations that were executed: the oldest are over, and there is nothing
-    /// of them to send.
+    /// Moves past executed local operations: the oldest are finished, and none has packets to send.
     #[inline]
     pub(super) fn pass_local(&mut self) {
         if self.executed > 0 {
@@ -160,7 +160,7 @@ mod tests {
             Some((1, true))
         );
         rc.transmitted(NOW);
-        // The key may be needed again, and nothing overtakes.
+        // A retransmission may need the key, and later requests do not overtake.
         assert_eq!(rc.poll_local(), None);
         assert!(rc.poll_transmit().is_none());
         ack(&mut rc, 0);

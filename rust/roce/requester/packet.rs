@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The packet that goes out next.
+//! The next request packet.
 
 use core::ops::DerefMut;
 
@@ -33,47 +33,48 @@ use crate::{
     wr::SendOp, //
 };
 
-/// A request packet to send: its headers, and where its payload comes from.
+/// A request packet to send: its headers, and the source of its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// The slot whose local data the payload is part of.
+    /// The slot whose local data contains the payload.
     pub slot: u16,
     /// The opcode.
     pub opcode: Opcode,
     /// The PSN.
     pub psn: Psn,
-    /// Whether an acknowledgment is asked for.
+    /// True if the packet requests an acknowledgment.
     pub ack_req: bool,
-    /// Whether the completion of the peer is a solicited event.
+    /// True if the completion at the peer is a solicited event.
     pub solicited: bool,
-    /// Where the payload starts in the message, in bytes.
+    /// The offset of the payload in the message, in bytes.
     pub offset: u32,
-    /// Bytes of payload; 0 for a request that carries none.
+    /// The length of the payload in bytes; 0 for a request that carries none.
     pub len: u32,
-    /// The remote memory, if the packet names it.
+    /// The remote memory, if the packet has a RETH.
     pub reth: Option<Reth>,
-    /// What to flush, if the packet asks for that.
+    /// The scope of the flush, if the packet has a FETH.
     pub feth: Option<Feth>,
-    /// The atomic operation, if the packet asks for one.
+    /// The atomic operation, if the packet has an AtomicETH.
     pub atomic: Option<AtomicEth>,
     /// Immediate data, if the packet carries it.
     pub imm: Option<[u8; 4]>,
     /// The key to invalidate, if the packet names one.
     pub ieth: Option<Rkey>,
-    /// Who sends the datagram, if it is one.
+    /// The Q_Key and the source QPN, if the packet is a datagram.
     pub deth: Option<Deth>,
-    /// The queue pair that the packet is for.
+    /// The destination QPN.
     pub dest_qpn: Qpn,
-    /// Whether this is a datagram longer than the MTU. The shell sends nothing, and says that it
-    /// was sent: the consumer is not told (C10-93.1.1).
+    /// True if this is a datagram longer than the MTU.
+    ///
+    /// The shell does not send it, but reports it as sent: the consumer gets no error (C10-93.1.1).
     pub oversize: bool,
 }
 
 impl Transmit {
-    /// Writes all headers to the front of `buf` and returns how many bytes they are, or `None` if
+    /// Writes all headers to the front of `buf` and returns their length in bytes, or `None` if
     /// they do not fit.
     ///
-    /// Payload, [`pad_for`] the payload and ICRC follow.
+    /// The payload, its padding ([`pad_for`]) and the ICRC follow.
     #[inline]
     pub fn write_headers(&self, pkey: Pkey, buf: &mut [u8]) -> Option<usize> {
         let bth = BthFields {
@@ -86,7 +87,7 @@ impl Transmit {
             psn: self.psn,
         };
         let writer = HeaderWriter::new(buf, &bth)?.deth(self.deth)?;
-        // Most packets have none of the others.
+        // Most packets have none of these headers.
         let writer = if self.feth.is_some() | self.atomic.is_some() | self.ieth.is_some() {
             writer
                 .feth(self.feth)?
@@ -101,8 +102,9 @@ impl Transmit {
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Returns the packet to send now, if there is one. Asking changes nothing; see
-    /// [`Requester::transmitted`].
+    /// Returns the packet to send now, if there is one.
+    ///
+    /// This does not change the state; see [`Requester::transmitted`].
     #[inline]
     pub fn poll_transmit(&self) -> Option<Transmit> {
         let step = self.next_step()?;
@@ -134,7 +136,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         } else if self.transport == Transport::Ud {
             (rest, 0)
         } else if wr.op.is_atomic() || wr.op == SendOp::Flush {
-            // The length is that of the result, or of what to flush.
+            // The length is that of the result, or of the range to flush.
             (0, wr.length)
         } else {
             (rest.min(self.mtu()), wr.length)
@@ -144,7 +146,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             opcode,
             psn: step.psn,
             ack_req: step.probe || self.wants_ack(&step),
-            // What takes no receive request of the peer's makes no event there.
+            // A packet that consumes no receive request of the peer raises no event there.
             solicited: wr.solicited
                 && ends
                 && (opcode.operation() == Operation::Send || opcode.has_immdt()),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the responses of the peer mean (RC).
+//! Handling of responses from the peer (RC).
 
 use core::ops::DerefMut;
 
@@ -21,31 +21,31 @@ use crate::{
     wr::Status, //
 };
 
-/// What a response was, for the counters.
+/// The kind of a response, for the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseKind {
     /// A positive acknowledgment.
     Ack,
-    /// The next part of an answer.
+    /// The next part of an explicit response.
     ReadResponse,
-    /// The peer misses a packet, which is sent again.
+    /// A NAK for a PSN sequence error: the missing packet is retransmitted.
     NakSequence,
-    /// The peer refused a request, which is the end.
+    /// Any other NAK: the request fails.
     NakFatal,
-    /// The peer has no receive work request yet.
+    /// An RNR NAK: the peer has no receive request yet.
     Rnr,
-    /// It proves that a READ response is missing, which is asked for again.
+    /// Proof that an explicit response is missing, which is requested again.
     Gap,
-    /// It says nothing new.
+    /// A response without new information.
     Duplicate,
-    /// It makes no sense, which is the end.
+    /// An invalid response: the request fails.
     BadResponse,
-    /// It is not for this queue pair in this state, or its syndrome is reserved.
+    /// A response that is not for this queue pair in this state, or has a reserved syndrome.
     Dropped,
 }
 
 impl ResponseKind {
-    /// Returns whether a request waits for the response.
+    /// Returns whether a request waited for the response.
     #[inline]
     pub fn is_expected(self) -> bool {
         matches!(
@@ -55,12 +55,12 @@ impl ResponseKind {
     }
 }
 
-/// What to do with a response.
+/// The handling of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// Where its data belongs. The response counts only after [`Requester::placed`].
+    /// The destination of its data; the response takes effect only with [`Requester::placed`].
     pub place: Option<Placement>,
-    /// What it was.
+    /// The kind of the response.
     pub outcome: ResponseKind,
 }
 
@@ -75,10 +75,10 @@ impl From<ResponseKind> for Response {
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Takes a response of the peer: acknowledgment, READ response, or what an atomic found.
+    /// Handles a response of the peer: acknowledgment, READ response or atomic acknowledgment.
     #[inline]
     pub fn on_response(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
-        // A UC or UD queue pair has no unacknowledged PSN, but also no business with responses.
+        // UC and UD queue pairs expect no responses.
         if !self.is_active() || pkt.opcode().transport() != self.transport {
             return ResponseKind::Dropped.into();
         }
@@ -103,10 +103,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             return ResponseKind::Dropped;
         };
         if !self.is_unacknowledged(psn) {
-            // A duplicate of an old one, or a ghost from before a reset.
+            // A duplicate of an old acknowledgment, or a stale one from before a reset.
             return ResponseKind::Duplicate;
         }
-        // A NAK acknowledges what comes before its PSN.
+        // A NAK acknowledges the packets before its PSN.
         let end = match aeth.syndrome {
             Syndrome::Ack { .. } => psn.next(),
             Syndrome::Rnr { .. } | Syndrome::Nak(_) => psn,
@@ -114,7 +114,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         };
         let complete = self.acknowledge(now, end);
         if !self.is_active() {
-            // A request that had failed locally was only waiting for this.
+            // A request that failed locally was only waiting for this acknowledgment.
             return ResponseKind::Ack;
         }
         match aeth.syndrome {
@@ -122,8 +122,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 self.gap(now, psn, ResponseKind::NakSequence)
             }
             Syndrome::Nak(NakCode::PsnSequence) => self.gap(now, psn, ResponseKind::Gap),
-            // The peer executes nothing any more, so a READ before the refused request stays
-            // incomplete too.
+            // The peer executes nothing any more, so an incomplete READ before the refused request
+            // fails too.
             Syndrome::Nak(code) => self.refused(code),
             _ if !complete => self.gap(now, psn, ResponseKind::Gap),
             Syndrome::Rnr { timer } if self.wait_rnr(now, timer) => ResponseKind::Rnr,
@@ -132,10 +132,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Moves `una` up to `end`, and ends the requests before it. Stops at one that only its own
-    /// response ends.
+    /// Advances `una` up to `end`, and completes the requests before it.
     ///
-    /// Returns whether it got there.
+    /// Stops at a request that needs an explicit response or has failed locally.
+    ///
+    /// Returns whether `una` reached `end`.
     #[inline]
     pub(super) fn acknowledge(&mut self, now: Instant, end: Psn) -> bool {
         let before = self.una;
@@ -162,7 +163,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.una == end
     }
 
-    /// Handles an answer to `psn` that proves that the packet, or the response, at `una` got lost.
+    /// Handles a response to `psn` that proves that the packet, or the response, at `una` was lost.
     #[cold]
     pub(super) fn gap(&mut self, now: Instant, psn: Psn, kind: ResponseKind) -> ResponseKind {
         if self.retry_once(psn) {
@@ -191,15 +192,15 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         ResponseKind::BadResponse.into()
     }
 
-    /// Returns whether a packet with the PSN, or a READ that covers it, was sent and not
+    /// Returns whether a packet with the PSN, or a READ that covers it, was sent and is not
     /// acknowledged.
     #[inline]
     pub(super) fn is_unacknowledged(&self, psn: Psn) -> bool {
         self.una.forward(psn) < self.una.forward(self.max_psn)
     }
 
-    /// Keeps everything that follows `una` from falling behind it: what is acknowledged is not sent
-    /// again.
+    /// Advances the other PSNs to at least `una`, so that acknowledged packets are not
+    /// retransmitted.
     #[inline]
     pub(super) fn catch_up(&mut self) {
         if self.send_psn.is_before(self.una) {
@@ -343,7 +344,7 @@ mod tests {
         rc.local_error(1, Status::LocProt);
         assert_eq!(status(&mut rc), None);
         assert!(!rc.take_error());
-        // The first message is the last one now, and has to be acknowledged.
+        // The first message is the last one now, and must be acknowledged.
         assert_eq!(rc.poll_transmit().map(|sent| sent.ack_req), Some(true));
         assert_eq!(send_all(&mut rc), 1);
         assert_eq!(acknowledge(&mut rc, 0, Syndrome::ACK), ResponseKind::Ack);

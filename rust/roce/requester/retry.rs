@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Timers, going back, and giving up (RC).
+//! Timers, retransmission and retry limits (RC).
 
 use core::ops::DerefMut;
 
@@ -20,20 +20,20 @@ use crate::{
     wr::Status, //
 };
 
-/// How much longer than so far the peer may take before it is asked again.
+/// The ratio of the retransmission timeout to the slowest recent response.
 const SLACK: u64 = 4;
 
-/// How slowly it is forgotten that the peer was slow: by 1/256 with each response, as a shift.
+/// The decay of `slowest` with each response, as a shift: 1/256.
 const FORGET: u32 = 8;
 
-/// For how many times the timeout the peer may be busy with answers that are not awaited.
+/// The most ACK timeouts for which responses other than the expected one extend the deadline.
 const BUSY: u64 = 16;
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Returns when [`Requester::on_timeout`] wants to be called next.
+    /// Returns the time of the next call of [`Requester::on_timeout`], if one is needed.
     #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
-        // While a receiver is not ready, nothing is under way.
+        // Nothing is in flight during the RNR wait.
         self.rnr_until
             .or(match (self.deadline, self.ack_request_at) {
                 (Some(deadline), Some(ask)) => Some(deadline.min(ask)),
@@ -41,8 +41,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             })
     }
 
-    /// Does what is due, and returns whether that was a response. Calling it early, late or in vain
-    /// is harmless.
+    /// Handles expired timers, and returns whether a response was overdue.
+    ///
+    /// Early, late and spurious calls are harmless.
     pub fn on_timeout(&mut self, now: Instant) -> bool {
         if let Some(until) = self.rnr_until {
             if until.is_due(now) {
@@ -51,20 +52,20 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             return false;
         }
         if self.ack_request_at.is_some_and(|at| at.is_due(now)) {
-            // What was sent last is sent again, and asks.
+            // The last packet is now sent again, as a probe.
             self.ack_request_at = None;
         }
         let overdue = self.deadline.is_some_and(|deadline| deadline.is_due(now));
         if overdue {
-            // The NAK for a packet that gets lost again has not been seen yet.
+            // Forget the rewind: a NAK from now on reports another loss.
             self.gone_back = None;
             self.retry();
         }
         overdue
     }
 
-    /// Goes back because the response is overdue or says that something is missing, unless that was
-    /// too often.
+    /// Rewinds because the response is overdue or reports a loss, or fails the request if no retry
+    /// is left.
     pub(super) fn retry(&mut self) {
         match self.retries_left.checked_sub(1) {
             Some(left) => {
@@ -76,11 +77,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Goes back, once per loss, because an answer to `psn` says that the packet at `una`, or its
-    /// response, got lost. Returns whether it did anything.
+    /// Rewinds, once per loss, because a response to `psn` shows that the packet at `una`, or its
+    /// response, was lost.
+    ///
+    /// Returns false if it did nothing.
     pub(super) fn retry_once(&mut self, psn: Psn) -> bool {
         let waiting = self.rnr_until.is_some();
-        // What was not sent since we went back cannot be what the peer speaks of.
+        // Nothing was sent since the last rewind, so the response is not to a retransmission.
         let unsent = self.send_psn == self.una;
         let known = self.gone_back.is_some_and(|end| psn.is_before(end));
         if waiting || unsent || known {
@@ -91,8 +94,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         true
     }
 
-    /// Waits because the receiver is not ready for the packet at `una`, unless that was too often.
-    /// Returns whether it did anything.
+    /// Starts the RNR wait for the packet at `una`, or fails the request if no RNR retry is left.
+    ///
+    /// Returns false if it did nothing.
     pub(super) fn wait_rnr(&mut self, now: Instant, timer: u8) -> bool {
         let waiting = self.rnr_until.is_some();
         if waiting || self.send_psn == self.una {
@@ -112,7 +116,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         true
     }
 
-    /// Starts the retransmission timer if a response is owed and it does not run yet.
+    /// Starts the retransmission timer if a response is expected and the timer is not running.
     #[inline]
     pub(super) fn expect_response(&mut self, now: Instant) {
         if self.deadline.is_none() {
@@ -121,8 +125,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Notes that the peer made progress since `before`: all retries are free again, the timer
-    /// starts anew, and the window opens.
+    /// Records the progress of the peer since `before`: resets the retry counts, restarts the timer
+    /// and opens the window.
     #[inline]
     pub(super) fn progressed(&mut self, now: Instant, before: Psn) {
         let acknowledged = before.forward(self.una);
@@ -138,12 +142,12 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.restart_deadline(now);
     }
 
-    /// Notes that the peer answers something else than what is awaited: what it was asked for
-    /// twice, or what is behind a lost response.
+    /// Handles a response other than the expected one: to a repeated request, or to one after a
+    /// lost response.
     ///
-    /// It gets to what is awaited after that. To ask for it again in the meantime, which makes yet
-    /// another answer, would feed the delay that it comes from. But not for ever: nobody knows that
-    /// it was asked for any of this.
+    /// The expected response comes after it. Requesting that again in the meantime would cause yet
+    /// another response, and add to the delay. The deadline is extended for a limited time only:
+    /// the response may be a stray that no request asked for.
     #[cold]
     pub(super) fn peer_is_busy(&mut self, now: Instant) {
         let most = self.params.ack_timeout.unwrap_or(0).saturating_mul(BUSY);
@@ -165,7 +169,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.rnr_until = None;
     }
 
-    /// Makes the packet at `una` the next one.
+    /// Rewinds to the packet at `una`.
     fn go_back(&mut self) {
         self.reads = 0;
         self.send = self.done;
@@ -178,10 +182,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.pass_local();
     }
 
-    /// Starts the retransmission timer anew, or stops it if no response is owed.
+    /// Restarts the retransmission timer, or stops it if no response is expected.
     ///
-    /// A timeout of `t` is one of `t` to `4 * t` (IBTA 9.7.6.1.3): the longer, the slower the peer
-    /// has been. To ask again for what it is about to answer would make it slower still.
+    /// A timeout of `t` may take `t` to `4 * t` (IBTA 9.7.6.1.3): the slower the peer has been, the
+    /// longer. A premature retransmission would slow the peer down further.
     #[inline]
     fn restart_deadline(&mut self, now: Instant) {
         let owed = self.una.is_before(self.ack_base);
@@ -266,8 +270,8 @@ mod tests {
         assert_eq!(rc.next_timeout(), None);
     }
 
-    /// Sends a message, and acknowledges it after so many nanoseconds; returns for how many the
-    /// acknowledgment would have been waited for, and when it came.
+    /// Sends a message and acknowledges it after `took` ns; returns the acknowledgment timeout in
+    /// ns, and the time of the acknowledgment.
     fn answer_after(
         rc: &mut Requester<&mut [Slot]>,
         psn: u32,
@@ -300,7 +304,7 @@ mod tests {
         ];
         for (psn, (time, took)) in (0..).zip(times.iter_mut().zip(took)) {
             (*time, now) = answer_after(&mut rc, psn, now, took);
-            // Nobody waited for anything then.
+            // Idle time does not count.
             now = now.after(TIMEOUT_NS * 100);
         }
         let expected = [1, 1, 2, 4, 4].map(|times| Some(times * TIMEOUT_NS));
@@ -325,12 +329,12 @@ mod tests {
             ResponseKind::Rnr
         );
         assert!(!send(&mut rc, NOW));
-        // The network may repeat it.
+        // The network may duplicate it.
         let again = rc.on_response(NOW, &rnr.packet());
         assert_eq!(again.outcome, ResponseKind::Duplicate);
         let due = NOW.after(10_000);
         assert_eq!(rc.next_timeout(), Some(due));
-        // Nothing is overdue: nobody was asked.
+        // The end of the RNR wait is not a response timeout.
         assert!(!rc.on_timeout(due));
         assert!(send(&mut rc, due));
         assert_eq!(

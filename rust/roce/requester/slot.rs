@@ -17,15 +17,15 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct Slot {
     pub(super) wr: SendWr,
-    /// PSN of the first packet, once the request was begun.
+    /// The PSN of the first packet, once the request has started.
     pub(super) first_psn: Psn,
-    /// PSN of the last packet, or of the last response, once the request was begun.
+    /// The PSN of the last packet, or of the last response, once the request has started.
     pub(super) last_psn: Psn,
-    /// For how many PSNs a READ asked at once when it asked last, a power of two.
+    /// The size of the part that a READ requested last, in PSNs; a power of two.
     pub(super) part: u32,
-    /// How the request ended, once it did.
+    /// The completion status, once the request has finished or is marked to fail.
     pub(super) status: Status,
-    /// Whether a local operation was executed.
+    /// True if the request is a local operation that was executed.
     pub(super) executed: bool,
 }
 
@@ -36,33 +36,34 @@ impl Slot {
         self.wr.op == SendOp::Read
     }
 
-    /// Returns whether the peer has to answer the request itself: an acknowledgment of something
-    /// behind it does not end it.
+    /// Returns whether the request needs an explicit response: an acknowledgment of a later request
+    /// does not complete it.
     #[inline]
     pub(super) fn has_explicit_response(&self) -> bool {
         self.wr.op.has_explicit_response()
     }
 
-    /// Returns how many PSNs the request takes, at least one. It must have been begun, and not be
-    /// local.
+    /// Returns the number of PSNs of the request, at least one.
+    ///
+    /// The request must have started, and must not be local.
     #[inline]
     pub(super) fn packets(&self) -> u32 {
         self.first_psn.forward(self.last_psn).wrapping_add(1)
     }
 
-    /// Returns for how many PSNs a READ asks again, from packet `index` on, which must be in the
-    /// part that it asked for last.
+    /// Returns the number of PSNs that a READ requests again from packet `index` on, which must be
+    /// in the part that it requested last.
     #[inline]
     pub(super) fn read_part(&self, index: u32) -> u32 {
         read_part(index, self.packets(), self.part)
     }
 }
 
-/// Returns for how many PSNs a READ of `packets` asks at once, from packet `index` on, if its parts
-/// are of `part` PSNs.
+/// Returns the number of PSNs that a READ of `packets` requests from packet `index` on, in parts of
+/// `part` PSNs.
 ///
-/// Parts end at fixed places of the message, so that a part which is asked for again ends where it
-/// did: the responder only repeats what it was asked for before.
+/// Part boundaries are fixed within the message, so a part that is requested again ends where it
+/// did: the responder repeats only what was requested before.
 #[inline]
 pub(super) fn read_part(index: u32, packets: u32, part: u32) -> u32 {
     let used = index & part.wrapping_sub(1);
@@ -93,14 +94,14 @@ impl<S: DerefMut<Target = [Slot]>> Ring<S> {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all slots.
     pub(super) fn clear(&mut self) {
         // INVARIANT: an empty ring.
         self.head = 0;
         self.len = 0;
     }
 
-    /// Returns the number of slots, which is bounded so that a slot number fits 16 bits.
+    /// Returns the number of slots, capped so that a slot number fits in 16 bits.
     #[inline]
     pub(super) fn capacity(&self) -> usize {
         self.slots.len().min(1 << 16)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where a send half stands, for somebody who wonders why it does not go on.
+//! Snapshots of a send half, to debug stalls.
 
 use core::ops::DerefMut;
 
@@ -15,53 +15,53 @@ use crate::{
     wr::SendOp, //
 };
 
-/// Where a send half stands. For people; nothing is decided by it.
+/// The state of a send half, for diagnostics only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendSnapshot {
-    /// What the half is doing.
+    /// The state of the half.
     pub state: SendState,
-    /// Work requests that were taken and are not retired.
+    /// The number of work requests that were posted and are not retired.
     pub taken: usize,
-    /// How many can be.
+    /// The number of slots.
     pub slots: usize,
-    /// Of those that were taken, how many are neither over nor were begun.
+    /// The number of posted work requests that have neither started nor finished.
     pub waiting: usize,
     /// The oldest unacknowledged PSN.
     pub una: Psn,
-    /// PSN of the next packet: behind `max` only while packets are sent again.
+    /// The PSN of the next packet: before `max` only during a retransmission.
     pub next: Psn,
-    /// PSN behind everything that was ever sent.
+    /// The PSN after the last one ever sent.
     pub max: Psn,
-    /// How many PSNs may be unacknowledged.
+    /// The most unacknowledged PSNs.
     pub window: u32,
-    /// READs, atomics and their like whose responses are under way.
+    /// The number of requests with an explicit response in flight.
     pub reads: u8,
-    /// How often the packet at `una` may still be sent again.
+    /// The remaining retransmissions of the packet at `una`.
     pub retries_left: u8,
-    /// How often a receiver that is not ready may still be asked again, unless that has no end.
+    /// The remaining RNR retries of the packet at `una`, unless they are unlimited.
     pub rnr_left: u8,
-    /// When the response is overdue.
+    /// The expiry of the retransmission timer.
     pub ack_due: Option<Instant>,
-    /// When a receiver that was not ready may be asked again.
+    /// The end of the RNR wait.
     pub rnr_until: Option<Instant>,
-    /// The oldest request that is not over.
+    /// The oldest unfinished request.
     pub oldest: Option<OldestRequest>,
 }
 
-/// The request that all others wait for.
+/// The oldest unfinished request of a send half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OldestRequest {
-    /// What it is.
+    /// The operation.
     pub op: SendOp,
-    /// Bytes of its message.
+    /// The length of the message in bytes.
     pub length: u32,
-    /// PSNs of its first and of its last packet or response, once it was begun; a local operation
-    /// has none.
+    /// The PSNs of the first and the last packet or response, once the request has started; `None`
+    /// for a local operation.
     pub psns: Option<(Psn, Psn)>,
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Returns where the half stands.
+    /// Returns a snapshot of the half.
     pub fn snapshot(&self) -> SendSnapshot {
         let oldest = self.ring.get(self.done).map(|slot| OldestRequest {
             op: slot.wr.op,
@@ -89,7 +89,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 }
 
 impl SendState {
-    /// Returns a word for it.
+    /// Returns the name of the state.
     pub const fn name(self) -> &'static str {
         match self {
             SendState::Stopped => "stopped",

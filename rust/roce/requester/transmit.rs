@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which packet goes out next.
+//! Selection of the next packet.
 
 use core::ops::DerefMut;
 
@@ -20,36 +20,36 @@ use crate::{
     time::Instant, //
 };
 
-/// The packet that is next, by its place in the ring and in its message.
+/// The next packet: its place in the ring and its position in the message.
 #[derive(Clone, Copy)]
 pub(super) struct Step {
-    /// Place of the slot.
+    /// The place of the slot.
     pub(super) place: usize,
     pub(super) psn: Psn,
-    /// Number of the packet, or of the first response, in the message.
+    /// The index of the packet, or of the first response, in the message.
     pub(super) index: u32,
-    /// PSNs of the whole message.
+    /// The number of PSNs of the whole message.
     pub(super) packets: u32,
-    /// PSNs that this packet takes.
+    /// The number of PSNs of this packet.
     pub(super) count: u32,
-    /// Whether this is the last packet once more, only to be acknowledged.
+    /// True if this is the last packet again, sent only to request an acknowledgment.
     pub(super) probe: bool,
 }
 
 impl Step {
-    /// Returns the PSN behind the packet.
+    /// Returns the PSN after the packet.
     #[inline]
     pub(super) fn end(&self) -> Psn {
         self.psn.add(self.count)
     }
 
-    /// Returns whether the message has no more packets behind this one.
+    /// Returns whether this is the last packet of the message.
     #[inline]
     pub(super) fn ends_message(&self) -> bool {
         self.index.wrapping_add(self.count) >= self.packets
     }
 
-    /// Returns where the next packet would come from.
+    /// Returns the place of the slot of the packet after this one.
     #[inline]
     pub(super) fn next_place(&self) -> usize {
         if self.ends_message() {
@@ -61,9 +61,9 @@ impl Step {
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Says that the packet which [`Requester::poll_transmit`] returned last was sent.
+    /// Reports that the packet that [`Requester::poll_transmit`] returned last was sent.
     ///
-    /// RC: the response is awaited. UC and UD: with its last packet a message is over,
+    /// RC: starts the wait for the response. UC and UD: the last packet of a message completes it
     /// successfully.
     #[inline]
     pub fn transmitted(&mut self, now: Instant) {
@@ -88,8 +88,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Gives the message its PSNs, if this is its first packet ever, and remembers the size of a
-    /// new part of a READ.
+    /// Assigns PSNs to the message if this is its first packet ever, and records the size of a new
+    /// part of a READ.
     #[inline]
     fn begin(&mut self, step: &Step) {
         if step.psn != self.max_psn {
@@ -119,7 +119,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             .is_some_and(Slot::has_explicit_response)
         {
             self.reads = self.reads.saturating_add(1);
-            // The response acknowledges everything before it too.
+            // The response also acknowledges everything before it.
             self.ack_base = end;
             self.window_base = end;
         } else if wants_ack {
@@ -144,9 +144,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Returns whether what is posted now has to wait (RC), because something before it does: until
-    /// the peer responds, or is ready to receive. [`Requester::next_timeout`] is when that ends at
-    /// the latest.
+    /// Returns whether a request posted now has to wait (RC) because an earlier one does: until the
+    /// peer responds, or is ready to receive.
+    ///
+    /// [`Requester::next_timeout`] is the latest end of the wait.
     #[inline]
     pub fn is_stalled(&self) -> bool {
         self.state == SendState::Running
@@ -197,7 +198,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 return None;
             }
             if slot.is_read() {
-                // All before a new part has come, so nobody remembers how large parts were.
+                // All responses before a new part have arrived, so no earlier part size matters.
                 step.count = if psn == self.max_psn {
                     read_part(index, packets, self.read_window())
                 } else {
@@ -214,10 +215,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         Some(step)
     }
 
-    /// Returns whether a request may go out whose answer the peer has to remember.
+    /// Returns whether a request with an explicit response may be sent now.
     ///
-    /// Only the first part of a READ can overlap with anything before it. Later parts, and parts
-    /// that are asked for again, wait until all before them has arrived.
+    /// Only the first part of a READ may overlap with earlier requests. Later parts, and parts that
+    /// are requested again, wait until all responses before them have arrived.
     #[inline]
     fn may_ask(&self, step: &Step) -> bool {
         self.reads < self.params.max_rd_atomic
@@ -225,16 +226,16 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             && self.una.forward(step.end()) <= MAX_OUTSTANDING
     }
 
-    /// Returns how many PSNs of the window are in use before `psn`.
+    /// Returns the number of PSNs of the window in use before `psn`.
     ///
-    /// PSNs of READ responses do not count. To keep the books short, neither does what was sent
-    /// before the last READ; the number of READs is limited, so all of it is.
+    /// PSNs of READ responses do not count. For simplicity, neither does anything sent before the
+    /// last READ; that is bounded, because the number of outstanding READs is.
     #[inline]
     fn window_used(&self, psn: Psn) -> u32 {
         self.window_base.forward(psn)
     }
 
-    /// Returns for how many PSNs a READ asks at once that begins now, a power of two.
+    /// Returns the size of a new part of a READ in PSNs, a power of two.
     #[inline]
     fn read_window(&self) -> u32 {
         if self.window >= PSN_WINDOW {
@@ -244,13 +245,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Returns the largest payload of a packet of a connection.
+    /// Returns the path MTU in bytes.
     #[inline]
     pub(super) fn mtu(&self) -> u32 {
         1 << (self.mtu_shift & 31)
     }
 
-    /// Returns how many packets, or READ responses, a request takes.
+    /// Returns the number of packets, or of READ responses, of a request.
     #[inline]
     fn packets_of(&self, slot: &Slot) -> u32 {
         if self.transport == Transport::Ud || (slot.has_explicit_response() && !slot.is_read()) {
@@ -312,7 +313,7 @@ mod tests {
         assert_eq!(completion.map(|end| end.byte_len), Some(MTU));
         assert_eq!(ud.next_psn().get(), 1);
         assert_eq!(ud.next_timeout(), None);
-        // One above the MTU too, but nothing goes out.
+        // A datagram longer than the MTU completes too, but is not sent.
         assert!(ud.post(wr(SendOp::Send, MTU + 1)).is_ok());
         assert!(send(&mut ud).is_some_and(|sent| sent.oversize));
         assert!(ud.poll_completion().is_some());
@@ -417,13 +418,13 @@ mod tests {
         for reads in 1..=3 {
             assert!(!rc.is_stalled());
             assert!(rc.post(wr(SendOp::Read, 0)).is_ok());
-            // Two may be under way.
+            // Two may be outstanding.
             assert_eq!(rc.is_stalled(), reads == 3);
             assert_eq!(send(&mut rc).is_some(), reads < 3);
         }
         assert!(rc.is_stalled());
         assert!(rc.next_timeout().is_some());
-        // Nothing begins, whatever comes.
+        // In SQD nothing starts, whatever the peer sends.
         rc.drain();
         assert!(!rc.is_stalled());
         rc.resume();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Atomic operations, ATOMIC WRITE and FLUSH: executed once, answered as often as asked (RC).
+//! Atomic operations, ATOMIC WRITE and FLUSH: executed once, answered again on request (RC).
 
 use super::{
     message::{
@@ -41,7 +41,7 @@ use crate::{
     }, //
 };
 
-/// Bytes of a word that is changed in one step.
+/// The size of an atomic operand in bytes.
 const WORD: u32 = 8;
 
 impl Responder {
@@ -60,8 +60,10 @@ impl Responder {
         }
     }
 
-    /// Answers a request that was executed before, as long as the answer is remembered (C9-150,
-    /// oA19-14). To a FLUSH there is only one.
+    /// Answers a request that was executed before, as long as its response is saved (C9-150,
+    /// oA19-14).
+    ///
+    /// The response to a FLUSH is always the same.
     pub(super) fn on_command_again(&mut self, pkt: &Packet<'_>) -> Verdict {
         let psn = pkt.psn();
         if pkt.opcode().operation() == Operation::Flush {
@@ -75,7 +77,7 @@ impl Responder {
         }
     }
 
-    /// Returns the answer to the last request, if that was none of the others.
+    /// Returns the response to the last request, if that was an atomic, an ATOMIC WRITE or a FLUSH.
     pub(super) fn last_response(&self) -> Option<Reply> {
         let psn = self.epsn.prev();
         if self.resources.is_flush(psn) {
@@ -86,9 +88,10 @@ impl Responder {
             .then(|| self.saved_reply(psn, record.response))
     }
 
-    /// Says how it went to do what [`Verdict::Execute`] asked for, with what an atomic operation
-    /// found, and returns what follows. The default outcome, which asks for nothing, is returned if
-    /// nothing was asked for.
+    /// Reports the result of the command of [`Verdict::Execute`], with the original value of an
+    /// atomic, and returns the outcome.
+    ///
+    /// Returns the default outcome, which requests nothing, if no command was pending.
     pub fn executed(&mut self, result: Result<u64, MemError>) -> Outcome {
         let command = match core::mem::replace(&mut self.pending, Pending::None) {
             Pending::Execute(command) => command,
@@ -128,12 +131,12 @@ impl Responder {
         }
     }
 
-    /// Checks a request against the rules, and returns what it asks for.
+    /// Validates a request, and returns its command.
     fn command(&self, pkt: &Packet<'_>) -> Result<Command, Fault> {
         if self.message != Message::None {
             return Err(Fault::Opcode);
         }
-        // No answer could be remembered.
+        // There are no responder resources.
         if self.params.max_dest_rd_atomic == 0 {
             return Err(Fault::NotAllowed);
         }
@@ -171,7 +174,7 @@ impl Responder {
         }
         let reth = pkt.reth().ok_or(Fault::Opcode)?;
         check_alignment(reth.va)?;
-        // Exactly a word (oA19-28).
+        // Exactly one word (oA19-28).
         if reth.len != WORD || pkt.payload_len() != WORD {
             return Err(Fault::Length);
         }
@@ -204,7 +207,7 @@ impl Responder {
         })
     }
 
-    /// Returns the response to the request with a PSN.
+    /// Returns the reply to the request with PSN `psn`.
     fn saved_reply(&self, psn: Psn, response: SavedResponse) -> Reply {
         Reply {
             kind: match response {
@@ -320,13 +323,13 @@ mod tests {
             Some(ReplyKind::Found(77))
         );
         assert_eq!(reply.map(Verdict::Reply), Some(request(&mut rx, &sent)));
-        // Another request that claims to be that one gets nothing.
+        // A different request with the same PSN gets no response.
         let verdict = request(&mut rx, &transmit(wr(SendOp::FetchAdd, 8)));
         assert_eq!(verdict, Verdict::Drop(DropReason::Duplicate));
         assert_eq!(rx.executed(Ok(78)), Outcome::default());
     }
 
-    /// Executes a request, and returns its answer.
+    /// Executes a request, and returns the kind of its response.
     fn execute(rx: &mut Responder, sent: &mut Transmit, psn: u32) -> Option<ReplyKind> {
         sent.psn = Psn::new(psn);
         assert!(matches!(request(rx, sent), Verdict::Execute(_)));
@@ -335,7 +338,7 @@ mod tests {
             .map(|reply| reply.kind)
     }
 
-    /// Sends a request that was executed once more, and returns its answer.
+    /// Repeats an executed request, and returns the kind of its response.
     fn repeat(rx: &mut Responder, sent: &mut Transmit, psn: u32) -> Option<ReplyKind> {
         sent.psn = Psn::new(psn);
         match request(rx, sent) {

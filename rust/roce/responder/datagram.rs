@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! UD: one packet a message, from anybody who knows the key.
+//! UD: single-packet messages, from any sender that knows the Q_Key.
 
 use super::{
     message::Message,
@@ -37,12 +37,12 @@ impl Responder {
             return Verdict::Drop(DropReason::BadLength);
         }
         let capacity = match self.held {
-            // That of a packet that was abandoned.
+            // The request of an abandoned packet.
             Some(capacity) => capacity,
             None => match rq.take() {
                 Some(Ok(capacity)) => capacity,
                 Some(Err(error)) => {
-                    // The work request was taken, and ends here.
+                    // The receive request was taken from the queue, and fails here.
                     self.held = Some(0);
                     return Verdict::Fail(self.datagram_refused(error));
                 }
@@ -67,9 +67,9 @@ impl Responder {
         })
     }
 
-    /// Ends the held receive work request because it cannot take the datagram.
+    /// Fails the held receive request because it cannot take the datagram.
     ///
-    /// A datagram that is too long fails only the work request, not the queue pair: anybody can
+    /// A datagram that is too long fails only the receive request, not the queue pair: anybody can
     /// send one.
     #[cold]
     pub(super) fn datagram_refused(&mut self, error: MemError) -> Outcome {

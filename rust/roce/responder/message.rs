@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The rules by which packets make up a message.
+//! Validation of the packets of a message.
 
 use super::{
     Place,
@@ -21,11 +21,11 @@ use crate::{
 /// The message that is being received, between two of its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// There is none.
+    /// No message.
     None,
-    /// A SEND of which `offset` bytes have come.
+    /// A SEND with `offset` bytes received.
     Send { offset: u32 },
-    /// A WRITE of `total` bytes of which `remaining` bytes are still to come, to `va`.
+    /// A WRITE of `total` bytes, with `remaining` bytes left to be written to `va`.
     Write {
         rkey: Rkey,
         va: u64,
@@ -34,7 +34,7 @@ pub(super) enum Message {
     },
 }
 
-/// What is wrong with a packet.
+/// The error in an invalid packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// The opcode is not supported, or does not continue the message.
@@ -47,16 +47,16 @@ pub(super) enum Fault {
     Alignment,
 }
 
-/// What to do with a packet that obeys the rules.
+/// The handling of a valid packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// Where its payload belongs.
+    /// The destination of its payload.
     pub(super) place: Place,
     /// The message after it.
     pub(super) after: Message,
-    /// Bytes of the message up to the end of the packet.
+    /// The number of bytes of the message up to the end of the packet.
     pub(super) received: u32,
-    /// Whether a receive work request is needed by now.
+    /// True if the message needs a receive request from this packet on.
     pub(super) needs_wqe: bool,
 }
 
@@ -78,7 +78,7 @@ impl Responder {
         }
     }
 
-    /// Checks that the payload is as long as the place of the packet in its message demands.
+    /// Checks the payload length against the position of the packet in its message.
     #[inline]
     fn check_payload(&self, pkt: &Packet<'_>) -> Result<(), Fault> {
         let len = pkt.payload_len();
@@ -142,7 +142,7 @@ impl Responder {
         };
         let len = pkt.payload_len();
         let rest = remaining.checked_sub(len).ok_or(Fault::Length)?;
-        // The message ends exactly where its first packet said that it would.
+        // The message must end exactly at the length in its RETH.
         let ends = pkt.opcode().ends_message();
         if ends != (rest == 0) {
             return Err(Fault::Length);
@@ -152,8 +152,7 @@ impl Responder {
         } else {
             Message::Write {
                 rkey,
-                // An address may wrap only if the shell let the whole range pass, which it does
-                // not.
+                // The address cannot wrap: the shell rejects a range that does.
                 va: va.wrapping_add(u64::from(len)),
                 remaining: rest,
                 total,

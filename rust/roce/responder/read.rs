@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Answering RDMA READs, once and again (RC).
+//! Responses to RDMA READs, new and repeated (RC).
 
 use super::{
     message::{
@@ -47,30 +47,30 @@ use crate::{
     }, //
 };
 
-/// A READ response packet to send: its headers, and where its payload comes from.
+/// A READ response packet to send: its headers, and the source of its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadSegment {
     /// The opcode.
     pub opcode: Opcode,
     /// The PSN.
     pub psn: Psn,
-    /// Key of the memory region.
+    /// The key of the memory region.
     pub rkey: Rkey,
-    /// Where the payload starts.
+    /// The address of the payload.
     pub va: u64,
-    /// Bytes of payload.
+    /// The length of the payload in bytes.
     pub len: u32,
     /// The acknowledgment, if the packet carries one.
     pub aeth: Option<Aeth>,
-    /// The queue pair of the peer.
+    /// The QPN of the peer.
     pub dest_qpn: Qpn,
 }
 
 impl ReadSegment {
-    /// Writes all headers to the front of `buf` and returns how many bytes they are, or `None` if
+    /// Writes all headers to the front of `buf` and returns their length in bytes, or `None` if
     /// they do not fit.
     ///
-    /// Payload, [`pad_for`] the payload and ICRC follow.
+    /// The payload, its padding ([`pad_for`]) and the ICRC follow.
     #[inline]
     pub fn write_headers(&self, pkey: Pkey, buf: &mut [u8]) -> Option<usize> {
         let bth = BthFields {
@@ -87,16 +87,16 @@ impl ReadSegment {
     }
 }
 
-/// The rest of an answer.
+/// The remaining responses to a READ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stream {
     psn: Psn,
     rkey: Rkey,
     va: u64,
     remaining: u32,
-    /// Whether nothing was sent yet.
+    /// True if nothing was sent yet.
     first: bool,
-    /// Whether it was answered before.
+    /// True if the READ was answered before.
     again: bool,
 }
 
@@ -133,10 +133,9 @@ impl Responder {
         Verdict::Read(request)
     }
 
-    /// Handles a READ request that was executed before: it may ask for all of it again, or for a
-    /// part.
+    /// Handles a READ request that was executed before, and asks for all or part of the data again.
     ///
-    /// What does not match what was asked for then is not executed, whatever the key would allow.
+    /// A request outside the original range is dropped, even if the key would allow it.
     pub(super) fn on_read_again(&mut self, pkt: &Packet<'_>) -> Verdict {
         let psn = pkt.psn();
         let (Some(reth), Some(record)) = (pkt.reth(), self.resources.find(psn)) else {
@@ -168,8 +167,9 @@ impl Responder {
         Verdict::Read(request)
     }
 
-    /// Says whether the memory that [`Verdict::Read`] asks for may be read. If so,
-    /// [`Responder::poll_response`] returns what to send.
+    /// Reports whether the memory that [`Verdict::Read`] names may be read.
+    ///
+    /// If so, [`Responder::poll_response`] returns the packets to send.
     pub fn start_read(&mut self, result: Result<(), MemError>) -> Option<Outcome> {
         let read = match core::mem::replace(&mut self.pending, Pending::None) {
             Pending::Read(read) => read,
@@ -179,8 +179,8 @@ impl Responder {
             }
         };
         if let Err(error) = result {
-            // A late copy of a READ that was answered, and whose memory the consumer has taken back
-            // since. The peer has its data; if it has not, it will give up by itself.
+            // A late duplicate of an answered READ, whose memory the consumer has reclaimed since.
+            // The peer has its data; if not, it runs out of retries.
             return (!read.request.again).then(|| self.read_refused(read.psn, error));
         }
         let ReadRequest {
@@ -219,8 +219,9 @@ impl Responder {
         self.stream.is_some()
     }
 
-    /// Returns the READ response to send now, if there is one. Asking changes nothing; see
-    /// [`Responder::response_sent`].
+    /// Returns the READ response to send now, if there is one.
+    ///
+    /// This does not change the state; see [`Responder::response_sent`].
     #[inline]
     pub fn poll_response(&mut self) -> Option<ReadSegment> {
         let stream = self.stream?;
@@ -246,7 +247,7 @@ impl Responder {
         })
     }
 
-    /// Says that the response which [`Responder::poll_response`] returned was sent.
+    /// Reports that the response that [`Responder::poll_response`] returned was sent.
     #[inline]
     pub fn response_sent(&mut self) {
         let Some(stream) = self.stream else {
@@ -264,7 +265,7 @@ impl Responder {
         });
     }
 
-    /// Ends a READ because the memory that [`Responder::poll_response`] returned cannot be read.
+    /// Ends a READ because the memory that [`Responder::poll_response`] named cannot be read.
     #[cold]
     pub fn response_failed(&mut self, error: MemError) -> Outcome {
         match self.stream.take() {
@@ -294,10 +295,10 @@ impl Responder {
         u64::from(self.params.mtu)
     }
 
-    /// Returns how many responses `len` bytes take, at least one.
+    /// Returns the number of responses for `len` bytes, at least one.
     #[inline]
     fn responses(&self, len: u32) -> u32 {
-        // One more would only be due to an MTU of 0, which the shell does not set.
+        // The fallbacks are for an MTU of 0, which the shell does not set.
         let full = len.checked_div(self.params.mtu).unwrap_or(0);
         let rest = len.checked_rem(self.params.mtu).unwrap_or(0);
         full.saturating_add(u32::from(rest != 0)).max(1)
@@ -349,7 +350,7 @@ mod tests {
         rx.on_request(&Frame::request(transmit).packet(), &mut rq)
     }
 
-    /// Sends the whole answer, and compares opcodes and PSNs.
+    /// Sends all responses, and compares opcodes and PSNs.
     fn answer(rx: &mut Responder, expected: &[(Opcode, u32)]) {
         for &(opcode, psn) in expected {
             let segment = rx.poll_response();
@@ -392,7 +393,7 @@ mod tests {
         answer(&mut rx, &part);
         assert_eq!(rx.epsn().get(), 3);
 
-        // The same PSN with another address was never asked for.
+        // The same PSN with another address was never requested.
         reth.va += 1;
         transmit.reth = Some(reth);
         let verdict = request(&mut rx, &transmit);
@@ -416,7 +417,7 @@ mod tests {
             ..recv_params()
         });
         let mut transmit = read(1);
-        // Other requesters ask for all at once.
+        // Other requesters do not split a long READ.
         let mut reth = transmit.reth.unwrap();
         reth.len = 1 << 31;
         transmit.reth = Some(reth);
@@ -451,7 +452,7 @@ mod tests {
     fn memory_that_goes_away_is_the_end() {
         for (error, code) in [
             (MemError::Protection, NakCode::RemoteAccess),
-            // The page could not be faulted in: not the fault of the requester.
+            // The page could not be faulted in, which is not the requester's fault.
             (MemError::Fault, NakCode::RemoteOperation),
         ] {
             let mut rx = responder();

@@ -57,7 +57,7 @@ impl Responder {
             match rq.take() {
                 Some(Ok(capacity)) => self.held = Some(capacity),
                 Some(Err(error)) => {
-                    // The work request was taken, and ends here.
+                    // The receive request was taken from the queue, and fails here.
                     self.held = Some(0);
                     return Verdict::Fail(self.recv_refused(psn, error));
                 }
@@ -79,7 +79,7 @@ impl Responder {
         Verdict::Place(plan.place)
     }
 
-    /// Handles a packet that comes before one that it should follow.
+    /// Handles a packet with a PSN beyond the expected one.
     fn on_early(&mut self) -> Verdict {
         if self.nak_sent {
             return Verdict::Drop(DropReason::PsnGap);
@@ -97,23 +97,24 @@ impl Responder {
             }
             _ => {}
         }
-        // The peer waits for an acknowledgment only if it asked for one; to acknowledge every
-        // packet of a window that is sent again would be a storm. What is invalid was not executed.
+        // Acknowledge only if the peer requested it; acknowledging every packet of a retransmitted
+        // window would cause an ACK storm. An invalid packet was never executed.
         if !pkt.ack_req() || pkt.opcode().operation() == Operation::Invalid {
             return Verdict::Drop(DropReason::Duplicate);
         }
-        // Never the PSN of a READ: to the peer that would mean that its responses got lost.
+        // Never acknowledge the PSN of a READ: the peer would conclude that its responses were
+        // lost.
         Verdict::Reply(self.ack(self.ack_psn))
     }
 
-    /// Tells the peer to wait because there is no receive work request.
+    /// Returns an RNR NAK because there is no receive request.
     fn not_ready(&mut self, psn: Psn) -> Verdict {
         self.nak_sent = true;
         let timer = self.params.min_rnr_timer;
         Verdict::Reply(self.reply(psn, Syndrome::Rnr { timer }))
     }
 
-    /// Refuses a packet that breaks the rules.
+    /// Refuses a packet that violates the protocol.
     #[cold]
     pub(super) fn refuse_faulty(&mut self, psn: Psn, fault: Fault) -> Outcome {
         match fault {
@@ -126,19 +127,19 @@ impl Responder {
         }
     }
 
-    /// Refuses a packet because the receive work request cannot take it.
+    /// Refuses a packet because the receive request cannot take it.
     #[cold]
     pub(super) fn recv_refused(&mut self, psn: Psn, error: MemError) -> Outcome {
         let code = match error {
             MemError::Length => NakCode::InvalidRequest,
             MemError::Protection | MemError::Fault | MemError::Absent => NakCode::RemoteOperation,
-            // The message is there; only the consumer learns what is wrong (class J).
+            // The message was received; only the local consumer gets an error (class J).
             MemError::Invalidate => return self.fail_held(recv_status(error)),
         };
         self.refuse(psn, code, recv_status(error), AsyncEvent::RequestError)
     }
 
-    /// Refuses a WRITE because the memory cannot take it.
+    /// Refuses a WRITE because of a memory error.
     #[cold]
     pub(super) fn write_refused(&mut self, place: &PendingPlace, error: MemError) -> Outcome {
         self.refuse(
@@ -149,10 +150,10 @@ impl Responder {
         )
     }
 
-    /// Refuses a packet, and fails the queue pair.
+    /// Refuses a packet and fails the queue pair.
     ///
-    /// The held receive work request tells the consumer why; only without one it takes an event
-    /// (IBTA C9-222.1).
+    /// The completion of the held receive request reports the error; an event is raised only if
+    /// none is held (IBTA C9-222.1).
     #[cold]
     pub(super) fn refuse(
         &mut self,
@@ -190,7 +191,7 @@ impl Responder {
     }
 }
 
-/// Returns the code by which access to memory is refused.
+/// Returns the NAK code for a memory error.
 pub(super) fn access_code(error: MemError) -> NakCode {
     match error {
         MemError::Protection | MemError::Length | MemError::Invalidate => NakCode::RemoteAccess,
@@ -239,7 +240,7 @@ mod tests {
         responder
     }
 
-    /// Handles a packet whose payload finds its place.
+    /// Handles a packet whose payload is placed successfully.
     fn accept(rx: &mut Responder, frame: &Frame, rq: &mut Recvs) -> Outcome {
         let verdict = rx.on_request(&frame.packet(), rq);
         assert!(matches!(verdict, Verdict::Place(_)));
@@ -355,7 +356,7 @@ mod tests {
 
     #[test]
     fn broken_rules_are_refused() {
-        // Each is the first packet of a connection, and breaks a rule.
+        // Each is the first packet of a connection, and violates the protocol.
         let bad = [
             (Opcode::RcSendMiddle, MTU),
             (Opcode::RcWriteLast, 4),

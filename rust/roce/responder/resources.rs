@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the peer was answered, in case that it asks again (RC).
+//! Responder resources: saved responses for repeated requests (RC).
 
 use super::MAX_RD_ATOMIC;
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     psn::Psn, //
 };
 
-/// The response to a request, in case that it is repeated (IBTA: responder resources).
+/// The saved response to a request, in case the request is repeated (IBTA: responder resources).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SavedResponse {
     /// READ: the memory, which is read again.
@@ -26,9 +26,9 @@ pub(super) enum SavedResponse {
 /// A request that was executed, and its response.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
-    /// The PSN of the request, which is that of the first response.
+    /// The PSN of the request, which is also that of the first response.
     pub(super) first_psn: Psn,
-    /// PSNs of the response; 0 if the record is empty.
+    /// The number of PSNs of the response; 0 if the record is empty.
     pub(super) count: u32,
     /// The opcode of the request.
     pub(super) opcode: Opcode,
@@ -51,11 +51,12 @@ impl Record {
 #[derive(Debug)]
 pub(super) struct ResponderResources {
     records: [Record; MAX_RD_ATOMIC],
-    /// How many were ever remembered.
+    /// The number of records ever saved, wrapping.
     total: usize,
-    /// The last FLUSH. They take no place among the others: C rxe does not count them as
-    /// outstanding, so there may be any number of them. None has to be remembered to be answered
-    /// again.
+    /// The PSN of the last FLUSH.
+    ///
+    /// FLUSHes take no records: C rxe does not count them as outstanding, so there may be any
+    /// number of them, and their response needs no saved data.
     flush: Option<Psn>,
 }
 
@@ -84,7 +85,7 @@ impl ResponderResources {
         self.flush == Some(psn)
     }
 
-    /// Returns the request whose answer has the PSN, if it is remembered.
+    /// Returns the record whose response covers the PSN, if there is one.
     pub(super) fn find(&self, psn: Psn) -> Option<&Record> {
         // The newest first.
         (1..=MAX_RD_ATOMIC)

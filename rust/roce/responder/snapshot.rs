@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where a receive half stands, for somebody who wonders why it does not go on.
+//! Snapshots of a receive half, to debug stalls.
 
 use super::{
     message::Message,
@@ -9,42 +9,42 @@ use super::{
 };
 use crate::psn::Psn;
 
-/// Where a receive half stands. For people; nothing is decided by it.
+/// The state of a receive half, for diagnostics only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecvSnapshot {
-    /// What the half is doing.
+    /// The stage of the half.
     pub stage: RecvStage,
     /// The PSN to execute next.
     pub epsn: Psn,
-    /// The last SEND or WRITE that was executed.
+    /// The PSN of the last executed SEND or WRITE.
     pub acked: Psn,
-    /// How many messages were completed, modulo 2^24.
+    /// The number of completed messages, modulo 2^24.
     pub msn: u32,
-    /// Whether the peer was told to send the packet at `epsn` again, and has not.
+    /// True if a NAK or RNR NAK was sent for the packet at `epsn`, which has not arrived since.
     pub nak_sent: bool,
-    /// Bytes of the buffers of the receive work request in use, if there is one.
+    /// The buffer length of the held receive request in bytes, if there is one.
     pub held: Option<u32>,
 }
 
-/// What a receive half is doing.
+/// The stage of a receive half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecvStage {
-    /// Waits for a message.
+    /// Waiting for a message.
     Idle,
-    /// Waits for the rest of a message.
+    /// Waiting for the rest of a message.
     Message,
-    /// Copies payload, or waits for the memory that it belongs to.
+    /// Copying payload, or waiting for its memory.
     Placing,
-    /// Executes an atomic operation or a FLUSH, or waits for its memory.
+    /// Executing an atomic operation, an ATOMIC WRITE or a FLUSH, or waiting for its memory.
     Executing,
-    /// Answers a READ.
+    /// Answering a READ.
     Answering,
-    /// Is in ERR, or must get there.
+    /// In ERR, or about to move there.
     Failed,
 }
 
 impl RecvStage {
-    /// Returns a word for it.
+    /// Returns the name of the stage.
     pub const fn name(self) -> &'static str {
         match self {
             RecvStage::Idle => "idle",
@@ -58,7 +58,7 @@ impl RecvStage {
 }
 
 impl Responder {
-    /// Returns where the half stands.
+    /// Returns a snapshot of the half.
     pub fn snapshot(&self) -> RecvSnapshot {
         let stage = match self.pending {
             _ if self.failed => RecvStage::Failed,

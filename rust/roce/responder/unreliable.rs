@@ -30,8 +30,8 @@ impl Responder {
         let psn = pkt.psn();
         let gap = psn != self.epsn;
         if gap || pkt.opcode().starts_message() {
-            // What is missing never comes. A packet that starts a message needs nothing of what is
-            // missing.
+            // Missing packets are not retransmitted. A packet that starts a message does not depend
+            // on them.
             self.message = Message::None;
         }
         if self.message == Message::None && !pkt.opcode().starts_message() {
@@ -49,7 +49,7 @@ impl Responder {
             match rq.take() {
                 Some(Ok(capacity)) => self.held = Some(capacity),
                 Some(Err(error)) => {
-                    // The work request was taken, and ends here.
+                    // The receive request was taken from the queue, and fails here.
                     self.held = Some(0);
                     return Verdict::Fail(self.fail_held(recv_status(error)));
                 }
@@ -71,8 +71,9 @@ impl Responder {
         Verdict::Place(plan.place)
     }
 
-    /// Gives the message up that the packet belongs to. A held receive work request waits for the
-    /// next one.
+    /// Aborts the message of the packet.
+    ///
+    /// A held receive request is used for the next message.
     pub(super) fn cut(&mut self, psn: Psn) {
         self.message = Message::None;
         self.epsn = psn.next();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the responder tells the shell to do.
+//! Results of the responder for the shell.
 
 use crate::{
     ids::{
@@ -24,27 +24,28 @@ use crate::{
     wr::Status, //
 };
 
-/// What becomes of a request packet.
+/// The decision on a request packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing; it is only counted.
+    /// Only count the packet.
     Drop(DropReason),
-    /// Only a reply: it is a duplicate, too early, or has no receive work request.
+    /// Only send a reply: the packet is a duplicate, too early, or has no receive request.
     Reply(Reply),
-    /// It is refused in a way that has consequences.
+    /// Refuse the packet: execute the outcome.
     Fail(Outcome),
-    /// Its payload belongs there; then [`Responder::finish`](super::Responder::finish).
+    /// Copy the payload there, then call [`Responder::finish`](super::Responder::finish).
     Place(Place),
-    /// It asks for this; check key, bounds and the right to read, then
+    /// Check the key, the bounds and the right to read, then call
     /// [`Responder::start_read`](super::Responder::start_read).
     Read(ReadRequest),
-    /// It asks to do this; then [`Responder::executed`](super::Responder::executed).
+    /// Execute the command, then call [`Responder::executed`](super::Responder::executed).
     Execute(Command),
 }
 
 impl Verdict {
-    /// Returns whether the packet was the next one, and is one that a peer may send. UC, which
-    /// starts anew after a gap: whether it is carried out.
+    /// Returns whether the packet was the expected one, and is valid.
+    ///
+    /// For UC, which resynchronizes after a gap: whether the packet is executed.
     #[inline]
     pub fn is_expected(&self) -> bool {
         match self {
@@ -55,16 +56,16 @@ impl Verdict {
     }
 }
 
-/// Why a packet was dropped.
+/// The reason why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
-    /// Packets before it are missing (RC: the peer has been told; UC: its message is cut).
+    /// Earlier packets are missing (RC: a NAK was sent; UC: its message is aborted).
     PsnGap,
     /// It was executed before, and there is nothing to repeat.
     Duplicate,
-    /// There is no receive work request (UC, UD).
+    /// There is no receive request (UC, UD).
     NoRecvWqe,
-    /// The datagram does not present the key of the queue pair.
+    /// The datagram does not carry the Q_Key of the queue pair.
     BadQkey,
     /// It is not a request, not of this service type, or its opcode does not continue the message
     /// (UC).
@@ -75,31 +76,33 @@ pub enum DropReason {
     NotAllowed,
     /// The queue pair failed before.
     Failed,
-    /// The packet before is not finished yet: a mistake of the shell.
+    /// The previous packet is not finished: a bug of the shell.
     Busy,
 }
 
-/// Where the payload of a packet belongs.
+/// The destination of the payload of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Into the buffers of the held receive work request.
+    /// The buffers of the held receive request.
     Recv {
-        /// Where it starts, in bytes from the start of the buffers. UD: behind the GRH area, which
-        /// the shell fills.
+        /// The offset of the payload in the buffers, in bytes; for UD it is after the GRH area,
+        /// which the shell fills.
         offset: u32,
-        /// Bytes of payload; they fit.
+        /// The length of the payload in bytes; it fits.
         len: u32,
     },
-    /// To local memory that the peer named. It must allow remote writes.
+    /// Local memory that the peer named, which must allow remote writes.
     Remote {
-        /// Key of the memory region.
+        /// The key of the memory region.
         rkey: Rkey,
-        /// Where the payload starts.
+        /// The address of the payload.
         va: u64,
-        /// Bytes of payload.
+        /// The length of the payload in bytes.
         len: u32,
-        /// Bytes from `va` on that the key must allow: the whole message on its first packet, `len`
-        /// on the others. If it is 0, key and address are not to be looked at (C9-88).
+        /// The number of bytes from `va` on that the key must allow: the whole message on its first
+        /// packet, `len` on the others.
+        ///
+        /// If it is 0, the key and the address are not checked (C9-88).
         check_len: u32,
     },
 }
@@ -107,90 +110,98 @@ pub enum Place {
 /// Local memory that the peer wants to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
-    /// Key of the memory region.
+    /// The key of the memory region.
     pub rkey: Rkey,
-    /// Where the data starts.
+    /// The address of the data.
     pub va: u64,
-    /// Bytes of data, up to [`MAX_MESSAGE_LEN`](crate::wire::MAX_MESSAGE_LEN).
+    /// The length of the data in bytes, up to [`MAX_MESSAGE_LEN`](crate::wire::MAX_MESSAGE_LEN).
     pub len: u32,
-    /// Whether it was answered before.
+    /// True if the READ was answered before.
     pub again: bool,
 }
 
-/// Something to do to local memory that the peer named.
+/// An operation on local memory that the peer named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// Key of the memory.
+    /// The key of the memory.
     pub rkey: Rkey,
-    /// The first byte that is meant. Aligned to eight bytes for what is done to a word.
+    /// The address; aligned to eight bytes for an operation on a word.
     pub va: u64,
-    /// What to do.
+    /// The operation.
     pub action: Action,
 }
 
-/// What is done to local memory.
+/// An operation on local memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Store `swap` in the word if it is `compare`, in one step, and return what was there. The key
-    /// must allow remote atomics.
+    /// Atomically store `swap` in the word if it equals `compare`, and return the original value.
+    ///
+    /// The key must allow remote atomics.
     CompareSwap {
-        /// What must be there.
+        /// The expected value.
         compare: u64,
-        /// What to store.
+        /// The value to store.
         swap: u64,
     },
-    /// Add to the word in one step, and return what was there. The key must allow remote atomics.
+    /// Atomically add to the word, and return the original value.
+    ///
+    /// The key must allow remote atomics.
     FetchAdd {
-        /// What to add, wrapping.
+        /// The value to add, wrapping.
         add: u64,
     },
-    /// Store the eight bytes of payload in one step. The key must allow remote writes.
+    /// Atomically store the eight bytes of payload.
+    ///
+    /// The key must allow remote writes.
     Store,
-    /// Make what was written visible to all, or persistent. The key must allow that.
+    /// Make earlier writes globally visible, or persistent.
+    ///
+    /// The key must allow that.
     Flush {
-        /// Bytes, unless all that the key names is meant.
+        /// The length of the range in bytes, unless all memory of the key is to be flushed.
         len: u32,
-        /// What is asked for; valid.
+        /// The FETH, which is valid.
         feth: Feth,
     },
 }
 
-/// What follows from a packet.
+/// The consequences of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The acknowledgment to send.
     pub reply: Option<Reply>,
-    /// The completion of the held receive work request.
+    /// The completion of the held receive request.
     pub completion: Option<RecvCompletion>,
-    /// Whether the held receive work request is finished.
+    /// True if the held receive request is finished.
     pub consumed: bool,
-    /// Whether the queue pair must move to ERR.
+    /// True if the queue pair must move to ERR.
     pub error: bool,
     /// The event to raise.
     pub event: Option<AsyncEvent>,
 }
 
-/// The end of a receive work request.
+/// The completion of a receive request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecvCompletion {
-    /// How it ended.
+    /// The completion status.
     pub status: Status,
-    /// Bytes received. SEND: bytes in the buffers, for UD with the GRH area. WRITE: bytes written.
+    /// The number of bytes received: for a SEND, in the buffers (UD: with the GRH area); for a
+    /// WRITE, the bytes written.
     pub byte_len: u32,
     /// Immediate data.
     pub imm: Option<[u8; 4]>,
     /// The key that was invalidated.
     pub invalidated: Option<Rkey>,
-    /// Whether it was used up by a WRITE, whose data is elsewhere.
+    /// True if the request was consumed by a WRITE, whose data is elsewhere.
     pub with_rdma: bool,
-    /// Whether the peer asked for a solicited event.
+    /// True if the peer requested a solicited event.
     pub solicited: bool,
-    /// Who sent the datagram. UD only.
+    /// The source QPN of the datagram (UD only).
     pub src_qpn: Qpn,
 }
 
 impl RecvCompletion {
-    /// Makes the completion of the message that ends with `pkt`.
+    /// Creates the completion of the message that ends with `pkt`.
     #[inline]
     pub(super) fn done(pkt: &Packet<'_>, byte_len: u32, src_qpn: Qpn) -> RecvCompletion {
         RecvCompletion {
@@ -204,7 +215,7 @@ impl RecvCompletion {
         }
     }
 
-    /// Makes the completion of a receive work request that failed.
+    /// Creates the completion of a failed receive request.
     pub(super) fn failed(status: Status) -> RecvCompletion {
         RecvCompletion {
             status,
@@ -212,54 +223,53 @@ impl RecvCompletion {
             imm: None,
             invalidated: None,
             with_rdma: false,
-            // Errors always are solicited events.
+            // Errors are always solicited events.
             solicited: true,
             src_qpn: Qpn::default(),
         }
     }
 }
 
-/// Something that the consumer learns outside of completions.
+/// An asynchronous event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AsyncEvent {
-    /// The peer tried to access memory that it may not access.
+    /// The peer attempted an access that is not allowed.
     AccessError,
-    /// The peer sent a request that makes no sense.
+    /// The peer sent an invalid request.
     RequestError,
-    /// The first packet came in while the queue pair was in RTR.
+    /// The first packet arrived while the queue pair was in RTR.
     CommEst,
 }
 
-/// What a reply is, besides what its syndrome says.
+/// The kind of a reply, in addition to its syndrome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplyKind {
-    /// An acknowledgment of all requests up to the PSN, or a refusal.
+    /// An acknowledgment of all requests up to the PSN, or a NAK.
     #[default]
     Acknowledge,
-    /// What the atomic operation with the PSN found.
+    /// The original value returned by the atomic operation with the PSN.
     Found(u64),
-    /// That the ATOMIC WRITE or the FLUSH with the PSN was done: an empty READ response (annex
-    /// A19).
+    /// The response to the ATOMIC WRITE or FLUSH with the PSN: an empty READ response (annex A19).
     Done,
 }
 
 /// An acknowledgment to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// What it is.
+    /// The kind of the reply.
     pub kind: ReplyKind,
-    /// The PSN that it is about.
+    /// The PSN of the reply.
     pub psn: Psn,
-    /// What it says.
+    /// The syndrome of the AETH.
     pub syndrome: Syndrome,
-    /// How many messages were completed, modulo 2^24.
+    /// The number of completed messages, modulo 2^24.
     pub msn: u32,
-    /// The queue pair of the peer.
+    /// The QPN of the peer.
     pub dest_qpn: Qpn,
 }
 
 impl Reply {
-    /// Writes all headers to the front of `buf` and returns how many bytes they are, or `None` if
+    /// Writes all headers to the front of `buf` and returns their length in bytes, or `None` if
     /// they do not fit.
     ///
     /// There is no payload; the ICRC follows.
