@@ -8,7 +8,7 @@
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
 . "$(dirname "$0")/lib.sh"
 need_module
-need_programs ibv_rc_pingpong ib_write_bw
+need_programs ibv_rc_pingpong ib_write_bw ping
 # shellcheck disable=SC2034
 after_each=clean
 
@@ -33,7 +33,18 @@ flow() {
 	start client n2 "$@" -d r2 "$option" "$gid2" 10.77.0.1
 	client=$pid
 	# What is sent to set up the TCP connection is less.
-	wait_for -t 100 more_packets $(($(packets) + 200))
+	wait_for -t 100 more_packets $(($(packets) + 200)) || no_flow
+}
+
+# no_flow: shows what is known of traffic that does not flow, and fails.
+no_flow() {
+	local dev
+
+	cat "$tmp/server.log" "$tmp/client.log"
+	for dev in r1 r2; do rdma statistic show link "$dev/1"; done
+	rdma resource show qp -dd
+	ip -n n2 neigh
+	return 1
 }
 
 network() {
@@ -146,6 +157,8 @@ address_gone() {
 	ip -n n3 link set m1 up
 	gid1=$(gid_index r1 fd77::3)
 	gid2=$(gid_index r2 fd77::2)
+	# The core gives neighbour discovery one second when a program creates an address handle, which is not always enough here.
+	wait_for ip netns exec n3 ping -q -c 1 fd77::2
 	flow "$@"
 	kill -STOP "$server" "$client"
 	wait_for stopped "$server" "$client"
