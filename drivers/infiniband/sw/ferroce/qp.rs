@@ -15,7 +15,6 @@ mod event;
 mod flush_budget;
 mod frame;
 mod hand_off;
-mod in_flight;
 mod layout;
 pub(crate) mod modify;
 pub(crate) mod path;
@@ -27,6 +26,7 @@ mod sge;
 pub(crate) mod show;
 pub(crate) mod snapshot;
 mod sq;
+mod tx;
 mod wait;
 
 use crate::{
@@ -286,8 +286,7 @@ impl Qp {
             (Some(queue), _) => Rq::new(queue, pd, cap.max_recv_sge)?,
             (None, None) => return Err(EINVAL),
         };
-        let account = in_flight::account(wake, qpn)?;
-        let recv = RecvHalf::new(transport, rq, account, pd, counters, owner.clone())?;
+        let recv = RecvHalf::new(transport, rq, qpn, pd, counters, owner.clone())?;
         let (send_cq, recv_cq) = (init.send_cq.clone(), init.recv_cq.clone());
         Ok(try_pin_init!(Self {
             number,

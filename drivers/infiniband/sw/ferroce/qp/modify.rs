@@ -142,8 +142,8 @@ pub(crate) fn modify(
         // Nothing fails from here on.
         if let Some(paths) = paths {
             attributes.path = Some(paths.path);
-            send.path = Some(paths.send);
-            recv.path = Some(paths.recv);
+            send.tx.set_path(paths.send);
+            recv.tx.set_path(paths.recv);
         }
         // For datagrams the port's MTU is what counts, as it is now.
         let mtu = if qp.ty.is_connected() {

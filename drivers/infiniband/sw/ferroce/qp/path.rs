@@ -29,7 +29,6 @@ use kernel::{
     sync::rcu, //
 };
 use rdma::{
-    fine_timer::FineTimer,
     ib::{
         gid::{
             udp_sport,
@@ -63,11 +62,6 @@ use roce::{
         FRAME_OVERHEAD, //
     },
     source_port::SourcePort,
-    time::Instant,
-    tx_backoff::{
-        Refused,
-        TxBackoff, //
-    },
     wire::{
         pad_for,
         ICRC_LEN,
@@ -88,7 +82,7 @@ pub(crate) enum SendError {
     Memory(roce::wr::MemError),
     /// No memory for the packet: try again later. Counted.
     NoMemory,
-    /// A queue below is full: try again later, unless that lasts. Not counted.
+    /// A queue below is full: the half is run again when to try again. Not counted.
     NoRoom,
     /// No route, or the stack refused it: as good as lost on the wire. Counted.
     Lost,
@@ -464,37 +458,6 @@ pub(super) fn refused(error: Error, counters: &Counters) -> SendError {
         SendError::NoRoom
     } else {
         SendError::lost(counters, Counter::Rejected)
-    }
-}
-
-/// Lets a packet wait that there was no room for, until `pacer` runs the half again. Returns
-/// whether it does; else it counts as lost.
-#[cold]
-pub(super) fn wait_for_room(
-    qp: &IbQp,
-    tx_backoff: &mut TxBackoff,
-    now: Instant,
-    account: &TxInFlight,
-    pacer: &FineTimer,
-    counters: &Counters,
-) -> bool {
-    if !qp.ty.is_connected() {
-        // Those to one address must not wait for room on the way to another.
-        counters.lost(Counter::Rejected);
-        return false;
-    }
-    match tx_backoff.refused(now, account.in_flight()) {
-        Refused::Again { at, first } => {
-            if first {
-                counters.count(Counter::NoRoom);
-            }
-            pacer.arm(at.as_ns());
-            true
-        }
-        Refused::Lost => {
-            counters.lost(Counter::Rejected);
-            false
-        }
     }
 }
 

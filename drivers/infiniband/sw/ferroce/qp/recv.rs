@@ -18,11 +18,11 @@ use self::{
 use super::{
     backlog::Backlog,
     command,
-    path::{
-        SendError,
-        TxPath, //
-    },
     rq::Rq,
+    tx::{
+        Half,
+        Tx, //
+    },
     wait::OdpWait,
     Event, //
 };
@@ -60,15 +60,11 @@ use rdma::{
     },
     net::{
         namespace::NetId,
-        route::CachedRoute,
-        skbuff::IpHeader,
-        tx_in_flight::TxInFlight, //
+        skbuff::IpHeader, //
     }, //
 };
 use roce::{
-    ids::Pkey,
     opcode::Transport,
-    pace::Pace,
     qp::state::State,
     responder::{
         AsyncEvent,
@@ -78,11 +74,9 @@ use roce::{
         Responder,
         Verdict, //
     },
-    tx_backoff::TxBackoff,
     wire::{
         Packet,
-        Syndrome,
-        MAX_HEADER_LEN, //
+        Syndrome, //
     },
     wr::{
         MemError,
@@ -97,16 +91,8 @@ const BUDGET: u32 = 16;
 pub(crate) struct RecvHalf {
     pub(crate) resp: Responder,
     pub(crate) rq: Rq,
-    pub(crate) path: Option<TxPath>,
-    /// The route of `path`.
-    route: CachedRoute,
-    /// Counts what is queued below.
-    pub(crate) account: TxInFlight,
+    pub(crate) tx: Tx,
     pd: PdId,
-    /// What the static rate of the way demands of READ responses. Acknowledgments do not wait.
-    pace: Pace,
-    /// For room in a queue below.
-    tx_backoff: TxBackoff,
     /// The address that datagrams came to last, which is one of the device as long as
     /// [`generation`](crate::gids::generation) is this.
     address: Option<(u32, NetId, [u8; 16])>,
@@ -229,23 +215,18 @@ impl RecvHalf {
     pub(crate) fn new(
         transport: Transport,
         rq: Rq,
-        account: TxInFlight,
+        qpn: u32,
         pd: PdId,
         counters: Arc<Counters>,
         owner: Option<Arc<Owner>>,
     ) -> Result<KBox<Self>> {
         let backlog = Backlog::new(owner)?;
-        let route = CachedRoute::new(GFP_KERNEL_ACCOUNT)?;
         KBox::init(
             init!(Self {
                 resp: Responder::new(transport),
                 rq,
-                path: None,
-                route,
-                account,
+                tx <- Tx::new(Half::Recv, qpn),
                 pd,
-                pace: Pace::new(),
-                tx_backoff: TxBackoff::default(),
                 address: None,
                 backlog,
                 last_wqe_reached: false,
@@ -261,10 +242,7 @@ impl RecvHalf {
     pub(crate) fn reset(&mut self) {
         self.resp.reset();
         self.rq.discard();
-        self.path = None;
-        self.route.clear();
-        self.pace = Pace::new();
-        self.tx_backoff.reset();
+        self.tx.reset();
         self.last_wqe_reached = false;
         self.stop_waiting();
     }
@@ -554,21 +532,9 @@ impl RecvHalf {
     /// Sends an acknowledgment. One that is not sent is as one that is lost.
     #[inline]
     fn reply(&mut self, qp: &IbQp, reply: &Reply) {
-        let mut headers = [0; MAX_HEADER_LEN];
-        let Some(len) = reply.write_headers(Pkey::DEFAULT, &mut headers) else {
-            return;
-        };
-        if let (Some(path), Some(headers)) = (self.path.as_mut(), headers.get(..len)) {
-            let route = &mut self.route;
-            let sent = path.send(route, headers, 0, |_| Ok(()), None, &self.counters);
-            match sent {
-                Ok(()) => traces::acknowledged(qp, reply),
-                // The peer asks again.
-                Err(SendError::NoRoom) => {
-                    self.counters.lost(Counter::Rejected);
-                }
-                Err(_) => {}
-            }
+        let headers = |pkey, buf: &mut [u8]| reply.write_headers(pkey, buf);
+        if self.tx.send_reply(headers, &self.counters).is_ok() {
+            traces::acknowledged(qp, reply);
         }
     }
 }

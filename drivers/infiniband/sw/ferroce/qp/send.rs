@@ -14,15 +14,16 @@ pub(crate) use response::respond;
 
 use super::{
     backlog::Backlog,
-    frame,
-    in_flight,
     path::{
         datagram_path,
-        wait_for_room,
-        SendError,
-        TxPath, //
+        SendError, //
     },
     sq::Sq,
+    tx::{
+        Half,
+        Tx,
+        TxRun, //
+    },
     wait::OdpWait,
     wake,
     Event, //
@@ -53,19 +54,11 @@ use kernel::{
         Arc, //
     }, //
 };
-use rdma::net::{
-    netdevice::NetDevice,
-    route::CachedRoute,
-    tx_in_flight::TxInFlight, //
-};
+use rdma::net::netdevice::NetDevice;
 use roce::{
     backoff::Backoff,
-    ids::{
-        Pkey,
-        Qpn, //
-    },
+    ids::Qpn,
     opcode::Transport,
-    pace::Pace,
     qp::state::State,
     requester::{
         Requester,
@@ -75,9 +68,7 @@ use roce::{
         Transmit, //
     },
     time::Instant,
-    tx_backoff::TxBackoff,
     uapi::cqe::Cqe,
-    wire::MAX_HEADER_LEN,
     wr::{
         MemError,
         SendOp,
@@ -92,21 +83,11 @@ const BUDGET: u32 = 16;
 pub(crate) struct SendHalf {
     pub(crate) req: Requester<KVec<Slot>>,
     pub(crate) sq: Sq,
-    pub(crate) path: Option<TxPath>,
-    /// Counts what is queued below.
-    pub(crate) account: TxInFlight,
+    pub(crate) tx: Tx,
     /// Whether the SQ drained event is owed.
     pub(crate) sqd_notify: bool,
-    /// The way of the last datagram, for the next one to the same address.
-    datagram: Option<TxPath>,
-    /// The route of `path` or `datagram`, whichever the type of the queue pair has.
-    route: CachedRoute,
     /// The way of raw packets.
     frames: Option<ARef<NetDevice>>,
-    /// What the static rate of the way demands.
-    pace: Pace,
-    /// For room in a queue below.
-    tx_backoff: TxBackoff,
     /// When to try again after there was no memory for a packet.
     retry: Backoff,
     /// For memory that the next packet is in.
@@ -177,25 +158,16 @@ impl SendHalf {
     ) -> Result<KBox<Self>> {
         let slots = KVec::from_elem(Slot::default(), slots, GFP_KERNEL_ACCOUNT)?;
         let backlog = Backlog::new(owner)?;
-        let route = CachedRoute::new(GFP_KERNEL_ACCOUNT)?;
-        let account = in_flight::account(wake, qpn)?;
-        let request_wait = OdpWait::with_permits(wake, qpn)?;
-        let response_wait = OdpWait::with_permits(wake, qpn)?;
         KBox::init(
             init!(Self {
                 req: Requester::new(transport, slots),
                 sq,
-                path: None,
-                account,
+                tx <- Tx::new(Half::Send, qpn),
                 sqd_notify: false,
-                datagram: None,
-                route,
                 frames,
-                pace: Pace::new(),
-                tx_backoff: TxBackoff::default(),
                 retry: Backoff::default(),
-                request_wait,
-                response_wait,
+                request_wait: OdpWait::with_permits(wake, qpn)?,
+                response_wait: OdpWait::with_permits(wake, qpn)?,
                 parked: None,
                 backlog,
                 counters,
@@ -208,12 +180,8 @@ impl SendHalf {
     pub(crate) fn reset(&mut self) {
         self.req.reset();
         self.sq.discard();
-        self.path = None;
-        self.datagram = None;
-        self.route.clear();
+        self.tx.reset();
         self.sqd_notify = false;
-        self.pace = Pace::new();
-        self.tx_backoff.reset();
         self.retry.succeeded();
         self.stop_waiting();
     }
@@ -226,11 +194,6 @@ impl SendHalf {
     /// Returns whether it waits until there is memory for a packet.
     pub(crate) fn waits_for_packet(&self) -> bool {
         self.retry.at().is_some()
-    }
-
-    /// Returns whether it waits for room in a queue below.
-    pub(crate) fn waits_for_room(&self) -> bool {
-        self.tx_backoff.is_waiting()
     }
 
     /// Returns how many responses wait for the one that needs memory.
@@ -338,51 +301,29 @@ impl SendHalf {
     /// Sends all packets that may be sent now, within the budget. `time` becomes that of the last
     /// one.
     fn transmit(&mut self, qp: &IbQp, time: &mut Instant, budget: &mut u32) {
-        if self.request_wait.is_pending() || self.tx_backoff.waits(now) {
+        if self.request_wait.is_pending() {
             return;
         }
-        // Known with the first packet: a half that has none to send does not count.
-        let mut limit = None;
+        let mut run = TxRun::default();
         let mut is_first = true;
         while *budget > 0 {
             let Some(transmit) = self.req.poll_transmit() else {
                 return;
             };
-            if !is_first || self.pace.is_on() {
+            if !is_first || self.tx.is_paced() {
                 *time = now();
             }
             let now = *time;
-            if let Some(at) = self.pace.wait(now) {
-                qp.send_pacer.arm(at.as_ns());
-                return;
-            }
-            let limit =
-                *limit.get_or_insert_with(|| qp.device().senders.limit(&mut self.tx_backoff));
-            // After that, because there is one timer for both.
-            if !in_flight::admits(&self.account, limit) {
-                // The account calls back once the packets have left, if they do.
-                qp.send_pacer.arm(now.after(in_flight::HANDOVER).as_ns());
+            if !self.tx.may_send(qp, &mut run, || now) {
                 return;
             }
             match self.send(qp, &transmit, now) {
                 Ok(()) => {
-                    self.tx_backoff.taken();
                     traces::sent(qp, &transmit);
                     self.req.transmitted(now);
                 }
-                Err(SendError::NoRoom)
-                    if wait_for_room(
-                        qp,
-                        &mut self.tx_backoff,
-                        now,
-                        &self.account,
-                        &qp.send_pacer,
-                        &self.counters,
-                    ) =>
-                {
-                    return;
-                }
-                Err(SendError::NoRoom | SendError::Lost) => {
+                Err(SendError::NoRoom) => return,
+                Err(SendError::Lost) => {
                     traces::not_sent(qp, &transmit);
                     self.req.transmitted(now);
                 }
@@ -409,47 +350,31 @@ impl SendHalf {
     #[inline]
     fn send(&mut self, qp: &IbQp, transmit: &Transmit, now: Instant) -> Result<(), SendError> {
         let counters = &*self.counters;
-        let rejected = || SendError::lost(counters, Counter::Rejected);
-        let lost = || SendError::lost(counters, Counter::NoRoute);
-        let mut headers = [0; MAX_HEADER_LEN];
-        let len = transmit
-            .write_headers(Pkey::DEFAULT, &mut headers)
-            .ok_or_else(rejected)?;
-        let headers = headers.get(..len).ok_or_else(rejected)?;
         let sq = &self.sq;
         let gather = |skb: &mut _| sq.gather(transmit.slot, transmit.offset, transmit.len, skb);
 
         if qp.ty.transport() == Transport::Ud {
             if let Some(netdev) = &self.frames {
-                return frame::send(netdev, transmit.len, gather, &self.account, counters);
+                return self.tx.send_frame(netdev, transmit.len, gather, counters);
             }
-            let av = sq.av(transmit.slot).ok_or_else(lost)?;
+            let no_route = || SendError::lost(counters, Counter::NoRoute);
+            let av = sq.av(transmit.slot).ok_or_else(no_route)?;
             if transmit.oversize {
                 return Err(SendError::lost(counters, Counter::Oversize));
             }
-            if !self
-                .datagram
-                .as_ref()
-                .is_some_and(|way| way.leads(&av.path))
-            {
-                self.datagram = Some(datagram_path(qp, av).map_err(|_| lost())?);
+            if !self.tx.path().is_some_and(|path| path.leads(&av.path)) {
+                self.tx
+                    .set_path(datagram_path(qp, av).map_err(|_| no_route())?);
             }
         }
-        let path = match qp.ty.transport() {
-            Transport::Ud => self.datagram.as_mut(),
-            Transport::Rc | Transport::Uc => self.path.as_mut(),
-        };
-        let path = path.ok_or_else(lost)?;
-        path.send(
-            &mut self.route,
-            headers,
+        self.tx.send(
+            qp,
+            |pkey, buf| transmit.write_headers(pkey, buf),
             transmit.len,
             gather,
-            Some(&self.account),
+            || now,
             counters,
-        )?;
-        self.pace.sent(now, path.gap(len, transmit.len));
-        Ok(())
+        )
     }
 
     /// Executes requests of the own side whose turn it is; returns whether there were any.

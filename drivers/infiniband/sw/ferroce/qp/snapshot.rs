@@ -111,7 +111,7 @@ impl SendHalfSnapshot {
             Waits::Memory
         } else if half.waits_for_packet() {
             Waits::Packet
-        } else if half.account.is_paused() || half.waits_for_room() {
+        } else if half.tx.is_blocked() {
             Waits::Device
         } else if requester.rnr_until.is_some() {
             Waits::Rnr
@@ -125,7 +125,7 @@ impl SendHalfSnapshot {
             ring: half.sq.fill(),
             waits,
             due: timer.map(|at| at.as_ns().saturating_sub(now.as_ns()) / 1000),
-            queued: half.account.in_flight(),
+            queued: half.tx.in_flight(),
             backlog: half.waiting(),
         }
     }
@@ -137,7 +137,7 @@ impl RecvHalfSnapshot {
             responder: half.resp.snapshot(),
             source: half.rq.source(),
             memory: half.waits_for_memory(),
-            queued: half.account.in_flight(),
+            queued: half.tx.in_flight(),
             backlog: half.waiting(),
         }
     }

@@ -30,7 +30,7 @@ impl RecvHalf {
             return Err(Counter::BadState);
         }
         if qp.ty.is_connected() {
-            let path = self.path.as_mut().ok_or(Counter::BadAddress)?;
+            let path = self.tx.path().ok_or(Counter::BadAddress)?;
             return path.admits(origin);
         }
         // Once for each address that datagrams come to.
@@ -47,7 +47,7 @@ impl RecvHalf {
     #[inline]
     pub(super) fn learn_port(&mut self, verdict: &Verdict, incoming: &Incoming) {
         if verdict.is_expected() {
-            if let Some(path) = &mut self.path {
+            if let Some(path) = self.tx.path() {
                 path.heard(incoming.sport());
             }
         }

@@ -41,7 +41,7 @@ use roce::{
 pub(crate) fn respond(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result<(), Counter> {
     let after = {
         let mut half = qp.send.lock();
-        let Some(path) = &mut half.path else {
+        let Some(path) = half.tx.path() else {
             return Err(Counter::BadState);
         };
         path.admits(origin)?;
@@ -88,7 +88,7 @@ impl SendHalf {
         traces::acknowledgment(qp, &packet);
         let response = self.req.on_response(now, &packet);
         if response.outcome.is_expected() {
-            if let Some(path) = &mut self.path {
+            if let Some(path) = self.tx.path() {
                 path.heard(incoming.sport());
             }
         }
