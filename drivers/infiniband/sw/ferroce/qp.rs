@@ -14,13 +14,13 @@ mod command;
 mod event;
 mod flush_budget;
 mod frame;
-mod hand_off;
 mod layout;
 pub(crate) mod modify;
 pub(crate) mod path;
 mod post;
 pub(crate) mod recv;
 pub(crate) mod rq;
+mod sched;
 pub(crate) mod send;
 mod sge;
 pub(crate) mod show;
@@ -69,7 +69,6 @@ pub(crate) use post::{
 use core::convert::Infallible;
 pub(crate) use event::Event;
 use flush_budget::FlushBudget;
-use hand_off::HandOff;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -124,6 +123,7 @@ use roce::{
     }, //
 };
 use rq::Rq;
+use sched::Sched;
 use send::SendHalf;
 use sq::{
     Sq,
@@ -148,9 +148,7 @@ pub(crate) struct Qp {
     recv_cq: CqRef,
     /// [`State`]. Written by modify, and by the data path when it fails.
     state: Atomic<u32>,
-    /// True while the send half is left to the work item.
-    deferred: Atomic<bool>,
-    hand_off: HandOff,
+    sched: Sched,
     /// Events owed, by [`Event::bit`].
     events: Atomic<u32>,
     send_flush_budget: FlushBudget,
@@ -300,8 +298,7 @@ impl Qp {
             send_cq,
             recv_cq,
             state: Atomic::new(State::Reset.as_ib()),
-            deferred: Atomic::new(false),
-            hand_off: HandOff::new(),
+            sched: Sched::new(),
             events: Atomic::new(0),
             send_flush_budget: FlushBudget::new(),
             recv_flush_budget: FlushBudget::new(),
@@ -344,13 +341,8 @@ impl Qp {
     /// Queues the work item to run the send half. Until it has, posters leave the half to it: two
     /// CPUs that send in turn wait for the packets of each other, see `rdma::net::tx_in_flight`.
     pub(crate) fn defer_send(&self) {
-        self.deferred.store(true, Relaxed);
+        self.sched.defer();
         self.defer();
-    }
-
-    /// Returns `true` while the send half is left to the work item. A hint.
-    pub(crate) fn is_send_deferred(&self) -> bool {
-        self.deferred.load(Relaxed)
     }
 
     /// Queues the work item, which runs both halves.
@@ -477,7 +469,7 @@ pub(crate) fn publish(qp: &Owned<IbQp>) -> u32 {
 /// Takes a queue pair away from the data path. Nothing completes afterwards, and no completion
 /// that waits for a kernel consumer names it.
 pub(crate) fn destroy(qp: &Owned<IbQp>) {
-    if qp.is_send_deferred() {
+    if qp.sched.is_deferred() {
         // What was posted before.
         send::catch_up(&qp.get());
     }
@@ -528,10 +520,7 @@ fn run_work(number: u32) {
         return;
     };
     if !send::run(&qp) {
-        // Clear the deferred flag after each run, even if the work item is queued again by now:
-        // otherwise a process that posts and polls in turn may stay deferred for ever, which makes
-        // small READs slow.
-        qp.deferred.store(false, Relaxed);
+        qp.sched.work_done();
     }
     recv::run(&qp);
     let owed = qp.events.xchg(0, Acquire);

@@ -106,7 +106,7 @@ pub(crate) fn modify(
     let mask = AttrMask::from_bits(mask);
     let mut attributes = qp.attributes.lock();
     let posted = qp.send.lock().sq.posted();
-    if qp.state() == State::Rts && qp.is_send_deferred() {
+    if qp.state() == State::Rts && qp.sched.is_deferred() {
         // What was posted before, and left to the work item.
         send::catch_up(&qp.get());
     }

@@ -5,6 +5,7 @@
 use super::{
     recv,
     rq::KernelRq,
+    sched::Next,
     send,
     sq::KernelSq, //
 };
@@ -17,10 +18,7 @@ use crate::{
     doorbell::Hint,
     queue::Queue, //
 };
-use kernel::{
-    cpu::CpuId,
-    prelude::*, //
-};
+use kernel::prelude::*;
 use rdma::{
     ib::wr::{
         RecvList,
@@ -118,21 +116,14 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
     Ok(())
 }
 
-/// Sends what was posted, or leaves it to the work item.
-///
-/// While the half waits for its peer nothing is done: it finds the request once a response has
-/// come.
+/// Sends what was posted, or leaves it to another context.
 fn serve(qp: &QpRef, hint: Hint) {
-    if qp.hand_off.is_posters() {
-        send::run(qp);
-    } else if qp.hand_off.is_stalled() {
-        if hint.switched {
-            qp.hand_off.request(CpuId::current().as_u32());
+    match qp.sched.on_post(hint) {
+        Next::Run => {
+            send::run(qp);
         }
-    } else if hint.defer || qp.is_send_deferred() {
-        qp.defer_send();
-    } else {
-        send::run(qp);
+        Next::Queue => qp.defer(),
+        Next::Nothing => {}
     }
 }
 

@@ -209,14 +209,14 @@ impl SendHalf {
         let mut after = After::default();
         let mut budget = BUDGET;
 
-        qp.hand_off.runs();
+        qp.sched.begin();
         match qp.state() {
             State::Err if self.req.state() != SendState::Error => {
                 self.stop_waiting();
                 self.req.flush();
             }
             State::Reset | State::Init | State::Rtr => {
-                qp.hand_off.set_stalled(false);
+                qp.sched.end(false);
                 return after;
             }
             _ => {}
@@ -239,12 +239,12 @@ impl SendHalf {
             self.transmit(qp, &mut time, &mut budget);
             let worked = self.execute(qp) | self.complete(qp, &mut budget, &mut after);
             if budget == 0 {
-                // Whether there is more is not known, nor whether the half is stalled still: who
-                // posts meanwhile may be told so, and the work item finds his request.
+                // Requeue. The state of `sched` may be stale: the work item looks at the send queue
+                // again.
                 after.again = true;
                 break;
             }
-            if !more && !worked && !qp.hand_off.set_stalled(self.req.is_stalled()) {
+            if !more && !worked && !qp.sched.end(self.req.is_stalled()) {
                 break;
             }
         }

@@ -22,10 +22,9 @@ use crate::{
         Incoming,
         Origin, //
     },
-    qp::hand_off::Next,
+    qp::sched::Next,
     traces, //
 };
-use kernel::cpu::CpuId;
 use roce::{
     requester::Placement,
     time::Instant,
@@ -57,13 +56,12 @@ pub(crate) fn respond(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result
                 counters.count(Counter::AckDeferred);
             }
         }
-        // Bottom halves are off.
-        match qp.hand_off.on_response(CpuId::current().as_u32()) {
+        match qp.sched.on_response() {
             Next::Run => half.drive(qp, time),
-            Next::Queue => After {
-                again: true,
-                ..After::default()
-            },
+            Next::Queue => {
+                qp.defer();
+                After::default()
+            }
             Next::Nothing => After::default(),
         }
     };
