@@ -10,7 +10,6 @@
 
 pub mod crc32;
 pub mod cred;
-pub mod debugfs;
 pub mod fine_timer;
 pub mod ib;
 pub mod list;

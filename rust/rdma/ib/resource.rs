@@ -23,11 +23,10 @@ use core::{
 use kernel::{
     error::to_result,
     ffi,
-    prelude::*, //
+    fmt,
+    prelude::*,
+    str::CString, //
 };
-
-/// The longest text, its terminator included.
-const MAX_TEXT: usize = 32;
 
 /// A message of the core that a driver adds named values to.
 ///
@@ -64,16 +63,18 @@ impl ResourceEntry<'_> {
         })
     }
 
-    /// Adds a text, of at most 31 bytes: the rest is cut off.
-    pub fn text(&mut self, name: &'static CStr, value: &str) -> &mut Self {
-        let mut text = [0; MAX_TEXT];
-        for (to, from) in text.iter_mut().take(MAX_TEXT - 1).zip(value.bytes()) {
-            *to = from;
+    /// Adds a text. May sleep.
+    pub fn text(&mut self, name: &'static CStr, value: fmt::Arguments<'_>) -> &mut Self {
+        match CString::try_from_fmt(value) {
+            // SAFETY: As in `number`; the text is a C string too.
+            Ok(text) => self.put(|msg| unsafe {
+                bindings::rdma_nl_put_driver_string(msg, name.as_char_ptr(), text.as_char_ptr())
+            }),
+            Err(error) => {
+                self.result = self.result.and(Err(error));
+                self
+            }
         }
-        // SAFETY: As in `number`; the last byte of the text is zero.
-        self.put(|msg| unsafe {
-            bindings::rdma_nl_put_driver_string(msg, name.as_char_ptr(), text.as_ptr().cast())
-        })
     }
 
     fn put(&mut self, f: impl FnOnce(*mut bindings::sk_buff) -> ffi::c_int) -> &mut Self {

@@ -5,6 +5,10 @@
 //! They are kept for each CPU, so that to count is an addition to memory that no other CPU writes.
 //! Documentation/infiniband/ferroce/counters.rst says what each one counts.
 
+use crate::pool::{
+    self,
+    Pool, //
+};
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -28,15 +32,18 @@ use roce::{
 };
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*; $($pool:ident = $used:literal,)*) => {
         /// Something to count.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Counter {
             $($(#[$doc])* $variant,)*
         }
 
-        /// The names, in the order of [`Counter`].
-        pub(crate) static NAMES: &[CounterDesc] = &[$(CounterDesc::new($name),)*];
+        /// The names: those of [`Counter`] in its order, then those of the pools.
+        pub(crate) static NAMES: &[CounterDesc] =
+            &[$(CounterDesc::new($name),)* $(CounterDesc::new($used),)*];
+
+        static POOLS: &[&Pool] = &[$(&pool::$pool,)*];
 
         const COUNT: usize = [$($name,)*].len();
     };
@@ -147,10 +154,30 @@ counters! {
     NoPacket = c"tx_no_memory",
     /// A queue below was full; it is tried again.
     NoRoom = c"tx_queue_full",
+
+    // The use of the pools of the module, which all devices share.
+    ;
+    PDS = c"pool_pd",
+    MRS = c"pool_mr",
+    MWS = c"pool_mw",
+    CQS = c"pool_cq",
+    SRQS = c"pool_srq",
+    QPS = c"pool_qp",
+    AHS = c"pool_ah",
+    FETCHES = c"pool_fetch",
+    BACKLOG = c"pool_backlog",
+}
+
+/// Returns a value of a port, by the index of its name.
+pub(crate) fn of_port(set: &Counters, index: usize) -> u64 {
+    match index.checked_sub(COUNT).and_then(|pool| POOLS.get(pool)) {
+        Some(pool) => pool.used().into(),
+        None => set.get(index),
+    }
 }
 
 impl Counter {
-    /// Returns the place of the name in [`NAMES`].
+    /// Returns the index of the name in [`NAMES`].
     #[inline]
     fn index(self) -> usize {
         // CAST: The variants are numbered from zero.
@@ -244,7 +271,7 @@ impl Counters {
         }
     }
 
-    /// Returns a value, by the place of its name.
+    /// Returns a value, by the index of its name; 0 for a pool.
     pub(crate) fn get(&self, index: usize) -> u64 {
         self.values.sum(index)
     }

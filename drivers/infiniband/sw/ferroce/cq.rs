@@ -405,21 +405,19 @@ impl Cq {
                 consumer: wcs.head() as u32,
             },
         };
-        let (armed, overrun) = (inner.armed, inner.overrun);
+        let armed = match inner.armed {
+            Armed::No => "no",
+            Armed::Solicited => "solicited",
+            Armed::Any => "any",
+        };
+        let overrun = inner.overrun;
         drop(inner);
         out.number(c"number", self.number.get())
             .number(c"waiting", fill.posted)
             .number(c"size", fill.capacity)
             .number(c"producer", fill.producer)
             .number(c"consumer", fill.consumer)
-            .text(
-                c"armed",
-                match armed {
-                    Armed::No => "no",
-                    Armed::Solicited => "solicited",
-                    Armed::Any => "any",
-                },
-            )
+            .text(c"armed", fmt!("{armed}"))
             .number(c"overrun", overrun.into());
     }
 }

@@ -47,7 +47,6 @@ mod modify_qp_kunit;
 
 use kernel::prelude::*;
 use rdma::{
-    debugfs::Listing,
     ib::{
         device::Devices,
         link::LinkRegistration, //
@@ -84,7 +83,6 @@ module! {
 /// any more, then the devices go, then what they use.
 #[pin_data]
 struct Module {
-    _queue_pairs: Listing<qp::show::QueuePairs>,
     _compat: Option<Pin<KBox<LinkRegistration<link::CompatLink>>>>,
     #[pin]
     _link: LinkRegistration<link::Link>,
@@ -120,9 +118,6 @@ impl kernel::InPlaceModule for Module {
                 } else {
                     None
                 },
-                // Nothing of it is needed for a device to work. Last, as whoever has opened the
-                // file needs a module that stays.
-                _queue_pairs: Listing::new(c"ferroce", c"qp").with::<pool::Pools>(c"pools"),
             }))
         })
     }

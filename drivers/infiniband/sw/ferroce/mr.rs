@@ -153,7 +153,7 @@ pub(crate) fn describe(lkey: u32, out: &mut ResourceEntry<'_>) {
         (None, Memory::Paged(_)) => "on-demand",
         (None, Memory::Dma(_)) => "kernel",
     };
-    out.text(c"memory", memory);
+    out.text(c"memory", fmt!("{memory}"));
     match &mr.fast {
         Some(fast) => fast.describe(out),
         None => {

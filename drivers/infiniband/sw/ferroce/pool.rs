@@ -13,8 +13,6 @@ use crate::owner::{
 };
 use kernel::{
     prelude::*,
-    seq_file::SeqFile,
-    seq_print,
     sync::{
         atomic::{
             Atomic,
@@ -23,7 +21,6 @@ use kernel::{
         Arc, //
     }, //
 };
-use rdma::debugfs::Records;
 use roce::share;
 
 /// The most queue pairs, completion queues, shared receive queues, regions and windows of
@@ -129,6 +126,11 @@ impl Pool {
         self.allows(owner, 1, self.used.load(Relaxed), held)
     }
 
+    /// Returns how many are in use.
+    pub(crate) fn used(&self) -> u32 {
+        self.used.load(Relaxed)
+    }
+
     /// Returns whether `n` more may be taken if `used` is in use.
     fn allows(&self, owner: Option<&Owner>, n: u32, used: u32, held: share::Held) -> bool {
         let all = self.max.saturating_sub(used);
@@ -183,39 +185,5 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.pool.give_back(Some(&self.owner), 1);
-    }
-}
-
-/// The pools that are not those of a device, in debugfs.
-pub(crate) struct Pools;
-
-/// In the order in which they are shown.
-static POOLS: [(&str, &Pool); 9] = [
-    ("pd", &PDS),
-    ("mr", &MRS),
-    ("mw", &MWS),
-    ("cq", &CQS),
-    ("srq", &SRQS),
-    ("qp", &QPS),
-    ("ah", &AHS),
-    ("fetch", &FETCHES),
-    ("backlog", &BACKLOG),
-];
-
-#[vtable]
-impl Records for Pools {
-    fn after(number: u32) -> Option<u32> {
-        // CAST: Widening.
-        POOLS
-            .get(number as usize)
-            .and_then(|_| number.checked_add(1))
-    }
-
-    fn show(number: u32, out: &SeqFile) {
-        // CAST: Widening. The first number is one.
-        if let Some((name, pool)) = POOLS.get(number.wrapping_sub(1) as usize) {
-            let used = pool.used.load(Relaxed);
-            seq_print!(out, "{} used {} max {}\n", name, used, pool.max);
-        }
     }
 }

@@ -23,7 +23,6 @@ pub(crate) mod rq;
 mod sched;
 pub(crate) mod send;
 mod sge;
-pub(crate) mod show;
 pub(crate) mod snapshot;
 mod sq;
 mod tx;
@@ -203,12 +202,6 @@ pub(crate) fn init() -> Result {
 #[inline]
 pub(crate) fn find(number: u32) -> Option<QpRef> {
     TABLE.get()?.get(number)
-}
-
-/// Returns the number of the first queue pair behind `number`.
-fn after(number: u32) -> Option<u32> {
-    let (number, _) = TABLE.get()?.after(number)?;
-    Some(number)
 }
 
 impl Qp {

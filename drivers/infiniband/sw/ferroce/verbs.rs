@@ -134,7 +134,7 @@ impl Driver for Ferroce {
     }
 
     fn read_counter(dev: &Device<Self>, index: usize) -> u64 {
-        dev.counters().get(index)
+        counters::of_port(dev.counters(), index)
     }
 
     fn new_counter(dev: &Device<Self>) -> Result<Arc<Counters>> {

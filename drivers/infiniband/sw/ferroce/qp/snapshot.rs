@@ -12,23 +12,35 @@ use super::{
     send::SendHalf, //
 };
 use crate::{
+    ah,
     clock::now,
     device::IbQp,
     queue::Fill, //
 };
+use core::net::{
+    Ipv4Addr,
+    Ipv6Addr, //
+};
+use kernel::{
+    fmt,
+    prelude::*, //
+};
 use rdma::ib::resource::ResourceEntry;
 use roce::{
+    qp::QpType,
     requester::{
         SendSnapshot,
         SendState, //
     },
     responder::RecvSnapshot,
-    time::Instant, //
+    time::{
+        ack_timeout_ns,
+        Instant, //
+    }, //
 };
 
 /// Where a queue pair stands. The halves are looked at one after the other.
 pub(crate) struct QpSnapshot {
-    pub(crate) qpn: u32,
     pub(crate) send: SendHalfSnapshot,
     pub(crate) recv: RecvHalfSnapshot,
 }
@@ -94,11 +106,7 @@ impl QpSnapshot {
     pub(crate) fn of(qp: &IbQp) -> Self {
         let send = SendHalfSnapshot::of(&qp.send.lock(), now());
         let recv = RecvHalfSnapshot::of(&qp.recv.lock());
-        Self {
-            qpn: qp.qpn,
-            send,
-            recv,
-        }
+        Self { send, recv }
     }
 }
 
@@ -143,20 +151,44 @@ impl RecvHalfSnapshot {
     }
 }
 
-/// Says where a queue pair stands.
+/// Fills in the driver's part of the entry of a queue pair.
+///
+/// The core's part has the state, and the PSN after the last one sent.
 pub(crate) fn describe(qp: &IbQp, out: &mut ResourceEntry<'_>) {
+    let is_admin = qp.device().is_admin();
+    out.number(c"number", qp.qpn);
+    fill_attributes(qp, is_admin, out);
     let snapshot = QpSnapshot::of(qp);
-    // The core tells the state, and the PSN behind all that was sent.
-    out.number(c"number", snapshot.qpn);
-    let psns = qp.device().is_admin();
-    fill_send(&snapshot.send, psns, out);
-    fill_recv(&snapshot.recv, psns, out);
+    fill_send(&snapshot.send, is_admin, out);
+    fill_recv(&snapshot.recv, is_admin, out);
 }
 
-fn fill_send(send: &SendHalfSnapshot, psns: bool, out: &mut ResourceEntry<'_>) {
+fn fill_attributes(qp: &IbQp, is_admin: bool, out: &mut ResourceEntry<'_>) {
+    let attributes = qp.attributes.lock();
+    let attrs = attributes.attrs();
+    if let Some(path) = attributes.path() {
+        if is_admin {
+            out.text(c"sgid", fmt!("{}", Gid(path.sgid)))
+                .text(c"dgid", fmt!("{}", Gid(path.dgid)));
+        }
+        out.number(c"path_mtu", attrs.path_mtu.bytes());
+    }
+    if qp.ty == QpType::Rc {
+        out.large(
+            c"timeout_us",
+            ack_timeout_ns(attrs.timeout).unwrap_or(0) / 1000,
+        )
+        .number(c"retry_cnt", attrs.retry_cnt.into())
+        .number(c"rnr_retry", attrs.rnr_retry.into())
+        .number(c"max_rd_atomic", attrs.max_rd_atomic.into())
+        .number(c"max_dest_rd_atomic", attrs.max_dest_rd_atomic.into());
+    }
+}
+
+fn fill_send(send: &SendHalfSnapshot, is_admin: bool, out: &mut ResourceEntry<'_>) {
     let requester = &send.requester;
-    out.text(c"sq_state", requester.state.name())
-        .text(c"sq_waits_for", send.waits.name());
+    out.text(c"sq_state", fmt!("{}", requester.state.name()))
+        .text(c"sq_waits_for", fmt!("{}", send.waits.name()));
     if let Some(due) = send.due {
         out.large(c"sq_due_us", due);
     }
@@ -164,8 +196,17 @@ fn fill_send(send: &SendHalfSnapshot, psns: bool, out: &mut ResourceEntry<'_>) {
         .number(c"sq_size", send.ring.capacity)
         .number(c"sq_producer", send.ring.producer)
         .number(c"sq_consumer", send.ring.consumer)
-        .number(c"sq_taken", small(requester.taken));
-    if psns {
+        .number(c"sq_taken", small(requester.taken))
+        .number(c"sq_not_begun", small(requester.waiting));
+    if let Some(oldest) = &requester.oldest {
+        out.text(c"sq_oldest", fmt!("{}", oldest.op.name()))
+            .number(c"sq_oldest_len", oldest.length);
+        if let Some((first, last)) = oldest.psns.filter(|_| is_admin) {
+            out.number(c"sq_oldest_psn", first.get())
+                .number(c"sq_oldest_last", last.get());
+        }
+    }
+    if is_admin {
         out.number(c"sq_una", requester.una.get())
             .number(c"sq_next", requester.next.get());
     }
@@ -177,9 +218,9 @@ fn fill_send(send: &SendHalfSnapshot, psns: bool, out: &mut ResourceEntry<'_>) {
         .number(c"sq_backlog", small(send.backlog));
 }
 
-fn fill_recv(recv: &RecvHalfSnapshot, psns: bool, out: &mut ResourceEntry<'_>) {
+fn fill_recv(recv: &RecvHalfSnapshot, is_admin: bool, out: &mut ResourceEntry<'_>) {
     let responder = &recv.responder;
-    out.text(c"rq_state", responder.stage.name());
+    out.text(c"rq_state", fmt!("{}", responder.stage.name()));
     match &recv.source {
         Source::Own(ring) => out
             .number(c"rq_posted", ring.posted)
@@ -188,7 +229,10 @@ fn fill_recv(recv: &RecvHalfSnapshot, psns: bool, out: &mut ResourceEntry<'_>) {
             .number(c"rq_consumer", ring.consumer),
         Source::Shared(number) => out.number(c"rq_srq", *number),
     };
-    if psns {
+    if let Some(bytes) = responder.held {
+        out.number(c"rq_held_len", bytes);
+    }
+    if is_admin {
         out.number(c"rq_expects", responder.epsn.get())
             .number(c"rq_acked", responder.acked.get());
     }
@@ -202,4 +246,16 @@ fn fill_recv(recv: &RecvHalfSnapshot, psns: bool, out: &mut ResourceEntry<'_>) {
 /// Returns a count that is bounded far below 2^32.
 fn small(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// A GID as an IP address.
+struct Gid([u8; 16]);
+
+impl fmt::Display for Gid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match ah::v4(&self.0) {
+            Some(v4) => core::fmt::Display::fmt(&Ipv4Addr::from(v4), f),
+            None => core::fmt::Display::fmt(&Ipv6Addr::from(self.0), f),
+        }
+    }
 }
