@@ -22,13 +22,10 @@ pub use self::{
         Access,
         AttrMask,
         Attrs,
-        Mtu,
-        Request, //
-    },
-    modify::{
         Limits,
-        ModifyError, //
+        Mtu, //
     },
+    modify::ModifyError,
     state::State,
     table::{
         check,

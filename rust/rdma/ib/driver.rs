@@ -34,7 +34,6 @@ use super::{
         PathAttr,
         Qp,
         QpAttr,
-        QpAttrOut,
         QpCap,
         QpInit, //
     },
@@ -336,7 +335,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     fn query_qp(
         _qp: &Owned<Qp<Self>>,
         _mask: u32,
-        _attr: &mut QpAttrOut<'_>,
+        _attr: &mut QpAttr<'_>,
         _cap: &mut QpCap,
         _signal_all: &mut bool,
     ) -> Option<Path> {

@@ -317,8 +317,8 @@ pub(super) unsafe extern "C" fn modify_qp<D: Driver>(
     mask: ffi::c_int,
     _udata: *mut bindings::ib_udata,
 ) -> ffi::c_int {
-    // SAFETY: The queue pair was constructed, and `attr` is valid.
-    let (qp, attr) = unsafe { (Qp::<D>::owned(raw), &*attr) };
+    // SAFETY: The queue pair was constructed, and `attr` is valid and the caller's.
+    let (qp, attr) = unsafe { (Qp::<D>::owned(raw), &mut *attr) };
     // CAST: A mask of flags.
     let mask = mask as u32;
     let path = if mask & bindings::ib_qp_attr_mask_IB_QP_AV != 0 {
@@ -353,7 +353,7 @@ pub(super) unsafe extern "C" fn query_qp<D: Driver>(
     let mut signal_all = false;
     // CAST: A mask of flags.
     let mask = mask as u32;
-    let path = D::query_qp(qp, mask, &mut QpAttrOut(attr), &mut cap, &mut signal_all);
+    let path = D::query_qp(qp, mask, &mut QpAttr(attr), &mut cap, &mut signal_all);
     if let Some(path) = path {
         path.to_raw(&mut attr.ah_attr);
     }
@@ -428,109 +428,59 @@ pub(super) unsafe extern "C" fn post_recv<D: Driver>(
     }
 }
 
-/// The attributes of a modify; which of them are meant, a mask says.
-pub struct QpAttr<'a>(&'a bindings::ib_qp_attr);
+/// The attributes of a modify or a query, each named by its bit of `enum ib_qp_attr_mask`.
+pub struct QpAttr<'a>(&'a mut bindings::ib_qp_attr);
 
 macro_rules! attributes {
-    ($($(#[$doc:meta])* $name:ident: $ty:ty,)*) => {
+    ($($bit:ident: $field:ident: $ty:ty,)*) => {
         impl QpAttr<'_> {
-            $($(#[$doc])* pub fn $name(&self) -> $ty { self.0.$name })*
+            /// Returns the value of an attribute, or 0 for one that is none of these.
+            pub fn get(&self, bit: u32) -> u32 {
+                match bit {
+                    // CAST: Flags are signed in C; the others are unsigned and not wider.
+                    $(bindings::$bit => self.0.$field as u32,)*
+                    _ => 0,
+                }
+            }
+
+            /// Sets an attribute, which must fit; does nothing for one that is none of these.
+            pub fn set(&mut self, bit: u32, value: u32) {
+                match bit {
+                    // CAST: The value fits, and flags are signed in C.
+                    $(bindings::$bit => self.0.$field = value as $ty,)*
+                    _ => {}
+                }
+            }
         }
     };
 }
 
 attributes! {
-    /// The state to move to.
-    qp_state: u32,
-    /// The state that the consumer takes the queue pair to be in.
-    cur_qp_state: u32,
-    /// `enum ib_mtu`.
-    path_mtu: u32,
-    /// `enum ib_mig_state`.
-    path_mig_state: u32,
-    /// The Q_Key.
-    qkey: u32,
-    /// The first PSN expected.
-    rq_psn: u32,
-    /// The first PSN sent.
-    sq_psn: u32,
-    /// The peer.
-    dest_qp_num: u32,
-    /// Rights of the peer, `enum ib_access_flags`.
-    qp_access_flags: i32,
-    /// The index of the P_Key.
-    pkey_index: u16,
-    /// Whether to tell when the send queue has drained.
-    en_sqd_async_notify: u8,
-    /// READs and atomics outstanding as requester.
-    max_rd_atomic: u8,
-    /// READs and atomics outstanding as responder.
-    max_dest_rd_atomic: u8,
-    /// The RNR timer code.
-    min_rnr_timer: u8,
-    /// The port.
-    port_num: u32,
-    /// The local ACK timeout code.
-    timeout: u8,
-    /// How often to retry.
-    retry_cnt: u8,
-    /// How often to retry after RNR NAKs; seven is for ever.
-    rnr_retry: u8,
+    ib_qp_attr_mask_IB_QP_STATE: qp_state: u32,
+    ib_qp_attr_mask_IB_QP_CUR_STATE: cur_qp_state: u32,
+    ib_qp_attr_mask_IB_QP_EN_SQD_ASYNC_NOTIFY: en_sqd_async_notify: u8,
+    ib_qp_attr_mask_IB_QP_ACCESS_FLAGS: qp_access_flags: i32,
+    ib_qp_attr_mask_IB_QP_PKEY_INDEX: pkey_index: u16,
+    ib_qp_attr_mask_IB_QP_PORT: port_num: u32,
+    ib_qp_attr_mask_IB_QP_QKEY: qkey: u32,
+    ib_qp_attr_mask_IB_QP_PATH_MTU: path_mtu: u32,
+    ib_qp_attr_mask_IB_QP_TIMEOUT: timeout: u8,
+    ib_qp_attr_mask_IB_QP_RETRY_CNT: retry_cnt: u8,
+    ib_qp_attr_mask_IB_QP_RNR_RETRY: rnr_retry: u8,
+    ib_qp_attr_mask_IB_QP_RQ_PSN: rq_psn: u32,
+    ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC: max_rd_atomic: u8,
+    ib_qp_attr_mask_IB_QP_MIN_RNR_TIMER: min_rnr_timer: u8,
+    ib_qp_attr_mask_IB_QP_SQ_PSN: sq_psn: u32,
+    ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC: max_dest_rd_atomic: u8,
+    ib_qp_attr_mask_IB_QP_PATH_MIG_STATE: path_mig_state: u32,
+    ib_qp_attr_mask_IB_QP_DEST_QPN: dest_qp_num: u32,
 }
 
-/// The attributes of a query.
-pub struct QpAttrOut<'a>(&'a mut bindings::ib_qp_attr);
-
-macro_rules! attributes_out {
-    ($($(#[$doc:meta])* $set:ident = $name:ident: $ty:ty,)*) => {
-        impl QpAttrOut<'_> {
-            $($(#[$doc])* pub fn $set(&mut self, value: $ty) -> &mut Self {
-                self.0.$name = value;
-                self
-            })*
-        }
-    };
-}
-
-attributes_out! {
-    /// Sets the state.
-    set_state = qp_state: u32,
-    /// Sets the current state.
-    set_cur_state = cur_qp_state: u32,
-    /// Sets the path MTU, `enum ib_mtu`.
-    set_path_mtu = path_mtu: u32,
-    /// Sets the migration state.
-    set_path_mig_state = path_mig_state: u32,
-    /// Sets the Q_Key.
-    set_qkey = qkey: u32,
-    /// Sets the PSN expected next.
-    set_rq_psn = rq_psn: u32,
-    /// Sets the PSN sent next.
-    set_sq_psn = sq_psn: u32,
-    /// Sets the peer.
-    set_dest_qp_num = dest_qp_num: u32,
-    /// Sets the rights of the peer.
-    set_qp_access_flags = qp_access_flags: i32,
-    /// Sets the index of the P_Key.
-    set_pkey_index = pkey_index: u16,
-    /// Sets whether a drained send queue is told.
-    set_en_sqd_async_notify = en_sqd_async_notify: u8,
-    /// Sets whether the send queue is draining.
-    set_sq_draining = sq_draining: u8,
-    /// Sets the depth as requester.
-    set_max_rd_atomic = max_rd_atomic: u8,
-    /// Sets the depth as responder.
-    set_max_dest_rd_atomic = max_dest_rd_atomic: u8,
-    /// Sets the RNR timer code.
-    set_min_rnr_timer = min_rnr_timer: u8,
-    /// Sets the port.
-    set_port_num = port_num: u32,
-    /// Sets the local ACK timeout code.
-    set_timeout = timeout: u8,
-    /// Sets the retry count.
-    set_retry_cnt = retry_cnt: u8,
-    /// Sets the RNR retry count.
-    set_rnr_retry = rnr_retry: u8,
+impl QpAttr<'_> {
+    /// Sets whether the send queue is draining, which has no bit.
+    pub fn set_sq_draining(&mut self, draining: bool) {
+        self.0.sq_draining = draining.into();
+    }
 }
 
 /// The address vector of a modify: the path, and the entry of the source GID.

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Attributes of a queue pair: as they are asked for, and as they are kept.
+//! Attributes of a queue pair, each in one line: its type, its range and its value in RESET.
 
 pub use super::mask::AttrMask;
 
-use super::state::State;
 use crate::{
     ids::{
         Qkey,
@@ -153,112 +152,111 @@ impl Access {
     }
 }
 
-/// Values as `struct ib_qp_attr` brings them, before any was checked.
-///
-/// Only those that the mask selects mean anything.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Request {
-    /// [`AttrMask::STATE`]: a number of `enum ib_qp_state`.
-    pub qp_state: u32,
-    /// [`AttrMask::CUR_STATE`]: a number of `enum ib_qp_state`.
-    pub cur_qp_state: u32,
-    /// [`AttrMask::PATH_MTU`]: a number of `enum ib_mtu`.
-    pub path_mtu: u32,
-    /// [`AttrMask::PATH_MIG_STATE`]: a number of `enum ib_mig_state`.
-    pub path_mig_state: u32,
-    /// [`AttrMask::QKEY`].
-    pub qkey: u32,
-    /// [`AttrMask::RQ_PSN`]: 24 bits.
-    pub rq_psn: u32,
-    /// [`AttrMask::SQ_PSN`]: 24 bits.
-    pub sq_psn: u32,
-    /// [`AttrMask::DEST_QPN`]: 24 bits.
-    pub dest_qp_num: u32,
-    /// [`AttrMask::ACCESS_FLAGS`]: bits of `enum ib_access_flags`.
-    pub qp_access_flags: u32,
-    /// [`AttrMask::PKEY_INDEX`].
-    pub pkey_index: u16,
-    /// [`AttrMask::EN_SQD_ASYNC_NOTIFY`]: zero means no.
-    pub en_sqd_async_notify: u8,
-    /// [`AttrMask::MAX_QP_RD_ATOMIC`].
+/// The limits of the device, the port and the send queue at the time of a modification.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The active MTU of the port.
+    pub mtu: Mtu,
+    /// The most READs and atomics that a queue pair may have outstanding at its peer.
     pub max_rd_atomic: u8,
-    /// [`AttrMask::MAX_DEST_RD_ATOMIC`].
+    /// The most READs and atomics that the peer may have outstanding here.
     pub max_dest_rd_atomic: u8,
-    /// [`AttrMask::MIN_RNR_TIMER`]: a code of 5 bits.
-    pub min_rnr_timer: u8,
-    /// [`AttrMask::PORT`]: from 1.
-    pub port_num: u32,
-    /// [`AttrMask::TIMEOUT`]: a code of 5 bits.
-    pub timeout: u8,
-    /// [`AttrMask::RETRY_CNT`]: 3 bits.
-    pub retry_cnt: u8,
-    /// [`AttrMask::RNR_RETRY`]: 3 bits.
-    pub rnr_retry: u8,
+    /// True in SQD until all started requests are finished.
+    pub draining: bool,
 }
 
-/// The attributes of a queue pair, checked: what a query returns.
-///
-/// The address vector and the capacities are kept by the shell. Of path migration nothing is kept:
-/// it is always migrated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attrs {
-    /// The state that the last successful modification led to. The queue pair may have left it by
-    /// itself since.
-    pub state: State,
-    /// Path MTU.
-    pub path_mtu: Mtu,
-    /// Q_Key that datagrams must present.
-    pub qkey: Qkey,
-    /// First PSN to expect.
-    pub rq_psn: Psn,
-    /// First PSN to send.
-    pub sq_psn: Psn,
-    /// Queue pair number of the peer.
-    pub dest_qpn: Qpn,
-    /// What the peer may do.
-    pub access: Access,
-    /// Index of the P_Key: always zero, since a RoCE port has one P_Key.
-    pub pkey_index: u16,
-    /// Whether an event tells when the send queue has drained.
-    pub sqd_notify: bool,
-    /// How many RDMA READs may be outstanding.
-    pub max_rd_atomic: u8,
-    /// How many RDMA READs of the peer may be outstanding.
-    pub max_dest_rd_atomic: u8,
-    /// How long a peer must wait after this side was not ready: a code of 5 bits, see
-    /// [`rnr_timer_ns`](crate::time::rnr_timer_ns).
-    pub min_rnr_timer: u8,
-    /// The port: always 1.
-    pub port_num: u32,
-    /// Time to wait for an ACK: a code of 5 bits, see
-    /// [`ack_timeout_ns`](crate::time::ack_timeout_ns).
-    pub timeout: u8,
-    /// How often to retransmit before giving up: 0 to 7.
-    pub retry_cnt: u8,
-    /// How often to wait for a receiver that is not ready: 0 to 6, or 7 for ever.
-    pub rnr_retry: u8,
-}
+/// Declares the attributes, each with its field, its value in RESET, its bit, and the conversions
+/// from its value in `struct ib_qp_attr`, which returns `None` if that is out of range, and back.
+macro_rules! attributes {
+    ($($(#[$doc:meta])* $field:ident: $ty:ty = $reset:expr, $bit:ident:
+        |$value:pat_param, $limits:pat_param| $parse:expr, |$attr:pat_param| $raw:expr;)*) => {
+        /// The attributes of a queue pair, checked: the ones that a query returns.
+        ///
+        /// The driver has the state, the address vector and the capacities. The migration state is
+        /// always `IB_MIG_MIGRATED`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct Attrs {
+            $($(#[$doc])* pub $field: $ty,)*
+        }
 
-impl Attrs {
-    /// The attributes of a queue pair that was just created, or reset.
-    pub const RESET: Attrs = Attrs {
-        state: State::Reset,
-        path_mtu: Mtu::B256,
-        qkey: Qkey::new(0),
-        rq_psn: Psn::new(0),
-        sq_psn: Psn::new(0),
-        dest_qpn: Qpn::new(0),
-        access: Access(0),
-        pkey_index: 0,
-        sqd_notify: false,
-        max_rd_atomic: 0,
-        max_dest_rd_atomic: 0,
-        min_rnr_timer: 0,
-        port_num: 1,
-        timeout: 0,
-        retry_cnt: 0,
-        rnr_retry: 0,
+        impl Attrs {
+            /// The attributes in RESET.
+            pub const RESET: Attrs = Attrs { $($field: $reset,)* };
+
+            /// Sets the attributes that `mask` selects, to `value(attribute)`.
+            ///
+            /// # Errors
+            ///
+            /// The first attribute that is out of range. Some others may be set then.
+            pub(super) fn set(
+                &mut self,
+                mask: AttrMask,
+                value: impl Fn(AttrMask) -> u32,
+                limits: &Limits,
+            ) -> Result<(), AttrMask> {
+                $(if mask.contains(AttrMask::$bit) {
+                    let parse = |$value: u32, $limits: &Limits| -> Option<$ty> { $parse };
+                    self.$field = parse(value(AttrMask::$bit), limits).ok_or(AttrMask::$bit)?;
+                })*
+                Ok(())
+            }
+
+            /// Calls `f` with each attribute and its value in `struct ib_qp_attr`.
+            pub fn for_each(&self, mut f: impl FnMut(AttrMask, u32)) {
+                $(f(AttrMask::$bit, {
+                    let raw = |$attr: $ty| -> u32 { $raw };
+                    raw(self.$field)
+                });)*
+            }
+        }
     };
+}
+
+attributes! {
+    /// True if an event is raised when the send queue has drained.
+    sqd_notify: bool = false, EN_SQD_ASYNC_NOTIFY: |v, _| Some(v != 0), |a| a.into();
+    /// The rights of the peer.
+    access: Access = Access(0), ACCESS_FLAGS: |v, _| Access::from_bits(v), |a| a.bits();
+    /// The index of the P_Key: always 0, since a RoCE port has one P_Key.
+    pkey_index: u8 = 0, PKEY_INDEX: |v, _| up_to(0, v), |a| a.into();
+    /// The port: always 1.
+    port_num: u8 = 1, PORT: |v, _| up_to(1, v).filter(|port| *port == 1), |a| a.into();
+    /// The Q_Key that datagrams must carry.
+    qkey: Qkey = Qkey::new(0), QKEY: |v, _| Some(Qkey::new(v)), |a| a.get();
+    /// The path MTU.
+    path_mtu: Mtu = Mtu::B256, PATH_MTU:
+        |v, limits| Mtu::from_ib(v).filter(|mtu| *mtu <= limits.mtu), |a| a.as_ib();
+    /// The local ACK timeout, a code of 5 bits: see
+    /// [`ack_timeout_ns`](crate::time::ack_timeout_ns).
+    timeout: u8 = 0, TIMEOUT: |v, _| up_to(31, v), |a| a.into();
+    /// The retransmissions before a request fails, 0 to 7.
+    retry_cnt: u8 = 0, RETRY_CNT: |v, _| up_to(7, v), |a| a.into();
+    /// The retransmissions after RNR NAKs, 0 to 6, or 7 for no limit.
+    rnr_retry: u8 = 0, RNR_RETRY: |v, _| up_to(7, v), |a| a.into();
+    /// The first PSN to expect.
+    rq_psn: Psn = Psn::new(0), RQ_PSN: |v, _| bits_24(v).map(Psn::new), |a| a.get();
+    /// The first PSN to send.
+    sq_psn: Psn = Psn::new(0), SQ_PSN: |v, _| bits_24(v).map(Psn::new), |a| a.get();
+    /// The most READs and atomics outstanding at the peer.
+    max_rd_atomic: u8 = 0, MAX_QP_RD_ATOMIC:
+        |v, limits| up_to(limits.max_rd_atomic, v), |a| a.into();
+    /// The most READs and atomics of the peer outstanding here.
+    max_dest_rd_atomic: u8 = 0, MAX_DEST_RD_ATOMIC:
+        |v, limits| up_to(limits.max_dest_rd_atomic, v), |a| a.into();
+    /// The timer of RNR NAKs, a code of 5 bits: see [`rnr_timer_ns`](crate::time::rnr_timer_ns).
+    min_rnr_timer: u8 = 0, MIN_RNR_TIMER: |v, _| up_to(31, v), |a| a.into();
+    /// The queue pair number of the peer.
+    dest_qpn: Qpn = Qpn::new(0), DEST_QPN: |v, _| bits_24(v).map(Qpn::new), |a| a.get();
+}
+
+/// Returns `value` if it is at most `max`.
+fn up_to(max: u8, value: u32) -> Option<u8> {
+    u8::try_from(value).ok().filter(|value| *value <= max)
+}
+
+/// Returns `value` if it has at most 24 bits.
+fn bits_24(value: u32) -> Option<u32> {
+    (value <= 0x00ff_ffff).then_some(value)
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]

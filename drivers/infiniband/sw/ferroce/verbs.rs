@@ -77,7 +77,6 @@ use rdma::{
         qp::{
             PathAttr,
             QpAttr,
-            QpAttrOut,
             QpCap,
             QpInit, //
         },
@@ -321,7 +320,7 @@ impl Driver for Ferroce {
     fn query_qp(
         qp: &Owned<IbQp>,
         mask: u32,
-        attr: &mut QpAttrOut<'_>,
+        attr: &mut QpAttr<'_>,
         cap: &mut QpCap,
         signal_all: &mut bool,
     ) -> Option<Path> {

@@ -38,7 +38,6 @@ use rdma::{
         qp::{
             PathAttr,
             QpAttr,
-            QpAttrOut,
             QpCap, //
         }, //
     },
@@ -54,12 +53,9 @@ use roce::{
         attr::{
             AttrMask,
             Attrs,
-            Request, //
-        },
-        modify::{
-            self,
             Limits, //
         },
+        modify,
         state::State, //
     },
     requester::{
@@ -114,7 +110,7 @@ pub(crate) fn modify(
     let paths = match path {
         Some((path, gid)) if mask.contains(AttrMask::AV) => {
             let peer = if mask.contains(AttrMask::DEST_QPN) {
-                attr.dest_qp_num()
+                attr.get(AttrMask::DEST_QPN.bits())
             } else {
                 attributes.attrs.dest_qpn.get()
             };
@@ -124,7 +120,7 @@ pub(crate) fn modify(
         _ => None,
     };
 
-    let notify;
+    let (notify, next);
     {
         // The data path changes the state under one of these locks.
         let (mut send, mut recv) = lock_halves(qp, posted);
@@ -136,7 +132,8 @@ pub(crate) fn modify(
             draining: from == State::Sqd && send.req.state() != SendState::Drained,
         };
         let stored = &attributes.attrs;
-        let (_, attrs) = modify::modify(qp.ty, from, stored, &request(attr), mask, &limits)
+        let value = |attribute: AttrMask| attr.get(attribute.bits());
+        let (to, attrs) = modify::modify(qp.ty, from, stored, mask, value, &limits)
             .map_err(|e| errno(e.errno_kind()))?;
 
         // Nothing fails from here on.
@@ -152,13 +149,14 @@ pub(crate) fn modify(
             mtu.bytes()
         };
         set_params(qp, &mut send, &mut recv, &attrs, mtu);
-        notify = enter(qp, &mut send, &mut recv, from, &attrs, mask);
-        if attrs.state == State::Reset {
+        notify = enter(qp, &mut send, &mut recv, (from, to), &attrs, mask);
+        if to == State::Reset {
             attributes.path = None;
         }
         attributes.attrs = attrs;
+        next = to;
     }
-    if attributes.attrs.state == State::Reset {
+    if next == State::Reset {
         // The next modify waits, so the queue pair stays in RESET meanwhile.
         qp.remove_completions();
     }
@@ -257,7 +255,7 @@ fn enter(
     qp: &IbQp,
     send: &mut SendHalf,
     recv: &mut RecvHalf,
-    from: State,
+    (from, to): (State, State),
     attrs: &Attrs,
     mask: AttrMask,
 ) -> bool {
@@ -265,7 +263,7 @@ fn enter(
     if !mask.contains(AttrMask::STATE) {
         return notify;
     }
-    match attrs.state {
+    match to {
         State::Reset => {
             send.reset();
             recv.reset();
@@ -301,33 +299,8 @@ fn enter(
         // The halves are flushed when they run next, which is at once.
         State::Init | State::Sqe | State::Err => {}
     }
-    qp.set_state(attrs.state);
+    qp.set_state(to);
     notify
-}
-
-/// Returns the values of a modify, unchecked.
-fn request(attr: &QpAttr<'_>) -> Request {
-    Request {
-        qp_state: attr.qp_state(),
-        cur_qp_state: attr.cur_qp_state(),
-        path_mtu: attr.path_mtu(),
-        path_mig_state: attr.path_mig_state(),
-        qkey: attr.qkey(),
-        rq_psn: attr.rq_psn(),
-        sq_psn: attr.sq_psn(),
-        dest_qp_num: attr.dest_qp_num(),
-        // CAST: Flags.
-        qp_access_flags: attr.qp_access_flags() as u32,
-        pkey_index: attr.pkey_index(),
-        en_sqd_async_notify: attr.en_sqd_async_notify(),
-        max_rd_atomic: attr.max_rd_atomic(),
-        max_dest_rd_atomic: attr.max_dest_rd_atomic(),
-        min_rnr_timer: attr.min_rnr_timer(),
-        port_num: attr.port_num(),
-        timeout: attr.timeout(),
-        retry_cnt: attr.retry_cnt(),
-        rnr_retry: attr.rnr_retry(),
-    }
 }
 
 /// Returns what was set, and where the queues are.
@@ -338,7 +311,7 @@ fn request(attr: &QpAttr<'_>) -> Request {
 pub(crate) fn query(
     qp: &Owned<IbQp>,
     mask: AttrMask,
-    out: &mut QpAttrOut<'_>,
+    out: &mut QpAttr<'_>,
     cap: &mut QpCap,
     signal_all: &mut bool,
 ) -> Option<Path> {
@@ -355,40 +328,27 @@ pub(crate) fn query(
     let rq_psn = qp.recv.lock().resp.epsn();
     // Before the move that starts them the halves do not know their PSNs.
     let connected = qp.ty.transport() != Transport::Ud;
-    out.set_state(state.as_ib())
-        .set_cur_state(state.as_ib())
-        .set_path_mtu(attrs.path_mtu.as_ib())
-        .set_path_mig_state(0)
-        .set_qkey(attrs.qkey.get())
-        .set_rq_psn(if state.is_receiving() && connected {
-            rq_psn.get()
-        } else {
-            attrs.rq_psn.get()
-        })
-        .set_sq_psn(if state.takes_sends() {
-            sq_psn.get()
-        } else {
-            attrs.sq_psn.get()
-        })
-        .set_dest_qp_num(attrs.dest_qpn.get())
-        // CAST: Flags.
-        .set_qp_access_flags(attrs.access.bits() as i32)
-        .set_pkey_index(attrs.pkey_index)
-        .set_en_sqd_async_notify(attrs.sqd_notify.into())
-        .set_sq_draining(draining.into())
-        .set_max_rd_atomic(attrs.max_rd_atomic)
-        .set_max_dest_rd_atomic(attrs.max_dest_rd_atomic)
-        .set_min_rnr_timer(attrs.min_rnr_timer)
-        .set_port_num(attrs.port_num)
-        .set_timeout(attrs.timeout)
-        .set_retry_cnt(attrs.retry_cnt)
-        .set_rnr_retry(attrs.rnr_retry);
-    if mask == AttrMask::NONE && !qp.device().is_admin() {
-        out.set_rq_psn(0)
-            .set_sq_psn(0)
-            .set_dest_qp_num(0)
-            .set_qkey(0);
+    attrs.for_each(|attribute, value| out.set(attribute.bits(), value));
+    let mut set = |attribute: AttrMask, value| out.set(attribute.bits(), value);
+    set(AttrMask::STATE, state.as_ib());
+    set(AttrMask::CUR_STATE, state.as_ib());
+    if state.is_receiving() && connected {
+        set(AttrMask::RQ_PSN, rq_psn.get());
     }
+    if state.takes_sends() {
+        set(AttrMask::SQ_PSN, sq_psn.get());
+    }
+    if mask == AttrMask::NONE && !qp.device().is_admin() {
+        for attribute in [
+            AttrMask::RQ_PSN,
+            AttrMask::SQ_PSN,
+            AttrMask::DEST_QPN,
+            AttrMask::QKEY,
+        ] {
+            set(attribute, 0);
+        }
+    }
+    out.set_sq_draining(draining);
     *cap = qp.cap;
     *signal_all = qp.signal_all;
     attributes.path
