@@ -3,7 +3,7 @@
 //! The send half of a queue pair: work requests in, request packets out, responses in, completions
 //! out.
 //!
-//! # How the shell drives it
+//! # How the driver drives it
 //!
 //! ```text
 //! post ---------> slots --> poll_transmit --> (build and send a packet) --> transmitted
@@ -13,35 +13,21 @@
 //! after each of these: poll_completion until None, take_error, poll_local, poll_transmit again
 //! ```
 //!
-//! The shell may retry a step later. If it cannot build a packet now, it does not call
+//! The driver may retry a step later. If it cannot build a packet now, it does not call
 //! `transmitted`, and polls again. If it cannot place the data of a response yet, it does not call
 //! `placed`, and passes the same response in again before any other.
-//!
-//! # Progress
-//!
-//! Three places divide the ring of slots, oldest first. Slots before `done` are finished and wait
-//! to be retired by [`Requester::poll_completion`]; slots before `begun` have PSNs; `send` is the
-//! slot of the next packet, which is before `begun` while a started message has packets left to
-//! send, or while packets are retransmitted.
-//!
-//! ```text
-//!        done            send             begun         len
-//!  over  │  sent, not acknowledged │ to resend │  queued  │
-//!        una                       send_psn    max_psn
-//! ```
-//!
-//! A local operation has no PSN. It is executed when `send` reaches it, and `begun` then moves past
-//! it. Neither `done` nor `send` stays at an executed operation, so it is never executed twice.
 
 mod ack_request;
 mod explicit;
 mod local;
 mod packet;
+mod queue;
 mod response;
 mod retry;
 mod slot;
 mod snapshot;
 mod transmit;
+mod window;
 
 pub use self::{
     explicit::Placement,
@@ -55,20 +41,26 @@ pub use self::{
     snapshot::{
         OldestRequest,
         SendSnapshot, //
+    },
+    window::{
+        PSN_WINDOW,
+        READ_WINDOW, //
     }, //
 };
 
 use core::ops::DerefMut;
 
 use self::{
-    explicit::Accept,
-    slot::Ring, //
+    ack_request::AckRequests,
+    explicit::Explicit,
+    queue::Queue,
+    retry::Retry,
+    window::Window, //
 };
 use crate::{
     ids::Qpn,
     opcode::Transport,
     psn::Psn,
-    time::Instant,
     wire::MAX_MESSAGE_LEN,
     wr::{
         SendOp,
@@ -77,32 +69,11 @@ use crate::{
     }, //
 };
 
-/// The most unacknowledged PSNs of SENDs and WRITEs (RC); READ responses do not count.
-///
-/// Each loss halves the window, down to 16, and each acknowledged PSN widens it by one again:
-/// packets sent after a lost one are wasted.
-pub const PSN_WINDOW: u32 = 256;
-
-/// The smallest window after losses; it starts at [`PSN_WINDOW`].
-const MIN_WINDOW: u32 = 16;
-
 /// The most packets from one acknowledgment request to the next (RC).
 pub const ACK_EVERY: u32 = 16;
 
 /// The delay of the acknowledgment request for unsignalled requests, in ns.
 pub const ACK_REQUEST_NS: u64 = 1_000_000;
-
-/// The most PSNs that one READ request packet asks for.
-///
-/// A longer READ is split into several request packets, sent one after the other. This bounds the
-/// waste after a loss, and keeps the outstanding PSNs far below half of the PSN space. While the
-/// window is below [`PSN_WINDOW`], the parts are smaller.
-pub const READ_WINDOW: u32 = 1024;
-
-/// The most PSNs between the oldest unacknowledged one and the next.
-///
-/// A READ waits until its responses fit.
-const MAX_OUTSTANDING: u32 = 1 << 22;
 
 /// The value of [`SendParams::rnr_retry`] for unlimited retries.
 const RNR_RETRY_FOREVER: u8 = 7;
@@ -190,61 +161,19 @@ pub struct SendCompletion {
 
 /// The send half of a queue pair.
 ///
-/// It has no lock; the shell calls it with the lock of the send half held. `S` is the storage of
+/// It has no lock; the driver calls it with the lock of the send half held. `S` is the storage of
 /// the slots: its length is the most outstanding work requests, up to 2^16.
 pub struct Requester<S> {
-    ring: Ring<S>,
+    queue: Queue<S>,
     transport: Transport,
     state: SendState,
     params: SendParams,
     /// The binary logarithm of the MTU.
     mtu_shift: u32,
-
-    /// The place after the finished slots.
-    done: usize,
-    /// The place after the slots that have PSNs.
-    begun: usize,
-    /// The place of the slot of the next packet.
-    send: usize,
-    /// The place of the slot that fails once all slots before it have finished.
-    fail_at: Option<usize>,
-
-    /// The oldest unacknowledged PSN; inside a READ, the PSN of the next expected response.
-    una: Psn,
-    /// The PSN of the next packet.
-    send_psn: Psn,
-    /// The PSN after the last one ever sent.
-    max_psn: Psn,
-    /// The PSN after the last packet that asked for a response.
-    ack_base: Psn,
-    /// The most unacknowledged PSNs, from [`MIN_WINDOW`] to [`PSN_WINDOW`].
-    window: u32,
-    /// The start of the window: `una`, or the PSN after the last request with an explicit response
-    /// if that is later.
-    window_base: Psn,
-
-    /// The number of requests with an explicit response in flight.
-    reads: u8,
-    /// The number of local operations that were executed and are not retired yet.
-    executed: usize,
-    retries_left: u8,
-    rnr_left: u8,
-    /// The value of `max_psn` at the last rewind because of a NAK or a gap.
-    ///
-    /// Only a response to a packet first sent after that indicates another loss.
-    gone_back: Option<Psn>,
-    /// The expiry of the retransmission timer.
-    deadline: Option<Instant>,
-    /// The start of the wait for the response.
-    awaited: Instant,
-    /// The longest recent time from one response of the peer to the next, in ns.
-    slowest: u64,
-    /// The time of the deferred acknowledgment request, unless a packet asks for one before.
-    ack_request_at: Option<Instant>,
-    /// The end of the RNR wait.
-    rnr_until: Option<Instant>,
-    /// The response whose data the shell is placing.
-    accept: Option<Accept>,
+    window: Window,
+    acks: AckRequests,
+    retry: Retry,
+    explicit: Explicit,
     /// True if [`Requester::take_error`] has an error to report.
     error_pending: bool,
 }
@@ -254,32 +183,15 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     pub fn new(transport: Transport, slots: S) -> Requester<S> {
         let params = SendParams::default();
         Requester {
-            ring: Ring::new(slots),
+            queue: Queue::new(slots),
             transport,
             state: SendState::Stopped,
             mtu_shift: params.mtu.checked_ilog2().unwrap_or(0),
             params,
-            done: 0,
-            begun: 0,
-            send: 0,
-            fail_at: None,
-            una: Psn::default(),
-            send_psn: Psn::default(),
-            max_psn: Psn::default(),
-            ack_base: Psn::default(),
-            window: PSN_WINDOW,
-            window_base: Psn::default(),
-            reads: 0,
-            executed: 0,
-            retries_left: 0,
-            rnr_left: 0,
-            gone_back: None,
-            deadline: None,
-            awaited: Instant::default(),
-            slowest: 0,
-            ack_request_at: None,
-            rnr_until: None,
-            accept: None,
+            window: Window::new(Psn::default()),
+            acks: AckRequests::new(Psn::default()),
+            retry: Retry::new(&params),
+            explicit: Explicit::default(),
             error_pending: false,
         }
     }
@@ -288,16 +200,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     ///
     /// The parameters are kept.
     pub fn reset(&mut self) {
-        self.ring.clear();
-        self.done = 0;
-        self.begun = 0;
-        self.send = 0;
-        self.fail_at = None;
-        self.reads = 0;
-        self.executed = 0;
-        self.gone_back = None;
-        self.accept = None;
-        self.stop_timers();
+        self.queue.clear();
+        self.explicit = Explicit::default();
         self.error_pending = false;
         self.state = SendState::Stopped;
         self.restart_psn(Psn::default());
@@ -309,12 +213,12 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     pub fn set_params(&mut self, params: &SendParams) {
         self.params = *params;
         self.set_mtu(params.mtu);
-        self.reset_retries();
+        self.retry.reset_counts(params);
     }
 
     /// Changes the MTU, in bytes.
     ///
-    /// For UD, the shell sets the current port MTU before each datagram.
+    /// For UD, the driver sets the current port MTU before each datagram.
     #[inline]
     pub fn set_mtu(&mut self, mtu: u32) {
         self.params.mtu = mtu;
@@ -334,14 +238,14 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Returns the PSN of the next new packet.
     #[inline]
     pub fn next_psn(&self) -> Psn {
-        self.max_psn
+        self.window.max()
     }
 
     /// Returns the state of the send half.
     #[inline]
     pub fn state(&self) -> SendState {
         match self.state {
-            SendState::Draining if self.begun == 0 => SendState::Drained,
+            SendState::Draining if self.queue.begun() == 0 => SendState::Drained,
             state => state,
         }
     }
@@ -349,27 +253,27 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Returns whether every slot is in use.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.ring.len() >= self.ring.capacity()
+        self.queue.len() >= self.queue.capacity()
     }
 
     /// Returns the number of work requests that were posted and not yet retired.
     #[inline]
     pub fn outstanding(&self) -> usize {
-        self.ring.len()
+        self.queue.len()
     }
 
     /// Returns the number of slots.
     #[inline]
     pub fn capacity(&self) -> usize {
-        self.ring.capacity()
+        self.queue.capacity()
     }
 
     /// Returns the slot of the next work request, or `None` if every slot is in use.
     ///
-    /// The shell can fill in its own data for the slot before it posts the request.
+    /// The driver can fill in its own data for the slot before it posts the request.
     #[inline]
     pub fn next_slot(&self) -> Option<u16> {
-        self.ring.next_number()
+        self.queue.next_number()
     }
 
     /// Queues a work request and returns its slot, which identifies it until it completes.
@@ -394,15 +298,15 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             wr,
             ..Slot::default()
         };
-        self.ring.push(slot).ok_or(PostError::Full)
+        self.queue.push(slot).ok_or(PostError::Full)
     }
 
     /// Retires the oldest work request if it has finished.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<SendCompletion> {
-        let number = self.ring.number(0)?;
-        let slot = self.ring.get(0)?;
-        let status = if self.done > 0 {
+        let number = self.queue.number(0)?;
+        let slot = self.queue.get(0)?;
+        let status = if self.queue.done() > 0 {
             slot.status
         } else if matches!(self.state, SendState::Error | SendState::SendError) {
             Status::WrFlush
@@ -417,12 +321,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             byte_len: slot.wr.length,
             signalled: slot.wr.signalled || status != Status::Success,
         };
-        self.executed = self.executed.saturating_sub(usize::from(slot.executed));
-        self.ring.pop();
-        self.done = self.done.saturating_sub(1);
-        self.begun = self.begun.saturating_sub(1);
-        self.send = self.send.saturating_sub(1);
-        self.fail_at = self.fail_at.map(|place| place.saturating_sub(1));
+        self.queue.retire();
         Some(completion)
     }
 
@@ -431,8 +330,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// The request completes with `status` once everything before it has completed; nothing after
     /// it is sent, and all later requests are flushed.
     pub fn local_error(&mut self, slot: u16, status: Status) {
-        match self.ring.place(slot) {
-            Some(place) if place >= self.done && self.is_active() => self.fail_slot(place, status),
+        match self.queue.find(slot) {
+            Some(index) if index >= self.queue.done() && self.is_active() => {
+                self.fail_slot(index, status)
+            }
             _ => {}
         }
     }
@@ -461,13 +362,14 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.state = SendState::Running;
         if self.params.max_rd_atomic == 0 {
             // Requests posted before `max_rd_atomic` became 0 can never be sent.
-            let asks = |place: &usize| {
-                self.ring
-                    .get(*place)
+            let impossible = |index: &usize| {
+                self.queue
+                    .get(*index)
                     .is_some_and(Slot::has_explicit_response)
             };
-            if let Some(place) = (self.begun..self.ring.len()).find(asks) {
-                self.fail_slot(place, Status::LocQpOp);
+            let queued = self.queue.begun()..self.queue.len();
+            if let Some(index) = { queued }.find(impossible) {
+                self.fail_slot(index, Status::LocQpOp);
             }
         }
         self.fail_if_due();
@@ -491,55 +393,36 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         matches!(self.state, SendState::Running | SendState::Draining)
     }
 
-    /// Resets all sequence numbers to `psn`.
+    /// Restarts at `psn`, with nothing in flight.
     fn restart_psn(&mut self, psn: Psn) {
-        self.una = psn;
-        self.send_psn = psn;
-        self.max_psn = psn;
-        self.ack_base = psn;
-        self.window = PSN_WINDOW;
-        self.window_base = psn;
-        self.slowest = 0;
-        self.reset_retries();
+        self.window = Window::new(psn);
+        self.acks = AckRequests::new(psn);
+        self.retry = Retry::new(&self.params);
     }
 
-    /// Finishes the oldest unfinished slot with success; for errors, see [`Requester::fail`].
-    #[inline]
-    fn succeed(&mut self) {
-        if let Some(slot) = self.ring.get_mut(self.done) {
-            slot.status = Status::Success;
-            self.done = self.done.wrapping_add(1);
-            self.begun = self.begun.max(self.done);
-            self.send = self.send.max(self.done);
-        }
-        self.pass_local();
-    }
-
-    /// Fails the unfinished slot at `place` once all slots before it have finished.
+    /// Fails the unfinished slot at `index` once all slots before it have finished.
     #[cold]
-    fn fail_slot(&mut self, place: usize, status: Status) {
-        if place == self.done && !self.waits(place) {
+    fn fail_slot(&mut self, index: usize, status: Status) {
+        if index == self.queue.done() && !self.waits(index) {
             self.fail(status);
-        } else {
-            self.fail_later(place, status);
+        } else if let Some(first_psn) = self.queue.fail_later(index, status) {
+            // The packet before it counts as the last one sent, and is probed if it did not request
+            // an acknowledgment.
+            self.window.rewind_to(first_psn);
+            self.acks.rewind_to(first_psn);
         }
     }
 
-    /// Returns whether the slot at `place` cannot start before the end of SQD.
+    /// Returns whether the slot at `index` cannot start before the end of SQD.
     #[inline]
-    fn waits(&self, place: usize) -> bool {
-        self.state == SendState::Draining && place >= self.begun
+    fn waits(&self, index: usize) -> bool {
+        self.state == SendState::Draining && index >= self.queue.begun()
     }
 
     /// Fails the oldest unfinished slot, which flushes all later ones.
     #[cold]
     fn fail(&mut self, status: Status) {
-        if let Some(slot) = self.ring.get_mut(self.done) {
-            slot.status = status;
-            self.done = self.done.wrapping_add(1);
-            self.begun = self.begun.max(self.done);
-            self.send = self.send.max(self.done);
-        }
+        self.queue.finish(status);
         self.enter(match self.transport {
             Transport::Rc => SendState::Error,
             Transport::Uc | Transport::Ud => SendState::SendError,
@@ -547,45 +430,22 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.error_pending = true;
     }
 
-    /// Marks the slot at `place` to fail once all slots before it have finished.
-    #[cold]
-    fn fail_later(&mut self, place: usize, status: Status) {
-        if self.fail_at.is_some_and(|earlier| earlier <= place) {
-            return;
-        }
-        self.fail_at = Some(place);
-        let begun = place < self.begun;
-        let Some(slot) = self.ring.get_mut(place) else {
-            return;
-        };
-        slot.status = status;
-        if begun && self.send >= place {
-            // Rewind to the start of the slot, so that the packet before it counts as the last one
-            // and is probed if it did not ask for an acknowledgment.
-            let first_psn = slot.first_psn;
-            self.send = place;
-            self.send_psn = first_psn;
-            if self.ack_base.is_after(first_psn) {
-                self.ack_base = first_psn;
-            }
-        }
-    }
-
-    /// Fails the slot marked by [`Requester::fail_later`] if it is due.
+    /// Fails the oldest unfinished slot if it is marked to fail.
     #[inline]
     fn fail_if_due(&mut self) {
-        if self.fail_at == Some(self.done) && !self.waits(self.done) {
-            let status = self.ring.get(self.done).map(|slot| slot.status);
-            self.fail(status.unwrap_or(Status::General));
+        if let Some(status) = self.queue.due_failure() {
+            if !self.waits(self.queue.done()) {
+                self.fail(status);
+            }
         }
     }
 
     /// Enters a state in which all unfinished requests are flushed.
     fn enter(&mut self, state: SendState) {
         self.state = state;
-        self.fail_at = None;
-        self.reads = 0;
-        self.accept = None;
-        self.stop_timers();
+        self.queue.forget_failure();
+        self.explicit = Explicit::default();
+        self.acks.stop();
+        self.retry.stop();
     }
 }

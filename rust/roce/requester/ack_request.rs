@@ -9,24 +9,109 @@ use super::{
     Requester,
     SendState,
     Slot,
-    ACK_EVERY, //
+    ACK_EVERY,
+    ACK_REQUEST_NS, //
 };
-use crate::opcode::Transport;
+use crate::{
+    opcode::Transport,
+    psn::Psn,
+    time::Instant, //
+};
+
+/// The acknowledgments that were requested.
+pub(super) struct AckRequests {
+    /// The PSN after the last packet that requested a response.
+    base: Psn,
+    /// The time of the deferred acknowledgment request, unless a packet requests one before.
+    at: Option<Instant>,
+}
+
+impl AckRequests {
+    /// Makes the state before a first packet with `psn`.
+    pub(super) fn new(psn: Psn) -> AckRequests {
+        AckRequests {
+            base: psn,
+            at: None,
+        }
+    }
+
+    /// Returns the time of the deferred acknowledgment request.
+    #[inline]
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.at
+    }
+
+    /// Returns whether a response was requested for a packet from `una` on.
+    #[inline]
+    pub(super) fn is_owed(&self, una: Psn) -> bool {
+        una.is_before(self.base)
+    }
+
+    /// Accounts for a packet before `end`.
+    #[inline]
+    pub(super) fn sent(&mut self, now: Instant, end: Psn, requested: bool) {
+        if requested {
+            self.requested(end);
+        } else if self.base == end {
+            self.at = None;
+        } else if self.at.is_none() {
+            self.at = Some(now.after(ACK_REQUEST_NS));
+        }
+    }
+
+    /// Accounts for an acknowledgment request in the packet before `end`.
+    #[inline]
+    pub(super) fn requested(&mut self, end: Psn) {
+        self.base = end;
+        self.at = None;
+    }
+
+    /// Accounts for the acknowledgment of all packets before `una`; the next one has PSN `next`.
+    #[inline]
+    pub(super) fn acknowledged(&mut self, una: Psn, next: Psn) {
+        if self.base.is_before(una) {
+            self.base = una;
+        }
+        if self.base == next {
+            self.at = None;
+        }
+    }
+
+    /// Ends the delay of the deferred request if it is due: the last packet is then sent again, as
+    /// a probe.
+    pub(super) fn expire(&mut self, now: Instant) {
+        if self.at.is_some_and(|at| at.is_due(now)) {
+            self.at = None;
+        }
+    }
+
+    /// Forgets the deferred request.
+    pub(super) fn stop(&mut self) {
+        self.at = None;
+    }
+
+    /// Forgets requests in packets from `psn` on, which are not sent again.
+    pub(super) fn rewind_to(&mut self, psn: Psn) {
+        if self.base.is_after(psn) {
+            self.base = psn;
+        }
+    }
+}
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Returns whether the packet requests an acknowledgment.
     #[inline]
     pub(super) fn wants_ack(&self, step: &Step) -> bool {
         let has_explicit_response = self
-            .ring
-            .get(step.place)
+            .queue
+            .get(step.slot)
             .is_some_and(Slot::has_explicit_response);
         if self.transport != Transport::Rc || has_explicit_response {
             return false;
         }
         // If another packet can follow at once, a later one requests the acknowledgment.
-        self.ack_base.forward(step.end()) >= ACK_EVERY
-            || (self.step_at(step.next_place(), step.end()).is_none() && !self.can_wait(step))
+        self.acks.base.forward(step.end()) >= ACK_EVERY
+            || (self.step_at(step.next_slot(), step.end()).is_none() && !self.can_wait(step))
     }
 
     /// Returns whether the last packet may defer its acknowledgment request.
@@ -36,13 +121,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// acknowledgment for each small request would cost as much as the request.
     #[inline]
     fn can_wait(&self, step: &Step) -> bool {
-        let slot = self.ring.get(step.place);
+        let slot = self.queue.get(step.slot);
 
         step.ends_message()
             && self.state == SendState::Running
-            && self.fail_at.is_none()
-            && self.ring.get(step.next_place()).is_none()
-            && self.ring.len() <= self.ring.capacity() / 4
+            && !self.queue.has_failed()
+            && self.queue.get(step.next_slot()).is_none()
+            && self.queue.len() <= self.queue.capacity() / 4
             && slot.is_some_and(|slot| !slot.wr.signalled)
     }
 
@@ -54,30 +139,30 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// requests of unsignalled requests.
     #[inline]
     pub(super) fn probe(&self) -> Option<Step> {
-        if self.transport != Transport::Rc || !self.ack_base.is_before(self.send_psn) {
+        if self.transport != Transport::Rc || !self.acks.base.is_before(self.window.next()) {
             return None;
         }
         let awaited = self.state != SendState::Running
-            || self.fail_at.is_some()
-            || self.ring.get(self.send).is_some();
-        if self.ack_request_at.is_some() && !awaited {
+            || self.queue.has_failed()
+            || self.queue.get(self.queue.next()).is_some();
+        if self.acks.at.is_some() && !awaited {
             return None;
         }
-        let psn = self.send_psn.prev();
-        let mut place = self.send;
-        let is_it = |place: usize| {
-            place < self.begun
+        let psn = self.window.next().prev();
+        let mut at = self.queue.next();
+        let is_it = |at: usize| {
+            at < self.queue.begun()
                 && self
-                    .ring
-                    .get(place)
+                    .queue
+                    .get(at)
                     .is_some_and(|slot| !slot.wr.op.is_local() && !slot.first_psn.is_after(psn))
         };
-        while !is_it(place) {
-            place = place.checked_sub(1)?;
+        while !is_it(at) {
+            at = at.checked_sub(1)?;
         }
-        let slot = self.ring.get(place)?;
+        let slot = self.queue.get(at)?;
         Some(Step {
-            place,
+            slot: at,
             psn,
             index: slot.first_psn.forward(psn),
             packets: slot.packets(),
@@ -88,7 +173,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_asking))]
+#[cfg_attr(
+    CONFIG_KUNIT = "y",
+    kernel::macros::kunit_tests(roce_requester_ack_request)
+)]
 mod tests {
     use super::*;
     use crate::{

@@ -34,13 +34,53 @@ pub struct Placement {
     pub found: Option<u64>,
 }
 
-/// The effect on the slot at `done` of the response whose data the shell is placing.
+/// The effect on the slot at `done` of the response whose data the driver is placing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Accept {
     /// True if the response is the last one of a part of a READ.
     ends_part: bool,
     /// True if the response ends the request.
     ends: bool,
+}
+
+/// The requests with an explicit response in flight.
+#[derive(Default)]
+pub(super) struct Explicit {
+    outstanding: u8,
+    /// The response whose data the driver is placing.
+    accept: Option<Accept>,
+}
+
+impl Explicit {
+    /// Returns the number of requests in flight.
+    #[inline]
+    pub(super) fn outstanding(&self) -> u8 {
+        self.outstanding
+    }
+
+    /// Returns whether any request is in flight.
+    #[inline]
+    pub(super) fn is_outstanding(&self) -> bool {
+        self.outstanding > 0
+    }
+
+    /// Returns whether another request may be sent if `max` may be in flight.
+    #[inline]
+    pub(super) fn has_room(&self, max: u8) -> bool {
+        self.outstanding < max
+    }
+
+    /// Accounts for a request that was sent.
+    #[inline]
+    pub(super) fn requested(&mut self) {
+        self.outstanding = self.outstanding.saturating_add(1);
+    }
+
+    /// Forgets the response whose data the driver is placing.
+    #[inline]
+    pub(super) fn forget_placement(&mut self) {
+        self.accept = None;
+    }
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
@@ -50,7 +90,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// If it was not, the request completes with the status.
     #[inline]
     pub fn placed(&mut self, now: Instant, result: Result<(), Status>) {
-        let Some(accept) = self.accept.take() else {
+        let Some(accept) = self.explicit.accept.take() else {
             return;
         };
         match result {
@@ -61,22 +101,22 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     pub(super) fn on_explicit(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
         let psn = pkt.psn();
-        if !self.is_unacknowledged(psn) {
+        if !self.window.is_unacknowledged(psn) {
             self.peer_is_busy(now);
             return ResponseKind::Duplicate.into();
         }
-        let Some((place, first_psn)) = self.answered_by(psn) else {
+        let Some((index, first_psn)) = self.request_of(psn) else {
             return self.bad_response();
         };
         // A response acknowledges the requests before it, but not those whose own responses are
         // missing.
-        if place != self.done && !self.acknowledge(now, first_psn) {
+        if index != self.queue.done() && !self.acknowledge(now, first_psn) {
             return self.gap(now, psn, ResponseKind::Gap).into();
         }
         if !self.is_active() {
             return ResponseKind::Ack.into();
         }
-        if psn != self.una {
+        if psn != self.window.una() {
             return self.gap(now, psn, ResponseKind::Gap).into();
         }
         self.accept_explicit(now, pkt)
@@ -84,12 +124,12 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Handles the next expected response.
     fn accept_explicit(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
-        let (Some(number), Some(slot)) = (self.ring.number(self.done), self.ring.get(self.done))
-        else {
+        let done = self.queue.done();
+        let (Some(number), Some(slot)) = (self.queue.number(done), self.queue.get(done)) else {
             return ResponseKind::Dropped.into();
         };
         let is_read = slot.is_read();
-        let index = slot.first_psn.forward(self.una);
+        let index = slot.first_psn.forward(self.window.una());
         let offset = index.checked_shl(self.mtu_shift).unwrap_or(0);
         let (len, ends_part) = if is_read {
             let rest = slot.wr.length.saturating_sub(offset);
@@ -123,7 +163,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             found,
         });
         if place.is_some() {
-            self.accept = Some(accept);
+            self.explicit.accept = Some(accept);
         } else {
             self.accepted(now, accept);
         }
@@ -136,33 +176,32 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Advances past a response whose data, if any, was placed.
     #[inline]
     fn accepted(&mut self, now: Instant, accept: Accept) {
-        let before = self.una;
-        self.una = before.next();
+        let before = self.window.una();
         if accept.ends_part {
-            // After a rewind, responses may arrive before they are requested again. `reads` is 0
-            // then, because requests are sent in order.
-            self.reads = self.reads.saturating_sub(1);
+            // After a rewind, responses may arrive before they are requested again. None is
+            // outstanding then, because requests are sent in order.
+            self.explicit.outstanding = self.explicit.outstanding.saturating_sub(1);
         }
         if accept.ends {
-            self.succeed();
+            self.queue.succeed();
         }
-        self.catch_up();
-        self.progressed(now, before);
+        self.progressed(now, before, before.next());
         self.fail_if_due();
     }
 
-    /// Returns the place and the first PSN of the request that a response with `psn` answers, or
+    /// Returns the index and the first PSN of the request that a response with `psn` is for, or
     /// `None` if that request has no explicit response.
     ///
     /// `psn` must be unacknowledged.
-    fn answered_by(&self, psn: Psn) -> Option<(usize, Psn)> {
-        let distance = self.una.forward(psn);
-        for place in self.done..self.begun {
-            let slot = self.ring.get(place)?;
-            if !slot.wr.op.is_local() && self.una.forward(slot.last_psn) >= distance {
+    fn request_of(&self, psn: Psn) -> Option<(usize, Psn)> {
+        let una = self.window.una();
+        let distance = una.forward(psn);
+        for index in self.queue.done()..self.queue.begun() {
+            let slot = self.queue.get(index)?;
+            if !slot.wr.op.is_local() && una.forward(slot.last_psn) >= distance {
                 return slot
                     .has_explicit_response()
-                    .then_some((place, slot.first_psn));
+                    .then_some((index, slot.first_psn));
             }
         }
         None

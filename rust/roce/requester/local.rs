@@ -38,19 +38,18 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// because a retransmission may need the key.
     #[inline]
     pub fn poll_local(&self) -> Option<Local> {
-        let place = self.send;
-        let slot = self.ring.get(place)?;
-        if !slot.wr.op.is_local() || place < self.begun || self.state != SendState::Running {
+        let next = self.queue.next();
+        let slot = self.queue.get(next)?;
+        if !slot.wr.op.is_local() || next < self.queue.begun() || self.state != SendState::Running {
             return None;
         }
-        let fenced = slot.wr.fence && self.reads > 0;
-        let early = slot.wr.op == SendOp::LocalInv && place != self.done;
-        let failed = self.fail_at.is_some_and(|failed| failed <= place);
-        if fenced || early || failed {
+        let fenced = slot.wr.fence && self.explicit.is_outstanding();
+        let early = slot.wr.op == SendOp::LocalInv && next != self.queue.done();
+        if fenced || early || self.queue.fails(next) {
             return None;
         }
         Some(Local {
-            slot: self.ring.number(place)?,
+            slot: self.queue.number(next)?,
             op: slot.wr.op,
             key: slot.wr.rkey,
         })
@@ -58,47 +57,15 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Reports the result of the operation that [`Requester::poll_local`] returned.
     pub fn local_done(&mut self, result: Result<(), Status>) {
-        let place = self.send;
         if self.poll_local().is_none() {
             return;
         }
         if let Err(status) = result {
-            self.fail_slot(place, status);
+            self.fail_slot(self.queue.next(), status);
             return;
         }
-        if let Some(slot) = self.ring.get_mut(place) {
-            slot.executed = true;
-            self.executed = self.executed.wrapping_add(1);
-        }
-        self.begun = place.wrapping_add(1);
-        self.pass_local();
+        self.queue.execute();
         self.fail_if_due();
-    }
-
-    /// Moves past executed local operations: the oldest are finished, and none has packets to send.
-    #[inline]
-    pub(super) fn pass_local(&mut self) {
-        if self.executed > 0 {
-            self.pass_executed();
-        }
-    }
-
-    fn pass_executed(&mut self) {
-        while self.is_executed(self.done) {
-            if let Some(slot) = self.ring.get_mut(self.done) {
-                slot.status = Status::Success;
-            }
-            self.done = self.done.wrapping_add(1);
-        }
-        self.begun = self.begun.max(self.done);
-        self.send = self.send.max(self.done);
-        while self.is_executed(self.send) {
-            self.send = self.send.wrapping_add(1);
-        }
-    }
-
-    fn is_executed(&self, place: usize) -> bool {
-        self.ring.get(place).is_some_and(|slot| slot.executed)
     }
 }
 

@@ -66,7 +66,8 @@ pub struct Transmit {
     pub dest_qpn: Qpn,
     /// True if this is a datagram longer than the MTU.
     ///
-    /// The shell does not send it, but reports it as sent: the consumer gets no error (C10-93.1.1).
+    /// The driver does not send it, but reports it as sent: the consumer gets no error
+    /// (C10-93.1.1).
     pub oversize: bool,
 }
 
@@ -108,7 +109,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub fn poll_transmit(&self) -> Option<Transmit> {
         let step = self.next_step()?;
-        let slot = self.ring.get(step.place)?;
+        let slot = self.queue.get(step.slot)?;
         let wr = &slot.wr;
         let position = Position::of(step.index, step.packets);
         let ends = step.ends_message();
@@ -142,7 +143,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             (rest.min(self.mtu()), wr.length)
         };
         Some(Transmit {
-            slot: self.ring.number(step.place)?,
+            slot: self.queue.number(step.slot)?,
             opcode,
             psn: step.psn,
             ack_req: step.probe || self.wants_ack(&step),

@@ -82,7 +82,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if !self.is_active() || pkt.opcode().transport() != self.transport {
             return ResponseKind::Dropped.into();
         }
-        self.accept = None;
+        self.explicit.forget_placement();
         match pkt.opcode().operation() {
             Operation::Acknowledge => self.on_acknowledge(now, pkt).into(),
             Operation::ReadResponse | Operation::AtomicAck => self.on_explicit(now, pkt),
@@ -102,7 +102,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let Some(aeth) = pkt.aeth() else {
             return ResponseKind::Dropped;
         };
-        if !self.is_unacknowledged(psn) {
+        if !self.window.is_unacknowledged(psn) {
             // A duplicate of an old acknowledgment, or a stale one from before a reset.
             return ResponseKind::Duplicate;
         }
@@ -139,28 +139,28 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Returns whether `una` reached `end`.
     #[inline]
     pub(super) fn acknowledge(&mut self, now: Instant, end: Psn) -> bool {
-        let before = self.una;
-        while self.una != end && self.fail_at != Some(self.done) {
-            let Some(slot) = self.ring.get(self.done) else {
+        let before = self.window.una();
+        let mut una = before;
+        while una != end && self.queue.due_failure().is_none() {
+            let Some(slot) = self.queue.get(self.queue.done()) else {
                 break;
             };
             if slot.has_explicit_response() {
                 break;
             }
             let slot_end = slot.last_psn.next();
-            if self.una.forward(slot_end) > self.una.forward(end) {
-                self.una = end;
+            if una.forward(slot_end) > una.forward(end) {
+                una = end;
             } else {
-                self.una = slot_end;
-                self.succeed();
+                una = slot_end;
+                self.queue.succeed();
             }
         }
-        if self.una != before {
-            self.catch_up();
-            self.progressed(now, before);
+        if una != before {
+            self.progressed(now, before, una);
             self.fail_if_due();
         }
-        self.una == end
+        una == end
     }
 
     /// Handles a response to `psn` that proves that the packet, or the response, at `una` was lost.
@@ -190,31 +190,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     pub(super) fn bad_response(&mut self) -> Response {
         self.fail(Status::BadResp);
         ResponseKind::BadResponse.into()
-    }
-
-    /// Returns whether a packet with the PSN, or a READ that covers it, was sent and is not
-    /// acknowledged.
-    #[inline]
-    pub(super) fn is_unacknowledged(&self, psn: Psn) -> bool {
-        self.una.forward(psn) < self.una.forward(self.max_psn)
-    }
-
-    /// Advances the other PSNs to at least `una`, so that acknowledged packets are not
-    /// retransmitted.
-    #[inline]
-    pub(super) fn catch_up(&mut self) {
-        if self.send_psn.is_before(self.una) {
-            self.send_psn = self.una;
-        }
-        if self.ack_base.is_before(self.una) {
-            self.ack_base = self.una;
-        }
-        if self.ack_base == self.send_psn {
-            self.ack_request_at = None;
-        }
-        if self.window_base.is_before(self.una) {
-            self.window_base = self.una;
-        }
     }
 }
 

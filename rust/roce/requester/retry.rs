@@ -5,10 +5,11 @@
 use core::ops::DerefMut;
 
 use super::{
+    ack_request::AckRequests,
+    explicit::Explicit,
     Requester,
+    SendParams,
     Slot,
-    MIN_WINDOW,
-    PSN_WINDOW,
     RNR_RETRY_FOREVER, //
 };
 use crate::{
@@ -29,14 +30,113 @@ const FORGET: u32 = 8;
 /// The most ACK timeouts for which responses other than the expected one extend the deadline.
 const BUSY: u64 = 16;
 
+/// The retransmission timer, the RNR wait and the retries that are left.
+#[derive(Default)]
+pub(super) struct Retry {
+    retries_left: u8,
+    rnr_left: u8,
+    /// The PSN after the last one sent before the last rewind because of a NAK or a gap.
+    ///
+    /// Only a response to a packet first sent after that indicates another loss.
+    rewound: Option<Psn>,
+    /// The expiry of the retransmission timer.
+    deadline: Option<Instant>,
+    /// The start of the wait for the response.
+    awaited: Instant,
+    /// The longest recent time from one response of the peer to the next, in ns.
+    slowest: u64,
+    /// The end of the RNR wait.
+    rnr_until: Option<Instant>,
+}
+
+impl Retry {
+    /// Makes the state with no timer running and all retries left.
+    pub(super) fn new(params: &SendParams) -> Retry {
+        let mut retry = Retry::default();
+        retry.reset_counts(params);
+        retry
+    }
+
+    /// Makes all retries available.
+    #[inline]
+    pub(super) fn reset_counts(&mut self, params: &SendParams) {
+        self.retries_left = params.retry_cnt;
+        self.rnr_left = params.rnr_retry;
+    }
+
+    /// Stops the timers.
+    pub(super) fn stop(&mut self) {
+        self.deadline = None;
+        self.rnr_until = None;
+    }
+
+    /// Returns the retries left for the packet at `una`, and the RNR retries.
+    pub(super) fn left(&self) -> (u8, u8) {
+        (self.retries_left, self.rnr_left)
+    }
+
+    /// Returns the expiry of the retransmission timer.
+    #[inline]
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Returns the end of the RNR wait.
+    #[inline]
+    pub(super) fn rnr_until(&self) -> Option<Instant> {
+        self.rnr_until
+    }
+
+    /// Returns whether a receiver was not ready, so that nothing is sent.
+    #[inline]
+    pub(super) fn is_rnr_wait(&self) -> bool {
+        self.rnr_until.is_some()
+    }
+
+    /// Returns whether a timer is running.
+    #[inline]
+    pub(super) fn is_waiting(&self) -> bool {
+        self.deadline.or(self.rnr_until).is_some()
+    }
+
+    /// Accounts for the expected response.
+    #[inline]
+    fn progressed(&mut self, now: Instant, params: &SendParams) {
+        self.reset_counts(params);
+        self.rewound = None;
+        self.rnr_until = None;
+        if self.deadline.is_some() {
+            let took = now.since(self.awaited);
+            self.slowest = took.max(self.slowest.saturating_sub(self.slowest >> FORGET));
+        }
+        self.awaited = now;
+    }
+
+    /// Restarts the retransmission timer, or stops it if no response is owed.
+    ///
+    /// A timeout of `t` may take `t` to `4 * t` (IBTA 9.7.6.1.3): the slower the peer has been, the
+    /// longer. A premature retransmission would slow the peer down further.
+    #[inline]
+    fn restart(&mut self, now: Instant, params: &SendParams, is_owed: bool) {
+        self.deadline = match params.ack_timeout {
+            Some(timeout) if is_owed => {
+                let slow = self.slowest.min(timeout).saturating_mul(SLACK);
+                Some(now.after(timeout.max(slow)))
+            }
+            _ => None,
+        };
+    }
+}
+
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Returns the time of the next call of [`Requester::on_timeout`], if one is needed.
     #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
         // Nothing is in flight during the RNR wait.
-        self.rnr_until
-            .or(match (self.deadline, self.ack_request_at) {
-                (Some(deadline), Some(ask)) => Some(deadline.min(ask)),
+        self.retry
+            .rnr_until
+            .or(match (self.retry.deadline, self.acks.due()) {
+                (Some(deadline), Some(request)) => Some(deadline.min(request)),
                 (one, other) => one.or(other),
             })
     }
@@ -45,20 +145,20 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     ///
     /// Early, late and spurious calls are harmless.
     pub fn on_timeout(&mut self, now: Instant) -> bool {
-        if let Some(until) = self.rnr_until {
+        if let Some(until) = self.retry.rnr_until {
             if until.is_due(now) {
-                self.rnr_until = None;
+                self.retry.rnr_until = None;
             }
             return false;
         }
-        if self.ack_request_at.is_some_and(|at| at.is_due(now)) {
-            // The last packet is now sent again, as a probe.
-            self.ack_request_at = None;
-        }
-        let overdue = self.deadline.is_some_and(|deadline| deadline.is_due(now));
+        self.acks.expire(now);
+        let overdue = self
+            .retry
+            .deadline
+            .is_some_and(|deadline| deadline.is_due(now));
         if overdue {
-            // Forget the rewind: a NAK from now on reports another loss.
-            self.gone_back = None;
+            // A NAK from now on reports another loss.
+            self.retry.rewound = None;
             self.retry();
         }
         overdue
@@ -66,12 +166,12 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Rewinds because the response is overdue or reports a loss, or fails the request if no retry
     /// is left.
-    pub(super) fn retry(&mut self) {
-        match self.retries_left.checked_sub(1) {
+    fn retry(&mut self) {
+        match self.retry.retries_left.checked_sub(1) {
             Some(left) => {
-                self.retries_left = left;
-                self.window = (self.window >> 1).max(MIN_WINDOW);
-                self.go_back();
+                self.retry.retries_left = left;
+                self.window.halve();
+                self.rewind();
             }
             None => self.fail(Status::RetryExceeded),
         }
@@ -82,14 +182,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     ///
     /// Returns false if it did nothing.
     pub(super) fn retry_once(&mut self, psn: Psn) -> bool {
-        let waiting = self.rnr_until.is_some();
-        // Nothing was sent since the last rewind, so the response is not to a retransmission.
-        let unsent = self.send_psn == self.una;
-        let known = self.gone_back.is_some_and(|end| psn.is_before(end));
-        if waiting || unsent || known {
+        let is_known = self.retry.rewound.is_some_and(|end| psn.is_before(end));
+        if self.is_rewound() || is_known {
             return false;
         }
-        self.gone_back = Some(self.max_psn);
+        self.retry.rewound = Some(self.window.max());
         self.retry();
         true
     }
@@ -98,47 +195,40 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     ///
     /// Returns false if it did nothing.
     pub(super) fn wait_rnr(&mut self, now: Instant, timer: u8) -> bool {
-        let waiting = self.rnr_until.is_some();
-        if waiting || self.send_psn == self.una {
+        if self.is_rewound() {
             return false;
         }
         if self.params.rnr_retry != RNR_RETRY_FOREVER {
-            match self.rnr_left.checked_sub(1) {
-                Some(left) => self.rnr_left = left,
+            match self.retry.rnr_left.checked_sub(1) {
+                Some(left) => self.retry.rnr_left = left,
                 None => {
                     self.fail(Status::RnrRetryExceeded);
                     return true;
                 }
             }
         }
-        self.go_back();
-        self.rnr_until = Some(now.after(rnr_timer_ns(timer)));
+        self.rewind();
+        self.retry.rnr_until = Some(now.after(rnr_timer_ns(timer)));
         true
     }
 
     /// Starts the retransmission timer if a response is expected and the timer is not running.
     #[inline]
     pub(super) fn expect_response(&mut self, now: Instant) {
-        if self.deadline.is_none() {
-            self.awaited = now;
+        if self.retry.deadline.is_none() {
+            self.retry.awaited = now;
             self.restart_deadline(now);
         }
     }
 
-    /// Records the progress of the peer since `before`: resets the retry counts, restarts the timer
-    /// and opens the window.
+    /// Accounts for the acknowledgment of the packets from `before` to `una`: all retries are
+    /// available again, the timer restarts and the window widens.
     #[inline]
-    pub(super) fn progressed(&mut self, now: Instant, before: Psn) {
-        let acknowledged = before.forward(self.una);
-        self.window = self.window.saturating_add(acknowledged).min(PSN_WINDOW);
-        self.reset_retries();
-        self.gone_back = None;
-        self.rnr_until = None;
-        if self.deadline.is_some() {
-            let took = now.since(self.awaited);
-            self.slowest = took.max(self.slowest.saturating_sub(self.slowest >> FORGET));
-        }
-        self.awaited = now;
+    pub(super) fn progressed(&mut self, now: Instant, before: Psn, una: Psn) {
+        self.window.acknowledge(una);
+        self.window.widen(before);
+        self.acks.acknowledged(una, self.window.next());
+        self.retry.progressed(now, &self.params);
         self.restart_deadline(now);
     }
 
@@ -151,51 +241,30 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[cold]
     pub(super) fn peer_is_busy(&mut self, now: Instant) {
         let most = self.params.ack_timeout.unwrap_or(0).saturating_mul(BUSY);
-        if self.deadline.is_some() && now.since(self.awaited) < most {
+        if self.retry.deadline.is_some() && now.since(self.retry.awaited) < most {
             self.restart_deadline(now);
         }
     }
 
-    #[inline]
-    pub(super) fn reset_retries(&mut self) {
-        self.retries_left = self.params.retry_cnt;
-        self.rnr_left = self.params.rnr_retry;
-    }
-
-    #[inline]
-    pub(super) fn stop_timers(&mut self) {
-        self.deadline = None;
-        self.ack_request_at = None;
-        self.rnr_until = None;
-    }
-
     /// Rewinds to the packet at `una`.
-    fn go_back(&mut self) {
-        self.reads = 0;
-        self.send = self.done;
-        self.send_psn = self.una;
-        self.ack_base = self.una;
-        self.window_base = self.una;
-        self.deadline = None;
-        self.ack_request_at = None;
-        self.accept = None;
-        self.pass_local();
+    fn rewind(&mut self) {
+        self.queue.rewind();
+        self.window.rewind();
+        self.acks = AckRequests::new(self.window.una());
+        self.explicit = Explicit::default();
+        self.retry.deadline = None;
     }
 
-    /// Restarts the retransmission timer, or stops it if no response is expected.
-    ///
-    /// A timeout of `t` may take `t` to `4 * t` (IBTA 9.7.6.1.3): the slower the peer has been, the
-    /// longer. A premature retransmission would slow the peer down further.
+    /// Returns whether nothing was sent since the last rewind: a response is then not to a
+    /// retransmission.
+    fn is_rewound(&self) -> bool {
+        self.retry.is_rnr_wait() || self.window.next() == self.window.una()
+    }
+
     #[inline]
     fn restart_deadline(&mut self, now: Instant) {
-        let owed = self.una.is_before(self.ack_base);
-        self.deadline = match self.params.ack_timeout {
-            Some(timeout) if owed => {
-                let slow = self.slowest.min(timeout).saturating_mul(SLACK);
-                Some(now.after(timeout.max(slow)))
-            }
-            _ => None,
-        };
+        let is_owed = self.acks.is_owed(self.window.una());
+        self.retry.restart(now, &self.params, is_owed);
     }
 }
 
@@ -205,7 +274,10 @@ mod tests {
     use super::*;
     use crate::{
         opcode::Transport,
-        requester::ResponseKind,
+        requester::{
+            ResponseKind,
+            PSN_WINDOW, //
+        },
         testutil::{
             requester,
             slots,

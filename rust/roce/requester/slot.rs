@@ -72,8 +72,8 @@ pub(super) fn read_part(index: u32, packets: u32, part: u32) -> u32 {
 
 /// A ring of slots, oldest first.
 ///
-/// A *place* counts from the oldest slot; a slot *number* is the index into the storage, which does
-/// not change while the slot is in use.
+/// An *index* counts from the oldest slot; a slot *number* is the position in the storage, which
+/// does not change while the slot is in use.
 ///
 /// # Invariants
 ///
@@ -113,20 +113,20 @@ impl<S: DerefMut<Target = [Slot]>> Ring<S> {
     }
 
     #[inline]
-    pub(super) fn get(&self, place: usize) -> Option<&Slot> {
-        self.slots.get(self.index(place)?)
+    pub(super) fn get(&self, index: usize) -> Option<&Slot> {
+        self.slots.get(self.position(index)?)
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, place: usize) -> Option<&mut Slot> {
-        let index = self.index(place)?;
-        self.slots.get_mut(index)
+    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Slot> {
+        let position = self.position(index)?;
+        self.slots.get_mut(position)
     }
 
-    /// Returns the number of the slot at `place`.
+    /// Returns the number of the slot at `index`.
     #[inline]
-    pub(super) fn number(&self, place: usize) -> Option<u16> {
-        u16::try_from(self.index(place)?).ok()
+    pub(super) fn number(&self, index: usize) -> Option<u16> {
+        u16::try_from(self.position(index)?).ok()
     }
 
     /// Returns the number that the next slot will have, if one is free.
@@ -136,23 +136,23 @@ impl<S: DerefMut<Target = [Slot]>> Ring<S> {
         if self.len >= capacity {
             return None;
         }
-        let index = self.head.wrapping_add(self.len);
-        let number = index.checked_sub(capacity).unwrap_or(index);
+        let next = self.head.wrapping_add(self.len);
+        let number = next.checked_sub(capacity).unwrap_or(next);
         u16::try_from(number).ok()
     }
 
-    /// Returns the place of the slot with a number, if it is in use.
+    /// Returns the index of the slot with a number, if it is in use.
     #[inline]
-    pub(super) fn place(&self, number: u16) -> Option<usize> {
+    pub(super) fn find(&self, number: u16) -> Option<usize> {
         let number = usize::from(number);
         if number >= self.capacity() {
             return None;
         }
-        let place = match number.checked_sub(self.head) {
-            Some(place) => place,
+        let index = match number.checked_sub(self.head) {
+            Some(index) => index,
             None => number.wrapping_add(self.capacity()).wrapping_sub(self.head),
         };
-        (place < self.len).then_some(place)
+        (index < self.len).then_some(index)
     }
 
     /// Appends a slot and returns its number, or `None` if the ring is full.
@@ -161,11 +161,11 @@ impl<S: DerefMut<Target = [Slot]>> Ring<S> {
         if self.len >= self.capacity() {
             return None;
         }
-        let place = self.len;
+        let index = self.len;
         // INVARIANT: `len` was below the capacity.
-        self.len = place.wrapping_add(1);
-        *self.get_mut(place)? = slot;
-        self.number(place)
+        self.len = index.wrapping_add(1);
+        *self.get_mut(index)? = slot;
+        self.number(index)
     }
 
     /// Removes the oldest slot.
@@ -180,16 +180,16 @@ impl<S: DerefMut<Target = [Slot]>> Ring<S> {
         self.len = self.len.wrapping_sub(1);
     }
 
-    /// Returns the index of a place that is in use.
+    /// Returns the position of an index that is in use.
     #[inline]
-    fn index(&self, place: usize) -> Option<usize> {
-        if place >= self.len {
+    fn position(&self, index: usize) -> Option<usize> {
+        if index >= self.len {
             return None;
         }
-        let index = self.head.wrapping_add(place);
-        Some(match index.checked_sub(self.capacity()) {
+        let position = self.head.wrapping_add(index);
+        Some(match position.checked_sub(self.capacity()) {
             Some(wrapped) => wrapped,
-            None => index,
+            None => position,
         })
     }
 }
@@ -220,7 +220,7 @@ mod tests {
             if wr_id >= 1 {
                 assert_eq!(ring.len(), 2);
                 assert_eq!(ring.get(0).map(|slot| slot.wr.wr_id), Some(wr_id - 1));
-                assert_eq!(number.and_then(|number| ring.place(number)), Some(1));
+                assert_eq!(number.and_then(|number| ring.find(number)), Some(1));
                 ring.pop();
             }
         }
@@ -233,7 +233,7 @@ mod tests {
         assert!(ring.push(slot(0)).is_some() && ring.push(slot(1)).is_some());
         assert_eq!(ring.push(slot(2)), None);
         assert!(ring.get(2).is_none());
-        assert_eq!(ring.place(2), None);
+        assert_eq!(ring.find(2), None);
     }
 
     #[test]

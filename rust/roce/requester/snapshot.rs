@@ -63,26 +63,28 @@ pub struct OldestRequest {
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Returns a snapshot of the half.
     pub fn snapshot(&self) -> SendSnapshot {
-        let oldest = self.ring.get(self.done).map(|slot| OldestRequest {
+        let (done, begun) = (self.queue.done(), self.queue.begun());
+        let oldest = self.queue.get(done).map(|slot| OldestRequest {
             op: slot.wr.op,
             length: slot.wr.length,
-            psns: (self.done < self.begun && !slot.wr.op.is_local())
+            psns: (done < begun && !slot.wr.op.is_local())
                 .then_some((slot.first_psn, slot.last_psn)),
         });
+        let (retries_left, rnr_left) = self.retry.left();
         SendSnapshot {
             state: self.state(),
-            taken: self.ring.len(),
-            slots: self.ring.capacity(),
-            waiting: self.ring.len().saturating_sub(self.begun.max(self.done)),
-            una: self.una,
-            next: self.send_psn,
-            max: self.max_psn,
-            window: self.window,
-            reads: self.reads,
-            retries_left: self.retries_left,
-            rnr_left: self.rnr_left,
-            ack_due: self.deadline,
-            rnr_until: self.rnr_until,
+            taken: self.queue.len(),
+            slots: self.queue.capacity(),
+            waiting: self.queue.len().saturating_sub(begun.max(done)),
+            una: self.window.una(),
+            next: self.window.next(),
+            max: self.window.max(),
+            window: self.window.size(),
+            reads: self.explicit.outstanding(),
+            retries_left,
+            rnr_left,
+            ack_due: self.retry.deadline(),
+            rnr_until: self.retry.rnr_until(),
             oldest,
         }
     }

@@ -8,11 +8,7 @@ use super::{
     slot::read_part,
     Requester,
     SendState,
-    Slot,
-    ACK_REQUEST_NS,
-    MAX_OUTSTANDING,
-    PSN_WINDOW,
-    READ_WINDOW, //
+    Slot, //
 };
 use crate::{
     opcode::Transport,
@@ -20,13 +16,13 @@ use crate::{
     time::Instant, //
 };
 
-/// The next packet: its place in the ring and its position in the message.
+/// The next packet: its slot and its position in the message.
 #[derive(Clone, Copy)]
 pub(super) struct Step {
-    /// The place of the slot.
-    pub(super) place: usize,
+    /// The index of the slot.
+    pub(super) slot: usize,
     pub(super) psn: Psn,
-    /// The index of the packet, or of the first response, in the message.
+    /// The number of packets, or of responses, before it in the message.
     pub(super) index: u32,
     /// The number of PSNs of the whole message.
     pub(super) packets: u32,
@@ -49,13 +45,13 @@ impl Step {
         self.index.wrapping_add(self.count) >= self.packets
     }
 
-    /// Returns the place of the slot of the packet after this one.
+    /// Returns the index of the slot of the packet after this one.
     #[inline]
-    pub(super) fn next_place(&self) -> usize {
+    pub(super) fn next_slot(&self) -> usize {
         if self.ends_message() {
-            self.place.wrapping_add(1)
+            self.slot.wrapping_add(1)
         } else {
-            self.place
+            self.slot
         }
     }
 }
@@ -71,8 +67,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             return;
         };
         if step.probe {
-            self.ack_base = self.send_psn;
-            self.ack_request_at = None;
+            self.acks.requested(self.window.next());
             self.expect_response(now);
             return;
         }
@@ -82,7 +77,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         } else {
             self.advance(&step);
             if step.ends_message() {
-                self.succeed();
+                self.queue.succeed();
                 self.fail_if_due();
             }
         }
@@ -92,19 +87,17 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// part of a READ.
     #[inline]
     fn begin(&mut self, step: &Step) {
-        if step.psn != self.max_psn {
+        if step.psn != self.window.max() {
             return;
         }
-        let part = self.read_window();
-        let new = step.place >= self.begun;
-        if let Some(slot) = self.ring.get_mut(step.place) {
-            slot.part = part;
-            if !new {
-                return;
+        let is_new = step.slot >= self.queue.begun();
+        if let Some(slot) = self.queue.get_mut(step.slot) {
+            slot.part = self.window.read_part();
+            if is_new {
+                slot.first_psn = step.psn;
+                slot.last_psn = step.psn.add(step.packets).prev();
+                self.queue.begin(step.slot);
             }
-            slot.first_psn = step.psn;
-            slot.last_psn = step.psn.add(step.packets).prev();
-            self.begun = step.place.wrapping_add(1);
         }
     }
 
@@ -113,35 +106,24 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let end = step.end();
         let wants_ack = self.wants_ack(step);
         self.advance(step);
-        if self
-            .ring
-            .get(step.place)
-            .is_some_and(Slot::has_explicit_response)
-        {
-            self.reads = self.reads.saturating_add(1);
-            // The response also acknowledges everything before it.
-            self.ack_base = end;
-            self.window_base = end;
-        } else if wants_ack {
-            self.ack_base = end;
+        let has_explicit_response = self
+            .queue
+            .get(step.slot)
+            .is_some_and(Slot::has_explicit_response);
+        if has_explicit_response {
+            self.explicit.requested();
+            self.window.restart_at(end);
         }
-        if self.ack_base == end {
-            self.ack_request_at = None;
-        } else if self.ack_request_at.is_none() {
-            self.ack_request_at = Some(now.after(ACK_REQUEST_NS));
-        }
+        // An explicit response also acknowledges everything before it.
+        self.acks.sent(now, end, wants_ack || has_explicit_response);
         self.expect_response(now);
     }
 
     /// Moves on to the next packet.
     #[inline]
     fn advance(&mut self, step: &Step) {
-        self.send = step.next_place();
-        self.send_psn = step.end();
-        self.pass_local();
-        if self.send_psn.is_after(self.max_psn) {
-            self.max_psn = self.send_psn;
-        }
+        self.queue.advance(step.next_slot());
+        self.window.sent(step.end());
     }
 
     /// Returns whether a request posted now has to wait (RC) because an earlier one does: until the
@@ -151,32 +133,30 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub fn is_stalled(&self) -> bool {
         self.state == SendState::Running
-            && self.deadline.or(self.rnr_until).is_some()
-            && (self.send < self.ring.len() || self.is_full())
+            && self.retry.is_waiting()
+            && (self.queue.next() < self.queue.len() || self.is_full())
             && self.next_step().is_none()
     }
 
     /// Returns the next packet.
     #[inline]
     pub(super) fn next_step(&self) -> Option<Step> {
-        if !self.is_active() || self.rnr_until.is_some() {
+        if !self.is_active() || self.retry.is_rnr_wait() {
             return None;
         }
-        self.step_at(self.send, self.send_psn)
+        self.step_at(self.queue.next(), self.window.next())
             .or_else(|| self.probe())
     }
 
-    /// Returns the packet with PSN `psn` of the slot at `place`, if it may be sent now.
+    /// Returns the packet with PSN `psn` of the slot at `at`, if it may be sent now.
     #[inline]
-    pub(super) fn step_at(&self, place: usize, psn: Psn) -> Option<Step> {
-        let slot = self.ring.get(place)?;
-        let begun = place < self.begun;
+    pub(super) fn step_at(&self, at: usize, psn: Psn) -> Option<Step> {
+        let slot = self.queue.get(at)?;
+        let begun = at < self.queue.begun();
         if slot.wr.op.is_local() {
             return None;
         }
-        if (!begun && self.state == SendState::Draining)
-            || self.fail_at.is_some_and(|failed| failed <= place)
-        {
+        if (!begun && self.state == SendState::Draining) || self.queue.fails(at) {
             return None;
         }
         let (index, packets) = if begun {
@@ -185,7 +165,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             (0, self.packets_of(slot))
         };
         let mut step = Step {
-            place,
+            slot: at,
             psn,
             index,
             packets,
@@ -193,22 +173,22 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             probe: false,
         };
         if self.transport == Transport::Rc {
-            let fenced = slot.wr.fence && index == 0 && self.reads > 0;
+            let fenced = slot.wr.fence && index == 0 && self.explicit.is_outstanding();
             if fenced {
                 return None;
             }
             if slot.is_read() {
                 // All responses before a new part have arrived, so no earlier part size matters.
-                step.count = if psn == self.max_psn {
-                    read_part(index, packets, self.read_window())
+                step.count = if psn == self.window.max() {
+                    read_part(index, packets, self.window.read_part())
                 } else {
                     slot.read_part(index)
                 };
             }
             if slot.has_explicit_response() {
-                return self.may_ask(&step).then_some(step);
+                return self.may_request(&step).then_some(step);
             }
-            if self.window_used(psn) >= self.window {
+            if !self.window.has_room(psn) {
                 return None;
             }
         }
@@ -220,29 +200,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Only the first part of a READ may overlap with earlier requests. Later parts, and parts that
     /// are requested again, wait until all responses before them have arrived.
     #[inline]
-    fn may_ask(&self, step: &Step) -> bool {
-        self.reads < self.params.max_rd_atomic
-            && (step.index == 0 || step.psn == self.una)
-            && self.una.forward(step.end()) <= MAX_OUTSTANDING
-    }
-
-    /// Returns the number of PSNs of the window in use before `psn`.
-    ///
-    /// PSNs of READ responses do not count. For simplicity, neither does anything sent before the
-    /// last READ; that is bounded, because the number of outstanding READs is.
-    #[inline]
-    fn window_used(&self, psn: Psn) -> u32 {
-        self.window_base.forward(psn)
-    }
-
-    /// Returns the size of a new part of a READ in PSNs, a power of two.
-    #[inline]
-    fn read_window(&self) -> u32 {
-        if self.window >= PSN_WINDOW {
-            READ_WINDOW
-        } else {
-            1 << (self.window.checked_ilog2().unwrap_or(0) & 31)
-        }
+    fn may_request(&self, step: &Step) -> bool {
+        self.explicit.has_room(self.params.max_rd_atomic)
+            && (step.index == 0 || step.psn == self.window.una())
+            && self.window.has_room_for_responses(step.end())
     }
 
     /// Returns the path MTU in bytes.
@@ -278,7 +239,9 @@ mod tests {
             PostError,
             ResponseKind,
             SendParams,
-            ACK_EVERY, //
+            ACK_EVERY,
+            PSN_WINDOW,
+            READ_WINDOW, //
         },
         testutil::{
             acknowledge,

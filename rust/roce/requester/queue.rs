@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The posted work requests in order, and the progress of each.
+//!
+//! Three indices divide the ring of slots, oldest first. Slots before `done` are finished and wait
+//! to be retired; slots before `begun` have PSNs; `send` is the slot of the next packet, which is
+//! before `begun` while a started message has packets left to send, or while packets are
+//! retransmitted.
+//!
+//! ```text
+//!            done            send             begun         len
+//!  finished  │  sent, not acknowledged │ to resend │  queued  │
+//!            una                       next        max
+//! ```
+//!
+//! A local operation has no PSN. It is executed when `send` reaches it, and `begun` then moves past
+//! it. Neither `done` nor `send` stays at an executed operation, so it is never executed twice.
+
+use core::ops::{
+    Deref,
+    DerefMut, //
+};
+
+use super::slot::{
+    Ring,
+    Slot, //
+};
+use crate::{
+    psn::Psn,
+    wr::Status, //
+};
+
+/// The posted work requests of a send half.
+pub(super) struct Queue<S> {
+    ring: Ring<S>,
+    /// The index after the finished slots.
+    done: usize,
+    /// The index after the slots that have PSNs.
+    begun: usize,
+    /// The index of the slot of the next packet.
+    send: usize,
+    /// The index of the slot that fails once all slots before it have finished.
+    fail_at: Option<usize>,
+    /// The number of local operations that were executed and are not retired yet.
+    executed: usize,
+}
+
+impl<S> Deref for Queue<S> {
+    type Target = Ring<S>;
+
+    #[inline]
+    fn deref(&self) -> &Ring<S> {
+        &self.ring
+    }
+}
+
+impl<S: DerefMut<Target = [Slot]>> Queue<S> {
+    pub(super) fn new(slots: S) -> Queue<S> {
+        Queue {
+            ring: Ring::new(slots),
+            done: 0,
+            begun: 0,
+            send: 0,
+            fail_at: None,
+            executed: 0,
+        }
+    }
+
+    /// Removes all slots.
+    pub(super) fn clear(&mut self) {
+        self.ring.clear();
+        self.done = 0;
+        self.begun = 0;
+        self.send = 0;
+        self.fail_at = None;
+        self.executed = 0;
+    }
+
+    /// Appends a slot and returns its number, or `None` if the ring is full.
+    #[inline]
+    pub(super) fn push(&mut self, slot: Slot) -> Option<u16> {
+        self.ring.push(slot)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Slot> {
+        self.ring.get_mut(index)
+    }
+
+    /// Returns the index of the oldest unfinished slot.
+    #[inline]
+    pub(super) fn done(&self) -> usize {
+        self.done
+    }
+
+    /// Returns the index of the oldest slot that has no PSNs.
+    #[inline]
+    pub(super) fn begun(&self) -> usize {
+        self.begun
+    }
+
+    /// Returns the index of the slot of the next packet.
+    #[inline]
+    pub(super) fn next(&self) -> usize {
+        self.send
+    }
+
+    /// Gives the slot at `index`, the oldest without, its PSNs.
+    #[inline]
+    pub(super) fn begin(&mut self, index: usize) {
+        self.begun = index.wrapping_add(1);
+    }
+
+    /// Moves on to the packets of the slot at `index`.
+    #[inline]
+    pub(super) fn advance(&mut self, index: usize) {
+        self.send = index;
+        self.pass_executed();
+    }
+
+    /// Moves back to the oldest unfinished slot.
+    pub(super) fn rewind(&mut self) {
+        self.advance(self.done);
+    }
+
+    /// Finishes the oldest unfinished slot; after an error, nothing behind it counts as executed.
+    #[inline]
+    pub(super) fn finish(&mut self, status: Status) {
+        if let Some(slot) = self.ring.get_mut(self.done) {
+            slot.status = status;
+            self.done = self.done.wrapping_add(1);
+            self.begun = self.begun.max(self.done);
+            self.send = self.send.max(self.done);
+        }
+    }
+
+    /// Finishes the oldest unfinished slot with success.
+    #[inline]
+    pub(super) fn succeed(&mut self) {
+        self.finish(Status::Success);
+        self.pass_executed();
+    }
+
+    /// Removes the oldest slot.
+    #[inline]
+    pub(super) fn retire(&mut self) {
+        let executed = self.ring.get(0).is_some_and(|slot| slot.executed);
+        self.executed = self.executed.saturating_sub(usize::from(executed));
+        self.ring.pop();
+        self.done = self.done.saturating_sub(1);
+        self.begun = self.begun.saturating_sub(1);
+        self.send = self.send.saturating_sub(1);
+        self.fail_at = self.fail_at.map(|index| index.saturating_sub(1));
+    }
+
+    /// Marks the slot at `index` to fail once all slots before it have finished.
+    ///
+    /// Returns its first PSN if packets of it, or of later slots, were sent: the next packet is
+    /// then its first one.
+    #[cold]
+    pub(super) fn fail_later(&mut self, index: usize, status: Status) -> Option<Psn> {
+        if self.fails(index) {
+            return None;
+        }
+        self.fail_at = Some(index);
+        let slot = self.ring.get_mut(index)?;
+        slot.status = status;
+        if index >= self.begun || self.send < index {
+            return None;
+        }
+        self.send = index;
+        Some(slot.first_psn)
+    }
+
+    /// Returns whether the slot at `index`, or one before it, is marked to fail.
+    #[inline]
+    pub(super) fn fails(&self, index: usize) -> bool {
+        self.fail_at.is_some_and(|failed| failed <= index)
+    }
+
+    /// Returns whether any slot is marked to fail.
+    #[inline]
+    pub(super) fn has_failed(&self) -> bool {
+        self.fail_at.is_some()
+    }
+
+    /// Returns the status of the oldest unfinished slot if that is marked to fail.
+    #[inline]
+    pub(super) fn due_failure(&self) -> Option<Status> {
+        if self.fail_at != Some(self.done) {
+            return None;
+        }
+        self.ring.get(self.done).map(|slot| slot.status)
+    }
+
+    /// Removes the mark of [`Queue::fail_later`].
+    pub(super) fn forget_failure(&mut self) {
+        self.fail_at = None;
+    }
+
+    /// Marks the local operation that is next as executed.
+    pub(super) fn execute(&mut self) {
+        if let Some(slot) = self.ring.get_mut(self.send) {
+            slot.executed = true;
+            self.executed = self.executed.wrapping_add(1);
+        }
+        self.begin(self.send);
+        self.pass_executed();
+    }
+
+    /// Moves past executed local operations: the oldest are finished, and none has packets to send.
+    #[inline]
+    fn pass_executed(&mut self) {
+        if self.executed > 0 {
+            self.pass_some_executed();
+        }
+    }
+
+    fn pass_some_executed(&mut self) {
+        while self.is_executed(self.done) {
+            if let Some(slot) = self.ring.get_mut(self.done) {
+                slot.status = Status::Success;
+            }
+            self.done = self.done.wrapping_add(1);
+        }
+        self.begun = self.begun.max(self.done);
+        self.send = self.send.max(self.done);
+        while self.is_executed(self.send) {
+            self.send = self.send.wrapping_add(1);
+        }
+    }
+
+    fn is_executed(&self, index: usize) -> bool {
+        self.ring.get(index).is_some_and(|slot| slot.executed)
+    }
+}

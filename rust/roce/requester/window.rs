@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The PSNs in flight, and the bounds on them (RC).
+
+use crate::psn::Psn;
+
+/// The most unacknowledged PSNs of SENDs and WRITEs (RC); READ responses do not count.
+///
+/// Each loss halves the window, down to 16, and each acknowledged PSN widens it by one again:
+/// packets sent after a lost one are wasted.
+pub const PSN_WINDOW: u32 = 256;
+
+/// The smallest window after losses; it starts at [`PSN_WINDOW`].
+const MIN_WINDOW: u32 = 16;
+
+/// The most PSNs that one READ request packet asks for.
+///
+/// A longer READ is split into several request packets, sent one after the other. This bounds the
+/// waste after a loss, and keeps the outstanding PSNs far below half of the PSN space. While the
+/// window is below [`PSN_WINDOW`], the parts are smaller.
+pub const READ_WINDOW: u32 = 1024;
+
+/// The most PSNs between the oldest unacknowledged one and the next.
+///
+/// A READ waits until its responses fit.
+const MAX_OUTSTANDING: u32 = 1 << 22;
+
+/// The PSNs in flight.
+///
+/// # Invariants
+///
+/// In the order of PSNs, `una` is not after `base` or `next`, and neither of these is after `max`.
+pub(super) struct Window {
+    /// The oldest unacknowledged PSN; inside a READ, the PSN of the next expected response.
+    una: Psn,
+    /// The PSN of the next packet.
+    next: Psn,
+    /// The PSN after the last one ever sent.
+    max: Psn,
+    /// The start of the window: `una`, or the PSN after the last request with an explicit response
+    /// if that is later.
+    base: Psn,
+    /// The most unacknowledged PSNs, from [`MIN_WINDOW`] to [`PSN_WINDOW`].
+    size: u32,
+}
+
+impl Window {
+    /// Makes a window with nothing in flight.
+    pub(super) fn new(psn: Psn) -> Window {
+        // INVARIANT: All are equal.
+        Window {
+            una: psn,
+            next: psn,
+            max: psn,
+            base: psn,
+            size: PSN_WINDOW,
+        }
+    }
+
+    /// Returns the oldest unacknowledged PSN.
+    #[inline]
+    pub(super) fn una(&self) -> Psn {
+        self.una
+    }
+
+    /// Returns the PSN of the next packet.
+    #[inline]
+    pub(super) fn next(&self) -> Psn {
+        self.next
+    }
+
+    /// Returns the PSN after the last one ever sent.
+    #[inline]
+    pub(super) fn max(&self) -> Psn {
+        self.max
+    }
+
+    /// Returns the most unacknowledged PSNs.
+    #[inline]
+    pub(super) fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Returns whether a packet with the PSN, or a READ that covers it, was sent and is not
+    /// acknowledged.
+    #[inline]
+    pub(super) fn is_unacknowledged(&self, psn: Psn) -> bool {
+        self.una.forward(psn) < self.una.forward(self.max)
+    }
+
+    /// Returns whether a packet with the PSN may be sent.
+    ///
+    /// PSNs of READ responses do not count. For simplicity, neither does anything sent before the
+    /// last READ; that is bounded, because the number of outstanding READs is.
+    #[inline]
+    pub(super) fn has_room(&self, psn: Psn) -> bool {
+        self.base.forward(psn) < self.size
+    }
+
+    /// Returns whether a request with explicit responses up to `end` may be outstanding.
+    #[inline]
+    pub(super) fn has_room_for_responses(&self, end: Psn) -> bool {
+        self.una.forward(end) <= MAX_OUTSTANDING
+    }
+
+    /// Returns the size of a new part of a READ in PSNs, a power of two.
+    #[inline]
+    pub(super) fn read_part(&self) -> u32 {
+        if self.size >= PSN_WINDOW {
+            READ_WINDOW
+        } else {
+            1 << (self.size.checked_ilog2().unwrap_or(0) & 31)
+        }
+    }
+
+    /// Moves on past a packet that was sent, to `end`.
+    #[inline]
+    pub(super) fn sent(&mut self, end: Psn) {
+        self.next = end;
+        if end.is_after(self.max) {
+            self.max = end;
+        }
+    }
+
+    /// Starts the window after a request with an explicit response, which also acknowledges
+    /// everything before it.
+    #[inline]
+    pub(super) fn restart_at(&mut self, end: Psn) {
+        self.base = end;
+    }
+
+    /// Moves `una` forward to `end`, and the others to at least that: acknowledged packets are not
+    /// retransmitted.
+    #[inline]
+    pub(super) fn acknowledge(&mut self, end: Psn) {
+        self.una = end;
+        if self.next.is_before(end) {
+            self.next = end;
+        }
+        if self.base.is_before(end) {
+            self.base = end;
+        }
+    }
+
+    /// Widens the window by one for each PSN acknowledged since `before`.
+    #[inline]
+    pub(super) fn widen(&mut self, before: Psn) {
+        let acknowledged = before.forward(self.una);
+        self.size = self.size.saturating_add(acknowledged).min(PSN_WINDOW);
+    }
+
+    /// Halves the window after a loss.
+    pub(super) fn halve(&mut self) {
+        self.size = (self.size >> 1).max(MIN_WINDOW);
+    }
+
+    /// Goes back to the packet at `una`.
+    pub(super) fn rewind(&mut self) {
+        self.next = self.una;
+        self.base = self.una;
+    }
+
+    /// Goes back to the first packet of a request that is not to be sent again.
+    pub(super) fn rewind_to(&mut self, psn: Psn) {
+        self.next = psn;
+    }
+}
