@@ -6,6 +6,8 @@ use super::{
     gid::Path,
     object::{
         errno,
+        InPlace,
+        Kind,
         Pd, //
     },
     udata::Udata,
@@ -13,35 +15,22 @@ use super::{
     Driver, //
 };
 use crate::bindings;
+use core::marker::PhantomData;
 use kernel::{
     ffi,
-    prelude::*,
-    types::Opaque, //
+    prelude::*, //
 };
 
-/// An address handle: the core's part, then the driver's.
-#[repr(C)]
-pub struct Ah<D: Driver> {
-    raw: Opaque<bindings::ib_ah>,
-    data: D::Ah,
+/// The kind of [`Ah`].
+pub struct AhKind<D>(PhantomData<D>);
+
+impl<D: Driver> Kind for AhKind<D> {
+    type Raw = bindings::ib_ah;
+    type Data = D::Ah;
 }
 
-impl<D: Driver> Ah<D> {
-    /// Borrows an address handle.
-    ///
-    /// # Safety
-    ///
-    /// `raw` must be an address handle of a device of `D` that is valid for the lifetime.
-    pub(super) unsafe fn from_raw<'a>(raw: *mut bindings::ib_ah) -> &'a Self {
-        // SAFETY: By the requirement of this function, and because `raw` is the first field.
-        unsafe { &*raw.cast() }
-    }
-
-    /// Returns the driver's part.
-    pub fn data(&self) -> &D::Ah {
-        &self.data
-    }
-}
+/// An address handle.
+pub type Ah<D> = InPlace<AhKind<D>>;
 
 /// `ib_device_ops.create_ah` and `create_user_ah`: sleeps only if the flags allow it.
 ///
@@ -75,9 +64,8 @@ pub(super) unsafe extern "C" fn create_ah<D: Driver>(
         // SAFETY: The argument of the core's callback.
         let mut udata = unsafe { Udata::from_raw(udata) };
         let data = D::create_ah(dev, pd, path, flags, udata.as_mut())?;
-        // SAFETY: The allocation has room for an `Ah<D>`.
-        unsafe { (&raw mut (*raw.cast::<Ah<D>>()).data).write(data) };
-        Ok(())
+        // SAFETY: The allocation has room for it, and stays where it is until `destroy_ah`.
+        unsafe { Ah::<D>::construct(raw, Ok(data)) }
     };
     errno(create())
 }
@@ -94,7 +82,7 @@ pub(super) unsafe extern "C" fn modify_ah<D: Driver>(
     let modify = || {
         // SAFETY: The handle was constructed, and the core references the GID entry for the call.
         let (ah, path) = unsafe { (Ah::<D>::from_raw(raw), Path::from_raw(&*attr)) };
-        D::modify_ah(&ah.data, path.ok_or(EINVAL)?.0)
+        D::modify_ah(ah, path.ok_or(EINVAL)?.0)
     };
     errno(modify())
 }
@@ -110,7 +98,7 @@ pub(super) unsafe extern "C" fn query_ah<D: Driver>(
 ) -> ffi::c_int {
     // SAFETY: The handle was constructed.
     let ah = unsafe { Ah::<D>::from_raw(raw) };
-    match D::query_ah(&ah.data) {
+    match D::query_ah(ah) {
         Some(path) => {
             // SAFETY: `attr` is valid for write, and initialised before there is a reference to it.
             let attr = unsafe {
@@ -134,6 +122,6 @@ pub(super) unsafe extern "C" fn destroy_ah<D: Driver>(
     _flags: u32,
 ) -> ffi::c_int {
     // SAFETY: The handle was constructed; this is the last call with it.
-    unsafe { core::ptr::drop_in_place(&raw mut (*raw.cast::<Ah<D>>()).data) };
+    unsafe { Ah::<D>::destroy(raw) };
     0
 }

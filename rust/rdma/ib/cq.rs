@@ -4,8 +4,9 @@
 
 use super::{
     object::{
-        alloc_size,
         errno,
+        Kind,
+        Object,
         Ucontext, //
     },
     qp::QpHandle,
@@ -13,57 +14,31 @@ use super::{
     Device,
     Driver, //
 };
-use crate::{
-    bindings,
-    sync::{
-        Owned,
-        Ref, //
-    }, //
-};
-use core::{
-    marker::PhantomData,
-    mem::MaybeUninit,
-    ops::Deref,
-    ptr::NonNull, //
-};
+use crate::bindings;
+use core::marker::PhantomData;
 use kernel::{
     ffi,
     prelude::*, //
 };
 
-/// A completion queue: the driver's part, and the way to the consumer.
-///
-/// # Invariants
-///
-/// `raw` is valid: `destroy_cq` waits for every reference to this before it returns to the core.
-#[pin_data]
-pub struct Cq<D: Driver> {
-    raw: NonNull<bindings::ib_cq>,
-    #[pin]
-    data: D::Cq,
+/// The kind of [`Cq`].
+pub struct CqKind<D>(PhantomData<D>);
+
+impl<D: Driver> Kind for CqKind<D> {
+    type Raw = bindings::ib_cq;
+    type Data = D::Cq;
 }
 
-// SAFETY: The core's handlers may be called from any thread.
-unsafe impl<D: Driver> Send for Cq<D> {}
-// SAFETY: As for `Send`.
-unsafe impl<D: Driver> Sync for Cq<D> {}
-
-/// What the core allocates.
-#[repr(C)]
-struct CqObject<D: Driver> {
-    raw: MaybeUninit<bindings::ib_cq>,
-    owned: Owned<Cq<D>>,
-}
+/// A completion queue.
+pub type Cq<D> = Object<CqKind<D>>;
 
 impl<D: Driver> Cq<D> {
-    pub(super) const SIZE: usize = alloc_size::<CqObject<D>>();
-
     /// Calls the consumer's completion handler. Softirq or process context.
     ///
     /// The caller holds no lock that the consumer may take through poll, arm or post, makes one
     /// call at a time for a queue, and is not called by a verb of a kernel consumer.
     pub fn notify(&self) {
-        let raw = self.raw.as_ptr();
+        let raw = self.as_raw();
         // SAFETY: `raw` is valid by the type invariant; the core sets the handler and its context
         // before `create_cq`.
         unsafe {
@@ -75,7 +50,7 @@ impl<D: Driver> Cq<D> {
 
     /// Tells the consumer that the queue has overrun. Process context.
     pub fn notify_error(&self) {
-        let raw = self.raw.as_ptr();
+        let raw = self.as_raw();
         // SAFETY: `raw` is valid by the type invariant; the core sets the handler and its context
         // before `create_cq`.
         unsafe {
@@ -87,36 +62,6 @@ impl<D: Driver> Cq<D> {
                 handler(&mut event, (*raw).cq_context);
             }
         }
-    }
-
-    /// Borrows the owner's handle of a queue.
-    ///
-    /// # Safety
-    ///
-    /// `raw` must be a queue of a device of `D` that `create_cq` constructed and that is valid for
-    /// the lifetime.
-    pub(super) unsafe fn owned<'a>(raw: *mut bindings::ib_cq) -> &'a Owned<Self> {
-        // SAFETY: By the requirement of this function, and because `ib_cq` is the first field.
-        unsafe { &(*raw.cast::<CqObject<D>>()).owned }
-    }
-
-    /// Returns a reference to a queue.
-    ///
-    /// # Safety
-    ///
-    /// As for `owned`.
-    pub(super) unsafe fn get(raw: *mut bindings::ib_cq) -> Ref<Self> {
-        // SAFETY: By the requirement of this function.
-        unsafe { Self::owned(raw) }.get()
-    }
-}
-
-impl<D: Driver> Deref for Cq<D> {
-    type Target = D::Cq;
-
-    #[inline]
-    fn deref(&self) -> &D::Cq {
-        &self.data
     }
 }
 
@@ -235,22 +180,17 @@ pub(super) unsafe extern "C" fn create_cq<D: Driver>(
         let mut init = CqInit {
             cqe: attr.cqe,
             comp_vector: attr.comp_vector,
-            ucontext: match &udata {
-                // SAFETY: The context of a verb is alive during the verb.
-                Some(udata) => unsafe { Ucontext::<D>::from_raw(udata.ucontext()) },
-                None => None,
-            },
+            // SAFETY: The argument of a verb.
+            ucontext: unsafe { Ucontext::of(&udata) },
         };
         let data = D::create_cq(dev, &mut init, udata.as_mut())?;
-        let owned = Owned::new(try_pin_init!(Cq {
-            raw: NonNull::new(raw).ok_or(EINVAL)?,
-            data <- data,
-        }? Error))?;
+        // SAFETY: `raw` is valid until `destroy_cq` returns.
+        let owned = unsafe { Cq::<D>::new(raw, data) }?;
         D::publish_cq(&owned);
-        // SAFETY: The allocation has room for a `CqObject<D>`, and is the caller's.
+        // SAFETY: The core's allocation, which has room for it.
         unsafe {
             (*raw).cqe = init.cqe as ffi::c_int;
-            (&raw mut (*raw.cast::<CqObject<D>>()).owned).write(owned);
+            Cq::<D>::store(raw, owned);
         }
         Ok(())
     };
@@ -268,8 +208,8 @@ pub(super) unsafe extern "C" fn destroy_cq<D: Driver>(
 ) -> ffi::c_int {
     // SAFETY: The queue was constructed.
     D::destroy_cq(unsafe { Cq::<D>::owned(raw) });
-    // SAFETY: This is the last call with the queue. The drop waits for every reference.
-    unsafe { core::ptr::drop_in_place(&raw mut (*raw.cast::<CqObject<D>>()).owned) };
+    // SAFETY: This is the last call with it.
+    unsafe { Cq::<D>::destroy(raw) };
     0
 }
 
@@ -285,9 +225,10 @@ pub(super) unsafe extern "C" fn resize_user_cq<D: Driver>(
 ) -> ffi::c_int {
     let resize = || {
         // SAFETY: The argument of the core's callback.
-        let mut udata = unsafe { Udata::from_raw(udata) }.ok_or(EINVAL)?;
-        // SAFETY: The context of a verb is alive during the verb.
-        let ucontext = unsafe { Ucontext::<D>::from_raw(udata.ucontext()) }.ok_or(EINVAL)?;
+        let udata = unsafe { Udata::from_raw(udata) };
+        // SAFETY: The argument of a verb.
+        let ucontext = unsafe { Ucontext::<D>::of(&udata) }.ok_or(EINVAL)?;
+        let mut udata = udata.ok_or(EINVAL)?;
         // SAFETY: The queue was constructed.
         let cqe = D::resize_cq(unsafe { Cq::<D>::owned(raw) }, cqe, ucontext, &mut udata)?;
         // SAFETY: The queue is valid. The core reads the size for the response to the process,

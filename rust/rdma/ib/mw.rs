@@ -5,23 +5,29 @@
 use super::{
     object::{
         errno,
+        InPlace,
+        Kind,
         Pd, //
     },
     Driver, //
 };
 use crate::bindings;
+use core::marker::PhantomData;
 use kernel::{
     ffi,
-    prelude::*,
-    types::Opaque, //
+    prelude::*, //
 };
 
-/// A memory window: the core's part, then the driver's. The core allocates it.
-#[repr(C)]
-pub(super) struct MwObject<D: Driver> {
-    raw: Opaque<bindings::ib_mw>,
-    data: D::Mw,
+/// The kind of [`Mw`].
+pub struct MwKind<D>(PhantomData<D>);
+
+impl<D: Driver> Kind for MwKind<D> {
+    type Raw = bindings::ib_mw;
+    type Data = D::Mw;
 }
+
+/// A memory window.
+pub type Mw<D> = InPlace<MwKind<D>>;
 
 /// `enum ib_mw_type`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,13 +57,11 @@ pub(super) unsafe extern "C" fn alloc_mw<D: Driver>(
         };
         // SAFETY: The core has set the domain, which is alive for the call.
         let data = D::alloc_mw(unsafe { Pd::from_raw((*raw).pd) }, ty)?;
-        // SAFETY: The allocation has room for a `MwObject<D>`, whose driver's part is not
-        // initialised yet.
+        // SAFETY: The allocation has room for it, and stays where it is until `dealloc_mw`.
         unsafe {
             (*raw).rkey = D::mw_rkey(&data);
-            (&raw mut (*raw.cast::<MwObject<D>>()).data).write(data);
+            Mw::<D>::construct(raw, Ok(data))
         }
-        Ok(())
     };
     errno(create())
 }
@@ -69,6 +73,6 @@ pub(super) unsafe extern "C" fn alloc_mw<D: Driver>(
 /// Only for the core, with a window that [`alloc_mw`] constructed.
 pub(super) unsafe extern "C" fn dealloc_mw<D: Driver>(raw: *mut bindings::ib_mw) -> ffi::c_int {
     // SAFETY: The window was constructed; this is the last call with it.
-    unsafe { core::ptr::drop_in_place(&raw mut (*raw.cast::<MwObject<D>>()).data) };
+    unsafe { Mw::<D>::destroy(raw) };
     0
 }

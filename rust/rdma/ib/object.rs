@@ -1,28 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Objects that the core allocates: protection domains and user contexts.
+//! Objects that the core allocates, and those that a driver keeps in them.
 //!
 //! ```text
 //!   core's kzalloc(size from the ops table)
 //!   +------------------+--------------------------------------------+
-//!   | struct ib_pd     | what the driver constructs in place        |  pd, ucontext, ah
+//!   | struct ib_pd     | InPlace: the driver's part                 |  pd, ucontext, ah, mw
 //!   +------------------+--------------------------------------------+
-//!   | struct ib_qp     | Owned<Qp<D>> ---> allocation of our own    |  qp, cq
+//!   | struct ib_qp     | Owned<Object> ---> the driver's part       |  qp, cq, srq
 //!   +------------------+--------------------------------------------+
 //! ```
 //!
-//! The core frees its allocation with a plain `kfree()` right after the destroy callback, so what
-//! is looked up under RCU does not live there.
+//! The core frees its allocation with a plain `kfree()` right after the destroy callback, so an
+//! object that is looked up under RCU does not live there.
 
 use super::{
     udata::Udata,
     Device,
     Driver, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    sync::{
+        Owned,
+        Ref, //
+    }, //
+};
 use core::{
     alloc::Layout,
-    ops::Deref, //
+    marker::PhantomData,
+    mem::MaybeUninit,
+    ops::Deref,
+    ptr::NonNull, //
 };
 use kernel::{
     ffi,
@@ -43,6 +52,190 @@ pub(super) fn errno(result: Result) -> ffi::c_int {
     }
 }
 
+/// A kind of object: the structure of the core, and the driver's part.
+pub trait Kind: 'static {
+    /// The structure of the core, for instance `struct ib_qp`.
+    type Raw;
+    /// The driver's part.
+    type Data: Send + Sync;
+}
+
+/// An object with an allocation of its own: the driver's part, and the way to the consumer.
+///
+/// # Invariants
+///
+/// `raw` is valid: the destroy callback waits for every reference to this before it returns to the
+/// core.
+#[pin_data]
+pub struct Object<K: Kind> {
+    raw: NonNull<K::Raw>,
+    #[pin]
+    data: K::Data,
+}
+
+// SAFETY: The driver's part is `Send`, and the handlers of the core may be called from any thread.
+unsafe impl<K: Kind> Send for Object<K> {}
+// SAFETY: As for `Send`; the driver's part is `Sync`.
+unsafe impl<K: Kind> Sync for Object<K> {}
+
+/// The core's allocation for an [`Object`].
+#[repr(C)]
+struct Allocation<K: Kind> {
+    raw: MaybeUninit<K::Raw>,
+    owned: Owned<Object<K>>,
+}
+
+impl<K: Kind> Object<K> {
+    /// The size of the core's allocation in bytes.
+    pub(super) const SIZE: usize = alloc_size::<Allocation<K>>();
+
+    /// Returns the structure of the core, which is valid.
+    #[inline]
+    pub(super) fn raw(&self) -> NonNull<K::Raw> {
+        self.raw
+    }
+
+    /// Returns the same as a pointer.
+    #[inline]
+    pub(super) fn as_raw(&self) -> *mut K::Raw {
+        self.raw.as_ptr()
+    }
+
+    /// Constructs the driver's part. May sleep.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must be valid until [`Object::destroy`] returns, or the object is dropped.
+    pub(super) unsafe fn new(
+        raw: *mut K::Raw,
+        data: impl PinInit<K::Data, Error>,
+    ) -> Result<Owned<Self>> {
+        // INVARIANT: By the requirement of this function.
+        Owned::new(try_pin_init!(Self {
+            raw: NonNull::new(raw).ok_or(EINVAL)?,
+            data <- data,
+        }? Error))
+    }
+
+    /// Stores the object behind the structure of the core.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must be the start of an allocation of [`Object::SIZE`] bytes, and the caller's.
+    pub(super) unsafe fn store(raw: *mut K::Raw, owned: Owned<Self>) {
+        // SAFETY: By the requirement of this function.
+        unsafe { (&raw mut (*raw.cast::<Allocation<K>>()).owned).write(owned) };
+    }
+
+    /// Borrows the owner's handle of an object.
+    ///
+    /// # Safety
+    ///
+    /// [`Object::store`] must have been called for `raw`, which must be valid for the lifetime.
+    #[inline]
+    pub(super) unsafe fn owned<'a>(raw: *mut K::Raw) -> &'a Owned<Self> {
+        // SAFETY: By the requirement of this function, and because `raw` is the first field.
+        unsafe { &(*raw.cast::<Allocation<K>>()).owned }
+    }
+
+    /// Returns a reference to an object, if there is one.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must be null or as for [`Object::owned`].
+    pub(super) unsafe fn get(raw: *mut K::Raw) -> Option<Ref<Self>> {
+        if raw.is_null() {
+            return None;
+        }
+        // SAFETY: By the requirement of this function.
+        Some(unsafe { Self::owned(raw) }.get())
+    }
+
+    /// Drops an object, which waits for every reference. May sleep.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Object::owned`]; this must be the last use of the object.
+    pub(super) unsafe fn destroy(raw: *mut K::Raw) {
+        // SAFETY: By the requirement of this function.
+        unsafe { core::ptr::drop_in_place(&raw mut (*raw.cast::<Allocation<K>>()).owned) };
+    }
+}
+
+impl<K: Kind> Deref for Object<K> {
+    type Target = K::Data;
+
+    #[inline]
+    fn deref(&self) -> &K::Data {
+        &self.data
+    }
+}
+
+/// An object that lives in the core's allocation: the structure of the core, then the driver's part.
+#[repr(C)]
+pub struct InPlace<K: Kind> {
+    raw: Opaque<K::Raw>,
+    data: K::Data,
+}
+
+impl<K: Kind> InPlace<K> {
+    /// Borrows an object.
+    ///
+    /// # Safety
+    ///
+    /// [`InPlace::construct`] must have succeeded for `raw`, which must be valid for the lifetime.
+    pub(super) unsafe fn from_raw<'a>(raw: *mut K::Raw) -> &'a Self {
+        // SAFETY: By the requirement of this function, and because `raw` is the first field.
+        unsafe { &*raw.cast() }
+    }
+
+    /// Constructs the driver's part.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must be the start of an allocation with room for this type, which stays where it is
+    /// until [`InPlace::destroy`].
+    pub(super) unsafe fn construct(raw: *mut K::Raw, data: impl PinInit<K::Data, Error>) -> Result {
+        // SAFETY: By the requirement of this function.
+        unsafe { pin_init::raw_try_init(&raw mut (*raw.cast::<Self>()).data, data) }
+    }
+
+    /// Drops the driver's part.
+    ///
+    /// # Safety
+    ///
+    /// As for [`InPlace::from_raw`]; this must be the last use of the object.
+    pub(super) unsafe fn destroy(raw: *mut K::Raw) {
+        // SAFETY: By the requirement of this function.
+        unsafe { core::ptr::drop_in_place(&raw mut (*raw.cast::<Self>()).data) };
+    }
+}
+
+impl<K: Kind> Deref for InPlace<K> {
+    type Target = K::Data;
+
+    fn deref(&self) -> &K::Data {
+        &self.data
+    }
+}
+
+/// Returns the result of posting a list, of which `current` was refused, as the C core wants it.
+///
+/// # Safety
+///
+/// `bad_wr` must be valid for write.
+pub(super) unsafe fn posted<T>(
+    result: Result,
+    current: *const T,
+    bad_wr: *mut *const T,
+) -> ffi::c_int {
+    if result.is_err() {
+        // SAFETY: By the requirement of this function.
+        unsafe { *bad_wr = current };
+    }
+    errno(result)
+}
+
 /// Identity of a protection domain, for comparison only.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PdId(usize);
@@ -54,30 +247,27 @@ impl PdId {
     }
 }
 
-/// A user process' context of the device.
-#[repr(C)]
-pub struct Ucontext<D: Driver> {
-    raw: Opaque<bindings::ib_ucontext>,
-    data: D::Ucontext,
+/// The kind of [`Ucontext`].
+pub struct UcontextKind<D>(PhantomData<D>);
+
+impl<D: Driver> Kind for UcontextKind<D> {
+    type Raw = bindings::ib_ucontext;
+    type Data = D::Ucontext;
 }
 
+/// A user process' context of the device.
+pub type Ucontext<D> = InPlace<UcontextKind<D>>;
+
 impl<D: Driver> Ucontext<D> {
-    /// Borrows a context.
+    /// Returns the context of the process that called a verb; `None` for a kernel consumer.
     ///
     /// # Safety
     ///
-    /// `raw` must be null or a context of a device of `D` that is valid for the lifetime.
-    pub(super) unsafe fn from_raw<'a>(raw: *mut bindings::ib_ucontext) -> Option<&'a Self> {
-        // SAFETY: By the requirement of this function, and because `raw` is the first field.
-        unsafe { raw.cast::<Self>().as_ref() }
-    }
-}
-
-impl<D: Driver> Deref for Ucontext<D> {
-    type Target = D::Ucontext;
-
-    fn deref(&self) -> &Self::Target {
-        &self.data
+    /// `udata` must be of a running verb of a device of `D`.
+    pub(super) unsafe fn of<'a>(udata: &Option<Udata<'a>>) -> Option<&'a Self> {
+        let raw = udata.as_ref()?.ucontext();
+        // SAFETY: The context of a verb is alive during the verb.
+        (!raw.is_null()).then(|| unsafe { Self::from_raw(raw) })
     }
 }
 
@@ -92,10 +282,8 @@ pub(super) unsafe extern "C" fn alloc_ucontext<D: Driver>(
 ) -> ffi::c_int {
     // SAFETY: The core sets the device before the call.
     let dev = unsafe { Device::<D>::from_raw((*raw).device) };
-    // SAFETY: The allocation has room for an `Ucontext<D>`.
-    let data = unsafe { &raw mut (*raw.cast::<Ucontext<D>>()).data };
-    // SAFETY: `data` is valid for write and stays where it is until `dealloc_ucontext`.
-    errno(unsafe { pin_init::raw_try_init(data, D::alloc_ucontext(dev)) })
+    // SAFETY: The allocation has room for it, and stays where it is until `dealloc_ucontext`.
+    errno(unsafe { Ucontext::<D>::construct(raw, D::alloc_ucontext(dev)) })
 }
 
 /// `ib_device_ops.dealloc_ucontext`: may sleep.
@@ -105,7 +293,7 @@ pub(super) unsafe extern "C" fn alloc_ucontext<D: Driver>(
 /// Only for the core, with a context that [`alloc_ucontext`] constructed.
 pub(super) unsafe extern "C" fn dealloc_ucontext<D: Driver>(raw: *mut bindings::ib_ucontext) {
     // SAFETY: The context was constructed; this is the last call with it.
-    unsafe { core::ptr::drop_in_place(&raw mut (*raw.cast::<Ucontext<D>>()).data) };
+    unsafe { Ucontext::<D>::destroy(raw) };
 }
 
 /// `ib_device_ops.disassociate_ucontext`.
@@ -127,9 +315,7 @@ pub(super) unsafe extern "C" fn mmap<D: Driver>(
     vma: *mut bindings::vm_area_struct,
 ) -> ffi::c_int {
     // SAFETY: The context is alive for the call.
-    let Some(ucontext) = (unsafe { Ucontext::<D>::from_raw(raw) }) else {
-        return EINVAL.to_errno();
-    };
+    let ucontext = unsafe { Ucontext::<D>::from_raw(raw) };
     // SAFETY: `vma` is valid.
     let offset = unsafe { (*vma).vm_pgoff };
     // SAFETY: The area is being set up by this `mmap` call.
@@ -138,24 +324,18 @@ pub(super) unsafe extern "C" fn mmap<D: Driver>(
     errno(D::mmap(ucontext, vma, offset as u64))
 }
 
-/// A protection domain.
-#[repr(C)]
-pub struct Pd<D: Driver> {
-    raw: Opaque<bindings::ib_pd>,
-    data: D::Pd,
+/// The kind of [`Pd`].
+pub struct PdKind<D>(PhantomData<D>);
+
+impl<D: Driver> Kind for PdKind<D> {
+    type Raw = bindings::ib_pd;
+    type Data = D::Pd;
 }
 
-impl<D: Driver> Pd<D> {
-    /// Borrows a protection domain.
-    ///
-    /// # Safety
-    ///
-    /// `raw` must be a protection domain of a device of `D` that is valid for the lifetime.
-    pub(super) unsafe fn from_raw<'a>(raw: *mut bindings::ib_pd) -> &'a Self {
-        // SAFETY: By the requirement of this function, and because `raw` is the first field.
-        unsafe { &*raw.cast() }
-    }
+/// A protection domain.
+pub type Pd<D> = InPlace<PdKind<D>>;
 
+impl<D: Driver> Pd<D> {
     /// Returns the identity.
     pub fn id(&self) -> PdId {
         PdId::of(self.raw.get())
@@ -165,14 +345,6 @@ impl<D: Driver> Pd<D> {
     pub fn device(&self) -> &Device<D> {
         // SAFETY: The core sets the device, which outlives its objects.
         unsafe { Device::from_raw((*self.raw.get()).device) }
-    }
-}
-
-impl<D: Driver> Deref for Pd<D> {
-    type Target = D::Pd;
-
-    fn deref(&self) -> &Self::Target {
-        &self.data
     }
 }
 
@@ -187,16 +359,12 @@ pub(super) unsafe extern "C" fn alloc_pd<D: Driver>(
 ) -> ffi::c_int {
     // SAFETY: The core sets the device before the call.
     let dev = unsafe { Device::<D>::from_raw((*raw).device) };
-    // SAFETY: The allocation has room for a `Pd<D>`.
-    let data = unsafe { &raw mut (*raw.cast::<Pd<D>>()).data };
     // SAFETY: The argument of the core's callback.
-    let ucontext = match unsafe { Udata::from_raw(udata) } {
-        // SAFETY: The context of a verb is alive during the verb.
-        Some(udata) => unsafe { Ucontext::<D>::from_raw(udata.ucontext()) },
-        None => None,
-    };
-    // SAFETY: `data` is valid for write and stays where it is until `dealloc_pd`.
-    errno(unsafe { pin_init::raw_try_init(data, D::alloc_pd(dev, ucontext)) })
+    let udata = unsafe { Udata::from_raw(udata) };
+    // SAFETY: The argument of a verb.
+    let ucontext = unsafe { Ucontext::<D>::of(&udata) };
+    // SAFETY: The allocation has room for it, and stays where it is until `dealloc_pd`.
+    errno(unsafe { Pd::<D>::construct(raw, D::alloc_pd(dev, ucontext)) })
 }
 
 /// `ib_device_ops.dealloc_pd`: may sleep.
@@ -209,7 +377,7 @@ pub(super) unsafe extern "C" fn dealloc_pd<D: Driver>(
     _udata: *mut bindings::ib_udata,
 ) -> ffi::c_int {
     // SAFETY: The domain was constructed; this is the last call with it.
-    unsafe { core::ptr::drop_in_place(&raw mut (*raw.cast::<Pd<D>>()).data) };
+    unsafe { Pd::<D>::destroy(raw) };
     0
 }
 

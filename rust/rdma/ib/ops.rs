@@ -129,7 +129,7 @@ impl<D: Driver> VTable<D> {
 
         size_ib_ah: alloc_size::<ah::Ah<D>>(),
         size_ib_cq: cq::Cq::<D>::SIZE,
-        size_ib_mw: alloc_size::<mw::MwObject<D>>(),
+        size_ib_mw: alloc_size::<mw::Mw<D>>(),
         size_ib_pd: alloc_size::<object::Pd<D>>(),
         size_ib_qp: qp::Qp::<D>::SIZE,
         size_ib_srq: srq::Srq::<D>::SIZE,

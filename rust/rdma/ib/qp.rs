@@ -9,8 +9,10 @@ use super::{
         Path, //
     },
     object::{
-        alloc_size,
         errno,
+        posted,
+        Kind,
+        Object,
         Pd,
         Ucontext, //
     },
@@ -25,14 +27,10 @@ use super::{
 };
 use crate::{
     bindings,
-    sync::{
-        Owned,
-        Ref, //
-    }, //
+    sync::Ref, //
 };
 use core::{
-    mem::MaybeUninit,
-    ops::Deref,
+    marker::PhantomData,
     ptr::NonNull, //
 };
 use kernel::{
@@ -55,29 +53,16 @@ pub fn modify_qp_is_ok(from: u32, to: u32, ty: u32, mask: u32) -> bool {
     unsafe { bindings::ib_modify_qp_is_ok(from, to, ty, mask) }
 }
 
-/// A queue pair: the driver's part, and the way to the consumer.
-///
-/// # Invariants
-///
-/// `raw` is valid: `destroy_qp` waits for every reference to this before it returns to the core.
-#[pin_data]
-pub struct Qp<D: Driver> {
-    raw: NonNull<bindings::ib_qp>,
-    #[pin]
-    data: D::Qp,
+/// The kind of [`Qp`].
+pub struct QpKind<D>(PhantomData<D>);
+
+impl<D: Driver> Kind for QpKind<D> {
+    type Raw = bindings::ib_qp;
+    type Data = D::Qp;
 }
 
-// SAFETY: The core's handlers may be called from any thread.
-unsafe impl<D: Driver> Send for Qp<D> {}
-// SAFETY: As for `Send`.
-unsafe impl<D: Driver> Sync for Qp<D> {}
-
-/// What the core allocates.
-#[repr(C)]
-struct QpObject<D: Driver> {
-    raw: MaybeUninit<bindings::ib_qp>,
-    owned: Owned<Qp<D>>,
-}
+/// A queue pair.
+pub type Qp<D> = Object<QpKind<D>>;
 
 /// A queue pair as a completion names it to a kernel consumer. Only a value here.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -114,22 +99,20 @@ pub enum QpEvent {
 }
 
 impl<D: Driver> Qp<D> {
-    pub(super) const SIZE: usize = alloc_size::<QpObject<D>>();
-
     /// Returns the device.
     pub fn device(&self) -> &Device<D> {
         // SAFETY: The core sets the device, which outlives its objects.
-        unsafe { Device::from_raw((*self.raw.as_ptr()).device) }
+        unsafe { Device::from_raw((*self.as_raw()).device) }
     }
 
     /// Returns the name for completions.
     pub fn handle(&self) -> QpHandle {
-        QpHandle(self.raw)
+        QpHandle(self.raw())
     }
 
     /// Tells the consumer of an event. Process context, no lock held.
     pub fn notify_event(&self, event: QpEvent) {
-        let raw = self.raw.as_ptr();
+        let raw = self.as_raw();
         // SAFETY: `raw` is valid by the type invariant; the core sets the handler and its context
         // before `create_qp`.
         unsafe {
@@ -142,26 +125,6 @@ impl<D: Driver> Qp<D> {
                 handler(&mut ev, (*raw).qp_context);
             }
         }
-    }
-
-    /// Borrows the owner's handle of a queue pair.
-    ///
-    /// # Safety
-    ///
-    /// `raw` must be a queue pair of a device of `D` that `create_qp` constructed and that is valid
-    /// for the lifetime.
-    pub(super) unsafe fn owned<'a>(raw: *mut bindings::ib_qp) -> &'a Owned<Self> {
-        // SAFETY: By the requirement of this function, and because `ib_qp` is the first field.
-        unsafe { &(*raw.cast::<QpObject<D>>()).owned }
-    }
-}
-
-impl<D: Driver> Deref for Qp<D> {
-    type Target = D::Qp;
-
-    #[inline]
-    fn deref(&self) -> &D::Qp {
-        &self.data
     }
 }
 
@@ -245,9 +208,11 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
         // Only queue pairs of types that no driver here supports lack one of them: XRC targets all
         // three, XRC initiators and those with an indirection table the CQ for receives. The core
         // refuses targets itself as long as there is no `alloc_xrcd`, but that is its business.
-        if pd.is_null() || attr.send_cq.is_null() || attr.recv_cq.is_null() {
+        // SAFETY: The queues are of the same device, and the core keeps them for the call.
+        let (send_cq, recv_cq) = unsafe { (Cq::get(attr.send_cq), Cq::get(attr.recv_cq)) };
+        let (false, Some(send_cq), Some(recv_cq)) = (pd.is_null(), send_cq, recv_cq) else {
             return Err(EOPNOTSUPP);
-        }
+        };
         // SAFETY: The domain is not null, and the core keeps it for the call.
         let pd = unsafe { Pd::<D>::from_raw(pd) };
         // SAFETY: The argument of the core's callback.
@@ -255,35 +220,27 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
         let mut init = QpInit {
             qp_type: attr.qp_type,
             create_flags: attr.create_flags,
-            // SAFETY: The queues are of the same device, and the core keeps them for the call.
-            send_cq: unsafe { Cq::get(attr.send_cq) },
-            // SAFETY: As above.
-            recv_cq: unsafe { Cq::get(attr.recv_cq) },
-            // SAFETY: As above.
+            send_cq,
+            recv_cq,
+            // SAFETY: As for the completion queues.
             srq: unsafe { Srq::get(attr.srq) },
             cap: QpCap::from_raw(&attr.cap),
             signal_all: attr.sq_sig_type == bindings::ib_sig_type_IB_SIGNAL_ALL_WR,
             port_num: attr.port_num,
             pd,
-            ucontext: match &udata {
-                // SAFETY: The context of a verb is alive during the verb.
-                Some(udata) => unsafe { Ucontext::<D>::from_raw(udata.ucontext()) },
-                None => None,
-            },
+            // SAFETY: The argument of a verb.
+            ucontext: unsafe { Ucontext::of(&udata) },
             handle: QpHandle(handle),
         };
         let data = D::create_qp(dev, &mut init, udata.as_mut())?;
-        // INVARIANT: `raw` is valid until `destroy_qp` returns.
-        let owned = Owned::new(try_pin_init!(Qp {
-            raw: handle,
-            data <- data,
-        }? Error))?;
+        // SAFETY: `raw` is valid until `destroy_qp` returns.
+        let owned = unsafe { Qp::<D>::new(raw, data) }?;
         init.cap.to_raw(&mut attr.cap);
         let number = D::publish_qp(&owned);
-        // SAFETY: The allocation has room for a `QpObject<D>`, and is the caller's.
+        // SAFETY: The core's allocation, which has room for it.
         unsafe {
             (*raw).qp_num = number;
-            (&raw mut (*raw.cast::<QpObject<D>>()).owned).write(owned);
+            Qp::<D>::store(raw, owned);
         }
         Ok(())
     };
@@ -301,8 +258,8 @@ pub(super) unsafe extern "C" fn destroy_qp<D: Driver>(
 ) -> ffi::c_int {
     // SAFETY: The queue pair was constructed.
     D::destroy_qp(unsafe { Qp::<D>::owned(raw) });
-    // SAFETY: This is the last call with the queue pair. The drop waits for every reference.
-    unsafe { core::ptr::drop_in_place(&raw mut (*raw.cast::<QpObject<D>>()).owned) };
+    // SAFETY: This is the last call with it.
+    unsafe { Qp::<D>::destroy(raw) };
     0
 }
 
@@ -394,14 +351,9 @@ pub(super) unsafe extern "C" fn post_send<D: Driver>(
         qp_type == bindings::ib_qp_type_IB_QPT_UD || qp_type == bindings::ib_qp_type_IB_QPT_GSI;
     // SAFETY: The chain is valid for the call.
     let mut list = unsafe { SendList::<D>::new(wr, datagram) };
-    match D::post_send(qp, &mut list) {
-        Ok(()) => 0,
-        Err(e) => {
-            // SAFETY: `bad_wr` is valid for write.
-            unsafe { *bad_wr = list.current() };
-            e.to_errno()
-        }
-    }
+    let result = D::post_send(qp, &mut list);
+    // SAFETY: `bad_wr` is valid for write.
+    unsafe { posted(result, list.current(), bad_wr) }
 }
 
 /// `ib_device_ops.post_recv`: any context.
@@ -418,14 +370,9 @@ pub(super) unsafe extern "C" fn post_recv<D: Driver>(
     let qp = unsafe { Qp::<D>::owned(raw) };
     // SAFETY: The chain is valid for the call.
     let mut list = unsafe { RecvList::new(wr) };
-    match D::post_recv(qp, &mut list) {
-        Ok(()) => 0,
-        Err(e) => {
-            // SAFETY: `bad_wr` is valid for write.
-            unsafe { *bad_wr = list.current() };
-            e.to_errno()
-        }
-    }
+    let result = D::post_recv(qp, &mut list);
+    // SAFETY: `bad_wr` is valid for write.
+    unsafe { posted(result, list.current(), bad_wr) }
 }
 
 /// The attributes of a modify or a query, each named by its bit of `enum ib_qp_attr_mask`.
@@ -435,6 +382,7 @@ macro_rules! attributes {
     ($($bit:ident: $field:ident: $ty:ty,)*) => {
         impl QpAttr<'_> {
             /// Returns the value of an attribute, or 0 for one that is none of these.
+            #[expect(clippy::cast_lossless, reason = "the fields have different types")]
             pub fn get(&self, bit: u32) -> u32 {
                 match bit {
                     // CAST: Flags are signed in C; the others are unsigned and not wider.

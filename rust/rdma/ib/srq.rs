@@ -4,8 +4,10 @@
 
 use super::{
     object::{
-        alloc_size,
         errno,
+        posted,
+        Kind,
+        Object,
         Pd,
         Ucontext, //
     },
@@ -14,54 +16,29 @@ use super::{
     Device,
     Driver, //
 };
-use crate::{
-    bindings,
-    sync::{
-        Owned,
-        Ref, //
-    }, //
-};
-use core::{
-    mem::MaybeUninit,
-    ops::Deref,
-    ptr::NonNull, //
-};
+use crate::bindings;
+use core::marker::PhantomData;
 use kernel::{
     ffi,
     prelude::*, //
 };
 
-/// A shared receive queue: the driver's part, and the way to the consumer.
-///
-/// # Invariants
-///
-/// `raw` is valid: `destroy_srq` waits for every reference to this before it returns to the core.
-#[pin_data]
-pub struct Srq<D: Driver> {
-    raw: NonNull<bindings::ib_srq>,
-    #[pin]
-    data: D::Srq,
+/// The kind of [`Srq`].
+pub struct SrqKind<D>(PhantomData<D>);
+
+impl<D: Driver> Kind for SrqKind<D> {
+    type Raw = bindings::ib_srq;
+    type Data = D::Srq;
 }
 
-// SAFETY: The core's handlers may be called from any thread.
-unsafe impl<D: Driver> Send for Srq<D> {}
-// SAFETY: As for `Send`.
-unsafe impl<D: Driver> Sync for Srq<D> {}
-
-/// What the core allocates.
-#[repr(C)]
-struct SrqObject<D: Driver> {
-    raw: MaybeUninit<bindings::ib_srq>,
-    owned: Owned<Srq<D>>,
-}
+/// A shared receive queue.
+pub type Srq<D> = Object<SrqKind<D>>;
 
 impl<D: Driver> Srq<D> {
-    pub(super) const SIZE: usize = alloc_size::<SrqObject<D>>();
-
     /// Tells the consumer that fewer requests are left than it wanted. Process context, no lock
     /// held.
     pub fn notify_limit(&self) {
-        let raw = self.raw.as_ptr();
+        let raw = self.as_raw();
         // SAFETY: `raw` is valid by the type invariant; the core sets the handler and its context
         // before `create_srq`.
         unsafe {
@@ -73,39 +50,6 @@ impl<D: Driver> Srq<D> {
                 handler(&mut event, (*raw).srq_context);
             }
         }
-    }
-
-    /// Borrows the owner's handle of a queue.
-    ///
-    /// # Safety
-    ///
-    /// `raw` must be a queue of a device of `D` that `create_srq` constructed and that is valid for
-    /// the lifetime.
-    pub(super) unsafe fn owned<'a>(raw: *mut bindings::ib_srq) -> &'a Owned<Self> {
-        // SAFETY: By the requirement of this function, and because `ib_srq` is the first field.
-        unsafe { &(*raw.cast::<SrqObject<D>>()).owned }
-    }
-
-    /// Returns a reference to a queue, if there is one.
-    ///
-    /// # Safety
-    ///
-    /// `raw` must be null or as for `owned`.
-    pub(super) unsafe fn get(raw: *mut bindings::ib_srq) -> Option<Ref<Self>> {
-        if raw.is_null() {
-            return None;
-        }
-        // SAFETY: By the requirement of this function.
-        Some(unsafe { Self::owned(raw) }.get())
-    }
-}
-
-impl<D: Driver> Deref for Srq<D> {
-    type Target = D::Srq;
-
-    #[inline]
-    fn deref(&self) -> &D::Srq {
-        &self.data
     }
 }
 
@@ -179,22 +123,16 @@ pub(super) unsafe extern "C" fn create_srq<D: Driver>(
                 limit: 0,
             },
             pd,
-            ucontext: match &udata {
-                // SAFETY: The context of a verb is alive during the verb.
-                Some(udata) => unsafe { Ucontext::<D>::from_raw(udata.ucontext()) },
-                None => None,
-            },
+            // SAFETY: The argument of a verb.
+            ucontext: unsafe { Ucontext::of(&udata) },
         };
         let data = D::create_srq(dev, &mut init, udata.as_mut())?;
-        // INVARIANT: `raw` is valid until `destroy_srq` returns.
-        let owned = Owned::new(try_pin_init!(Srq {
-            raw: NonNull::new(raw).ok_or(EINVAL)?,
-            data <- data,
-        }? Error))?;
+        // SAFETY: `raw` is valid until `destroy_srq` returns.
+        let owned = unsafe { Srq::<D>::new(raw, data) }?;
         init.attr.to_raw(&mut attr.attr);
         D::publish_srq(&owned);
-        // SAFETY: The allocation has room for an `SrqObject<D>`, and is the caller's.
-        unsafe { (&raw mut (*raw.cast::<SrqObject<D>>()).owned).write(owned) };
+        // SAFETY: The core's allocation, which has room for it.
+        unsafe { Srq::<D>::store(raw, owned) };
         Ok(())
     };
     errno(create())
@@ -211,8 +149,8 @@ pub(super) unsafe extern "C" fn destroy_srq<D: Driver>(
 ) -> ffi::c_int {
     // SAFETY: The queue was constructed.
     D::destroy_srq(unsafe { Srq::<D>::owned(raw) });
-    // SAFETY: This is the last call with the queue. The drop waits for every reference.
-    unsafe { core::ptr::drop_in_place(&raw mut (*raw.cast::<SrqObject<D>>()).owned) };
+    // SAFETY: This is the last call with it.
+    unsafe { Srq::<D>::destroy(raw) };
     0
 }
 
@@ -242,11 +180,8 @@ pub(super) unsafe extern "C" fn modify_srq<D: Driver>(
         };
         // SAFETY: The argument of the core's callback.
         let mut udata = unsafe { Udata::from_raw(udata) };
-        let ucontext = match &udata {
-            // SAFETY: The context of a verb is alive during the verb.
-            Some(udata) => unsafe { Ucontext::<D>::from_raw(udata.ucontext()) },
-            None => None,
-        };
+        // SAFETY: The argument of a verb.
+        let ucontext = unsafe { Ucontext::<D>::of(&udata) };
         D::modify_srq(srq, &change, ucontext, udata.as_mut())
     };
     errno(modify())
@@ -281,12 +216,7 @@ pub(super) unsafe extern "C" fn post_srq_recv<D: Driver>(
     let srq = unsafe { Srq::<D>::owned(raw) };
     // SAFETY: The chain is valid for the call.
     let mut list = unsafe { RecvList::new(wr) };
-    match D::post_srq_recv(srq, &mut list) {
-        Ok(()) => 0,
-        Err(e) => {
-            // SAFETY: `bad_wr` is valid for write.
-            unsafe { *bad_wr = list.current() };
-            e.to_errno()
-        }
-    }
+    let result = D::post_srq_recv(srq, &mut list);
+    // SAFETY: `bad_wr` is valid for write.
+    unsafe { posted(result, list.current(), bad_wr) }
 }

@@ -418,7 +418,7 @@ impl KernelSq {
             let mut args = UdArgs::new_zeroed();
             args.remote_qpn.set(qpn);
             args.remote_qkey.set(qkey);
-            args.ah_num.set(ah.data().number());
+            args.ah_num.set(ah.number());
             put(&mut wqe.args, args.as_bytes())?;
         } else if let Some(atomic) = wr.atomic() {
             let mut args = AtomicArgs::new_zeroed();
