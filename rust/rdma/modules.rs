@@ -16,7 +16,7 @@ use kernel::{
     types::Opaque, //
 };
 
-/// Says which modules may be loaded.
+/// Decides which modules may be loaded.
 pub trait ModuleHandler: 'static {
     /// Called when a module is about to be initialised; may sleep.
     ///
@@ -44,7 +44,7 @@ impl<T: ModuleHandler> ModuleNotifier<T> {
     ///
     /// # Errors
     ///
-    /// What `register_module_notifier()` returns.
+    /// The error of `register_module_notifier()`.
     pub fn register() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             block <- Opaque::try_ffi_init(|block: *mut bindings::notifier_block| {

@@ -2,9 +2,9 @@
 
 //! Network devices, packets, routes and sockets.
 //!
-//! What a driver that carries its protocol over UDP needs of the network stack. A packet comes in
-//! through a [`UdpTunnel`] as an [`SkBuff`]; one goes out as an [`SkBuff`] with an IP header, along
-//! a [`Dst`] of a [`CachedRoute`]. [`TxInFlight`] tells how many packets are on their way.
+//! The parts of the network stack for a driver that carries its protocol over UDP. A packet is
+//! received from a [`UdpTunnel`] as an [`SkBuff`], and sent as an [`SkBuff`] with an IP header,
+//! along a [`Dst`] of a [`CachedRoute`]. [`TxInFlight`] counts the packets that the stack has.
 
 pub mod multicast;
 pub mod namespace;

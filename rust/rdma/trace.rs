@@ -37,13 +37,13 @@ pub struct Ack {
     pub device: DeviceName,
     /// The number of the own queue pair.
     pub qpn: u32,
-    /// Whether it was sent; it was received otherwise.
+    /// True if it was sent, false if received.
     pub sent: bool,
     /// The PSN that it is about.
     pub psn: u32,
     /// The syndrome, as in the AETH.
     pub syndrome: u8,
-    /// How many messages the responder has completed, modulo 2^24.
+    /// The MSN: messages that the responder has completed, modulo 2^24.
     pub msn: u32,
 }
 
@@ -56,13 +56,13 @@ pub struct Retry {
     pub qpn: u32,
     /// The PSN that is sent again.
     pub psn: u32,
-    /// How often it may still be.
+    /// The retries left.
     pub left: u8,
     /// Why.
     pub reason: &'static CStr,
 }
 
-/// Whether somebody listens to a tracepoint: a static branch.
+/// Returns whether a tracepoint is enabled: a static branch.
 macro_rules! is_on {
     ($tracepoint:ident) => {{
         #[cfg(CONFIG_TRACEPOINTS)]
@@ -82,7 +82,7 @@ macro_rules! is_on {
 
 /// Calls the C function of a tracepoint.
 ///
-/// Who uses it is generic, so that nothing is compiled for a module without these tracepoints.
+/// Its users are generic, so nothing is compiled for a module without these tracepoints.
 macro_rules! emit {
     ($function:ident($($arg:expr),* $(,)?)) => {{
         #[cfg(CONFIG_TRACEPOINTS)]

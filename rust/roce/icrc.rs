@@ -45,7 +45,8 @@ pub trait Crc32 {
 /// Returns the ICRC of a packet over IPv4 that lies in one piece, from the IP header to the pad.
 /// `None` if it is too short for its headers.
 ///
-/// What does not count is changed for the time being, so that the engine is called only once.
+/// Fields that do not count are overwritten for the time being, so that the engine is called only
+/// once.
 #[inline]
 pub fn of_ipv4<C: Crc32>(packet: &mut [u8]) -> Option<[u8; 4]> {
     of::<C, IPV4_LEN>(packet, PseudoHeader::mask_ipv4)

@@ -17,7 +17,7 @@ pub enum Transport {
     Ud,
 }
 
-/// What a packet does, whatever its place in the message.
+/// The operation of a packet, whatever its position in the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Carries payload into a posted receive buffer.
@@ -103,7 +103,7 @@ macro_rules! opcodes {
             /// Every known opcode, in ascending order.
             pub const ALL: &'static [Opcode] = &[$(Opcode::$name,)*];
 
-            /// What [`Opcode::parse`] returns.
+            /// The result of [`Opcode::parse`].
             const fn find(raw: u8) -> Option<Opcode> {
                 match raw {
                     $($raw => Some(Opcode::$name),)*
@@ -113,7 +113,7 @@ macro_rules! opcodes {
                 }
             }
 
-            /// What [`Opcode::info`] returns.
+            /// The result of [`Opcode::info`].
             const fn describe(self) -> Info {
                 match self {
                     $(Opcode::$name => Info {
@@ -187,7 +187,7 @@ static PARSED: [Option<Opcode>; 256] = {
     table
 };
 
-/// What the opcodes say, by number.
+/// The properties of the opcodes, by number.
 static INFO: [Info; 256] = {
     let mut table = [INVALID; 256];
     let mut rest: &mut [_] = &mut table;

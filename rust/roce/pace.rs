@@ -18,7 +18,7 @@ use core::num::NonZeroU32;
 
 use crate::time::Instant;
 
-/// How much lateness is made up for, in nanoseconds. A burst is not longer than that.
+/// The lateness that is made up for, in nanoseconds: the longest burst.
 pub const SLACK: u64 = 50_000;
 
 /// Bytes that a packet takes on an Ethernet beside its IP header and what follows: preamble,
@@ -96,7 +96,7 @@ impl Rate {
 pub struct Pace {
     /// Not before this.
     next: Option<Instant>,
-    /// Whether somebody waits, or has waited and has not caught up yet.
+    /// True while a packet waits, and until the sender has caught up.
     behind: bool,
 }
 
@@ -127,7 +127,7 @@ impl Pace {
         Some(next)
     }
 
-    /// Says that a packet was sent which needs a gap behind it, or none.
+    /// Accounts for a packet, with the gap that it needs behind it.
     #[inline]
     pub fn sent(&mut self, now: Instant, gap: Option<u64>) {
         let Some(gap) = gap else {
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(pace.wait(at(1)), Some(at(GAP)));
         assert_eq!(pace.wait(at(GAP)), None);
         pace.sent(at(GAP), Some(GAP));
-        // Nobody asked meanwhile.
+        // No packet waited meanwhile.
         let late = 1_000 * GAP;
         pace.sent(at(late), Some(GAP));
         assert_eq!(pace.wait(at(late)), Some(at(late + GAP)));

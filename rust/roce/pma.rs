@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a port has counted, as management datagrams ask for it (IBTA 16.1).
+//! The counters of a port in management datagrams (IBTA 16.1).
 //!
 //! ```text
 //!  0          24            64                                  256
@@ -36,10 +36,10 @@ const EXT_WIDTH: u16 = 1 << 9;
 /// Bytes in a word of the data counters.
 const WORD: u64 = 4;
 
-/// Where an attribute starts.
+/// The offset of an attribute.
 const ATTRIBUTE: usize = 64;
 
-/// What a port has counted since its device was made.
+/// The counters of a port since its device was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
     /// Bytes sent.
@@ -54,7 +54,7 @@ pub struct PortCounters {
     pub xmit_multicast: u64,
     /// Packets received by multicast groups, which are among those received.
     pub rcv_multicast: u64,
-    /// How often the link went down.
+    /// The number of times that the link went down.
     pub link_downed: u64,
     /// Packets received with an error, or without room for them.
     pub rcv_errors: u64,

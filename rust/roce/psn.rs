@@ -5,7 +5,7 @@
 /// Bits of a PSN that exist on the wire.
 const MASK: u32 = 0x00ff_ffff;
 
-/// How many bits of a `u32` a PSN leaves unused.
+/// The unused bits of a `u32`.
 const UNUSED_BITS: u32 = 8;
 
 /// A packet sequence number.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a queue pair is, apart from moving data: its service type, states, attributes and
-//! capacities.
+//! The properties of a queue pair: its service type, states, attributes and capacities.
 //!
 //! - [`state`] names the states, [`attr`] the attributes and the bits of the mask that selects
 //!   them.
@@ -64,7 +63,7 @@ pub enum TypeError {
     Unknown,
 }
 
-/// Which errno an error turns into at the edge of the kernel.
+/// The errno of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrnoKind {
     /// `EINVAL`: the caller broke a rule.
@@ -115,7 +114,7 @@ impl QpType {
         }
     }
 
-    /// Tells whether it takes packets of a transport.
+    /// Returns whether it takes packets of a transport.
     #[inline]
     pub const fn takes(self, transport: Transport) -> bool {
         matches!(
@@ -126,8 +125,7 @@ impl QpType {
         )
     }
 
-    /// Tells whether it has one peer, which an address vector and a queue pair number of its own
-    /// name.
+    /// Returns whether it has one peer, named by an address vector and a queue pair number.
     pub const fn is_connected(self) -> bool {
         matches!(self, QpType::Rc | QpType::Uc)
     }

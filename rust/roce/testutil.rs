@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the tests of both halves need.
+//! Fixtures for the tests of both halves.
 
 use crate::{
     ids::{

@@ -255,7 +255,7 @@ mod tests {
             assert_eq!(tx_backoff.limit(1), 50 + more);
         }
 
-        // What was charged before the limit fell does not raise it.
+        // Packets sent before the limit fell do not raise it.
         let _ = tx_backoff.refused(START, 1000);
         assert_eq!(tx_backoff.limit(1), 60);
         let _ = tx_backoff.refused(START, 0);

@@ -88,7 +88,7 @@ pub const GRH_LEN: u32 = 40;
 /// The most bytes of a message (IBTA C9-94 for RDMA).
 pub const MAX_MESSAGE_LEN: u32 = 1 << 31;
 
-/// How many bytes at the front of a packet [`Packet::parse_prefix`] may want to see.
+/// The most bytes at the front of a packet that [`Packet::parse_prefix`] looks at.
 pub const PARSE_PREFIX_LEN: usize = 64;
 
 const _: () = {

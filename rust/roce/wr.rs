@@ -11,7 +11,7 @@ use crate::{
     wire::Feth, //
 };
 
-/// What a send work request asks for.
+/// The operation of a send work request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SendOp {
     /// Fill a receive buffer of the peer.
@@ -99,7 +99,7 @@ impl SendOp {
 
 /// A send work request that was copied out of its ring and validated.
 ///
-/// Where the local data lies is known to the shell alone, under the slot that
+/// Only the driver knows the local data, by the slot that
 /// [`Requester::post`](crate::requester::Requester::post) returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendWr {
@@ -107,9 +107,9 @@ pub struct SendWr {
     pub wr_id: u64,
     /// Address of the remote memory, if the operation has one.
     pub va: u64,
-    /// What to store, or to add. Compare and swap, fetch and add only.
+    /// The value to store, or to add. Compare and swap, fetch and add only.
     pub swap_add: u64,
-    /// What must be there for the store. Compare and swap only.
+    /// The value to compare with. Compare and swap only.
     pub compare: u64,
     /// Bytes of the message, up to [`MAX_MESSAGE_LEN`](crate::wire::MAX_MESSAGE_LEN). FLUSH: bytes
     /// of the range.
@@ -123,19 +123,20 @@ pub struct SendWr {
     pub qkey: Qkey,
     /// Immediate data. [`SendOp::has_imm`] only.
     pub imm: [u8; 4],
-    /// What to flush how far. FLUSH only.
+    /// The scope of the flush. FLUSH only.
     pub feth: Feth,
-    /// What to do.
+    /// The operation.
     pub op: SendOp,
-    /// Whether success is reported.
+    /// True if success is reported.
     pub signalled: bool,
-    /// Whether the completion of the peer is a solicited event.
+    /// True if the completion at the peer is a solicited event.
     pub solicited: bool,
-    /// Whether to wait for the answers of all earlier READs, atomics and their like first.
+    /// True if it waits for the explicit responses of all earlier requests.
     pub fence: bool,
 }
 
-/// How a work request ended: the part of `enum ib_wc_status` that this driver reports.
+/// The status of a completed work request: the part of `enum ib_wc_status` that this driver
+/// reports.
 ///
 /// C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -26,8 +26,8 @@ use kernel::{
     types::Opaque, //
 };
 
-/// What the core allocates. It calls all but [`init()`] and [`alloc_stats`] under the counter's
-/// lock, or when nobody else has the counter any more.
+/// The allocation of the core. It calls all but [`init()`] and [`alloc_stats`] under the counter's
+/// lock, or when the counter has no other user.
 #[repr(C)]
 pub(super) struct QpCounter<D: Driver> {
     raw: Opaque<bindings::rdma_counter>,

@@ -48,7 +48,7 @@ impl<D: Driver> Cq<D> {
         }
     }
 
-    /// Tells the consumer that the queue has overrun. Process context.
+    /// Raises a CQ error at the consumer. Process context.
     pub fn notify_error(&self) {
         let raw = self.as_raw();
         // SAFETY: `raw` is valid by the type invariant; the core sets the handler and its context
@@ -84,7 +84,7 @@ pub struct Wc {
     pub src_qp: u32,
     /// The queue pair that completes.
     pub qp: QpHandle,
-    /// What network header precedes a received datagram (`enum rdma_network_type`).
+    /// The type of the network header of a received datagram (`enum rdma_network_type`).
     pub network_hdr_type: u8,
     /// The VLAN of the net device that a datagram came in through, if it is a VLAN device.
     pub vlan: Option<u16>,
@@ -97,7 +97,7 @@ impl Wc {
     pub const NETWORK_IPV6: u8 = bindings::rdma_network_type_RDMA_NETWORK_IPV6 as u8;
 }
 
-/// Where a poll puts its completions.
+/// The array that a poll fills.
 pub struct WcArray<'a> {
     out: *mut bindings::ib_wc,
     room: usize,
@@ -145,9 +145,9 @@ impl WcArray<'_> {
     }
 }
 
-/// What a consumer asks of a completion queue.
+/// The attributes of a completion queue to create.
 pub struct CqInit<'a, D: Driver> {
-    /// How many completions it must hold.
+    /// The number of completions that it must hold.
     pub cqe: u32,
     /// The completion vector.
     pub comp_vector: u32,

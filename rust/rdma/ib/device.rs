@@ -40,7 +40,7 @@ pub struct Device<D: Driver> {
     data: D,
 }
 
-/// What identifies a new device.
+/// The identity of a new device.
 pub struct DeviceInit<'a> {
     /// The name that the user chose.
     pub name: &'a CStr,
@@ -300,7 +300,7 @@ impl<D: Driver> Drop for Devices<D> {
     }
 }
 
-/// What a device can do.
+/// The attributes of a device.
 pub struct DeviceAttr(pub(super) bindings::ib_device_attr);
 
 macro_rules! limits {
@@ -315,8 +315,8 @@ macro_rules! limits {
 }
 
 impl DeviceAttr {
-    /// Says that the device has compare and swap, and fetch and add, which are atomic at least to
-    /// each other (`IB_ATOMIC_HCA`).
+    /// Advertises compare and swap, and fetch and add, which are atomic at least to each other
+    /// (`IB_ATOMIC_HCA`).
     pub fn set_atomics(&mut self) -> &mut Self {
         self.0.atomic_cap = bindings::ib_atomic_cap_IB_ATOMIC_HCA;
         self
@@ -384,9 +384,9 @@ limits! {
     set_local_ca_ack_delay = local_ca_ack_delay: u8,
 }
 
-/// What works with memory that is fetched on demand, `enum ib_odp_transport_cap_bits` each.
+/// The operations on memory on demand, `enum ib_odp_transport_cap_bits` each.
 pub struct OdpCaps {
-    /// Whether a region can be all of a process' memory.
+    /// True if a region can be the whole address space of a process.
     pub implicit: bool,
     /// For RC queue pairs.
     pub rc: u32,
@@ -397,7 +397,7 @@ pub struct OdpCaps {
 }
 
 impl DeviceAttr {
-    /// Says that memory is fetched on demand.
+    /// Advertises memory on demand.
     pub fn set_odp_caps(&mut self, caps: &OdpCaps) -> &mut Self {
         let mut general = bindings::ib_odp_general_cap_bits_IB_ODP_SUPPORT;
         if caps.implicit {
@@ -526,7 +526,7 @@ impl PortAttr<'_> {
         self
     }
 
-    /// Says that a communication manager can be reached.
+    /// Advertises a communication manager.
     pub fn set_cm_supported(&mut self) -> &mut Self {
         self.0.port_cap_flags |= bindings::ib_port_capability_mask_bits_IB_PORT_CM_SUP;
         self
@@ -548,8 +548,8 @@ impl PortAttr<'_> {
         self
     }
 
-    /// Says that the port has the least speed and width that there are: what the core assumes of a
-    /// net device that does not know its own.
+    /// Reports the lowest speed and width, as the core does for a net device that does not know its
+    /// own.
     pub fn set_least_speed(&mut self) -> &mut Self {
         self.0.max_vl_num = 1;
         self.0.active_speed = bindings::ib_port_speed_IB_SPEED_SDR as u16;

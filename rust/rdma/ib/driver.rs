@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a driver implements.
+//! The trait of a driver.
 
 use super::{
     cq::{
@@ -131,12 +131,12 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Has a queue pair counted by a counter, and no longer by the port: the core adds both up.
+    /// Makes a queue pair count in a counter instead of the port; the core adds up both.
     fn bind_counter(_counter: &Self::Counter, _qp: &Owned<Qp<Self>>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Has a queue pair counted by the port again.
+    /// Makes a queue pair count in the port again.
     fn unbind_counter(_qp: &Owned<Qp<Self>>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
@@ -406,26 +406,26 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Says what the driver knows of a queue pair. Anybody may ask: no addresses, no keys, and
-    /// nothing that helps to forge a packet unless [`Device::is_admin`].
+    /// Adds the driver's details of a queue pair. Any user may ask, so it adds no keys, and nothing
+    /// that helps to forge a packet unless [`Device::is_admin`].
     ///
     /// [`Device::is_admin`]: super::Device::is_admin
     fn fill_res_qp_entry(_qp: &Owned<Qp<Self>>, _out: &mut ResourceEntry<'_>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Says what the driver knows of a completion queue, as for a queue pair.
+    /// Adds the driver's details of a completion queue, as for a queue pair.
     fn fill_res_cq_entry(_cq: &Owned<Cq<Self>>, _out: &mut ResourceEntry<'_>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Says what the driver knows of a shared receive queue, as for a queue pair.
+    /// Adds the driver's details of a shared receive queue, as for a queue pair.
     fn fill_res_srq_entry(_srq: &Owned<Srq<Self>>, _out: &mut ResourceEntry<'_>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Says what the driver knows of the region with a local key, as for a queue pair. The region
-    /// may be changing: then nothing is said.
+    /// Adds the driver's details of the region with a local key, as for a queue pair; none if the
+    /// region is being changed.
     fn fill_res_mr_entry(_lkey: u32, _out: &mut ResourceEntry<'_>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }

@@ -15,7 +15,7 @@ use kernel::{
     types::Opaque, //
 };
 
-/// What a link type does.
+/// A link type.
 ///
 /// `rdma link delete` needs nothing of it: the core unregisters the device.
 pub trait LinkType: 'static {

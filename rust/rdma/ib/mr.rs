@@ -27,7 +27,8 @@ use kernel::{
     types::Opaque, //
 };
 
-/// What the core gets a pointer to. Allocated here: the core leaves that to the driver.
+/// A region: the structure of the core, then the driver's part. The core leaves the allocation to
+/// the driver.
 #[repr(C)]
 struct MrObject<D: Driver> {
     raw: Opaque<bindings::ib_mr>,
@@ -54,13 +55,13 @@ pub struct UserRange {
     pub iova: u64,
 }
 
-/// What a registration changes. What is not there stays.
+/// The changes of a registration; `None` for no change.
 pub struct Change<'a, D: Driver> {
     /// The memory.
     pub range: Option<UserRange>,
     /// The protection domain.
     pub pd: Option<&'a Pd<D>>,
-    /// What it allows.
+    /// The access that it allows.
     pub access: Option<Access>,
     /// The device.
     pub device: &'a Device<D>,
@@ -155,7 +156,7 @@ pub(super) unsafe extern "C" fn get_dma_mr<D: Driver>(
     ptr_or_err(create())
 }
 
-/// What a process says about memory that is fetched when it is used.
+/// The advice of a process on memory on demand.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
     /// Fetch it for reading.
@@ -266,8 +267,8 @@ pub struct SgList<'a> {
     _p: PhantomData<&'a mut bindings::scatterlist>,
 }
 
-/// What `ib_sg_to_pages()` works on: it hands its callback nothing but the region, so it gets one
-/// of our own, which has more to it.
+/// The region that `ib_sg_to_pages()` works on, with more data behind it: its callback gets nothing
+/// but the region.
 #[repr(C)]
 struct Walk<'a> {
     raw: bindings::ib_mr,
@@ -277,7 +278,7 @@ struct Walk<'a> {
 impl SgList<'_> {
     /// Maps as many entries as fit, from the first one, and returns how many that were.
     ///
-    /// What was mapped before is forgotten.
+    /// The previous mapping is forgotten.
     ///
     /// # Errors
     ///

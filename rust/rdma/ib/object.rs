@@ -171,7 +171,7 @@ impl<K: Kind> Deref for Object<K> {
     }
 }
 
-/// An object that lives in the core's allocation: the structure of the core, then the driver's part.
+/// An object in the allocation of the core: the structure of the core, then the driver's part.
 #[repr(C)]
 pub struct InPlace<K: Kind> {
     raw: Opaque<K::Raw>,

@@ -110,7 +110,7 @@ impl<D: Driver> Qp<D> {
         QpHandle(self.raw())
     }
 
-    /// Tells the consumer of an event. Process context, no lock held.
+    /// Raises an event at the consumer. Process context, no lock held.
     pub fn notify_event(&self, event: QpEvent) {
         let raw = self.as_raw();
         // SAFETY: `raw` is valid by the type invariant; the core sets the handler and its context
@@ -163,21 +163,21 @@ impl QpCap {
     }
 }
 
-/// What a consumer asks of a queue pair.
+/// The attributes of a queue pair to create.
 pub struct QpInit<'a, D: Driver> {
     /// `enum ib_qp_type`.
     pub qp_type: u32,
     /// `enum ib_qp_create_flags`.
     pub create_flags: u32,
-    /// Where sends complete.
+    /// The completion queue of sends.
     pub send_cq: Ref<Cq<D>>,
-    /// Where receives complete.
+    /// The completion queue of receives.
     pub recv_cq: Ref<Cq<D>>,
-    /// Where receive requests come from, unless the queue pair has a queue of its own.
+    /// The shared receive queue, unless the queue pair has a receive queue of its own.
     pub srq: Option<Ref<Srq<D>>>,
     /// The capacities asked for; the driver writes those granted.
     pub cap: QpCap,
-    /// Whether every send completes, signalled or not.
+    /// True if every send completes, signalled or not.
     pub signal_all: bool,
     /// The port of a special queue pair.
     pub port_num: u32,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a driver knows of an object, for `rdma -dd resource show`.
+//! The driver's details of an object, for `rdma -dd resource show`.
 //!
 //! The core holds a reference of its resource tracking during the callbacks here. Destroying the
 //! object begins with waiting for it, so the object is whole. `rereg_user_mr` alone does not wait:
@@ -85,7 +85,7 @@ impl ResourceEntry<'_> {
     }
 }
 
-/// Has a driver add its values, and returns the result as the core wants it.
+/// Lets a driver add its details, and returns the result as the core wants it.
 ///
 /// # Safety
 ///

@@ -35,8 +35,7 @@ impl<D: Driver> Kind for SrqKind<D> {
 pub type Srq<D> = Object<SrqKind<D>>;
 
 impl<D: Driver> Srq<D> {
-    /// Tells the consumer that fewer requests are left than it wanted. Process context, no lock
-    /// held.
+    /// Raises the limit event at the consumer. Process context, no lock held.
     pub fn notify_limit(&self) {
         let raw = self.as_raw();
         // SAFETY: `raw` is valid by the type invariant; the core sets the handler and its context
@@ -72,7 +71,7 @@ impl SrqAttr {
     }
 }
 
-/// What a consumer asks of a shared receive queue.
+/// The attributes of a shared receive queue to create.
 pub struct SrqInit<'a, D: Driver> {
     /// The capacities asked for; the driver writes those granted. The limit says nothing here.
     pub attr: SrqAttr,
@@ -82,7 +81,7 @@ pub struct SrqInit<'a, D: Driver> {
     pub ucontext: Option<&'a Ucontext<D>>,
 }
 
-/// What a modify is to change.
+/// The changes of a modify.
 #[derive(Clone, Copy)]
 pub struct SrqChange {
     /// The requests that the queue must hold.

@@ -50,7 +50,7 @@ pub(super) unsafe extern "C" fn alloc_hw_port_stats<D: Driver>(
 
 /// Allocates a table of all counters. May sleep.
 pub(super) fn alloc<D: Driver>() -> *mut bindings::rdma_hw_stats {
-    // How long the core may show a value without asking again: its own default is 10 ms.
+    // The time for which the core may cache a value: its own default.
     const LIFESPAN_MS: ffi::c_ulong = 10;
 
     // SAFETY: The descriptions are static, and `CounterDesc` is a `rdma_stat_desc`.

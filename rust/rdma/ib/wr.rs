@@ -189,25 +189,25 @@ impl<D: Driver> SendWr<'_, D> {
     }
 }
 
-/// What an atomic operation asks for.
+/// The arguments of an atomic operation.
 pub struct Atomic {
     /// The remote address.
     pub va: u64,
-    /// What must be there, or what to add.
+    /// The value to compare with, or to add.
     pub compare_add: u64,
-    /// What to store. Compare and swap only.
+    /// The value to store. Compare and swap only.
     pub swap: u64,
     /// The remote key.
     pub rkey: u32,
 }
 
-/// What a registration of mapped memory asks for.
+/// The arguments of a registration of mapped memory.
 pub struct Registration {
     /// The address that requests use for the first byte.
     pub iova: u64,
     /// The key that the region shall have.
     pub key: u32,
-    /// What it allows.
+    /// The access that it allows.
     pub access: Access,
 }
 

@@ -14,7 +14,7 @@ use kernel::{
     types::Opaque, //
 };
 
-/// What happened to a network device.
+/// An event of a network device.
 pub enum NetdevEvent {
     /// It is up.
     Up,
@@ -79,7 +79,7 @@ impl<T: NetdevHandler> NetdevNotifier<T> {
     ///
     /// # Errors
     ///
-    /// What `register_netdevice_notifier()` returns; today it cannot fail for a handler that
+    /// The error of `register_netdevice_notifier()`, which today cannot fail for a handler that
     /// refuses nothing.
     pub fn register() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {

@@ -18,10 +18,10 @@ pub trait PernetHandler: 'static {
     /// Called when a namespace is dismantled, and for every namespace when the registration is
     /// dropped; may sleep.
     ///
-    /// Nobody uses the namespace any more: all its devices have been unregistered or moved to the
-    /// initial namespace, and their events are over. UDP still works in it, for its own exit comes
-    /// later, because it was registered earlier. So this is the time to release the sockets that
-    /// the module opened there: they do not hold the namespace, and must not outlive it.
+    /// The namespace is unused: all its devices have been unregistered or moved to the initial
+    /// namespace, and their events are over. UDP still works in it, because its exit handler was
+    /// registered earlier and so runs later. Release the sockets that the module opened there: they
+    /// do not hold the namespace and must not outlive it.
     fn exit(net: NetId);
 }
 

@@ -49,7 +49,7 @@ impl Dst<'_> {
     }
 }
 
-/// What an IPv4 route depends on. Addresses are in the order of the wire.
+/// The key of an IPv4 route. Addresses are in network byte order.
 pub struct RouteV4 {
     /// The source, an address of this host.
     pub saddr: [u8; 4],
@@ -59,7 +59,7 @@ pub struct RouteV4 {
     pub tos: u8,
 }
 
-/// What an IPv6 route depends on. Addresses are in the order of the wire.
+/// The key of an IPv6 route. Addresses are in network byte order.
 pub struct RouteV6 {
     /// The source, an address of this host.
     pub saddr: [u8; 16],
@@ -82,7 +82,7 @@ pub enum RouteKey {
 /// A route that was looked up, with a reference.
 struct Found {
     dst: NonNull<bindings::dst_entry>,
-    // What `dst_check()` compares with the state of the IPv6 routing tables. Unused for IPv4.
+    // The cookie of `dst_check()`, the state of the IPv6 routing tables. Unused for IPv4.
     cookie: u32,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How many packets of one sender are on their way.
+//! The number of packets of a sender that the network stack has.
 //!
 //! The network stack returns a packet when it has left the device, or was dropped, or when nobody
 //! needs to know any longer (`lo` does so within our own transmission); a tun device or netem may
@@ -13,10 +13,10 @@
 //!   skb freed: at the low mark and paused --> wake(cookie), no longer paused
 //! ```
 //!
-//! What one CPU sends may overtake what another has just sent: both the backlog of packets for the
-//! own host and the queues of a device are per CPU. A sender whose packets must arrive in order
-//! goes on with another CPU only when all of them have been returned, or none was sent for a while:
-//! a packet that is kept for ever must not be waited for.
+//! Packets of one CPU may overtake those that another has just sent: both the backlog of packets
+//! for the same host and the queues of a device are per CPU. A sender whose packets must arrive in
+//! order continues on another CPU only when all of them have been returned, or none was sent for a
+//! while, because a packet may be kept for ever.
 //!
 //! Packets are counted, not bytes: what a packet occupies changes while the stack works on it.
 
@@ -59,7 +59,7 @@ struct Inner {
     cpu: Atomic<u32>,
     /// When that was, in jiffies.
     sent: Atomic<usize>,
-    /// How many may still be in flight when a pause ends.
+    /// The most packets in flight when a pause ends.
     low_mark: Atomic<u32>,
     /// After so many jiffies without a packet another CPU may go on in any case.
     handover: usize,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the caller of a function may do.
+//! The context of the caller.
 
 use crate::bindings;
 
@@ -12,7 +12,7 @@ pub fn can_run() -> bool {
     unsafe { !bindings::irqs_disabled() && !bindings::in_hardirq() }
 }
 
-/// Lets others run who have waited long enough. May sleep.
+/// Reschedules if necessary. May sleep.
 pub fn cond_resched() {
     // SAFETY: The caller may sleep, so the scheduler may be called.
     unsafe { bindings::cond_resched() };

@@ -31,7 +31,7 @@ struct Entry<T> {
 
 /// A table of values by number, for values that are copied out at each lookup.
 ///
-/// Nobody holds a reference to an entry, so removing one waits for nobody and sleeps nowhere.
+/// There are no references to an entry, so removing one neither waits nor sleeps.
 ///
 /// # Invariants
 ///

@@ -49,7 +49,7 @@ impl<T> Global<T> {
     ///
     /// # Errors
     ///
-    /// What `init` returns, and `EBUSY` if the value was constructed before.
+    /// The error of `init`, and `EBUSY` if the value was constructed before.
     pub fn init<E>(&'static self, init: impl PinInit<T, E>) -> Result
     where
         Error: From<E>,

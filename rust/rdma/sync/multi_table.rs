@@ -32,7 +32,7 @@ use kernel::{
     types::Opaque, //
 };
 
-/// What a [`MultiTable`] is looked up by.
+/// The key of a [`MultiTable`].
 pub trait Key: Copy + Eq {
     /// Returns all of the key, to be hashed: two keys with the same words meet in one bucket.
     fn words(&self) -> [u64; 3];
@@ -45,7 +45,7 @@ impl Key for u32 {
     }
 }
 
-/// What leads to the next node of a chain.
+/// The link to the next node of a chain.
 type Link<K, V> = AtomicPtr<Node<K, V>>;
 
 /// A key, one of its values, and what the deferred free needs.

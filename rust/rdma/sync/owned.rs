@@ -26,7 +26,7 @@ use kernel::{
     types::Opaque, //
 };
 
-/// What [`Owned`] and [`Ref`] point to.
+/// The allocation of [`Owned`] and [`Ref`].
 ///
 /// # Invariants
 ///
@@ -140,7 +140,7 @@ impl<T> Owned<T> {
 }
 
 impl<T: Unpin> Owned<T> {
-    /// Lets `f` change the object while nobody else uses it. May sleep.
+    /// Waits until the object is otherwise unused, and lets `f` change it. May sleep.
     ///
     /// Waits until every [`Ref`] is gone. Remove the object from every
     /// [`Table`](super::Table) before, or the wait has no end.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which headers a packet has.
+//! The headers of a packet.
 
 use crate::wire::{
     AETH_LEN,
@@ -14,7 +14,7 @@ use crate::wire::{
     RETH_LEN, //
 };
 
-/// Which headers follow the BTH, in the order in which they do.
+/// The headers that follow the BTH, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Headers {
     pub(super) deth: bool,

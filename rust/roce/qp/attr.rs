@@ -67,7 +67,7 @@ impl Mtu {
     }
 }
 
-/// What the peer may do through a queue pair, and other flags of `enum ib_access_flags`.
+/// The rights of the peer through a queue pair, and other flags of `enum ib_access_flags`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access(u32);
 
@@ -121,31 +121,31 @@ impl Access {
         self.0
     }
 
-    /// Tells whether the peer may write.
+    /// Returns whether RDMA WRITE is allowed.
     #[inline]
     pub const fn remote_write(self) -> bool {
         self.0 & Self::REMOTE_WRITE != 0
     }
 
-    /// Tells whether the peer may read.
+    /// Returns whether RDMA READ is allowed.
     #[inline]
     pub const fn remote_read(self) -> bool {
         self.0 & Self::REMOTE_READ != 0
     }
 
-    /// Tells whether the peer may execute atomic operations.
+    /// Returns whether atomic operations are allowed.
     #[inline]
     pub const fn remote_atomic(self) -> bool {
         self.0 & Self::REMOTE_ATOMIC != 0
     }
 
-    /// Tells whether the peer may ask until what it wrote is visible to all.
+    /// Returns whether FLUSH for global visibility is allowed.
     #[inline]
     pub const fn flush_global(self) -> bool {
         self.0 & Self::FLUSH_GLOBAL != 0
     }
 
-    /// Tells whether the peer may ask until what it wrote is persistent.
+    /// Returns whether FLUSH for persistence is allowed.
     #[inline]
     pub const fn flush_persistent(self) -> bool {
         self.0 & Self::FLUSH_PERSISTENT != 0

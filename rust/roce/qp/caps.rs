@@ -34,7 +34,7 @@ pub struct Caps {
 /// The queues of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queues {
-    /// What they offer, at least what was asked for.
+    /// The capacities granted, at least those asked for.
     pub caps: Caps,
     /// Ring of send WQEs.
     pub send: Ring,

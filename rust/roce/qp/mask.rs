@@ -26,9 +26,9 @@ attributes! {
     STATE = 0;
     /// The state that the caller takes the queue pair to be in.
     CUR_STATE = 1;
-    /// Whether an event tells when the send queue has drained.
+    /// The event for a drained send queue.
     EN_SQD_ASYNC_NOTIFY = 2;
-    /// What the peer may do (RC, UC).
+    /// The rights of the peer (RC, UC).
     ACCESS_FLAGS = 3;
     /// Index of the P_Key.
     PKEY_INDEX = 4;
@@ -42,21 +42,21 @@ attributes! {
     PATH_MTU = 8;
     /// Time to wait for an ACK (RC).
     TIMEOUT = 9;
-    /// How often to retransmit before giving up (RC).
+    /// The retransmissions before a request fails (RC).
     RETRY_CNT = 10;
-    /// How often to wait for a receiver that is not ready (RC).
+    /// The retransmissions after RNR NAKs (RC).
     RNR_RETRY = 11;
     /// First PSN to expect (RC, UC).
     RQ_PSN = 12;
-    /// How many RDMA READs may be outstanding (RC).
+    /// The most READs and atomics outstanding (RC).
     MAX_QP_RD_ATOMIC = 13;
     /// A second path to the peer. Not carried: the core refuses it on RoCE.
     ALT_PATH = 14;
-    /// How long a peer must wait after this side was not ready (RC).
+    /// The timer of RNR NAKs (RC).
     MIN_RNR_TIMER = 15;
     /// First PSN to send.
     SQ_PSN = 16;
-    /// How many RDMA READs of the peer may be outstanding (RC).
+    /// The most READs and atomics of the peer outstanding (RC).
     MAX_DEST_RD_ATOMIC = 17;
     /// State of path migration.
     PATH_MIG_STATE = 18;
@@ -89,13 +89,13 @@ impl AttrMask {
         self.0
     }
 
-    /// Tells whether nothing is in the set.
+    /// Returns whether the set is empty.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Tells whether all of `other` is in the set.
+    /// Returns whether the set contains all of `other`.
     #[inline]
     pub const fn contains(self, other: AttrMask) -> bool {
         self.0 & other.0 == other.0

@@ -55,25 +55,25 @@ impl State {
         }
     }
 
-    /// Tells whether send requests may be posted: to be sent, to wait or to be flushed.
+    /// Returns whether send requests may be posted: to be sent, to wait or to be flushed.
     #[inline]
     pub const fn takes_sends(self) -> bool {
         matches!(self, State::Rts | State::Sqd | State::Sqe | State::Err)
     }
 
-    /// Tells whether receive requests may be posted: to be filled or to be flushed.
+    /// Returns whether receive requests may be posted: to be filled or to be flushed.
     #[inline]
     pub const fn takes_receives(self) -> bool {
         !matches!(self, State::Reset)
     }
 
-    /// Tells whether incoming request packets are executed.
+    /// Returns whether request packets are executed.
     #[inline]
     pub const fn is_receiving(self) -> bool {
         matches!(self, State::Rtr | State::Rts | State::Sqd | State::Sqe)
     }
 
-    /// Tells whether request packets may leave: all in RTS, those of messages already begun in SQD.
+    /// Returns whether request packets are sent: all in RTS, those of started messages in SQD.
     #[inline]
     pub const fn is_sending(self) -> bool {
         matches!(self, State::Rts | State::Sqd)

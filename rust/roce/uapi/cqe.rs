@@ -78,7 +78,7 @@ const _: () = {
     assert!(offset_of!(RawCqe, port_num) == 46);
 };
 
-/// What completed: the values of `enum ib_wc_opcode` that this driver uses.
+/// The operation that completed: the values of `enum ib_wc_opcode` that this driver uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum WcOpcode {
@@ -141,9 +141,9 @@ impl From<SendOp> for WcOpcode {
 pub struct Cqe {
     /// Cookie of the work request.
     pub wr_id: u64,
-    /// How it ended. On anything but success only `wr_id` and `qpn` are defined as well.
+    /// The status. Unless it is success, only `wr_id` and `qpn` are defined as well.
     pub status: Status,
-    /// What it was.
+    /// The operation.
     pub opcode: WcOpcode,
     /// Bytes transferred; for a UD receive including the 40 bytes of GRH area.
     pub byte_len: u32,
@@ -157,9 +157,9 @@ pub struct Cqe {
     pub src_qpn: Qpn,
     /// The receive buffer starts with the GRH area (UD).
     pub grh: bool,
-    /// What a program finds as service level, of which RoCE has none. For a UD receive it says
-    /// which IP header is in the GRH area (`WC_SL_IPV4`, `WC_SL_IPV6`), as adapters of one large
-    /// maker do: UCX looks there, and drops what seems to be for another address.
+    /// The service level, which RoCE does not have. For a UD receive it is the version of the IP
+    /// header in the GRH area (`WC_SL_IPV4`, `WC_SL_IPV6`), as with mlx5: UCX looks at it, and
+    /// drops datagrams that seem to be for another address.
     pub sl: u8,
 }
 

@@ -13,7 +13,7 @@ use zerocopy_derive::{
     KnownLayout, //
 };
 
-/// Where a ring can be mapped: `struct mminfo`. All zero if there is none.
+/// The offset and size to map a ring with: `struct mminfo`. All zero if there is none.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
 )]

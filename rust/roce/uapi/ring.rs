@@ -24,7 +24,7 @@ use zerocopy_derive::{
     Unaligned, //
 };
 
-/// What lies before the slots: `struct rxe_queue_buf`.
+/// The header before the slots: `struct rxe_queue_buf`.
 ///
 /// The two indices have cache lines of their own. `librxe` reads the geometry from here; the kernel
 /// writes it once and never reads it back.
@@ -76,8 +76,8 @@ const MAX_SLOTS: u32 = 1 << 21;
 /// Most bytes that a slot can have.
 const MAX_ELEM_SIZE: u32 = 1 << 16;
 
-/// What a whole ring stays below, in bytes: rounded up to pages, it fits the 32 bits that
-/// [`MmapInfo`](super::resp::MmapInfo) has for it.
+/// The bound on the size of a ring in bytes: rounded up to pages, it fits the 32 bits of
+/// [`MmapInfo`](super::resp::MmapInfo).
 const MAX_RING_LEN: usize = 0xffff_0000;
 
 /// Geometry of one ring. It holds no index and no pointer.
@@ -204,13 +204,13 @@ impl Ring {
         self.mask.wrapping_sub(self.count(producer, consumer))
     }
 
-    /// Tells whether nothing is queued.
+    /// Returns whether the ring is empty.
     #[inline]
     pub const fn is_empty(&self, producer: u32, consumer: u32) -> bool {
         self.count(producer, consumer) == 0
     }
 
-    /// Tells whether nothing can be added.
+    /// Returns whether the ring is full.
     #[inline]
     pub const fn is_full(&self, producer: u32, consumer: u32) -> bool {
         self.count(producer, consumer) == self.mask

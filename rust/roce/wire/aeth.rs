@@ -21,7 +21,7 @@ const KIND_NAK: u8 = 0x60;
 /// The five bits of a syndrome that hold the credit count, the RNR timer or the NAK code.
 const VALUE_MASK: u8 = 0x1f;
 
-/// Where the syndrome lies above the MSN.
+/// The shift of the syndrome above the MSN.
 const SYNDROME_SHIFT: u32 = 24;
 
 /// Bits of the MSN.
@@ -56,7 +56,7 @@ impl NakCode {
     }
 }
 
-/// What an AETH says about the request.
+/// The syndrome of an AETH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syndrome {
     /// Everything up to the PSN was executed.
@@ -118,9 +118,9 @@ impl Syndrome {
 /// The answer of a responder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aeth {
-    /// What became of the request.
+    /// The result of the request.
     pub syndrome: Syndrome,
-    /// How many messages the responder has completed, modulo 2^24.
+    /// The messages that the responder has completed, modulo 2^24.
     pub msn: u32,
 }
 

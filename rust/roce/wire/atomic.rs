@@ -23,9 +23,9 @@ pub struct AtomicEth {
     pub va: u64,
     /// The key of the memory region.
     pub rkey: Rkey,
-    /// What to store, or to add.
+    /// The value to store, or to add.
     pub swap_add: u64,
-    /// What must be there for the store. Compare and swap only.
+    /// The value to compare with. Compare and swap only.
     pub compare: u64,
 }
 
@@ -83,7 +83,7 @@ const PLACEMENT: u32 = 0xf;
 const SELECTIVITY: u32 = 0x30;
 const WHOLE: u32 = 1 << 4;
 
-/// What a FLUSH asks for.
+/// The scope of a FLUSH.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Feth(u32);
 

@@ -51,7 +51,7 @@ pub(crate) struct Bth {
     psn: U32,
 }
 
-/// What a [`Bth`] is made from.
+/// The fields of a [`Bth`] to write.
 pub(crate) struct BthFields {
     pub(crate) opcode: Opcode,
     pub(crate) solicited: bool,

@@ -16,7 +16,7 @@ use crate::ids::{
     Qpn, //
 };
 
-/// Who sent a datagram, and the key that lets it in.
+/// The sender of a datagram, and its Q_Key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deth {
     /// The queue key that the sender presents.

@@ -35,7 +35,7 @@ use roce::{
 };
 use zerocopy::IntoBytes;
 
-/// What a datagram needs to find its way.
+/// The address vector of a datagram.
 #[derive(Clone, Copy)]
 pub(crate) struct Av {
     pub(crate) pd: PdId,

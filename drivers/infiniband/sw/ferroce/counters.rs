@@ -86,7 +86,7 @@ counters! {
     /// Bytes of what came, from the IP header on.
     ReceivedBytes = c"rcvd_bytes",
 
-    // What else happens.
+    // Counters that C rxe does not have.
     /// A packet of [`Sent`](Self::Sent) that went to a group.
     SentMulticast = c"sent_mcast_pkts",
     /// A packet of [`Received`](Self::Received) that came to a group.
@@ -113,7 +113,7 @@ counters! {
     BadIcrc = c"rx_bad_icrc",
     /// There is no queue pair with its number.
     NoQp = c"rx_no_qp",
-    /// Nobody is in its group.
+    /// Its group has no member.
     NoGroup = c"rx_no_group",
     /// Its queue pair receives nothing in the state that it is in.
     BadState = c"rx_bad_state",
@@ -133,7 +133,7 @@ counters! {
     Gap = c"rx_psn_gap",
     /// There is no receive request for it (UC, UD).
     NoWqe = c"rx_no_wqe",
-    /// Nobody asked for this response.
+    /// No request waits for this response.
     UnexpectedResponse = c"rx_unexpected_response",
     /// The response makes no sense.
     BadResponse = c"rx_bad_response",
@@ -195,7 +195,7 @@ impl Counter {
 /// context.
 pub(crate) struct Counters {
     values: PerCpuCounters<COUNT>,
-    /// What counts the same for all queue pairs of the device that are bound to any counter.
+    /// The sum over all queue pairs of the device that are bound to any counter.
     sum: Option<Arc<Counters>>,
 }
 

@@ -96,7 +96,7 @@ pub(crate) struct Completion {
     pub(crate) vlan: Option<u16>,
 }
 
-/// What became of a completion.
+/// The result of adding a completion.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pushed {
     /// It is there.
@@ -107,7 +107,7 @@ pub(crate) enum Pushed {
     Lost,
 }
 
-/// Which completion calls the handler.
+/// The completions that call the handler.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Armed {
     No,
@@ -115,7 +115,7 @@ enum Armed {
     Any,
 }
 
-/// Where completions wait to be polled.
+/// The store of completions.
 enum Store {
     /// A ring that the process polls itself.
     User {
@@ -123,7 +123,7 @@ enum Store {
         producer: u32,
         mmap_entry: MmapEntry,
     },
-    /// What the poll verb takes from.
+    /// The completions for the poll verb.
     Kernel(Fifo<KVVec<Option<Wc>>>),
 }
 
@@ -132,7 +132,7 @@ struct Inner {
     armed: Armed,
     /// Of the queue pairs whose send requests complete here.
     doorbell: Doorbell,
-    /// What a process had polled, by its index, when a doorbell was rung.
+    /// The consumer index of a process at the last doorbell.
     polled: u32,
     /// A completion was lost: said once, until the queue is destroyed.
     overrun: bool,
@@ -390,7 +390,7 @@ impl Cq {
         }
     }
 
-    /// Says how the queue is filled, and what its consumer waits for.
+    /// Adds the fill level, and the completions that the consumer waits for.
     pub(crate) fn describe(&self, out: &mut ResourceEntry<'_>) {
         let inner = self.inner.lock();
         let fill = match &inner.store {

@@ -72,11 +72,11 @@ pub(crate) struct Ferroce {
     number: u32,
     /// The GUID of the node and of its port.
     pub(crate) guid: [u8; 8],
-    /// What happens, but for queue pairs that are bound to a counter of their own.
+    /// The counters of the port, without queue pairs that are bound to a counter.
     counters: Arc<Counters>,
-    /// What happens to those, and to those that were.
+    /// The counters of queue pairs that are or were bound to a counter.
     pub(crate) bound_counters: Arc<Counters>,
-    /// Whether the port was active when its net device last said something. Under RTNL.
+    /// True if the port was active at the last event of its net device. Under RTNL.
     active: Atomic<bool>,
     /// The MTU of the port, in bytes, which follows that of its net device. Written under RTNL.
     mtu: Atomic<u32>,

@@ -79,8 +79,8 @@ module! {
     },
 }
 
-/// What the module holds. Fields are dropped in declaration order: first nothing creates devices
-/// any more, then the devices go, then what they use.
+/// The state of the module. Fields are dropped in declaration order: first the link types, so that
+/// no device is added, then the devices, then the parts that they use.
 #[pin_data]
 struct Module {
     _compat: Option<Pin<KBox<LinkRegistration<link::CompatLink>>>>,

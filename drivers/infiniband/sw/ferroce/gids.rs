@@ -33,13 +33,13 @@ static GIDS: Global<Gids> = Global::new();
 /// All addresses of all devices.
 #[pin_data]
 struct Gids {
-    /// Who has an address.
+    /// The device of an address.
     #[pin]
     owners: MultiTable<Address, Owner, BUCKETS>,
-    /// Which devices have an address of a net device, once for each address.
+    /// The devices with an address of a net device, once for each address.
     #[pin]
     links: MultiTable<Link, Owner, BUCKETS>,
-    /// What a place in a GID table has, to find it again when it goes.
+    /// The contents of an entry of a GID table, to find it when it is removed.
     #[pin]
     places: MultiTable<Place, (Address, Link), BUCKETS>,
     /// The management queue pairs, by device.
@@ -95,7 +95,7 @@ impl Key for Place {
 #[derive(Clone, Copy)]
 struct Owner {
     place: Place,
-    /// Whether it is an address of the device's own net device, not of one above that.
+    /// True for an address of the device's own net device, not of one above it.
     own: bool,
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn generation() -> u32 {
     GENERATION.load(Relaxed)
 }
 
-/// Has everybody look again.
+/// Makes all cached routes invalid.
 pub(crate) fn invalidate() {
     GENERATION.add(1, Relaxed);
 }
@@ -168,7 +168,7 @@ pub(crate) fn reaches(device: u32, link: &Link) -> bool {
         .is_some_and(|gids| gids.links.find_map(link, find).is_some())
 }
 
-/// Says which queue pair is the management one of a device, for as long as this lives.
+/// Registers the management queue pair of a device until it is dropped.
 pub(crate) struct GsiQp {
     device: u32,
     qp: u32,

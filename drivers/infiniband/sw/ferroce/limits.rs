@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a device says of itself.
+//! The attributes of a device.
 
 use crate::{
     cq,
@@ -36,7 +36,7 @@ const VENDOR_ID: u32 = 0xff_ffff;
 /// The ACK delay code: 134 ms, as others in software state.
 const ACK_DELAY: u8 = 15;
 
-/// What was tested with memory that is fetched on demand.
+/// The operations on memory on demand that have tests.
 const ODP_CAPS: OdpCaps = OdpCaps {
     implicit: true,
     rc: odp::SEND

@@ -114,7 +114,7 @@ pub(crate) fn attach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
     device.memberships.count(owner);
     if here == 0 {
         device.groups.count(None);
-        // Whether datagrams of this host come back to it is part of a route.
+        // The loopback of datagrams of this host is part of a route.
         gids::invalidate();
     }
     Ok(())

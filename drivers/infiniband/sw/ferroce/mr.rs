@@ -141,7 +141,7 @@ pub(crate) fn find(key: u32, pd: PdId, access: Access) -> Result<Target, MemErro
     Ok(Target::region(mr))
 }
 
-/// Says what kind of region has a local key, and what it allows.
+/// Adds the kind of the region with a local key, and the access that it allows.
 pub(crate) fn describe(lkey: u32, out: &mut ResourceEntry<'_>) {
     // Not there while it changes.
     let Some(mr) = get(number(lkey)) else {

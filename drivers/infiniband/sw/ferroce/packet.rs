@@ -152,7 +152,7 @@ impl Incoming {
     }
 }
 
-/// Where a packet comes from and goes to.
+/// The source and the destination of a packet.
 pub(crate) struct Origin {
     /// The namespace that it came in through.
     pub(crate) net: NetId,

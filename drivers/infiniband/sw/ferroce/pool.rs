@@ -27,8 +27,8 @@ use roce::share;
 /// processes, each.
 pub(crate) const MAX_OBJECTS: u32 = 1 << 20;
 
-/// How many more there may be for kernel consumers, each. A new link needs some, and one that
-/// connects again does.
+/// The most objects of kernel consumers, each, on top of those. A new link needs some, and so does
+/// a reconnecting one.
 pub(crate) const KERNEL_OBJECTS: u32 = 1 << 16;
 
 /// The most address handles of processes.

@@ -152,7 +152,7 @@ pub(crate) struct Qp {
     events: Atomic<u32>,
     send_flush_budget: FlushBudget,
     recv_flush_budget: FlushBudget,
-    /// Whether memory windows may be bound to it.
+    /// The mark of memory windows that were bound to it.
     pub(crate) windows: window::Mark,
     /// Serialises modify; outside of the locks of the halves.
     #[pin]
@@ -185,7 +185,7 @@ pub(crate) struct Qp {
 /// Queue pair numbers below are special: 0 and 1 are management, and a few are kept free.
 const FIRST_QPN: u32 = 16;
 
-/// As many as there may be, the management queue pairs included.
+/// The last number: one for each queue pair, including management queue pairs.
 const LAST_QPN: u32 = FIRST_QPN + MAX_OBJECTS + KERNEL_OBJECTS - 1;
 
 static TABLE: Global<Table<IbQp>> = Global::new();
@@ -218,7 +218,7 @@ impl Qp {
         }
         let raw = ty == QpType::RawPacket;
         if raw && udata.is_none() {
-            // Nobody in the kernel wants them.
+            // Kernel consumers have no use for them.
             return Err(EOPNOTSUPP);
         }
         let frames = if raw {
@@ -409,14 +409,15 @@ impl Qp {
         false
     }
 
-    /// Lets each half flush as much as its queue can hold.
+    /// Grants each half a flush budget of the size of its queue.
     fn allow_flush(&self) {
         self.send_flush_budget.grant(self.cap.max_send_wr);
         // With a shared queue there is at most the request in use.
         self.recv_flush_budget.grant(self.cap.max_recv_wr.max(1));
     }
 
-    /// Has the queue pair counted in a set, which somebody else keeps alive until the next call.
+    /// Makes the queue pair count in a set, to which the caller keeps another reference until the
+    /// next call.
     pub(crate) fn count_in(&self, counters: &Arc<Counters>) {
         self.send.lock().counters = counters.clone();
         self.recv.lock().counters = counters.clone();
@@ -463,7 +464,7 @@ pub(crate) fn publish(qp: &Owned<IbQp>) -> u32 {
 /// that waits for a kernel consumer names it.
 pub(crate) fn destroy(qp: &Owned<IbQp>) {
     if qp.sched.is_deferred() {
-        // What was posted before.
+        // Requests posted before, which were left to the work item.
         send::catch_up(&qp.get());
     }
     qp.number.hide();

@@ -26,15 +26,15 @@ pub(crate) struct Queue {
     ring: Ring,
 }
 
-/// How a ring is filled, for people.
+/// The fill level of a ring, for diagnostics.
 pub(crate) struct Fill {
     /// Elements that were added and not taken away.
     pub(crate) posted: u32,
-    /// How many there can be.
+    /// The number of entries.
     pub(crate) capacity: u32,
-    /// Where the next one is added.
+    /// The producer index.
     pub(crate) producer: u32,
-    /// Where the next one is taken away.
+    /// The consumer index.
     pub(crate) consumer: u32,
 }
 

@@ -71,7 +71,7 @@ impl UdpReceive for Receiver {
 ///
 /// # Errors
 ///
-/// What to count if it is dropped, and nobody has counted it.
+/// The counter of a drop that has not been counted.
 fn dispatch(
     incoming: Incoming,
     origin: &Origin,
@@ -116,9 +116,9 @@ fn dispatch(
 /// The device whose members a datagram is handed to.
 struct Seen {
     device: u32,
-    /// Whether the datagram reaches it.
+    /// True if the datagram reaches it.
     reached: bool,
-    /// Whether it is still to count the datagram.
+    /// True until it has counted the datagram.
     uncounted: bool,
 }
 
@@ -127,7 +127,7 @@ struct Seen {
 ///
 /// # Errors
 ///
-/// What to count if there is none.
+/// The counter to use if there is none.
 fn deliver(incoming: Incoming, origin: &Origin, link: &Link) -> Result<(), Counter> {
     let mut delivered = false;
     let mut last: Option<Seen> = None;

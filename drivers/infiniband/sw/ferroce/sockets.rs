@@ -49,7 +49,7 @@ static DEMAND: Global<Mutex<KVec<Demand>>> = Global::new();
 static OPEN: Global<Mutex<KVec<Sockets>>> = Global::new();
 static WORK: Global<Work> = Global::new();
 
-/// How many devices and addresses there are in a namespace. Never none.
+/// The number of devices and addresses in a namespace, at least one.
 struct Demand {
     net: NetId,
     users: usize,
@@ -145,7 +145,7 @@ pub(crate) fn address_removed(net: NetId) {
     defer();
 }
 
-/// Has the work item settle.
+/// Queues the work item, which runs `settle`.
 fn defer() {
     if let Some(work) = WORK.get() {
         work::queue(work);
@@ -197,8 +197,8 @@ fn settle() {
         if open.iter().any(|sockets| sockets.net == namespace.id()) {
             continue;
         }
-        // Somebody else may have the port: whoever owns the namespace decides that, so that it is
-        // no matter for the log. It is tried again with the next address there.
+        // Another socket may have the port. The owner of the namespace decides that, so it is not
+        // logged. The next address there tries again.
         let opened =
             Sockets::open(&namespace).and_then(|new| list::push(&mut open, new, GFP_KERNEL));
         if let Err(e) = opened {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the speed of the net device makes of a static rate.
+//! The speed of the net device, with which static rates are compared.
 
 use kernel::sync::atomic::{
     Atomic,

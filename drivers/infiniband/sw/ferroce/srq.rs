@@ -103,7 +103,7 @@ pub(crate) struct Srq {
 
 struct Inner {
     queue: Queue,
-    /// How many requests were taken, and so the index of the next one, not masked.
+    /// The number of requests that were taken, which is the unmasked index of the next one.
     taken: u32,
     /// While the queue is being resized: the ring before, and how many of the next requests are
     /// still there only. A request has the same index in both rings, but for the mask.
@@ -197,7 +197,7 @@ impl Srq {
         self.number.get()
     }
 
-    /// Says how the queue is filled.
+    /// Adds the fill level.
     pub(crate) fn describe(&self, out: &mut ResourceEntry<'_>) {
         let inner = self.inner.lock();
         let queue = &inner.queue;
@@ -239,7 +239,7 @@ impl Srq {
         true
     }
 
-    /// Tells the consumer, once, if fewer requests are left than it wanted.
+    /// Raises the limit event, once, if fewer requests than the limit are left.
     fn check_limit(&self, inner: &mut Inner, left: u32) {
         if left < inner.limit {
             inner.limit = 0;

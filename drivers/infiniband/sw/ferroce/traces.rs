@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What tracepoints are told. Each is a static branch as long as nobody listens.
+//! The tracepoints of the driver. A disabled one is a static branch.
 
 use crate::{
     counters::Counter,
@@ -35,7 +35,7 @@ use roce::{
     wire, //
 };
 
-/// What is told of a packet that is gone by then.
+/// The fields of a packet that is gone when its drop is traced.
 pub(crate) struct Kept {
     qpn: u32,
     opcode: u8,

@@ -22,7 +22,7 @@ use roce::uapi::resp::MmapInfo;
 /// The most rings of a context that wait to be mapped. The library maps each as soon as it has it.
 const MAX_ENTRIES: usize = 1024;
 
-/// What the driver keeps for a user context.
+/// The driver's part of a user context.
 pub(crate) struct Ucontext {
     /// The process and user that objects of this context are charged to.
     pub(crate) owner: Arc<Owner>,

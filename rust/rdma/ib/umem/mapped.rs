@@ -77,7 +77,7 @@ impl Mapped {
         self.pages.push_within_capacity(addr).map_err(|_| ENOMEM)
     }
 
-    /// Says which bytes of the pages it is.
+    /// Sets the range of bytes in the pages.
     pub(in crate::ib) fn set_range(&mut self, iova: u64, len: u64) {
         self.iova = iova;
         self.len = len;

@@ -48,10 +48,10 @@ use kernel::{
 /// Pages that are fetched with one hold of the memory map's lock.
 const BATCH: usize = 32;
 
-/// How often pages are fetched again that were taken away before they were in the table.
+/// The attempts to fetch pages that are invalidated before they are in the table.
 const TRIES: u32 = 64;
 
-/// How to fetch memory.
+/// The mode of a fetch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Fetch {
     /// For reading.
@@ -171,7 +171,7 @@ impl Paged {
     /// Fetches `len` bytes at `offset` as far as that is possible without waiting for anybody. May
     /// sleep, for memory of the kernel.
     pub fn fetch_ahead(&self, offset: u64, len: u64, how: Fetch) {
-        // Whoever needs what is not there will hear of it.
+        // A later access to an absent page fails.
         let _ = self.fetch_pages(offset, len, how, false);
     }
 
@@ -185,7 +185,7 @@ impl Paged {
                 .min(Table::rest_of_chunk(page))
                 .min(last.wrapping_sub(page).saturating_add(1));
             let done = match self.fetch_batch(page, count, how, wait) {
-                // What is not in memory is no matter.
+                // Pages that are not in memory are left out.
                 Err(e) if how == Fetch::Present && e == EFAULT => 1,
                 result => result?,
             };

@@ -102,7 +102,7 @@ impl PacketPools {
     pub fn alloc(&self, headroom: usize, size: usize) -> Option<SkBuff> {
         let total = headroom.checked_add(size)?;
 
-        // Where a softirq can be preempted, bottom halves that are off keep nobody away.
+        // If softirqs can be preempted, disabling bottom halves excludes nothing.
         if cfg!(CONFIG_PREEMPT_RT) {
             return SkBuff::alloc(headroom, size);
         }
@@ -159,8 +159,9 @@ impl PacketPools {
         };
         // SAFETY: By the type invariant it is from `into_raw`, and nobody else destroys it.
         for pool in unsafe { &pools.as_ref().0 } {
-            // Who finds out from now on how to put a page back uses the ring. Who did before, and
-            // uses the cache, has bottom halves off, which the grace period waits for.
+            // A context that looks up where to put a page from now on uses the ring. One that
+            // looked before, and uses the cache, has bottom halves off, for which the grace period
+            // waits.
             //
             // SAFETY: The pool is alive by the type invariant.
             unsafe { bindings::page_pool_disable_direct_recycling(pool.as_ptr()) };

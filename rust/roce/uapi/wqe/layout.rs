@@ -62,8 +62,7 @@ pub struct SendWqe {
     /// A union that the opcode and the transport select: [`RdmaArgs`], [`AtomicArgs`],
     /// [`FlushArgs`], [`BindArgs`], [`RegArgs`] or [`UdArgs`].
     pub args: [u8; 120],
-    /// Where C rxe keeps the progress of a WQE. It could be forged, so it is neither read nor
-    /// written here.
+    /// The progress of a WQE in C rxe. A process could forge it, so it is neither read nor written.
     pub scratch: [u8; 40],
     /// Lengths and counts of the tail.
     pub dma: DmaInfo,
@@ -89,9 +88,9 @@ pub struct RdmaArgs {
 pub struct AtomicArgs {
     /// Virtual address of the word at the peer.
     pub remote_addr: U64,
-    /// What must be there, or what to add.
+    /// The value to compare with, or to add.
     pub compare_add: U64,
-    /// What to store. Compare and swap only.
+    /// The value to store. Compare and swap only.
     pub swap: U64,
     /// Key of the peer's memory region.
     pub rkey: U32,

@@ -45,7 +45,7 @@ use zerocopy::{
     Unaligned, //
 };
 
-/// What the creation of a queue pair fixed about its send WQEs, plus the Q_Key that it holds now.
+/// The limits of the send WQEs of a queue pair, fixed when it was created, and its current Q_Key.
 #[derive(Clone, Copy, Debug)]
 pub struct SendLimits {
     /// Most SGEs in one WQE, as reported to the program.
@@ -54,14 +54,13 @@ pub struct SendLimits {
     pub max_inline: u32,
     /// The queue pair's own Q_Key. Only used for UD.
     pub qkey: Qkey,
-    /// Whether the WQEs are those of a kernel consumer, which alone may register memory, and cannot
-    /// bind windows.
+    /// True for a kernel consumer, which alone may register memory, and cannot bind windows.
     pub kernel: bool,
-    /// Whether requests are raw packets, which name no address. Only for UD.
+    /// True for raw packets, which have no address. UD only.
     pub raw: bool,
 }
 
-/// Where the payload of a send WQE is.
+/// The location of the payload of a send WQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// In memory regions that the first `count` elements of the tail name: [`send_sges`].
@@ -191,7 +190,7 @@ fn send_op(opcode: u32, kernel: bool) -> Option<SendOp> {
     }
 }
 
-/// Tells whether `transport` has `op`.
+/// Returns whether `transport` has `op`.
 fn is_carried(transport: Transport, op: SendOp) -> bool {
     match transport {
         Transport::Rc => true,
@@ -444,7 +443,7 @@ mod tests {
                 matches!(opcode, 2 | 3)
             );
         }
-        // What needs hardware, the kernel's own (registration is 0x20), and garbage.
+        // Operations of other hardware, those of the kernel (registration is 0x20), and garbage.
         for opcode in [10, 11, 12, 13, 0x20, 0xf0, u32::MAX] {
             let bytes = send_bytes(opcode, 0, 0, 0);
             assert_eq!(kind(&bytes, Transport::Rc), Some(WqeErrorKind::Opcode));

@@ -26,7 +26,7 @@ use roce::wr::MemError;
 /// Rights by which a peer changes memory.
 const REMOTE_CHANGE: Access = Access::REMOTE_WRITE.or(Access::REMOTE_ATOMIC);
 
-/// How many windows are bound to a region.
+/// The number of windows bound to a region.
 pub(super) struct BoundWindows(Atomic<u32>);
 
 impl BoundWindows {
@@ -61,12 +61,12 @@ impl BoundWindows {
         let _ = self.0.fetch_sub(1, Full);
     }
 
-    /// Lets no more be bound; returns whether there are any. Called once, at the end.
+    /// Refuses further bindings and returns whether there are any. Called once, at the end.
     pub(super) fn shut(&self) -> bool {
         self.0.fetch_add(Self::SHUT, Full) != 0
     }
 
-    /// Lets no more be bound.
+    /// Refuses further bindings.
     ///
     /// # Errors
     ///
@@ -97,7 +97,7 @@ impl Part {
     pub(crate) fn bind(bind: &Bind, pd: PdId) -> Result<Self, MemError> {
         let target = super::find(bind.mr_lkey, pd, Access::MW_BIND)?; // C10-73
         let mr = target.mr();
-        // Nobody could tell which of two addresses a byte has.
+        // A byte would have two addresses.
         if mr.access.contains(Access::ZERO_BASED) {
             return Err(MemError::Protection);
         }

@@ -42,17 +42,17 @@ const REMOTE: Access = Access::REMOTE_WRITE
     .or(Access::REMOTE_READ)
     .or(Access::REMOTE_ATOMIC);
 
-/// What such a region has more than others.
+/// The additional state of such a region.
 #[pin_data]
 pub(super) struct Fast {
     #[pin]
     active: SpinLockBh<Active>,
-    /// What was mapped and is not registered yet.
+    /// The pages that were mapped and are not registered yet.
     #[pin]
     staged: SpinLockIrqSave<Mapped>,
 }
 
-/// What requests use.
+/// The pages that requests access.
 struct Active {
     /// Both keys, while they are valid.
     key: Option<u32>,
@@ -64,14 +64,14 @@ struct Active {
     memory: Memory,
 }
 
-/// What a request to register memory asks for (REG_MR).
+/// The arguments of a request to register memory (REG_MR).
 #[derive(Clone, Copy)]
 pub(crate) struct Registration {
     /// The key that the region shall have; it names the region by all but its low eight bits.
     pub(crate) key: u32,
     /// The address that requests use for the first byte.
     pub(crate) iova: u64,
-    /// What it allows.
+    /// The access that it allows.
     pub(crate) access: Access,
 }
 
@@ -100,7 +100,7 @@ impl Fast {
         list.map_to(&mut self.staged.lock())
     }
 
-    /// Says what is registered.
+    /// Adds the state of the registration.
     pub(super) fn describe(&self, out: &mut ResourceEntry<'_>) {
         let active = self.active.lock();
         let (valid, access, count) = (active.key.is_some(), active.access, active.epoch);

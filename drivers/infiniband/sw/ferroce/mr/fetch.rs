@@ -61,8 +61,8 @@ pub(crate) enum Started {
 }
 
 impl OdpFault {
-    /// Has the memory fetched, then calls `done` in process context without any lock held. Callable
-    /// with bottom halves on or off. Without a `waiter` it does not wait for a permit.
+    /// Starts to fetch the memory, and calls `done` in process context without any lock held.
+    /// Callable with bottom halves on or off. Without a `waiter` it does not wait for a permit.
     ///
     /// `done` gets [`MemError::Protection`] if the process has no such memory, and
     /// [`MemError::Fault`] if it could not be fetched. After success it may have gone again.

@@ -24,7 +24,7 @@ use rdma::{
 };
 use roce::wr::MemError;
 
-/// What a key was found to name: all of a region, or the part that a window shows.
+/// The memory that a key names: a whole region, or the part in a window.
 ///
 /// Destroying the region or the window waits for it, so it lives for one packet.
 pub(crate) struct Target {
@@ -34,11 +34,11 @@ pub(crate) struct Target {
     va: u64,
     /// Bytes.
     len: u64,
-    /// Where the first byte is in the memory of the region.
+    /// The offset of the first byte in the memory of the region.
     skip: u64,
 }
 
-/// Whether a key can become invalid while the region is there.
+/// The ways in which a key can become invalid while the region exists.
 enum KeyKind {
     /// No.
     Region,
@@ -61,7 +61,7 @@ impl Target {
         }
     }
 
-    /// What a window shows.
+    /// The binding of a window.
     #[inline]
     pub(super) fn window(mr: Ref<Mr>, window: WindowRef, va: u64, len: u64, skip: u64) -> Self {
         Self {

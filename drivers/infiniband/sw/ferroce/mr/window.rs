@@ -115,7 +115,7 @@ impl Drop for Window {
         self.number.hide();
         let mut binding = self.mw.binding.lock();
         binding.unbind();
-        // Who found the window before binds it no more: there is none with this key.
+        // A request that found the window before cannot bind it any more: no window has this key.
         binding.key = 0;
     }
 }
@@ -129,7 +129,7 @@ pub(crate) struct Mw {
     binding: SpinLockBh<Binding>,
 }
 
-/// What a window shows.
+/// The binding of a window.
 struct Binding {
     key: u32,
     /// Changes with each binding and each end of one.
@@ -213,7 +213,7 @@ impl WindowRef {
     }
 }
 
-/// What a request to bind a memory window asks for.
+/// The arguments of a request to bind a memory window.
 #[derive(Clone, Copy)]
 pub(crate) struct Bind {
     /// The key that the window has.
@@ -226,7 +226,7 @@ pub(crate) struct Bind {
     pub(crate) addr: u64,
     /// Bytes; none ends the binding of a window of type 1.
     pub(crate) len: u64,
-    /// What the peer may do.
+    /// The rights of the peer.
     pub(crate) access: Access,
 }
 
@@ -300,7 +300,7 @@ pub(crate) fn invalidate(key: u32, pd: PdId, qpn: u32) -> Result<(), MemError> {
     Ok(())
 }
 
-/// Whether windows have ever been bound to a queue pair.
+/// True if windows have ever been bound to a queue pair.
 pub(crate) struct Mark(Atomic<u32>);
 
 impl Mark {

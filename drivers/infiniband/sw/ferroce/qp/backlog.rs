@@ -49,8 +49,8 @@ impl Backlog {
         self.packets.len()
     }
 
-    /// Lets a packet of a queue pair wait. If there is no room it is dropped, and counted. Returns
-    /// whether it waits.
+    /// Keeps a packet of a queue pair, or drops and counts it if there is no room. Returns whether
+    /// it is kept.
     // Not inlined, so that it is compiled together with the check that makes it safe.
     #[inline(never)]
     pub(crate) fn push(&mut self, qp: &IbQp, incoming: Incoming, counters: &Counters) -> bool {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a peer has done to memory in one step: atomic operations, ATOMIC WRITE and FLUSH.
+//! Commands of the peer that access memory in one step: atomic operations, ATOMIC WRITE and FLUSH.
 
 use crate::mr::{
     self,

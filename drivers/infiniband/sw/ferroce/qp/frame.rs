@@ -2,8 +2,8 @@
 
 //! Raw packets: Ethernet frames that leave the net device as they are in the buffer.
 //!
-//! Whoever may create such a queue pair has CAP_NET_RAW, which the core checks, and could send the
-//! same through a packet socket.
+//! The core checks that the creator of such a queue pair has CAP_NET_RAW. It could send the same
+//! through a packet socket.
 
 use super::path::{
     refused,

@@ -2,8 +2,7 @@
 
 //! Modify and query.
 //!
-//! What may change when, and to what, is decided by `roce::qp::modify`: this applies it to both
-//! halves.
+//! `roce::qp::modify` decides whether a modification is valid; this applies it to both halves.
 
 use super::{
     path::TxPath,
@@ -69,7 +68,7 @@ use roce::{
     time::ack_timeout_ns, //
 };
 
-/// What modify has set.
+/// The attributes set by modify.
 pub(crate) struct Attributes {
     attrs: Attrs,
     path: Option<Path>,
@@ -103,7 +102,7 @@ pub(crate) fn modify(
     let mut attributes = qp.attributes.lock();
     let posted = qp.send.lock().sq.posted();
     if qp.state() == State::Rts && qp.sched.is_deferred() {
-        // What was posted before, and left to the work item.
+        // Requests posted before, which were left to the work item.
         send::catch_up(&qp.get());
     }
     let mtu = active_mtu(qp.device());

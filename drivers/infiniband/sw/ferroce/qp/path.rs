@@ -137,7 +137,7 @@ pub(crate) struct TxPath {
     peer_port: SourcePort,
     /// The rate of the address vector, if that is a limit.
     rate: Option<Rate>,
-    /// What [`gids::generation`] was when the route was looked up; none before.
+    /// The [`gids::generation`] of the last lookup of the route.
     generation: Option<u32>,
     /// Identification of the next IPv4 packet. Never fragmented, so it only has to be there: it is
     /// covered by the ICRC.

@@ -87,7 +87,7 @@ use roce::{
 /// The most packets sent, and requests flushed, before the lock is dropped.
 const BUDGET: u32 = 16;
 
-/// What the lock of the receive half protects.
+/// The receive half, under its lock.
 pub(crate) struct RecvHalf {
     pub(crate) resp: Responder,
     pub(crate) rq: Rq,
@@ -96,7 +96,7 @@ pub(crate) struct RecvHalf {
     /// The address that datagrams came to last, which is one of the device as long as
     /// [`generation`](crate::gids::generation) is this.
     address: Option<(u32, NetId, [u8; 16])>,
-    /// Whether the consumer was told that nothing more is taken from the shared receive queue.
+    /// True once the last WQE reached event was raised.
     last_wqe_reached: bool,
     /// Packets that wait while the half answers a READ or waits for memory.
     backlog: Backlog,
@@ -105,7 +105,7 @@ pub(crate) struct RecvHalf {
     /// A packet that the responder has decided about and that could not be placed yet. The others
     /// wait behind it.
     parked: Option<Parked>,
-    /// Where it counts; see [`Qp::count_in`](super::Qp::count_in).
+    /// The counters, see [`Qp::count_in`](super::Qp::count_in).
     pub(super) counters: Arc<Counters>,
 }
 
@@ -117,11 +117,11 @@ struct Arrival<'a> {
     failed: Option<MemError>,
 }
 
-/// What remains to be done once the lock is dropped.
+/// The work left for after the lock is dropped.
 struct After {
     notify: bool,
     again: bool,
-    /// How much more may be done before.
+    /// The steps that may be done before that.
     budget: u32,
 }
 
@@ -129,7 +129,7 @@ struct After {
 ///
 /// # Errors
 ///
-/// What to count if the packet is not for this queue pair.
+/// The counter to use if the packet is not for this queue pair.
 pub(crate) fn request(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result<(), Counter> {
     let mut after = After::new();
     {

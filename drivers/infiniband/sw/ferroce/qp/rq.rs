@@ -47,7 +47,7 @@ enum Requests {
     /// A queue that others use too: a request leaves it when it is taken.
     Shared {
         srq: SrqRef,
-        /// Whether the copy is a request in use.
+        /// True if the copy is a request in use.
         held: bool,
     },
 }
@@ -67,7 +67,7 @@ pub(crate) struct Rq {
     max_sge: u32,
     /// A private copy of the request in use.
     copy: KVec<u8>,
-    /// What the copy says.
+    /// The parsed copy.
     wr: RecvWr,
 }
 

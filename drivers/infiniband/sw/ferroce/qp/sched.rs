@@ -171,7 +171,7 @@ impl Sched {
         let state = self.get();
         let (then, next) = state.on_post(hint, CpuId::current().as_u32());
         if then != state {
-            // What it has become meanwhile is newer.
+            // A state that was set meanwhile is newer.
             let _ = self.0.cmpxchg(state.to_raw(), then.to_raw(), Relaxed);
         }
         next

@@ -79,12 +79,12 @@ use roce::{
 /// The most packets sent, and requests completed, before the lock is dropped.
 const BUDGET: u32 = 16;
 
-/// What the lock of the send half protects.
+/// The send half, under its lock.
 pub(crate) struct SendHalf {
     pub(crate) req: Requester<KVec<Slot>>,
     pub(crate) sq: Sq,
     pub(crate) tx: Tx,
-    /// Whether the SQ drained event is owed.
+    /// True if the SQ drained event is to be raised.
     pub(crate) sqd_notify: bool,
     /// The way of raw packets.
     frames: Option<ARef<NetDevice>>,
@@ -98,11 +98,11 @@ pub(crate) struct SendHalf {
     parked: Option<Incoming>,
     /// Responses behind it.
     backlog: Backlog,
-    /// Where it counts; see [`Qp::count_in`](super::Qp::count_in).
+    /// The counters, see [`Qp::count_in`](super::Qp::count_in).
     pub(super) counters: Arc<Counters>,
 }
 
-/// What remains to be done once the lock is dropped.
+/// The work left for after the lock is dropped.
 #[derive(Default)]
 struct After {
     notify: bool,
@@ -230,9 +230,8 @@ impl SendHalf {
             self.unpark(qp);
             time = now();
         }
-        // What is over makes place for a request, which may be sent: so in this order the first
-        // round is mostly the last. It has a budget of its own, or who is told of 16 that are over
-        // could send none.
+        // Complete first: that frees slots for requests that may be sent, so one round is mostly
+        // enough. It has a budget of its own, or 16 completions would leave none for sending.
         self.complete(qp, &mut { BUDGET }, &mut after);
         loop {
             let more = self.pull(qp);
@@ -260,7 +259,7 @@ impl SendHalf {
         }
         let mut due = self.req.next_timeout();
         if self.parked.is_some() {
-            // What the peer owes may be waiting here.
+            // The response may be parked here.
             due = None;
             if !self.response_wait.is_pending() {
                 self.retry.failed(time);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where a queue pair stands, for somebody who wonders why it does not go on.
+//! Snapshots of a queue pair, to find the cause of a hang.
 //!
 //! Documentation/infiniband/ferroce/observe.rst says how to read it. Everybody may see it, so it
 //! has no addresses, no keys, and none of the consumer's cookies: for consumers in the kernel these
@@ -39,16 +39,16 @@ use roce::{
     }, //
 };
 
-/// Where a queue pair stands. The halves are looked at one after the other.
+/// A snapshot of a queue pair. The halves are read one after the other.
 pub(crate) struct QpSnapshot {
     pub(crate) send: SendHalfSnapshot,
     pub(crate) recv: RecvHalfSnapshot,
 }
 
-/// Where the send half stands.
+/// A snapshot of the send half.
 pub(crate) struct SendHalfSnapshot {
     pub(crate) requester: SendSnapshot,
-    /// What was posted and has not completed, what was taken out of the ring included.
+    /// Requests that were posted and have not completed, including those fetched from the ring.
     pub(crate) ring: Fill,
     pub(crate) waits: Waits,
     /// In how many microseconds the timer ends what it waits for, 0 if it should have by now.
@@ -59,11 +59,11 @@ pub(crate) struct SendHalfSnapshot {
     pub(crate) backlog: usize,
 }
 
-/// Where the receive half stands.
+/// A snapshot of the receive half.
 pub(crate) struct RecvHalfSnapshot {
     pub(crate) responder: RecvSnapshot,
     pub(crate) source: Source,
-    /// Whether it waits for memory on demand.
+    /// True if it waits for memory on demand.
     pub(crate) memory: bool,
     /// Packets in qdiscs and devices below: responses of READs only.
     pub(crate) queued: u32,
@@ -71,7 +71,7 @@ pub(crate) struct RecvHalfSnapshot {
     pub(crate) backlog: usize,
 }
 
-/// What a send half waits for.
+/// The reason for which a send half waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waits {
     /// Nothing: there is no work, or it may not be done in this state.

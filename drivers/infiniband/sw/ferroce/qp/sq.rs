@@ -84,19 +84,19 @@ pub(crate) struct Sq {
     pd: PdId,
     limits: SendLimits,
     signal_all: bool,
-    /// Where the next request is fetched.
+    /// The index of the next request to fetch.
     fetch: u32,
     /// The number of requests that were fetched or discarded since the queue was created.
     fetched: u64,
-    /// What the consumer sees as free: moves when requests complete.
+    /// The consumer index that the process sees, which advances when requests complete.
     consumer: u32,
     /// Bytes of a private copy.
     stride: usize,
     /// Private copies, one for each slot of the requester.
     copies: KVVec<u8>,
-    /// What the copies have as payload.
+    /// The payloads of the copies.
     payloads: KVec<Payload>,
-    /// Where datagrams go.
+    /// The address vectors of datagrams.
     avs: KVec<Option<Av>>,
 }
 

@@ -36,11 +36,11 @@ use roce::{
     wr::MemError, //
 };
 
-/// Tells a half of a queue pair that the memory of a round was fetched, or why it could not be.
-/// Process context, no lock held.
+/// The callback at the end of a round: the memory was fetched, or an error. Process context, no
+/// lock held.
 pub(super) type Report = fn(&QpRef, u64, Result<(), MemError>);
 
-/// Whether something waits for memory. Belongs to a half, under its lock.
+/// The wait of a half for memory, under its lock.
 pub(crate) struct OdpWait {
     round: u64,
     state: WaitState,
@@ -95,8 +95,8 @@ impl OdpWait {
         }
     }
 
-    /// Has memory fetched, now or when there is a permit, and then calls `report`; `what` tells
-    /// what it is for from what comes after it.
+    /// Starts to fetch memory, now or when there is a permit, and then calls `report`. `what`
+    /// identifies the packet or response that the memory is for.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which pages are there, by their number in the address space of a process.
+//! The pages that are present, by page number in the address space of a process.
 
 use crate::bindings;
 use core::ptr::NonNull;
@@ -20,7 +20,7 @@ const CHUNK: usize = 512;
 /// more than that.
 const WRITABLE: usize = 1;
 
-/// How many chunks [`Table::remove`] looks at in one call.
+/// The most chunks that one call of [`Table::remove`] looks at.
 const REMOVE_AT_ONCE: u32 = 16;
 
 /// A page that is there, with [`WRITABLE`], or null.
@@ -121,7 +121,7 @@ impl Table {
     /// Adds pages, numbered from `first` on, all in one chunk; returns `false` if there is no room,
     /// neither here nor in `room`, which is for their chunk.
     ///
-    /// What may be written to stays so.
+    /// A page that is writable stays so.
     pub(super) fn add(
         &mut self,
         first: usize,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a consumer gets with a message.
+//! The completion of a received message.
 
 use crate::{
     cq::Completion,

@@ -44,7 +44,8 @@ impl RecvHalf {
         }
     }
 
-    /// Tells, once, that the queue pair takes nothing more from its shared queue (ERR).
+    /// Raises the last WQE reached event, once, when the queue pair takes nothing more from its
+    /// shared receive queue (ERR).
     pub(super) fn tell_last(&mut self, qp: &IbQp) {
         if self.rq.is_shared() && !self.last_wqe_reached {
             self.last_wqe_reached = true;

@@ -49,7 +49,7 @@ fn fetched(qp: &QpRef, round: u64, result: Result<(), MemError>) {
 }
 
 impl RecvHalf {
-    /// Lets a packet wait for memory, and the others for the packet.
+    /// Parks a packet until its memory is present; later packets wait behind it.
     #[cold]
     pub(super) fn park(&mut self, qp: &IbQp, parked: Parked, after: &mut After) {
         let Ok(packet) = parked.incoming.packet() else {
@@ -135,7 +135,7 @@ impl RecvHalf {
         }
     }
 
-    /// Has the memory of a READ response fetched.
+    /// Starts to fetch the memory of a READ response.
     ///
     /// # Errors
     ///

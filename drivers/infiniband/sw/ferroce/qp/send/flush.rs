@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What was posted before, when the queue pair goes on to something else.
+//! Completion of requests that were posted before a modify or destroy.
 
 use super::{
     run,
@@ -20,8 +20,8 @@ use rdma::sync::cond_resched;
 /// Completes the requests that were posted in SQE up to number `posted`, but for those that have
 /// been fetched, which [`SendHalf::retire`] completes. Process context, may sleep.
 ///
-/// As many as the ring holds, and a few more: a process that goes on posting does not keep it from
-/// ending.
+/// It completes at most the requests that the ring holds and a few more, so a process that keeps
+/// posting cannot prolong it for ever.
 pub(crate) fn flush(qp: &QpRef, posted: u64) {
     qp.allow_flush();
     steps(qp, || qp.send.lock().sq.fetched() >= posted);

@@ -50,7 +50,7 @@ fn fetched(qp: &QpRef, finishes: impl FnOnce(&mut SendHalf) -> bool) {
 }
 
 impl SendHalf {
-    /// Has the memory fetched that a packet is in; returns whether to go on at once.
+    /// Starts to fetch the memory of a packet; returns whether to go on at once.
     #[cold]
     pub(super) fn await_request(&mut self, qp: &IbQp, transmit: &Transmit) -> bool {
         let slot = transmit.slot;
@@ -85,7 +85,7 @@ impl SendHalf {
         }
     }
 
-    /// Lets a response wait for memory, and what comes behind it wait for the response.
+    /// Parks a response until its memory is present; later responses wait behind it.
     ///
     /// If the memory cannot be fetched now, or came meanwhile, `drive` tries again in a while.
     #[cold]

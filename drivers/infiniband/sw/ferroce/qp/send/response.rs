@@ -36,7 +36,7 @@ use roce::{
 ///
 /// # Errors
 ///
-/// What to count if the packet is not for this queue pair.
+/// The counter to use if the packet is not for this queue pair.
 pub(crate) fn respond(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result<(), Counter> {
     let after = {
         let mut half = qp.send.lock();
