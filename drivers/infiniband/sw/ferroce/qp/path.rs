@@ -7,7 +7,7 @@ use crate::{
         self,
         Av, //
     },
-    clock::now,
+    clock,
     counters::{
         Counter,
         Counters, //
@@ -219,7 +219,7 @@ impl TxPath {
         {
             return Err(Counter::BadAddress);
         }
-        if !self.peer_port.admits(origin.sport, now) {
+        if !self.peer_port.admits(origin.sport, clock::now) {
             return Err(Counter::BadSourcePort);
         }
         Ok(())

@@ -29,7 +29,7 @@ use super::{
     Event, //
 };
 use crate::{
-    clock::now,
+    clock,
     counters::{
         Counter,
         Counters, //
@@ -114,7 +114,7 @@ struct After {
 pub(crate) fn run(qp: &QpRef) -> bool {
     let after = {
         let mut half = qp.send.lock();
-        half.drive(qp, now())
+        half.drive(qp, clock::now())
     };
     finish(qp, &after);
     after.again
@@ -124,7 +124,7 @@ pub(crate) fn run(qp: &QpRef) -> bool {
 pub(crate) fn expired(qp: &QpRef) {
     let after = {
         let mut half = qp.send.lock();
-        let now = now();
+        let now = clock::now();
         let due = half.req.next_timeout().is_some_and(|at| at.is_due(now));
         if due && half.parked.is_none() {
             half.on_timeout(qp, now);
@@ -228,7 +228,7 @@ impl SendHalf {
         self.retry.expire(time);
         if self.parked.is_some() && !self.response_wait.is_pending() {
             self.unpark(qp);
-            time = now();
+            time = clock::now();
         }
         // Complete first: that frees slots for requests that may be sent, so one round is mostly
         // enough. It has a budget of its own, or 16 completions would leave none for sending.
@@ -310,7 +310,7 @@ impl SendHalf {
                 return;
             };
             if !is_first || self.tx.is_paced() {
-                *time = now();
+                *time = clock::now();
             }
             let now = *time;
             if !self.tx.may_send(qp, &mut run, || now) {

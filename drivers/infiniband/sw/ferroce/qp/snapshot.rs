@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     ah,
-    clock::now,
+    clock,
     device::IbQp,
     queue::Fill, //
 };
@@ -104,7 +104,7 @@ impl Waits {
 impl QpSnapshot {
     /// Looks at a queue pair. Process context, no lock held.
     pub(crate) fn of(qp: &IbQp) -> Self {
-        let send = SendHalfSnapshot::of(&qp.send.lock(), now());
+        let send = SendHalfSnapshot::of(&qp.send.lock(), clock::now());
         let recv = RecvHalfSnapshot::of(&qp.recv.lock());
         Self { send, recv }
     }

@@ -7,7 +7,7 @@ use super::{
     RecvHalf, //
 };
 use crate::{
-    clock::now,
+    clock,
     counters::Counter,
     device::IbQp,
     mr,
@@ -35,7 +35,7 @@ impl RecvHalf {
         }
         let mut run = TxRun::default();
         while let Some(segment) = self.resp.poll_response() {
-            if !self.tx.may_send(qp, &mut run, now) || !after.spend() {
+            if !self.tx.may_send(qp, &mut run, clock::now) || !after.spend() {
                 return;
             }
             match self.send_segment(qp, &segment) {
@@ -89,7 +89,7 @@ impl RecvHalf {
                 // CAST: Widening.
                 region.memory().append_to(at, segment.len as usize, skb)
             },
-            now,
+            clock::now,
             &self.counters,
         )
     }

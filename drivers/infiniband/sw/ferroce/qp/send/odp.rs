@@ -8,7 +8,7 @@ use super::{
     SendHalf, //
 };
 use crate::{
-    clock::now,
+    clock,
     counters::Counter,
     device::{
         IbQp,
@@ -44,7 +44,7 @@ fn fetched(qp: &QpRef, finishes: impl FnOnce(&mut SendHalf) -> bool) {
         if !finishes(&mut half) {
             return;
         }
-        half.drive(qp, now())
+        half.drive(qp, clock::now())
     };
     finish(qp, &after);
 }
@@ -72,7 +72,7 @@ impl SendHalf {
                     .start(qp, what, fault, request_fetched)
                     .is_err()
                 {
-                    self.retry.failed(now());
+                    self.retry.failed(clock::now());
                 }
                 false
             }
@@ -106,7 +106,7 @@ impl SendHalf {
                     let _ = self.response_wait.start(qp, 0, fault, response_fetched);
                 }
             }
-            Err(e) => self.req.placed(now(), Err(local_status(e))),
+            Err(e) => self.req.placed(clock::now(), Err(local_status(e))),
         }
     }
 
@@ -116,7 +116,7 @@ impl SendHalf {
         let mut failed = self.response_wait.take_failure(0);
         let mut next = self.parked.take();
         while let Some(incoming) = next {
-            self.on_response(qp, now(), incoming, failed.take());
+            self.on_response(qp, clock::now(), incoming, failed.take());
             if self.parked.is_some() {
                 return;
             }

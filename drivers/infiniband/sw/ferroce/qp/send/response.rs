@@ -9,7 +9,7 @@ use super::{
     SendHalf, //
 };
 use crate::{
-    clock::now,
+    clock,
     counters::{
         self,
         Counter, //
@@ -45,7 +45,7 @@ pub(crate) fn respond(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result
         };
         path.admits(origin)?;
         half.counters.received(origin.bytes);
-        let time = now();
+        let time = clock::now();
         if half.parked.is_none() {
             half.on_response(qp, time, incoming, None);
         } else {
