@@ -3,7 +3,7 @@
 //! Counters: `rdma statistic show link`, and `hw_counters` of the port.
 //!
 //! They are kept for each CPU, so that to count is an addition to memory that no other CPU writes.
-//! Documentation/infiniband/ferroce/counters.rst says what each one counts.
+//! Documentation/infiniband/ferroce/counters.rst describes each one.
 
 use crate::pool::{
     self,
@@ -81,9 +81,9 @@ counters! {
     Sends = c"rdma_sends",
     /// A receive request that succeeded.
     Receives = c"rdma_recvs",
-    /// Bytes of what was sent, from the IP header on.
+    /// Bytes sent, from the IP header on.
     SentBytes = c"sent_bytes",
-    /// Bytes of what came, from the IP header on.
+    /// Bytes received, from the IP header on.
     ReceivedBytes = c"rcvd_bytes",
 
     // Counters that C rxe does not have.
@@ -95,7 +95,7 @@ counters! {
     Timeout = c"ack_timeout",
     /// A response that proves that one before it is missing.
     ImpliedNak = c"implied_nak_seq_err",
-    /// A response that says nothing new.
+    /// A response without new information.
     DuplicateResponse = c"duplicate_response",
     /// A NAK that was sent and ends the connection.
     NakSent = c"send_nak_err",
@@ -125,7 +125,7 @@ counters! {
     BadQkey = c"rx_bad_qkey",
     /// Its opcode is not one of the service type, or does not continue the message.
     BadOpcode = c"rx_bad_opcode",
-    /// Its length is not what it has to be.
+    /// Its length is wrong.
     BadLength = c"rx_bad_length",
     /// It is a WRITE, which the queue pair does not allow (UC).
     NoAccess = c"rx_no_access",
@@ -227,7 +227,7 @@ impl Counters {
         }
     }
 
-    /// Counts a packet that came, with what is below the IP header.
+    /// Counts a received packet and its bytes, from the IP header on.
     #[inline]
     pub(crate) fn received(&self, bytes: u32) {
         self.count(Counter::Received);

@@ -86,7 +86,7 @@ pub(crate) const MAX_CQE: u32 = (1 << 18) - 1;
 /// those of a queue pair are removed.
 const REMOVED_AT_ONCE: usize = 64;
 
-/// A completion, and what it means for the consumer's notification.
+/// A completion, and its effect on the consumer's notification.
 pub(crate) struct Completion {
     pub(crate) cqe: Cqe,
     pub(crate) qp: QpHandle,
@@ -101,7 +101,7 @@ pub(crate) struct Completion {
 pub(crate) enum Pushed {
     /// It is there.
     Quiet,
-    /// It is there, and the consumer must be told: call [`notify`] after dropping every lock.
+    /// It was added, and the consumer must be notified: call [`notify`] after dropping every lock.
     Notify,
     /// There was no room for it.
     Lost,
@@ -134,7 +134,7 @@ struct Inner {
     doorbell: Doorbell,
     /// The consumer index of a process at the last doorbell.
     polled: u32,
-    /// A completion was lost: said once, until the queue is destroyed.
+    /// A completion was lost. Reported once.
     overrun: bool,
     overrun_to_tell: bool,
 }
@@ -229,7 +229,7 @@ impl Cq {
         self.number.hide();
     }
 
-    /// Gives the queue of a process another size; returns what it got.
+    /// Resizes the queue of a process; returns the new size.
     ///
     /// # Errors
     ///
@@ -244,9 +244,9 @@ impl Cq {
         let (mut queue, mut mmap_entry) = new_ring(cqe, ucontext, udata)?;
         let new = queue.share();
         let (first, count) = self.replace(&mut queue, &mut mmap_entry, cqe)?;
-        // New completions go behind those that wait, which nobody else touches: the process has not
-        // got the new ring yet. What it does to the old one, or to a ring that it maps before it is
-        // told to, is its own loss.
+        // The old completions are copied before new ones are added: the process does not have the
+        // new ring yet. A process that writes to the old ring, or maps the new one early, harms
+        // only itself.
         for i in 0..count {
             new.copy_element(&queue, first.wrapping_add(i));
         }
@@ -280,8 +280,7 @@ impl Cq {
         Ok((first, count))
     }
 
-    /// Adds a completion. If it is lost, the consumer is told of the queue's error; the queue
-    /// pair is the caller's to end.
+    /// Adds a completion. If it is lost, a CQ error is raised; the caller must fail the queue pair.
     #[must_use]
     pub(crate) fn push(&self, completion: &Completion) -> Pushed {
         let mut inner = self.inner.lock();
@@ -423,7 +422,7 @@ impl Cq {
 }
 
 impl Inner {
-    /// Returns whether a process has polled completions since this was asked last.
+    /// Returns whether a process has polled completions since the last call.
     fn is_polled(&mut self) -> bool {
         let Store::User { queue, .. } = &self.store else {
             return false;
@@ -455,7 +454,7 @@ impl Completion {
     }
 }
 
-/// Makes a ring, and tells a process where to map it.
+/// Makes a ring and responds with the offset to map it at.
 fn new_ring(cqe: u32, ucontext: &Ucontext, udata: &mut Udata<'_>) -> Result<(Queue, MmapEntry)> {
     let mut resp = CreateCqResp::default();
     if cqe == 0 || udata.out_len() < resp.as_bytes().len() {
@@ -481,7 +480,7 @@ pub(crate) fn notify(cq: &CqRef) {
     }
 }
 
-/// The work item: calls the handler of a kernel consumer, and tells of an overrun.
+/// The work item: calls the handler of a kernel consumer, and raises the error of an overrun.
 fn run_work(number: u32) {
     let Some(cq) = TABLE.get().and_then(|table| table.get(number)) else {
         return;

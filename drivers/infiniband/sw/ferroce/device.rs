@@ -84,9 +84,9 @@ pub(crate) struct Ferroce {
     pub(crate) link: Link,
     /// That of the net device, which bounds rates.
     pub(crate) speed: Speed,
-    /// The multicast groups in use. Charged to nobody: the last queue pair to leave a group need
-    /// not be the one that joined it first. A user is in no more groups than it has memberships, so
-    /// the share of those is what counts.
+    /// The multicast groups in use. Not charged to any memcg: the last queue pair to leave a group
+    /// need not be the one that joined it first. A user is in no more groups than it has
+    /// memberships, so the share of those is what counts.
     pub(crate) groups: Pool,
     /// The memberships of queue pairs in multicast groups.
     pub(crate) memberships: Pool,

@@ -7,8 +7,8 @@
 //! all of the work behind each, on the same host even with that of the peer. It is better off if
 //! another CPU sends meanwhile.
 //!
-//! The two are told apart by whether the process polls for completions between two doorbells. No
-//! clock is needed, and the result is the same on a slow machine.
+//! A poll for completions between two doorbells distinguishes the two. No clock is needed, and the
+//! result is the same on a slow machine.
 //!
 //! ```text
 //!   doorbell   |    |    |    |    |    |    |    |    |
@@ -42,7 +42,7 @@ impl Doorbell {
     /// Bounds the streak, so that a process that begins to poll is soon served at once again.
     const MAX_STREAK: u32 = 16;
 
-    /// Notes a doorbell of a queue pair, and returns how to serve it. `polled` says whether
+    /// Notes a doorbell of a queue pair, and returns how to serve it. `polled` is true if
     /// completions were polled since the last doorbell.
     #[inline]
     pub(crate) fn ring(&mut self, qpn: u32, polled: bool) -> Hint {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The addresses that devices have, as the core tells of them.
+//! The addresses of devices, as the core reports them.
 //!
 //! For datagrams: a packet for queue pair 1 names no device, one for any other datagram queue pair
 //! is accepted only at an address of the device of that queue pair, and one for a multicast group
@@ -91,7 +91,7 @@ impl Key for Place {
     }
 }
 
-/// Who has an address.
+/// The device and queue pair of an address.
 #[derive(Clone, Copy)]
 struct Owner {
     place: Place,
@@ -127,8 +127,8 @@ pub(crate) fn add(device: u32, index: u32, address: Address, link: Link, own: bo
 /// Changes whenever an address goes, or a multicast group is joined or left.
 static GENERATION: Atomic<u32> = Atomic::new(1);
 
-/// Returns a number that changes whenever an address goes: whoever has looked something up for an
-/// address looks again then.
+/// Returns a number that changes whenever an address is removed. A result that was looked up for an
+/// address is valid as long as it is the same.
 #[inline]
 pub(crate) fn generation() -> u32 {
     GENERATION.load(Relaxed)
@@ -139,7 +139,7 @@ pub(crate) fn invalidate() {
     GENERATION.add(1, Relaxed);
 }
 
-/// Removes an address, and returns what it was.
+/// Removes and returns an address.
 pub(crate) fn remove(device: u32, index: u32) -> Option<Address> {
     let gids = GIDS.get()?;
     let place = Place { device, index };
@@ -147,7 +147,7 @@ pub(crate) fn remove(device: u32, index: u32) -> Option<Address> {
 
     gids.owners.remove(&address, |owner| owner.place == place);
     gids.links.remove(&link, |owner| owner.place == place);
-    // Behind the removal: who sees the new number does not find the address.
+    // After the removal: a reader of the new number does not find the address.
     invalidate();
     Some(address)
 }

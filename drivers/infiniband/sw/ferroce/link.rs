@@ -73,7 +73,7 @@ fn add(name: &CStr, netdev: &NetDevice) -> Result {
     };
     Device::register(&init, Ok(device))?;
     if let Some(device) = Device::<Ferroce>::by_netdev(netdev) {
-        // From here on the net device tells of changes.
+        // From here on the net device reports changes.
         let _rtnl = Rtnl::lock();
         device.note_mtu(port::fitting_mtu(netdev));
     }
@@ -98,8 +98,8 @@ impl LinkType for CompatLink {
 
 impl NetdevHandler for Link {
     fn event(dev: &NetDevice, event: NetdevEvent) {
-        // State and speed are read when they are asked for, and the core tells of changes; a route
-        // is checked at each use.
+        // Queries read state and speed, and the core reports changes; a route is checked at each
+        // use.
         match event {
             NetdevEvent::Up | NetdevEvent::Down | NetdevEvent::Change => {
                 if let Some(device) = Device::<Ferroce>::by_netdev(dev) {

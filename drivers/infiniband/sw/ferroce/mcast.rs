@@ -69,9 +69,9 @@ pub(crate) fn init() -> Result {
 ///
 /// # Errors
 ///
-/// `EINVAL` if it is one: the core counts what it attaches and detaches, and a queue pair of which
-/// it counts too much can never be destroyed. `ENOMEM` beyond a limit; `ENODEV` or `EINVAL` without
-/// a net device that has this version of IP.
+/// `EINVAL` if it is one: the core counts each attach, and a queue pair with a wrong count could
+/// never be destroyed. `ENOMEM` beyond a limit; `ENODEV` or `EINVAL` without a net device that has
+/// this version of IP.
 pub(crate) fn attach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
     let groups = GROUPS.get().ok_or(ENODEV)?;
     let device = qp.device();
@@ -110,7 +110,7 @@ pub(crate) fn attach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
         }
         return Err(e);
     }
-    // There was room, and nobody else has joined since.
+    // There was room, and no other queue pair has joined since.
     device.memberships.count(owner);
     if here == 0 {
         device.groups.count(None);
@@ -145,7 +145,7 @@ pub(crate) fn detach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
     Ok(())
 }
 
-/// Returns what a queue pair would be a member of, and as what.
+/// Returns the group and the member for a queue pair.
 fn membership(qp: &Owned<IbQp>, gid: [u8; 16]) -> (Address, Member) {
     let device = qp.device();
     let member = Member {

@@ -2,10 +2,9 @@
 
 //! Compares the table of transitions in crate `roce` with the one of the RDMA core.
 //!
-//! The core does not show its table, it only answers `ib_modify_qp_is_ok()`. The suite asks until
-//! it knows which rule the core follows for each service type and pair of states, and prints what
-//! it found, in the format of `tools/testing/roce/docs/ib_modify_qp_is_ok.txt` with `modify_qp: `
-//! in front.
+//! The core does not show its table, it only answers `ib_modify_qp_is_ok()`. The suite derives the
+//! rule of the core for each service type and pair of states from its answers, and prints it in the
+//! format of `tools/testing/roce/docs/ib_modify_qp_is_ok.txt` with `modify_qp: ` in front.
 
 use rdma::ib::qp::modify_qp_is_ok;
 use roce::qp::{
@@ -20,7 +19,7 @@ use roce::qp::{
     State, //
 };
 
-/// Asks the core whether it accepts a modification.
+/// Returns whether the core accepts a modification.
 fn core_accepts(ty: QpType, from: State, to: State, mask: AttrMask) -> bool {
     modify_qp_is_ok(from.as_ib(), to.as_ib(), ty.as_ib(), mask.bits())
 }

@@ -81,10 +81,11 @@ const KEY_NUMBER_BITS: u32 = 24;
 /// The low bits of a key, which are not part of the number.
 const KEY_BITS: u32 = u32::BITS - KEY_NUMBER_BITS;
 
-/// The first number of a window. Regions have those below, so a key says what it is a key of.
+/// The first number of a window. Regions have those below, so a key shows whether it is of a region
+/// or a window.
 ///
 /// The numbers are random, and there are at least eight times as many as may be in use. So a key
-/// has as many bits that nobody can guess as fit: 31 if its low bits are random, too.
+/// has as many unpredictable bits as fit: 31 if its low bits are random, too.
 const FIRST_MW: u32 = 1 << (KEY_NUMBER_BITS - 1);
 
 /// The regions, by number.
@@ -108,9 +109,9 @@ fn get(number: u32) -> Option<Ref<Mr>> {
 
 /// Returns a key of a number.
 ///
-/// The number is random and the tag is, where the consumer does not choose it. So one try of
-/// somebody who guesses keys finds one of a million regions with a probability of one in 2000, and
-/// one of ten regions with one in 200 million.
+/// The number is random and the tag is, where the consumer does not choose it. So a guessed key is
+/// that of one of a million regions with a probability of one in 2000, and that of one of ten
+/// regions with one in 200 million.
 fn key(number: u32, tag: u8) -> u32 {
     (number << KEY_BITS) | u32::from(tag)
 }
@@ -163,7 +164,7 @@ pub(crate) fn describe(lkey: u32, out: &mut ResourceEntry<'_>) {
     }
 }
 
-/// Finds what a peer of queue pair `qpn` names, with at least these rights.
+/// Finds the memory that a peer of queue pair `qpn` names, with at least these rights.
 ///
 /// # Errors
 ///
@@ -181,8 +182,7 @@ pub(crate) fn find_remote(
     find(rkey, pd, access)
 }
 
-/// Makes a key of this protection domain useless for everybody (LOCAL_INV), `qpn` being the queue
-/// pair that the request was posted to.
+/// Invalidates a key of this protection domain (LOCAL_INV); `qpn` is the queue pair of the request.
 ///
 /// # Errors
 ///
@@ -195,7 +195,7 @@ pub(crate) fn invalidate_local(key: u32, pd: PdId, qpn: u32) -> Result<(), MemEr
     with_fast(key, pd, |fast| fast.invalidate(key, false))
 }
 
-/// Makes a key useless because the peer of queue pair `qpn` asks for it (SEND with invalidate).
+/// Invalidates a key on request of the peer of queue pair `qpn` (SEND with invalidate).
 ///
 /// # Errors
 ///
@@ -207,7 +207,7 @@ pub(crate) fn invalidate_remote(rkey: u32, pd: PdId, qpn: u32) -> Result<(), Mem
     with_fast(rkey, pd, |fast| fast.invalidate(rkey, true))
 }
 
-/// Makes what was mapped to a region available under a key.
+/// Makes the memory that was mapped to a region available under a key.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Processes and users, and what they hold of the pools that all users share.
+//! Processes and users, and their use of the shared pools.
 //!
-//! A process is told by its user context: what it creates, and the packets that wait for it, count
-//! for the [`Owner`] that the context has. All contexts of a user share a [`User`].
+//! A process is identified by its user context: its objects, and the packets that wait for it,
+//! count for the [`Owner`] of the context. All contexts of a user share a [`User`].
 
 use kernel::{
     new_mutex,
@@ -72,8 +72,8 @@ impl Kind {
     /// The number of kinds.
     pub(crate) const COUNT: usize = 10;
 
-    /// Returns whether a process with `CAP_SYS_RESOURCE` may take all there is. Not of what packets
-    /// and the memory of the process decide about: a process that is stuck has not asked for it.
+    /// Returns whether a process with `CAP_SYS_RESOURCE` may take all there is. Not for pools whose
+    /// use depends on packets and on the memory of the process.
     pub(crate) fn is_for_privileged(self) -> bool {
         !matches!(self, Self::Backlog | Self::Fetch)
     }
@@ -87,7 +87,7 @@ impl Held {
         Self([const { Atomic::new(0) }; Kind::COUNT])
     }
 
-    /// Returns what is held of a kind.
+    /// Returns the number held of a kind.
     pub(crate) fn of(&self, kind: Kind) -> &Atomic<u32> {
         let [ah, backlog, cq, fetch, membership, mr, mw, pd, qp, srq] = &self.0;
         match kind {
@@ -113,8 +113,8 @@ struct User {
     held: Held,
 }
 
-/// A process, and what it holds. The references are those of its context, its protection domains
-/// and its charges; the last one may be dropped in any context.
+/// A process, and the objects that it holds. The references are those of its context, its
+/// protection domains and its charges; the last one may be dropped in any context.
 pub(crate) struct Owner {
     user: Arc<User>,
     /// True if it may exceed the share of a user.

@@ -44,7 +44,7 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// Takes a linear packet that came in through `dev`, and says where it is from; none if its
+    /// Takes a linear packet that came in through `dev`, and returns its origin too; `None` if its
     /// headers cannot be read.
     #[inline]
     pub(crate) fn new(skb: SkBuff, dev: &NetDevice) -> Option<(Self, Origin)> {
@@ -78,12 +78,12 @@ impl Incoming {
         })
     }
 
-    /// Returns how much memory nobody else can use because of the packet, in bytes, at most.
+    /// Returns the most memory, in bytes, that the packet keeps from other uses.
     pub(crate) fn footprint(&self) -> usize {
         self.skb.footprint()
     }
 
-    /// Frees the packet, which did what it came for.
+    /// Frees a packet that was handled (`consume_skb()`).
     pub(crate) fn consume(self) {
         self.skb.consume();
     }
@@ -191,7 +191,7 @@ pub(crate) fn init() -> Result {
     POOLS.init(PacketPools::new())
 }
 
-/// Frees what the pools hold. Nothing allocates any more.
+/// Frees the pages in the pools. Nothing allocates any more.
 pub(crate) fn shut_down() {
     if let Some(pools) = POOLS.get() {
         pools.shut_down();

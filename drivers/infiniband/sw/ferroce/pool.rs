@@ -2,8 +2,8 @@
 
 //! Pools that all users share, and charges against them.
 //!
-//! [`roce::share`] says how much of a pool a process may have. Kernel consumers have numbers of
-//! their own, and are not charged for objects.
+//! [`roce::share`] has the rule for the share of a process. Kernel consumers have numbers of their
+//! own, and are not charged for objects.
 //!
 //! Documentation/infiniband/ferroce/limits.rst lists the pools.
 
@@ -38,8 +38,8 @@ pub(crate) const MAX_AH: u32 = 1 << 20;
 /// has a use for few.
 pub(crate) const MAX_PD: u32 = 1 << 15;
 
-/// The most ranges of memory on demand that are being fetched: as many as an unbound work queue has
-/// workers.
+/// The most ranges of memory on demand that are fetched at a time: the number of workers of an
+/// unbound work queue.
 const MAX_FETCHES: u32 = 1024;
 
 /// The most memory that packets in the backlogs of all queue pairs may hold, in bytes. The memory
@@ -144,7 +144,7 @@ impl Pool {
         }
     }
 
-    /// Gives back what was taken. Callable in any context.
+    /// Gives back `n`. Callable in any context.
     pub(crate) fn give_back(&self, owner: Option<&Owner>, n: u32) {
         let _ = self.used.fetch_sub(n, Relaxed);
         self.uncount(owner, n);

@@ -24,10 +24,10 @@ use roce::{
 /// Bytes in front of the payload of a packet: IPv6, UDP, the longest transport headers, ICRC.
 const OVERHEAD: u32 = 80;
 
-/// Entries of the GID table, where nobody says otherwise.
+/// The default number of entries of the GID table.
 ///
-/// C rxe has 1024. There are three files in sysfs for each of them, and that in each network
-/// namespace: they are nearly all of what it takes to make a device or a namespace.
+/// C rxe has 1024. Each has three files in sysfs, in each network namespace: most of the time to
+/// create a device or a namespace.
 pub(crate) const DEFAULT_GID_TABLE: u32 = 256;
 
 /// The most entries.
@@ -75,13 +75,13 @@ pub(crate) fn query(dev: &Device<Ferroce>, attr: &mut PortAttr<'_>) -> Result {
     if speed_known {
         attr.set_speed_of(dev);
     } else {
-        // The core would say so in the log, as often as anybody asks.
+        // The core would log that at each query.
         attr.set_least_speed();
     }
     Ok(())
 }
 
-/// Answers a management datagram that asks for counters; returns whether it does.
+/// Answers a management datagram for counters; returns whether it is one.
 pub(crate) fn process_mad(dev: &Device<Ferroce>, request: &Mad, response: &mut Mad) -> bool {
     /// The number of the port.
     const PORT: u8 = 1;

@@ -192,8 +192,8 @@ static TABLE: Global<Table<IbQp>> = Global::new();
 
 /// Constructs the table. Once, before any device exists.
 ///
-/// Numbers are unique in the module, not per device: a packet names a queue pair by its number
-/// alone, and a timer or work item names what it is for in the same way.
+/// Numbers are unique in the module, not per device: packets, timers and work items name a queue
+/// pair by its number alone.
 pub(crate) fn init() -> Result {
     TABLE.init::<Infallible>(Table::new(FIRST_QPN..=LAST_QPN, KERNEL_OBJECTS))
 }
@@ -354,7 +354,7 @@ impl Qp {
             State::Err,
         );
         if failed {
-            // Only once: what is flushed may fail too, for want of room in its CQ.
+            // Only once: a flush may fail too, if there is no room in the CQ.
             self.allow_flush();
         }
         self.defer();
@@ -373,8 +373,8 @@ impl Qp {
         }
     }
 
-    /// Adds a completion; returns what became of it. The consumer is told once every lock is
-    /// dropped.
+    /// Adds a completion; returns what became of it. The caller notifies the consumer after
+    /// dropping every lock.
     ///
     /// Called under the lock of the half that completes. A queue pair whose completion is lost can
     /// not go on: the consumer would wait for it for ever.
@@ -500,15 +500,15 @@ fn recv_paced(number: u32) {
     }
 }
 
-/// The callback of the accounts of what is queued below: there is room again. And of the waits for
-/// a turn to fetch memory: it has come.
+/// The callback of [`TxInFlight`](rdma::net::tx_in_flight::TxInFlight), when enough packets have
+/// left, and of a semaphore, when a permit to fetch memory is available.
 fn wake(number: u32) {
     if let Some(qp) = find(number) {
         qp.defer();
     }
 }
 
-/// The work item: runs both halves, then tells of events.
+/// The work item: runs both halves, then raises events.
 fn run_work(number: u32) {
     let Some(qp) = find(number) else {
         return;

@@ -20,7 +20,7 @@ use zerocopy::IntoBytes;
 
 /// A ring and its memory.
 ///
-/// It holds no index: each side keeps its own, and what the other side wrote is masked.
+/// It holds no index: each side keeps its own, and masks the index of the other.
 pub(crate) struct Queue {
     mem: Arc<SharedMemory>,
     ring: Ring,
@@ -81,7 +81,7 @@ impl Queue {
         }
     }
 
-    /// Loads the producer index, masked; what was written before it is visible then.
+    /// Loads the producer index, masked, with acquire semantics.
     #[inline]
     pub(crate) fn producer(&self) -> u32 {
         self.mem.load_acquire(PRODUCER_OFFSET).unwrap_or(0) & self.ring.index_mask()
@@ -93,13 +93,13 @@ impl Queue {
         self.mem.load_acquire(CONSUMER_OFFSET).unwrap_or(0) & self.ring.index_mask()
     }
 
-    /// Publishes the producer index, after what was written to the ring.
+    /// Publishes the producer index, with release semantics.
     #[inline]
     pub(crate) fn set_producer(&self, index: u32) {
         self.mem.store_release(PRODUCER_OFFSET, index);
     }
 
-    /// Publishes the consumer index, after what was read from the ring.
+    /// Publishes the consumer index, with release semantics.
     #[inline]
     pub(crate) fn set_consumer(&self, index: u32) {
         self.mem.store_release(CONSUMER_OFFSET, index);

@@ -2,7 +2,7 @@
 
 //! Packets from the UDP sockets: checks, and to the half that they are for.
 //!
-//! Everything wrong with a packet is a silent drop: whoever sent it may be anybody.
+//! An invalid packet is dropped silently: any host may have sent it.
 
 use crate::{
     counters::Counter,
@@ -164,7 +164,7 @@ fn deliver(incoming: Incoming, origin: &Origin, link: &Link) -> Result<(), Count
 
 /// Counts a packet that is dropped, for the device of a queue pair.
 ///
-/// Not for the queue pair, though the packet may name it: whoever sent it may be anybody.
+/// Not for the queue pair that it names: any host may have sent it.
 #[cold]
 fn refuse(qp: &QpRef, reason: Counter, bytes: u32) {
     let counters = qp.device().counters();

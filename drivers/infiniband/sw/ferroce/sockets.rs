@@ -4,8 +4,8 @@
 //!
 //! One for each IP version and each network namespace that a device, or an address of a device, is
 //! in; closed after the last. They are not always in the same one: a device has the addresses of
-//! the net devices above its own too (VLAN, macvlan), and these may be in another namespace. A
-//! namespace that ends takes its sockets with it, whoever still counts on them.
+//! the net devices above its own too (VLAN, macvlan), and these may be in another namespace. The
+//! sockets of a namespace are closed when it ends, even if devices still count on them.
 //!
 //! ```text
 //!   add_gid, del_gid, a device     DEMAND: how many in which namespace
@@ -17,7 +17,7 @@
 //!
 //! Locking: addresses come and go under RTNL and the lock of the core's GID table, so that these
 //! only count, under [`DEMAND`], which nothing else is taken inside. [`OPEN`] is held while a
-//! socket is opened or closed, so that who opens after the last one closed finds the port free.
+//! socket is opened or closed, so that the port is free after the last close.
 
 use crate::work;
 use kernel::{
@@ -100,7 +100,7 @@ impl SocketRef {
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE` if somebody else has the port; `ENODEV` if the namespace ends; otherwise as
+    /// `EADDRINUSE` if another socket has the port; `ENODEV` if the namespace ends; otherwise as
     /// [`UdpTunnel::open`].
     pub(crate) fn acquire(dev: &NetDevice) -> Result<Self> {
         let namespace = Namespace::of(dev).ok_or(ENODEV)?;
@@ -152,7 +152,7 @@ fn defer() {
     }
 }
 
-/// Counts a user of a namespace; `open` says whether the work item shall see to its sockets.
+/// Counts a user of a namespace; if `open`, queues the work item, which opens its sockets.
 fn count(namespace: &Namespace, open: bool) -> Result {
     let mut demand = DEMAND.get().ok_or(ENODEV)?.lock();
     let net = namespace.id();
@@ -186,7 +186,7 @@ fn uncount(net: NetId) {
     list::retain(&mut demand, |entry| entry.users != 0);
 }
 
-/// Opens the sockets that are missing, and closes those that nobody needs. Sleeps.
+/// Opens missing sockets and closes unused ones. Sleeps.
 fn settle() {
     let Some(open) = OPEN.get() else {
         return;
@@ -215,7 +215,7 @@ fn next_to_open() -> Option<Namespace> {
     demand.iter_mut().find_map(|entry| entry.namespace.take())
 }
 
-/// Closes sockets that nobody counts on.
+/// Closes unused sockets.
 fn close_unused(open: &mut KVec<Sockets>) {
     list::retain(open, |sockets| {
         DEMAND.get().is_some_and(|demand| {

@@ -12,8 +12,8 @@ use rdma::net::{
 };
 use roce::pace::Rate;
 
-/// The speed of a net device when the port was asked for last. No lock: whoever reads it wants a
-/// number, not the moment.
+/// The speed of a net device at the last query of the port. No lock: a reader needs no particular
+/// moment.
 pub(crate) struct Speed {
     /// Mb/s; 0 if the net device does not know.
     mbps: Atomic<u32>,
@@ -27,15 +27,15 @@ impl Speed {
         }
     }
 
-    /// Asks the net device; returns whether it knows. Sleeps.
+    /// Queries the net device; returns whether it has a speed. Sleeps.
     pub(crate) fn update(&self, netdev: &NetDevice) -> bool {
         let mbps = netdev.speed(&Rtnl::lock());
         self.mbps.store(mbps.unwrap_or(0), Relaxed);
         mbps.is_some()
     }
 
-    /// Returns the rate that a code of `enum ib_rate` limits packets to. None if that is at least
-    /// what the net device does by itself.
+    /// Returns the rate that a code of `enum ib_rate` limits packets to. `None` if that is at least
+    /// the speed of the net device.
     pub(crate) fn limit(&self, static_rate: u8) -> Option<Rate> {
         let rate = Rate::from_ib(static_rate).ok().flatten()?;
         let mbps = self.mbps.load(Relaxed);

@@ -276,7 +276,7 @@ impl Srq {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a size out of range, or one that what is posted or the limit does not fit into.
+    /// `EINVAL` for a size that is out of range, or too small for the posted requests or the limit.
     pub(crate) fn modify(
         &self,
         change: &SrqChange,
@@ -311,7 +311,7 @@ impl Srq {
         Ok(())
     }
 
-    /// Takes another ring into use. What is posted remains in the old one for now.
+    /// Takes another ring into use. Posted requests remain in the old one for now.
     fn replace(&self, new: Queue, mmap_entry: Option<MmapEntry>) -> Result {
         let mut inner = self.inner.lock();
         let posted = inner.posted();
@@ -334,8 +334,8 @@ impl Srq {
         Ok(())
     }
 
-    /// Moves what is posted from the old ring to the new one, the last first, and drops the old
-    /// one. Meanwhile others take the first.
+    /// Moves the posted requests from the old ring to the new one, the last first, and drops the
+    /// old one. Meanwhile others take the first.
     fn empty_old(&self) {
         loop {
             let mut guard = self.inner.lock();
@@ -368,7 +368,7 @@ fn lay_out(max_wr: u32, max_sge: u32) -> Result<Ring> {
     caps::recv_ring(max_wr, max_sge, MAX_SRQ_WR, MAX_SGE).map_err(|e| errno(e.errno_kind()))
 }
 
-/// Makes a ring, and tells a process where to map it.
+/// Makes a ring and responds with the offset to map it at.
 fn new_ring(
     ring: Ring,
     ucontext: Option<&Ucontext>,
@@ -391,7 +391,7 @@ fn new_ring(
     Ok((queue, Some(mmap_entry)))
 }
 
-/// The work item: tells that the limit was reached.
+/// The work item: raises the limit event.
 fn run_work(number: u32) {
     let Some(srq) = TABLE.get().and_then(|table| table.get(number)) else {
         return;

@@ -87,7 +87,7 @@ pub(crate) fn sent(qp: &IbQp, transmit: &Transmit) {
     trace::send(|| request(qp, transmit));
 }
 
-/// A part of what a READ asks for was sent.
+/// A READ response was sent.
 #[inline(always)]
 pub(crate) fn answered(qp: &IbQp, segment: &ReadSegment) {
     trace::send(|| Packet {
@@ -163,7 +163,7 @@ pub(crate) fn not_sent(qp: &IbQp, transmit: &Transmit) {
     trace::drop(|| (c"not_sent", request(qp, transmit)));
 }
 
-/// Keeps what is told of a packet, in case that it is dropped, if somebody listens.
+/// Keeps the fields of a packet for its drop, if the tracepoint is enabled.
 #[inline(always)]
 pub(crate) fn keep(packet: &wire::Packet<'_>, kept: &mut Option<Kept>) {
     if trace::drop_is_on() {
@@ -188,7 +188,7 @@ pub(crate) fn dropped_waiting(qp: &IbQp, incoming: &Incoming) {
     }
 }
 
-/// A packet was dropped of which [`keep`] kept what there is to tell.
+/// A packet was dropped whose fields [`keep`] kept.
 #[cold]
 pub(crate) fn was_dropped(device: Option<&Device<Ferroce>>, kept: &Option<Kept>, counter: Counter) {
     trace::drop(|| {
@@ -198,7 +198,7 @@ pub(crate) fn was_dropped(device: Option<&Device<Ferroce>>, kept: &Option<Kept>,
     });
 }
 
-/// Returns what is told of a request.
+/// Returns the traced fields of a request.
 fn request(qp: &IbQp, transmit: &Transmit) -> Packet {
     Packet {
         device: qp.device().name(),

@@ -54,7 +54,7 @@ pub(crate) struct MmapEntry {
 impl Ucontext {
     pub(crate) fn new() -> Result<Self> {
         let list = List {
-            // Zero is what a ring that is not there reports.
+            // Zero means that there is no ring.
             next_offset: PAGE_SIZE as u64,
             entries: KVec::new(),
         };
@@ -111,7 +111,7 @@ impl Pending {
 }
 
 impl MmapEntry {
-    /// Returns what the library needs to map it.
+    /// Returns the offset and size that the library needs to map it.
     pub(crate) fn info(&self) -> MmapInfo {
         MmapInfo {
             offset: self.offset,

@@ -160,7 +160,7 @@ impl Driver for Ferroce {
         let Some(netdev) = gid.netdev() else {
             return Ok(());
         };
-        // None if the namespace ends, and the address with it: it reaches nobody any more.
+        // `None` if the namespace ends, and the address with it.
         let Some(namespace) = Namespace::of(netdev) else {
             return Ok(());
         };
@@ -179,7 +179,7 @@ impl Driver for Ferroce {
     }
 
     fn del_gid(dev: &Device<Self>, gid: &GidChange<'_>) {
-        // The net device may be in another namespace by now: what was counted counts.
+        // The net device may be in another namespace by now: use the one that was counted.
         if let Some(address) = gids::remove(dev.number(), gid.index()) {
             sockets::address_removed(address.net);
         }

@@ -11,9 +11,9 @@ use rdma::{
     }, //
 };
 
-/// For work items, of which none waits for memory of a process.
+/// The queue for work items that do not wait for memory of a process.
 static WORK: Global<Workqueue> = Global::new();
-/// For fetches of memory on demand.
+/// The queue for fetches of memory on demand.
 static FETCHES: Global<Workqueue> = Global::new();
 
 /// Constructs the queues. Once, before anything else of the driver runs.
@@ -22,7 +22,7 @@ pub(crate) fn init() -> Result {
     FETCHES.init(Workqueue::new_waiting(c"ferroce_odp"))
 }
 
-/// Ends the queues, and waits for what they run.
+/// Ends the queues, and waits for their work items.
 pub(crate) fn shut_down() {
     // The first queues items of the second.
     for queue in [&FETCHES, &WORK] {
@@ -39,7 +39,7 @@ pub(crate) fn queue(work: &Work) {
     }
 }
 
-/// Has `f` called in process context, where it may wait for memory of a process.
+/// Calls `f` from a work item, where it may wait for memory of a process.
 ///
 /// # Errors
 ///

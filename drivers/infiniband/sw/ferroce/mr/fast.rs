@@ -110,7 +110,7 @@ impl Fast {
             .large(c"registrations", count);
     }
 
-    /// Makes what was mapped available under a key.
+    /// Makes the mapped memory available under a key.
     ///
     /// Without anything new the memory of the last registration is.
     pub(super) fn register(&self, registration: &Registration) -> Result<(), MemError> {
@@ -144,7 +144,7 @@ impl Fast {
         Ok(())
     }
 
-    /// Ends a registration. When this returns nobody uses the memory through the key: who does
+    /// Ends a registration. When this returns, no access through the key is in progress: an access
     /// holds the lock.
     pub(super) fn invalidate(&self, key: u32, by_peer: bool) -> Result<(), MemError> {
         let mut active = self.active.lock();

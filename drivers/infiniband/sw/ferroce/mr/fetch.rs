@@ -3,9 +3,9 @@
 //! Memory that has to be fetched before it can be used.
 //!
 //! A process may keep the kernel waiting for its memory for as long as it likes: a page may come
-//! from a file system, or from a handler of page faults, that is the process itself. So whoever
-//! fetches holds neither a queue pair nor a region, only the address range, and nothing that a
-//! process or an administrator does but the removal of the module waits for it.
+//! from a file system, or from a handler of page faults, that is the process itself. So a fetch
+//! holds neither a queue pair nor a region, only the address range. Only the removal of the module
+//! waits for it.
 
 use super::target::{
     mem_error,
@@ -55,8 +55,8 @@ pub(crate) struct OdpFault {
 pub(crate) enum Started {
     /// It is under way.
     Fetching,
-    /// Others of the process are, as many as there may be. The waiter is called when it
-    /// has a permit, to start the fetch again.
+    /// The process has the most fetches that it may have. The waiter is called when it has a
+    /// permit, to start the fetch again.
     Waiting,
 }
 
@@ -109,8 +109,8 @@ pub(super) struct FetchPermit {
 }
 
 impl FetchPermit {
-    /// Takes a fetch for the process that has a region. Returns `None` if the process has as many
-    /// as it may have: then the waiter is called later.
+    /// Takes a fetch for the process that has a region. Returns `None` if the process has the most
+    /// that it may have; the waiter is then called later.
     ///
     /// # Errors
     ///

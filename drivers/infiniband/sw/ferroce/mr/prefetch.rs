@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Fetching memory before somebody needs it.
+//! Prefetch of memory on demand.
 
 use super::{
     fetch::FetchPermit,
@@ -32,8 +32,7 @@ struct Range {
     len: u64,
 }
 
-/// Fetches parts of regions: at once if `flush` says so, or else in the background as far as that
-/// succeeds.
+/// Fetches parts of regions: at once if `flush`, or else in the background as far as that succeeds.
 ///
 /// # Errors
 ///
@@ -80,7 +79,7 @@ pub(crate) fn prefetch(pd: PdId, advice: Advice, flush: bool, sges: Sges<'_>) ->
                 ..*range
             };
             left = left.saturating_sub(range.len);
-            // It is only an advice: whoever needs the memory will hear of it.
+            // It is only an advice: a later access fails if the memory is bad.
             let _ = range.fetch(pd, how);
         }
     })

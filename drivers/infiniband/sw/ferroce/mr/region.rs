@@ -115,7 +115,7 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for another region, or what the list says.
+    /// `EINVAL` for another region, or the error of the list.
     pub(crate) fn map(&self, list: SgList<'_>) -> Result<i32> {
         self.mr.fast.as_ref().ok_or(EINVAL)?.map(list)
     }

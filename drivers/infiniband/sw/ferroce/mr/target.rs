@@ -93,7 +93,7 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// [`MemError::Protection`] if not all of them are what the key names.
+    /// [`MemError::Protection`] if the key does not cover all of them.
     #[inline]
     pub(crate) fn offset(&self, va: u64, len: u64) -> Result<u64, MemError> {
         let offset = va.checked_sub(self.va).ok_or(MemError::Protection)?;
@@ -120,8 +120,8 @@ impl Target {
         self.mr.memory.paged().cloned()
     }
 
-    /// Returns what has to be fetched before `len` bytes at `at` can be accessed, for writing if
-    /// `write` says so, or `None` if they can be.
+    /// Returns the fault to resolve before `len` bytes at `at` can be accessed, for writing if
+    /// `write`; `None` if they are present.
     ///
     /// With it come up to `ahead` bytes behind them.
     #[cold]
@@ -170,7 +170,7 @@ impl View<'_> {
 
     /// Does something with the memory while the key cannot become invalid.
     ///
-    /// So nobody touches the memory any more once an invalidation has returned.
+    /// So no access to the memory follows the return of an invalidation.
     #[inline]
     fn with<R>(self, f: impl FnOnce(&Memory) -> Result<R>) -> Result<R, MemError> {
         let mr = &self.0.mr;
@@ -188,13 +188,14 @@ impl View<'_> {
         result.map_err(mem_error)
     }
 
-    /// Stores `swap` at `at` if `compare` is there; returns what was there. Host byte order,
-    /// aligned to eight bytes, in one step.
+    /// Stores `swap` at `at` if the value there is `compare`; returns the original value. Host byte
+    /// order, aligned to eight bytes, in one step.
     pub(crate) fn compare_swap(self, at: u64, compare: u64, swap: u64) -> Result<u64, MemError> {
         self.with(|memory| memory.compare_swap(at, compare, swap))
     }
 
-    /// Adds to the number at `at`; returns what was there. As [`compare_swap`](Self::compare_swap).
+    /// Adds to the number at `at`; returns the original value. As
+    /// [`compare_swap`](Self::compare_swap).
     pub(crate) fn fetch_add(self, at: u64, add: u64) -> Result<u64, MemError> {
         self.with(|memory| memory.fetch_add(at, add))
     }

@@ -150,8 +150,8 @@ struct Bound {
 }
 
 impl Binding {
-    /// Ends what there is. When this returns nobody uses the memory through the window: who does
-    /// holds the lock.
+    /// Ends what there is. When this returns, no access through the window is in progress: an
+    /// access holds the lock.
     fn unbind(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
         if let Some(bound) = self.bound.take() {

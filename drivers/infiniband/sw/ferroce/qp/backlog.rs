@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Packets that wait for what a half is doing.
+//! Packets that wait until a half has finished the current one.
 
 use crate::{
     counters::{
@@ -23,9 +23,8 @@ const MAX: usize = 128;
 
 /// Packets that wait, oldest first. Belongs to a half, under its lock.
 ///
-/// The memory of each is taken from [`BACKLOG`] for the process that has the queue pair: it is the
-/// one that keeps them waiting, be it by memory that does not come, and whoever sent them is not
-/// known here.
+/// The memory of each is charged to [`BACKLOG`] for the process that has the queue pair: it keeps
+/// them waiting, for instance by memory that does not come, and the sender is not known here.
 pub(crate) struct Backlog {
     packets: KVec<(Incoming, u32)>,
     owner: Option<Arc<Owner>>,

@@ -27,8 +27,8 @@ const WORD: u64 = 8;
 
 /// Executes a command for queue pair `qpn`, once; returns what an atomic operation found.
 ///
-/// Called under the lock of the receive half, which orders it behind what the peer has written
-/// before. To everybody else it is one instruction of the processor.
+/// Called under the lock of the receive half, which orders it after earlier WRITEs of the peer. To
+/// other observers it is one atomic instruction.
 ///
 /// # Errors
 ///
@@ -78,7 +78,7 @@ pub(super) fn execute(
     }
 }
 
-/// Returns what has to be fetched before a command can be executed.
+/// Returns the fault to resolve before a command can be executed.
 ///
 /// # Errors
 ///

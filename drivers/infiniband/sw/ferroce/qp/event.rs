@@ -16,7 +16,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// Every event, and what the core calls it.
+    /// Every event, with its type in the core.
     pub(super) const ALL: [(Event, QpEvent); 6] = [
         (Event::AccessError, QpEvent::AccessError),
         (Event::RequestError, QpEvent::RequestError),

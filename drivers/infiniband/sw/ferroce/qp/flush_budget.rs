@@ -9,8 +9,8 @@ use kernel::sync::atomic::{
 
 /// The requests that a half may still flush.
 ///
-/// A verb grants as many as the queue holds. Without a bound, a process that keeps writing to its
-/// ring would keep the work item busy, uncharged.
+/// A verb grants the size of the queue. Without a bound, a process that keeps writing to its ring
+/// would keep the work item busy, uncharged.
 pub(super) struct FlushBudget(Atomic<u32>);
 
 impl FlushBudget {

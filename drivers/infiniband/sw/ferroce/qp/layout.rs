@@ -18,7 +18,7 @@ use roce::qp::caps::{
     Queues, //
 };
 
-/// Lays out the queues that a consumer asks for; in `cap`, writes what they hold.
+/// Lays out the requested queues, and writes their capacities to `cap`.
 pub(super) fn lay_out(cap: &mut QpCap, has_srq: bool) -> Result<Queues> {
     const LIMITS: Caps = Caps {
         max_send_wr: MAX_WR,

@@ -159,7 +159,7 @@ pub(crate) fn modify(
         // The next modify waits, so the queue pair stays in RESET meanwhile.
         qp.remove_completions();
     }
-    // Flushes, continues, or tells that the queue has drained.
+    // Flush, continue, or raise the SQ drained event.
     let qp = qp.get();
     if notify {
         cq::notify(&qp.send_cq);
@@ -180,7 +180,7 @@ type Halves<'a> = (
 ///
 /// In SQE the requests that were posted before the modify are completed first, a few under each
 /// hold of the lock, see [`send::flush`]. `posted` is the number of the last one. Once is enough:
-/// only a modify ends SQE, and what is posted during this one may be flushed or not.
+/// only a modify ends SQE, and requests posted during this one may be flushed or not.
 // Not inlined, so that the frame of modify stays small.
 #[inline(never)]
 fn lock_halves(qp: &Owned<IbQp>, posted: u64) -> Halves<'_> {
@@ -302,11 +302,11 @@ fn enter(
     notify
 }
 
-/// Returns what was set, and where the queues are.
+/// Returns the attributes, and the current PSNs.
 ///
-/// `mask` has the attributes that are asked for. All are filled in, as programs count on more than
-/// they ask for, with one exception: the netlink interface of the core asks for none and shows the
-/// PSNs and the peer's number to everybody. They are 0 there for a reader without `CAP_NET_ADMIN`.
+/// `mask` selects attributes. All are filled in, because programs rely on more than they select,
+/// with one exception: the netlink interface of the core selects none, and shows the PSNs and the
+/// peer's number to any user. They are 0 there for a reader without `CAP_NET_ADMIN`.
 pub(crate) fn query(
     qp: &Owned<IbQp>,
     mask: AttrMask,

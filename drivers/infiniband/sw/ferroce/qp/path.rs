@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The way to a peer: addresses, route, and the headers below the BTH.
+//! The path to a peer: addresses, route, and the headers below the BTH.
 
 use crate::{
     ah::{
@@ -121,11 +121,11 @@ impl Addresses {
     }
 }
 
-/// The way to a peer.
+/// The path to a peer.
 ///
-/// Belongs to one half of a queue pair and is used under its lock, with the route that the half
-/// caches. The route is checked at each use and looked up again once the routing tables say so, the
-/// address goes, or the half changes to another way.
+/// Belongs to one half of a queue pair and is used under its lock, with the cached route of the
+/// half. The route is checked at each use, and looked up again after a change of the routing
+/// tables, of the address, or of the path of the half.
 pub(crate) struct TxPath {
     path: Path,
     gid: GidAttr,
@@ -145,7 +145,7 @@ pub(crate) struct TxPath {
 }
 
 impl TxPath {
-    /// Makes the way to a peer, in the namespace of the device that has the source address.
+    /// Makes the path to a peer, in the namespace of the device that has the source address.
     ///
     /// # Errors
     ///
@@ -177,8 +177,8 @@ impl TxPath {
         })
     }
 
-    /// Returns how long a packet that is so long takes at the rate of the address vector, in
-    /// nanoseconds; none without one.
+    /// Returns the time that a packet takes at the rate of the address vector, in nanoseconds;
+    /// `None` without a rate.
     #[inline]
     pub(crate) fn gap(&self, headers: usize, len: u32) -> Option<u64> {
         // Without a rate there is nothing more to it than this.
@@ -199,7 +199,7 @@ impl TxPath {
         Some(rate.time_of(bytes))
     }
 
-    /// Returns whether this leads along a path.
+    /// Returns whether this is the path of an address vector.
     #[inline]
     pub(crate) fn leads(&self, path: &Path) -> bool {
         self.path == *path
@@ -436,7 +436,7 @@ impl TxPath {
     }
 }
 
-/// Returns the way of datagrams to an address.
+/// Returns the path of datagrams to an address.
 ///
 /// # Errors
 ///
@@ -451,7 +451,7 @@ pub(super) fn datagram_path(qp: &IbQp, av: &Av) -> Result<TxPath> {
     TxPath::new(qp.device(), av.path, gid, sport)
 }
 
-/// Returns what it means that the stack has refused a packet.
+/// Returns the error for a packet that the stack has refused.
 #[cold]
 pub(super) fn refused(error: Error, counters: &Counters) -> SendError {
     if error == ENOBUFS {

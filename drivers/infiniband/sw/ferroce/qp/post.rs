@@ -33,8 +33,7 @@ use rdma::{
 };
 use roce::qp::state::State;
 
-/// The rings as the producer of a kernel consumer needs them. Apart from the queue pair, so that
-/// only kernel consumers have it.
+/// The producer's side of the rings of a kernel consumer, allocated for these only.
 #[pin_data]
 pub(super) struct KernelQueues {
     send: Queue,
@@ -70,9 +69,9 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
             return Err(EINVAL);
         }
         let mut half = qp.send.lock();
-        // Another thread may have moved it on, and what is in the ring may be in flight.
+        // Another thread may have changed the state, and requests in the ring may be in flight.
         if !qp.state().takes_sends() {
-            // It never was posted: the library has no way to take it back.
+            // It counts as never posted: the library cannot take it back.
             half.sq.discard();
             return Err(EINVAL);
         }
@@ -116,7 +115,7 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
     Ok(())
 }
 
-/// Sends what was posted, or leaves it to another context.
+/// Sends the posted requests, or leaves them to another context.
 fn serve(qp: &QpRef, hint: Hint) {
     match qp.sched.on_post(hint) {
         Next::Run => {

@@ -98,12 +98,11 @@ pub(crate) struct RecvHalf {
     address: Option<(u32, NetId, [u8; 16])>,
     /// True once the last WQE reached event was raised.
     last_wqe_reached: bool,
-    /// Packets that wait while the half answers a READ or waits for memory.
+    /// Packets that wait while the half executes a READ or waits for memory.
     backlog: Backlog,
-    /// For memory that `parked`, or the answer of a READ, needs.
+    /// The wait for memory of `parked`, or of a READ response.
     wait: OdpWait,
-    /// A packet that the responder has decided about and that could not be placed yet. The others
-    /// wait behind it.
+    /// A packet with a verdict that could not be applied yet. Later packets wait behind it.
     parked: Option<Parked>,
     /// The counters, see [`Qp::count_in`](super::Qp::count_in).
     pub(super) counters: Arc<Counters>,
@@ -113,7 +112,7 @@ pub(crate) struct RecvHalf {
 struct Arrival<'a> {
     packet: Packet<'a>,
     incoming: &'a Incoming,
-    /// Why memory that it waited for could not be fetched.
+    /// The error of the fetch that it waited for.
     failed: Option<MemError>,
 }
 
@@ -157,8 +156,7 @@ pub(crate) fn multicast(qp: &QpRef, incoming: &Incoming) {
     finish(qp, &after);
 }
 
-/// Continues to answer a READ, takes what waited, flushes. Process or softirq context, no lock
-/// held.
+/// Continues a READ, takes the backlog, flushes. Process or softirq context, no lock held.
 pub(crate) fn run(qp: &QpRef) {
     let after = {
         let mut half = qp.recv.lock();
@@ -176,7 +174,7 @@ pub(crate) fn run(qp: &QpRef) {
     finish(qp, &after);
 }
 
-/// Does what must not be done under the lock.
+/// Does the work that must not be done under the lock.
 fn finish(qp: &QpRef, after: &After) {
     if after.again {
         qp.defer();
@@ -195,7 +193,7 @@ impl After {
         }
     }
 
-    /// Takes a step off the budget. If there is none left the half is to run again.
+    /// Takes a step off the budget, or returns `false` if it is used up: the half then runs again.
     #[inline]
     fn spend(&mut self) -> bool {
         match self.budget.checked_sub(1) {
@@ -252,16 +250,16 @@ impl RecvHalf {
         self.wait.is_pending()
     }
 
-    /// Returns how many packets wait for what is under way.
+    /// Returns the number of packets in the backlog.
     pub(crate) fn waiting(&self) -> usize {
         self.backlog.len()
     }
 
     /// Repeats the last acknowledgment of a queue pair that goes.
     ///
-    /// Programs destroy theirs as soon as they have all they wait for. If the acknowledgment of the
-    /// last message is lost then, no retry of the peer finds anybody, and it reports as failed what
-    /// had succeeded. Duplicates are ignored by whoever has it.
+    /// Programs destroy a queue pair as soon as they have all messages. If the acknowledgment of
+    /// the last message is lost then, no retry of the peer is answered, and it reports an error for
+    /// a message that succeeded. A peer ignores duplicates.
     pub(crate) fn repeat_last_ack(&mut self, qp: &IbQp) {
         const COPIES: u32 = 3;
 
@@ -275,7 +273,7 @@ impl RecvHalf {
         }
     }
 
-    /// Handles a packet, or lets it wait for what is under way.
+    /// Handles a packet, or keeps it in the backlog.
     #[inline]
     fn take(&mut self, qp: &IbQp, incoming: Incoming, after: &mut After) {
         if self.resp.is_busy() || !self.backlog.is_empty() {
@@ -323,7 +321,7 @@ impl RecvHalf {
         self.counters.dropped(Counter::NoMemory, 1);
     }
 
-    /// Goes on with what was under way, then takes what waited for it.
+    /// Continues the current request, then takes the backlog.
     fn resume(&mut self, qp: &IbQp, after: &mut After) {
         if self.parked.is_some() && !self.wait.is_pending() {
             self.unpark(qp, after);
@@ -343,7 +341,7 @@ impl RecvHalf {
         }
     }
 
-    /// Executes one request. If memory has to be fetched first, returns what is to be done then.
+    /// Executes one request. Returns the verdict to apply later if memory has to be fetched first.
     #[inline]
     fn handle(&mut self, qp: &IbQp, incoming: &Incoming, after: &mut After) -> Option<Verdict> {
         let packet = incoming.packet().ok()?;
@@ -361,8 +359,7 @@ impl RecvHalf {
         (!done).then_some(verdict)
     }
 
-    /// Does what the responder says about a packet; returns `false` if memory has to be fetched
-    /// first.
+    /// Applies the verdict on a packet; returns `false` if memory has to be fetched first.
     #[inline]
     fn apply_verdict(
         &mut self,
@@ -433,7 +430,7 @@ impl RecvHalf {
         true
     }
 
-    /// Forgets what waits.
+    /// Drops waiting packets.
     fn stop_waiting(&mut self) {
         self.wait.cancel();
         let parked = usize::from(self.parked.take().is_some());
@@ -484,7 +481,7 @@ impl RecvHalf {
         }
     }
 
-    /// Does what follows from a request.
+    /// Executes the outcome of a request.
     fn execute(&mut self, qp: &IbQp, outcome: &Outcome, incoming: &Incoming, after: &mut After) {
         let completion = outcome.completion.as_ref().map(|done| {
             let v6 = matches!(incoming.ip(), Some(IpHeader::V6(_)));
@@ -500,7 +497,8 @@ impl RecvHalf {
         {
             self.counters.count(Counter::Receives);
         }
-        // First the room in the queue: who sees the completion may post the next request at once.
+        // Free the entry of the queue first: the consumer may post the next request as soon as it
+        // sees the completion.
         if outcome.consumed {
             self.rq.complete();
         }
@@ -509,8 +507,8 @@ impl RecvHalf {
             None => Pushed::Quiet,
         };
         after.notify |= pushed == Pushed::Notify;
-        // After the completion, so that who sees the reply may look for it. What the consumer will
-        // never hear of is not acknowledged.
+        // Reply after the completion, so that a peer that sees the reply may rely on it. A message
+        // whose completion is lost is not acknowledged.
         let reply = outcome.reply.filter(|_| pushed != Pushed::Lost);
         if let Some(reply) = &reply {
             if let Syndrome::Nak(_) = reply.syndrome {
@@ -529,7 +527,7 @@ impl RecvHalf {
         }
     }
 
-    /// Sends an acknowledgment. One that is not sent is as one that is lost.
+    /// Sends an acknowledgment. One that is not sent is as good as lost on the wire.
     #[inline]
     fn reply(&mut self, qp: &IbQp, reply: &Reply) {
         let headers = |pkey, buf: &mut [u8]| reply.write_headers(pkey, buf);

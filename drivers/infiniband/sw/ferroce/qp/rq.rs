@@ -129,8 +129,8 @@ impl Rq {
         self.wr = EMPTY;
     }
 
-    /// Returns the cookie of the next request to flush and ends it: whatever is posted, or what was
-    /// taken from a shared queue, whose others are not this queue pair's.
+    /// Ends the next request to flush and returns its `wr_id`: any posted request, or the one that
+    /// was taken from a shared queue.
     pub(crate) fn flush_one(&mut self) -> Option<u64> {
         if let Requests::Shared { held, .. } = &self.requests {
             if !held {
@@ -144,8 +144,8 @@ impl Rq {
         Some(wr_id)
     }
 
-    /// Throws away what was posted, or taken from a shared queue (RESET). The library never
-    /// rewinds, so the consumer index moves up to the producer's.
+    /// Discards the posted requests, or the one that was taken from a shared queue (RESET). The
+    /// library never rewinds, so the consumer index moves up to the producer's.
     pub(crate) fn discard(&mut self) {
         match &mut self.requests {
             Requests::Own { queue, consumer } => {
@@ -163,8 +163,8 @@ impl Rq {
         sge::scatter(self.pd, sges, offset, bytes)
     }
 
-    /// Returns what has to be fetched of `len` bytes at `offset` of the buffers of the request in
-    /// use, so that they can be received.
+    /// Returns the fault to resolve before `len` bytes can be received at `offset` of the buffers
+    /// of the request in use.
     ///
     /// # Errors
     ///

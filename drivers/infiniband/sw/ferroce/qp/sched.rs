@@ -162,7 +162,7 @@ impl Sched {
         Self(Atomic::new(State::Direct.to_raw()))
     }
 
-    /// Returns what the poster of a request does next. Any context.
+    /// Returns the next step of the poster of a request. Any context.
     #[inline]
     pub(super) fn on_post(&self, hint: Hint) -> Next {
         // Pairs with the barrier in `end`: either this sees that the half is no longer stalled, or
@@ -177,7 +177,7 @@ impl Sched {
         next
     }
 
-    /// Returns what the context of a response does next. The lock of the half is held.
+    /// Returns the next step of the context of a response. The lock of the half is held.
     #[inline]
     pub(super) fn on_response(&self) -> Next {
         let state = self.get();
@@ -193,8 +193,8 @@ impl Sched {
         self.set(state, state.on_begin());
     }
 
-    /// A run has done what it could; `stalled` is [`Requester::is_stalled`]. Returns whether to
-    /// look at the send queue again. The lock of the half is held.
+    /// A run ends; `stalled` is [`Requester::is_stalled`]. Returns whether to look at the send
+    /// queue again. The lock of the half is held.
     ///
     /// [`Requester::is_stalled`]: roce::requester::Requester::is_stalled
     #[inline]
@@ -209,7 +209,7 @@ impl Sched {
         again
     }
 
-    /// The caller queues the work item for what is left. Any context.
+    /// Work is left, for which the caller queues the work item. Any context.
     pub(super) fn defer(&self) {
         self.set(self.get(), State::Deferred);
     }

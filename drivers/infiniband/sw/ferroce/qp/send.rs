@@ -86,17 +86,17 @@ pub(crate) struct SendHalf {
     pub(crate) tx: Tx,
     /// True if the SQ drained event is to be raised.
     pub(crate) sqd_notify: bool,
-    /// The way of raw packets.
+    /// The net device of raw packets.
     frames: Option<ARef<NetDevice>>,
-    /// When to try again after there was no memory for a packet.
+    /// The back-off after a failed allocation of a packet.
     retry: Backoff,
-    /// For memory that the next packet is in.
+    /// The wait for the memory of the next packet.
     request_wait: OdpWait,
-    /// For memory that `parked` needs.
+    /// The wait for the memory of `parked`.
     response_wait: OdpWait,
-    /// A response of which the data could not be placed yet: it has not come, to the requester.
+    /// A response whose data could not be placed yet. The requester has not seen it.
     parked: Option<Incoming>,
-    /// Responses behind it.
+    /// Later responses.
     backlog: Backlog,
     /// The counters, see [`Qp::count_in`](super::Qp::count_in).
     pub(super) counters: Arc<Counters>,
@@ -109,8 +109,8 @@ struct After {
     again: bool,
 }
 
-/// Sends what there is to send and completes what is complete. Returns whether there is more, which
-/// the work item does. Softirq or process context, no lock held.
+/// Sends and completes as much as the budget allows. Returns whether there is more, which the work
+/// item does. Softirq or process context, no lock held.
 pub(crate) fn run(qp: &QpRef) -> bool {
     let after = {
         let mut half = qp.send.lock();
@@ -134,7 +134,7 @@ pub(crate) fn expired(qp: &QpRef) {
     finish(qp, &after);
 }
 
-/// Does what must not be done under the lock.
+/// Does the work that must not be done under the lock.
 fn finish(qp: &QpRef, after: &After) {
     if after.again {
         qp.defer_send();
@@ -203,8 +203,7 @@ impl SendHalf {
 
     /// Runs the requester within a budget.
     ///
-    /// `time` is that of the caller: to read the clock takes as long as a part of the way of a
-    /// packet, so nobody does who has the time already.
+    /// `time` is the time of the caller, because reading the clock is expensive.
     fn drive(&mut self, qp: &IbQp, mut time: Instant) -> After {
         let mut after = After::default();
         let mut budget = BUDGET;

@@ -2,9 +2,9 @@
 
 //! Snapshots of a queue pair, to find the cause of a hang.
 //!
-//! Documentation/infiniband/ferroce/observe.rst says how to read it. Everybody may see it, so it
-//! has no addresses, no keys, and none of the consumer's cookies: for consumers in the kernel these
-//! are addresses. PSNs, of which forged packets need the right ones, are for the administrator.
+//! Documentation/infiniband/ferroce/observe.rst describes it. Any user may see it, so it has no
+//! keys and no `wr_id`, which for kernel consumers is an address. PSNs and addresses, which help to
+//! forge packets, are for the administrator.
 
 use super::{
     recv::RecvHalf,
@@ -51,7 +51,7 @@ pub(crate) struct SendHalfSnapshot {
     /// Requests that were posted and have not completed, including those fetched from the ring.
     pub(crate) ring: Fill,
     pub(crate) waits: Waits,
-    /// In how many microseconds the timer ends what it waits for, 0 if it should have by now.
+    /// The time in microseconds until the timer ends the wait, 0 if it is overdue.
     pub(crate) due: Option<u64>,
     /// Packets in qdiscs and devices below.
     pub(crate) queued: u32,
@@ -67,7 +67,7 @@ pub(crate) struct RecvHalfSnapshot {
     pub(crate) memory: bool,
     /// Packets in qdiscs and devices below: responses of READs only.
     pub(crate) queued: u32,
-    /// Packets that wait for what is under way.
+    /// Packets in the backlog.
     pub(crate) backlog: usize,
 }
 

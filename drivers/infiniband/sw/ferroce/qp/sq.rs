@@ -139,8 +139,8 @@ impl Sq {
         self.limits.qkey = qkey;
     }
 
-    /// Returns how many requests were posted, since the queue was made. A process can take back
-    /// what it says to have posted.
+    /// Returns how many requests were posted, since the queue was made. A process can move its
+    /// producer index back.
     pub(crate) fn posted(&self) -> u64 {
         let waiting = self.queue.ring().count(self.queue.producer(), self.fetch);
         self.fetched.wrapping_add(waiting.into())
@@ -218,7 +218,7 @@ impl Sq {
         self.queue.set_consumer(self.consumer);
     }
 
-    /// Throws away what was posted (RESET). The library never rewinds, so the consumer index moves
+    /// Discards the posted requests (RESET). The library never rewinds, so the consumer index moves
     /// up to the producer's.
     pub(crate) fn discard(&mut self) {
         let producer = self.queue.producer();
@@ -292,7 +292,7 @@ impl Sq {
         window::bind(&bind, self.pd, qp.qpn, &qp.windows)
     }
 
-    /// Registers what a kernel consumer has mapped.
+    /// Registers the memory that a kernel consumer has mapped.
     fn register(&self, slot: u16) -> Result<(), MemError> {
         let args = reg_args(self.copy(slot)).ok_or(MemError::Fault)?;
         let registration = Registration {
@@ -313,8 +313,8 @@ impl Sq {
         sge::scatter(self.pd, sges, offset, bytes)
     }
 
-    /// Returns what has to be fetched of `len` bytes at `offset` of the message of a slot, so that
-    /// they can be sent or, if `access` says so, received.
+    /// Returns the fault to resolve before `len` bytes at `offset` of the message of a slot can be
+    /// sent or, depending on `access`, received.
     ///
     /// # Errors
     ///
@@ -344,7 +344,7 @@ impl Sq {
         let Some((head, tail)) = copy.split_at_mut_checked(SEND_WQE_LEN) else {
             return;
         };
-        // A failed read leaves what was there before, which was validated once and is again.
+        // After a failed read the old contents remain, which are validated again.
         self.queue.read(self.fetch, 0, head);
         let len = match SendWqe::ref_from_bytes(head) {
             Ok(wqe) => wqe.tail_len(&self.limits).saturating_add(7) & !7,
@@ -371,7 +371,7 @@ impl Sq {
         (av.pd == self.pd).then_some(av)
     }
 
-    /// Returns what a slot has as payload, and its copy.
+    /// Returns the payload of a slot, and its copy.
     #[inline]
     fn slot(&self, slot: u16) -> Option<(Payload, &[u8])> {
         Some((*self.payloads.get(usize::from(slot))?, self.copy(slot)))

@@ -96,7 +96,7 @@ impl Tx {
         }? Error)
     }
 
-    /// Forgets everything but what is in flight (RESET).
+    /// Forgets everything but the packets in flight (RESET).
     pub(super) fn reset(&mut self) {
         self.path = None;
         self.route.clear();

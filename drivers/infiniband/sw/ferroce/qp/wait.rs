@@ -2,9 +2,9 @@
 
 //! Halves that wait for memory.
 //!
-//! Memory on demand that is not present is fetched in another context ([`OdpFault::fetch`]), which
-//! reports the end by number. Meanwhile the half goes on with what does not depend on it. A report
-//! of an earlier round is ignored.
+//! Absent memory on demand is fetched in another context ([`OdpFault::fetch`]), which reports the
+//! end by number. Meanwhile the half goes on with work that does not depend on it. A report of an
+//! earlier round is ignored.
 //!
 //! The fetches of a process at a time are bounded. The send half waits for a permit: the work item
 //! runs it when it has one, and no timer is needed. The receive half does not wait, since packets
@@ -44,7 +44,7 @@ pub(super) type Report = fn(&QpRef, u64, Result<(), MemError>);
 pub(crate) struct OdpWait {
     round: u64,
     state: WaitState,
-    /// Set if the half waits for a permit to fetch.
+    /// The waiter for permits; a half without one does not wait for a permit.
     permit: Option<semaphore::Waiter>,
 }
 
@@ -53,18 +53,18 @@ pub(crate) struct OdpWait {
 static ROUNDS: Atomic<u64> = Atomic::new(0);
 
 enum WaitState {
-    /// For nothing.
+    /// Nothing.
     No,
-    /// For a permit to fetch.
+    /// A permit to fetch.
     Permit,
-    /// For memory that is being fetched.
+    /// Memory that is being fetched.
     Fetching { what: u32 },
-    /// For nothing, and it was in vain.
+    /// Nothing: the fetch failed.
     Failed { what: u32, error: MemError },
 }
 
 impl OdpWait {
-    /// Makes one that does not wait for permits to fetch.
+    /// Makes the wait of a half that does not wait for permits.
     pub(crate) const fn new() -> Self {
         Self {
             round: 0,
@@ -73,8 +73,8 @@ impl OdpWait {
         }
     }
 
-    /// Makes one that does. `callback(qpn)` is called when it has a permit, and has the half run.
-    /// May sleep.
+    /// Makes the wait of a half that does. `callback(qpn)` is called when there is a permit, and
+    /// makes the half run. May sleep.
     pub(crate) fn with_permits(callback: fn(u32), qpn: u32) -> Result<Self> {
         Ok(Self {
             permit: Some(semaphore::Waiter::new(callback, qpn)?),
@@ -123,8 +123,7 @@ impl OdpWait {
         Ok(())
     }
 
-    /// The half has done what it could. If it was its turn to fetch and it did not, somebody else
-    /// has it.
+    /// Ends a run of the half. A permit that it did not use is passed on.
     #[inline]
     pub(crate) fn give_up_permit(&mut self) {
         if matches!(self.state, WaitState::Permit) && !self.is_pending() {
@@ -132,7 +131,7 @@ impl OdpWait {
         }
     }
 
-    /// Takes the report of a round; returns whether somebody waits for it.
+    /// Takes the report of a round; returns whether the half waits for it.
     pub(crate) fn finish(&mut self, round: u64, result: Result<(), MemError>) -> bool {
         let WaitState::Fetching { what } = self.state else {
             return false;
@@ -161,7 +160,7 @@ impl OdpWait {
         }
     }
 
-    /// Waits no more.
+    /// Ends the wait.
     pub(crate) fn cancel(&mut self) {
         self.begin_round();
         if let Some(permit) = &mut self.permit {
@@ -169,7 +168,7 @@ impl OdpWait {
         }
     }
 
-    /// Waits for nothing of before.
+    /// Forgets earlier rounds.
     fn begin_round(&mut self) {
         self.round = ROUNDS.fetch_add(1, Relaxed);
         self.state = WaitState::No;

@@ -21,8 +21,8 @@ use roce::{
     wr::Status, //
 };
 
-/// Returns what the first 40 bytes of a datagram's buffer get: the IP header, at the end if it is
-/// an IPv4 one (C11-30).
+/// Returns the first 40 bytes of a datagram's buffer: the IP header, at the end if it is an IPv4
+/// one (C11-30).
 pub(super) fn grh_area(incoming: &Incoming) -> [u8; GRH_LEN as usize] {
     let mut area = [0; GRH_LEN as usize];
     match incoming.ip() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The end of what was posted (ERR).
+//! Flush of the posted requests (ERR).
 
 use super::{
     completion::completion,
@@ -19,7 +19,7 @@ use roce::{
 };
 
 impl RecvHalf {
-    /// Flushes what was posted (ERR).
+    /// Flushes the posted requests (ERR).
     pub(super) fn flush(&mut self, qp: &IbQp, after: &mut After) {
         self.resp.reset();
         self.stop_waiting();

@@ -35,7 +35,7 @@ use roce::{
     wr::MemError, //
 };
 
-/// A packet and what is to be done with it once memory is there.
+/// A packet, and the verdict to apply once its memory is present.
 pub(super) struct Parked {
     pub(super) incoming: Incoming,
     pub(super) verdict: Verdict,
@@ -106,7 +106,7 @@ impl RecvHalf {
         self.apply_verdict(qp, &parked.verdict, &arrival, after)
     }
 
-    /// Returns what has to be fetched before a packet can be dealt with as the responder says.
+    /// Returns the fault to resolve before the verdict on a packet can be applied.
     fn odp_fault(
         &self,
         qp: &IbQp,
@@ -156,7 +156,7 @@ impl RecvHalf {
         match region.odp_fault(at, len, ahead(segment.opcode), false) {
             Some(fault) => {
                 if self.wait.start(qp, what, fault, fetched).is_err() {
-                    // It cannot be fetched now. The peer asks again for what it misses.
+                    // It cannot be fetched now. The peer requests missing responses again.
                     self.resp.response_sent();
                     qp.defer();
                 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Answering READs.
+//! READ responses.
 
 use super::{
     After,
@@ -39,7 +39,7 @@ impl RecvHalf {
                 return;
             }
             match self.send_segment(qp, &segment) {
-                // The peer asks again for what it misses.
+                // The peer requests missing responses again.
                 Ok(()) => {
                     traces::answered(qp, &segment);
                     self.resp.response_sent();

@@ -27,15 +27,14 @@ pub(crate) fn flush(qp: &QpRef, posted: u64) {
     steps(qp, || qp.send.lock().sq.fetched() >= posted);
 }
 
-/// Sends and completes what was posted before, as far as that can be done now, and in as many steps
-/// as that takes if each request is one packet: neither a process that goes on posting nor long
-/// messages keep it from ending. Process context, may sleep.
+/// Sends and completes requests that were posted before, as far as possible now. The number of
+/// steps is bounded by the size of the ring, so neither a process that keeps posting nor long
+/// messages can prolong it for ever. Process context, may sleep.
 pub(crate) fn catch_up(qp: &QpRef) {
     steps(qp, || false);
 }
 
-/// Runs the send half until there is nothing left to do, `is_done` says so, or it was run often
-/// enough.
+/// Runs the send half until nothing is left, `is_done` returns true, or it was run often enough.
 fn steps(qp: &QpRef, is_done: impl Fn() -> bool) {
     // A request is sent and completed.
     const AT_ONCE: u32 = BUDGET / 2;
@@ -49,9 +48,9 @@ fn steps(qp: &QpRef, is_done: impl Fn() -> bool) {
 }
 
 impl SendHalf {
-    /// Completes the requests that were fetched in SQE: as many as there are slots, at most
-    /// [`MAX_IN_FLIGHT`], since this is called under the locks of both halves. What is still in the
-    /// ring was posted during the modify, and is sent. Returns whether to notify the consumer.
+    /// Completes the requests that were fetched in SQE: at most [`MAX_IN_FLIGHT`], since this is
+    /// called under the locks of both halves. Requests that are still in the ring were posted
+    /// during the modify, and are sent. Returns whether to notify the consumer.
     pub(crate) fn retire(&mut self, qp: &IbQp) -> bool {
         let mut after = After::default();
 

@@ -37,7 +37,7 @@ fn response_fetched(qp: &QpRef, round: u64, result: Result<(), MemError>) {
     fetched(qp, |half| half.response_wait.finish(round, result));
 }
 
-/// Runs the half if it has waited for what was fetched.
+/// Runs the half if it waits for the memory.
 fn fetched(qp: &QpRef, finishes: impl FnOnce(&mut SendHalf) -> bool) {
     let after = {
         let mut half = qp.send.lock();
