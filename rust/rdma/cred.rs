@@ -10,7 +10,7 @@ use crate::bindings;
 /// A user of the initial user namespace.
 ///
 /// Processes in other user namespaces count for the owner of the outermost one that they are in:
-/// whoever makes a namespace has many user ids in it, and they shall not be many users.
+/// the owner of a namespace has many user ids in it, which must not count as many users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserId(u32);
 

@@ -15,7 +15,7 @@ use kernel::{
     types::Opaque, //
 };
 
-/// A `struct hrtimer` and what it calls.
+/// A `struct hrtimer` and its callback.
 #[pin_data(PinnedDrop)]
 pub struct FineTimer {
     #[pin]
@@ -32,8 +32,8 @@ unsafe impl Sync for FineTimer {}
 impl FineTimer {
     /// Creates a stopped timer that will call `callback(cookie)` in softirq context.
     ///
-    /// Dropping it stops it and waits for a running callback, so a callback must not own it, and
-    /// nobody may arm it then.
+    /// Dropping it stops it and waits for a running callback, so a callback must not own it, and it
+    /// must not be armed then.
     pub fn new(callback: fn(u32), cookie: u32) -> impl PinInit<Self> {
         pin_init!(Self {
             // SAFETY: `raw` is valid for write and pinned.

@@ -49,7 +49,7 @@ pub fn retain<T>(list: &mut KVec<T>, wanted: impl Fn(&T) -> bool) {
         }
     }
     if list.is_empty() {
-        // In a static nobody would free it.
+        // A static is never dropped, so it would leak.
         *list = KVec::new();
     }
 }

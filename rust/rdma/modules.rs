@@ -26,7 +26,7 @@ pub trait ModuleHandler: 'static {
     fn coming(name: &[u8]) -> Result;
 }
 
-/// Asks `T` about each module that is loaded until it is dropped. Dropping may sleep.
+/// Calls `T` for each module that is loaded, until it is dropped. Dropping may sleep.
 #[pin_data(PinnedDrop)]
 pub struct ModuleNotifier<T: ModuleHandler> {
     #[pin]
@@ -109,7 +109,7 @@ fn notifier_from_result(result: Result) -> ffi::c_int {
 
 /// Returns whether a module of this name is loaded, or built in with parameters. May sleep.
 ///
-/// A module that is being loaded appears here shortly after the notifier was asked about it.
+/// A module that is being loaded appears here shortly after the call of the notifier.
 pub fn is_loaded(name: &CStr) -> bool {
     // SAFETY: This module is in the set of all modules from before its initialisation until after
     // its exit, and the set is never freed. `name` is a C string.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Keyed hashes, for tables whose keys somebody else may choose.
+//! Keyed hashes, for tables whose keys an attacker may choose.
 //!
 //! C header: [`include/linux/siphash.h`](srctree/include/linux/siphash.h)
 
@@ -9,7 +9,7 @@ use crate::{
     random, //
 };
 
-/// A secret key of SipHash-2-4. Without it nobody can find values that have the same hash.
+/// A secret key of SipHash-2-4. Values with the same hash cannot be found without the key.
 pub struct HashKey(bindings::siphash_key_t);
 
 impl HashKey {
@@ -29,8 +29,7 @@ impl HashKey {
         unsafe { bindings::siphash_3u64(a, b, c, &self.0) }
     }
 
-    /// Returns which of so many buckets three words belong into, 0 if there is none. Callable in
-    /// any context.
+    /// Returns the bucket of three words, 0 if there are no buckets. Callable in any context.
     #[inline]
     pub fn bucket(&self, words: [u64; 3], buckets: usize) -> usize {
         // CAST: Both have 64 bits at most, and the result is less than `buckets`.

@@ -24,7 +24,7 @@ use kernel::{
     types::Opaque, //
 };
 
-/// A `struct timer_list` and what it calls.
+/// A `struct timer_list` and its callback.
 #[pin_data(PinnedDrop)]
 pub struct Timer {
     #[pin]

@@ -2,10 +2,9 @@
 
 //! Tracepoints of the module: `/sys/kernel/tracing/events/ferroce`.
 //!
-//! They are defined in C, in drivers/infiniband/sw/ferroce/trace.h. One that is off costs a branch
-//! that is patched in the code: what it would tell is a closure, which is not called then.
-//! `kernel::declare_trace!` looks for tracepoints in `kernel::bindings`, where those of a module
-//! are not.
+//! They are defined in C, in drivers/infiniband/sw/ferroce/trace.h. A disabled tracepoint is a
+//! static branch: its arguments are a closure, which is not called then. `kernel::declare_trace!`
+//! looks for tracepoints in `kernel::bindings`, where those of a module are not.
 //!
 //! Callable in any context.
 
@@ -15,12 +14,12 @@ use kernel::{
     prelude::*, //
 };
 
-/// A packet, as tracepoints tell of it.
+/// The fields of a packet in tracepoints.
 #[derive(Clone, Copy)]
 pub struct Packet {
     /// The name of the device, empty if there is none.
     pub device: DeviceName,
-    /// The number of the own queue pair, or the one that a packet for nobody names.
+    /// The number of the queue pair, or that in a packet that names none.
     pub qpn: u32,
     /// The opcode, as in the BTH.
     pub opcode: u8,
@@ -30,7 +29,7 @@ pub struct Packet {
     pub len: u32,
 }
 
-/// An acknowledgment, as tracepoints tell of it.
+/// The fields of an acknowledgment in tracepoints.
 #[derive(Clone, Copy)]
 pub struct Ack {
     /// The name of the device.
@@ -47,7 +46,7 @@ pub struct Ack {
     pub msn: u32,
 }
 
-/// A send half that goes back, as tracepoints tell of it.
+/// The fields of a retry in tracepoints.
 #[derive(Clone, Copy)]
 pub struct Retry {
     /// The name of the device.
@@ -139,7 +138,7 @@ fn emit_receive(packet: impl FnOnce() -> Packet) {
     ));
 }
 
-/// Returns whether somebody wants to know of acknowledgments.
+/// Returns whether the tracepoint of acknowledgments is enabled.
 #[inline(always)]
 pub fn ack_is_on() -> bool {
     is_on!(__tracepoint_ferroce_ack)
@@ -188,8 +187,7 @@ fn emit_retry(retry: impl FnOnce() -> Retry) {
     ));
 }
 
-/// Returns whether somebody wants to know of packets that are dropped: for a place that has to keep
-/// what it would tell.
+/// Returns whether the tracepoint of drops is enabled, for callers that must keep its fields.
 #[inline(always)]
 pub fn drop_is_on() -> bool {
     is_on!(__tracepoint_ferroce_drop)

@@ -3,7 +3,7 @@
 //! A work queue of the module's own, and work items that call a function with a number.
 //!
 //! As [`Timer`](crate::timer::Timer)s, work items know their user by number, so that a pending item
-//! keeps nobody alive.
+//! keeps no object alive.
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
@@ -109,7 +109,7 @@ impl Drop for Workqueue {
     }
 }
 
-/// A `struct work_struct` and what it calls.
+/// A `struct work_struct` and its callback.
 #[pin_data(PinnedDrop)]
 pub struct Work {
     #[pin]

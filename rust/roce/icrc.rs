@@ -8,7 +8,7 @@
 //! that holds the congestion marks. Everything else counts as it is sent, which for IPv4 includes
 //! the identification and the total length (C7-48, annex A17).
 //!
-//! The CRC itself belongs to the shell, which has a fast one: see [`Crc32`].
+//! The CRC itself belongs to the driver, which has a fast one: see [`Crc32`].
 
 use core::marker::PhantomData;
 use zerocopy::{

@@ -66,7 +66,7 @@ impl Pkey {
     /// The default partition, full member: the only P_Key that a RoCE port has.
     pub const DEFAULT: Pkey = Pkey(0xffff);
 
-    /// The bit that tells a full member from a limited one.
+    /// The bit of a full member of a partition.
     const FULL_MEMBER: u16 = 0x8000;
 
     /// Returns whether holders of the two keys may talk to each other.

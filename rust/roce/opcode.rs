@@ -24,15 +24,15 @@ pub enum Operation {
     Send,
     /// Carries payload to an address of the receiver.
     Write,
-    /// Asks for memory of the receiver.
+    /// Requests memory of the receiver.
     ReadRequest,
-    /// Changes a word of the receiver in one step, and asks what it was.
+    /// Changes a word of the receiver atomically, and requests its original value.
     Atomic,
     /// Stores a word at the receiver in one step.
     AtomicWrite,
-    /// Asks until earlier writes are visible to all, or persistent.
+    /// Requests a response once earlier writes are globally visible, or persistent.
     Flush,
-    /// Carries the memory that was asked for.
+    /// Carries the requested memory.
     ReadResponse,
     /// Acknowledges requests, or refuses one.
     Acknowledge,
@@ -68,7 +68,7 @@ impl Position {
     }
 }
 
-/// Everything that an opcode says.
+/// The properties of an opcode.
 #[derive(Clone, Copy)]
 struct Info {
     transport: Transport,
@@ -212,7 +212,7 @@ impl Opcode {
         PARSED.get(usize::from(raw)).copied().flatten()
     }
 
-    /// Returns all that the opcode says.
+    /// Returns the properties of the opcode.
     #[inline]
     fn info(self) -> &'static Info {
         // No byte is outside, as the compiler sees.
@@ -232,7 +232,7 @@ impl Opcode {
         self.info().transport
     }
 
-    /// Returns what the packet does.
+    /// Returns the operation.
     #[inline]
     pub fn operation(self) -> Operation {
         self.info().operation

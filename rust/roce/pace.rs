@@ -109,13 +109,14 @@ impl Pace {
         }
     }
 
-    /// Returns whether there is anything to wait for: else nobody needs to ask for the time.
+    /// Returns whether there may be a gap to wait for: else no caller needs the time.
     #[inline]
     pub const fn is_on(&self) -> bool {
         self.next.is_some()
     }
 
-    /// Returns when the next packet may be sent, if that is not now. Whoever asks then waits.
+    /// Returns the time at which the next packet may be sent, unless that is now. The caller then
+    /// waits.
     #[inline]
     pub fn wait(&mut self, now: Instant) -> Option<Instant> {
         // Without a rate there is nothing more to it than this.

@@ -7,8 +7,8 @@
 //!  | MAD header | reserved   | attribute                          |
 //! ```
 //!
-//! A management datagram (MAD) has 256 bytes. Only `Get` of three attributes is answered; nothing
-//! can be set, so nobody can clear what others read.
+//! A management datagram (MAD) has 256 bytes. Only `Get` of three attributes is answered. Nothing
+//! can be set, so no node can clear the counters of others.
 
 /// Bytes of a management datagram.
 pub const MAD_LEN: usize = 256;
@@ -67,8 +67,8 @@ pub struct PortCounters {
 /// Answers a management datagram that came to the port of a number; returns whether there is an
 /// answer in `response`.
 ///
-/// There is none to one of another class, nor to what is itself an answer. `counters` is called at
-/// most once, and only if they are asked for.
+/// There is none to a datagram of another class, nor to a response. `counters` is called at most
+/// once, and only if they are requested.
 pub fn respond(
     request: &[u8; MAD_LEN],
     port: u8,

@@ -45,19 +45,19 @@ pub enum QpType {
     Ud,
     /// General services interface: queue pair 1, which carries management datagrams.
     Gsi,
-    /// Raw packets: what is sent leaves the net device as it is, and nothing is received.
+    /// Raw packets: frames leave the net device unchanged, and none is received.
     RawPacket,
 }
 
-/// Why there is no queue pair of the type that was asked for.
+/// The reason for refusing a type of queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TypeError {
     /// A type that verbs know and that this driver does not carry: subnet management and raw
     /// InfiniBand packets have no place on RoCE v2 over UDP, extended reliable connections and
     /// driver types do not exist here.
     ///
-    /// Reliable datagram (RD) belongs here too. It has no number, since Linux verbs never had it,
-    /// so nobody can ask.
+    /// Reliable datagram (RD) belongs here too. It has no number in Linux verbs, so it cannot be
+    /// requested.
     NotCarried,
     /// A number that names no type.
     Unknown,

@@ -2,7 +2,7 @@
 
 //! The receive half of a queue pair: request packets in; placements, replies and completions out.
 //!
-//! # How the shell drives it
+//! # How the driver drives it
 //!
 //! ```text
 //! on_request -> Verdict::Drop                                    count it
@@ -137,15 +137,15 @@ impl Default for RecvParams {
     }
 }
 
-/// The decision on a packet, to be carried out once the shell reports back.
+/// The decision on a packet, to be carried out once the driver reports back.
 enum Pending {
     /// Nothing is pending.
     None,
-    /// The shell copies payload.
+    /// The driver copies payload.
     Place(PendingPlace),
-    /// The shell checks the key of a READ.
+    /// The driver checks the key of a READ.
     Read(PendingRead),
-    /// The shell executes a command.
+    /// The driver executes a command.
     Execute(PendingCommand),
 }
 
@@ -176,7 +176,7 @@ struct PendingCommand {
 
 /// The receive half of a queue pair.
 ///
-/// It has no lock; the shell calls it with the lock of the receive half held.
+/// It has no lock; the driver calls it with the lock of the receive half held.
 pub struct Responder {
     transport: Transport,
     params: RecvParams,
@@ -239,7 +239,7 @@ impl Responder {
 
     /// Changes the MTU, in bytes.
     ///
-    /// For UD, the shell sets the current port MTU before each datagram.
+    /// For UD, the driver sets the current port MTU before each datagram.
     #[inline]
     pub fn set_mtu(&mut self, mtu: u32) {
         self.params.mtu = mtu;
@@ -282,7 +282,7 @@ impl Responder {
     /// Returns the last acknowledgment again, if there was one.
     ///
     /// For a queue pair that is about to be destroyed: a peer that missed the acknowledgment would
-    /// retransmit to nobody, and take the received messages for lost.
+    /// retransmit in vain, and report the received messages as failed.
     pub fn last_ack(&self) -> Option<Reply> {
         if self.transport != Transport::Rc || self.failed || self.msn == 0 {
             return None;

@@ -16,7 +16,7 @@ pub struct Held {
     pub user: u32,
 }
 
-/// The part of a pool, one in so many, that only privileged processes get.
+/// The divisor of the part of a pool that is reserved for privileged processes.
 const RESERVE: u32 = 16;
 
 /// Returns how much of a pool of `max` is left for users without privileges if `used` is in use.

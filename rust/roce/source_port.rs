@@ -40,7 +40,7 @@ impl SourcePort {
         }
     }
 
-    /// Returns whether a packet may come from a port. `now` tells the time, if that matters.
+    /// Returns whether a packet may come from a port. `now` is called only if the time matters.
     #[inline]
     pub fn admits(&mut self, port: u16, now: impl FnOnce() -> Instant) -> bool {
         if self.known.is_none_or(|known| known == port) {

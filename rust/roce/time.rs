@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Time as the core sees it: nanoseconds that somebody else counts.
+//! Time in nanoseconds, as an argument: the core has no clock.
 
 /// A point in time: nanoseconds of a monotonic clock with any origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,7 +19,7 @@ impl Instant {
         self.0
     }
 
-    /// Returns the instant `ns` nanoseconds later, or the last one that can be told.
+    /// Returns the instant `ns` nanoseconds later; saturates.
     #[inline]
     pub const fn after(self, ns: u64) -> Instant {
         Instant(self.0.saturating_add(ns))

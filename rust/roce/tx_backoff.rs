@@ -70,8 +70,8 @@ impl TxBackoff {
     /// The most packets in flight, without a refusal.
     pub const MOST: u32 = 128;
 
-    /// The approximate limit for the packets of all senders of a device: a qdisc (`txqueuelen`) and
-    /// the backlog of a CPU (`netdev_max_backlog`) have room for so many by default.
+    /// The approximate limit for the packets of all senders of a device: the default size of a
+    /// qdisc (`txqueuelen`) and of the backlog of a CPU (`netdev_max_backlog`).
     const SHARED: u32 = 1024;
 
     /// The least share of a sender, however many there are.

@@ -2,10 +2,9 @@
 
 //! The packet format, from the BTH to the ICRC.
 //!
-//! [`Packet`] is the checked view of a received UDP payload. What is sent is written by
-//! `write_headers` of [`Transmit`](crate::requester::Transmit), [`Reply`](crate::responder::Reply)
-//! and [`ReadSegment`](crate::responder::ReadSegment); payload, pad and ICRC are added by the
-//! shell.
+//! [`Packet`] is the checked view of a received UDP payload. Headers are written by `write_headers`
+//! of [`Transmit`](crate::requester::Transmit), [`Reply`](crate::responder::Reply) and
+//! [`ReadSegment`](crate::responder::ReadSegment); the driver adds payload, pad and ICRC.
 //!
 //! ```text
 //! BTH | DETH | FETH | RETH or AtomicETH or AETH | AtomicAckETH | ImmDt or IETH
@@ -131,7 +130,7 @@ pub enum ParseError {
 ///
 /// # Invariants
 ///
-/// - `head` starts with all headers that `opcode` asks for.
+/// - `head` starts with all headers of `opcode`.
 /// - Headers, payload, pad and ICRC together are as long as the packet.
 #[derive(Clone, Copy)]
 pub struct Packet<'a> {
@@ -226,7 +225,7 @@ impl<'a> Packet<'a> {
         self.bth.pkey()
     }
 
-    /// Returns whether the requester asks for an acknowledgment.
+    /// Returns whether the packet requests an acknowledgment.
     #[inline]
     pub fn ack_req(&self) -> bool {
         self.bth.ack_req()
@@ -244,7 +243,7 @@ impl<'a> Packet<'a> {
         self.bth.pad()
     }
 
-    /// Returns who sent the datagram, if it is one.
+    /// Returns the DETH, if the packet is a datagram.
     #[inline]
     pub fn deth(&self) -> Option<Deth> {
         if !self.opcode.has_deth() {
@@ -263,7 +262,7 @@ impl<'a> Packet<'a> {
         self.header::<RawReth>(offset).map(Reth::from)
     }
 
-    /// Returns what a FLUSH asks for, if the packet is one.
+    /// Returns the FETH, if the packet is a FLUSH.
     #[inline]
     pub fn feth(&self) -> Option<Feth> {
         if !self.opcode.has_feth() {
@@ -272,7 +271,7 @@ impl<'a> Packet<'a> {
         self.header::<RawFeth>(0).map(Feth::from)
     }
 
-    /// Returns what an atomic operation asks for, if the packet is one.
+    /// Returns the AtomicETH, if the packet is an atomic operation.
     #[inline]
     pub fn atomic(&self) -> Option<AtomicEth> {
         if !self.opcode.has_atomic() {

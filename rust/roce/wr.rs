@@ -28,13 +28,13 @@ pub enum SendOp {
     Read,
     /// Fill a receive buffer of the peer, and invalidate a key of it.
     SendInv,
-    /// Store a word at the peer if another one is there, in one step, and return what was there.
+    /// Compare and swap a word of the peer atomically, and return the original value.
     CompareSwap,
-    /// Add to a word of the peer in one step, and return what was there.
+    /// Add to a word of the peer atomically, and return the original value.
     FetchAdd,
     /// Store a word at the peer in one step.
     AtomicWrite,
-    /// Wait until what was written to the peer is visible to all there, or persistent.
+    /// Wait until earlier writes to the peer are globally visible, or persistent.
     Flush,
     /// Invalidate a key of the own side.
     LocalInv,
@@ -76,7 +76,7 @@ impl SendOp {
         matches!(self, SendOp::LocalInv | SendOp::RegMr | SendOp::BindMw)
     }
 
-    /// Returns whether it is an atomic operation that returns what was there.
+    /// Returns whether it is an atomic operation that returns the original value.
     #[inline]
     pub const fn is_atomic(self) -> bool {
         matches!(self, SendOp::CompareSwap | SendOp::FetchAdd)
@@ -195,7 +195,7 @@ pub enum MemError {
     Fault,
     /// The key that a SEND wants to be invalidated is none that the peer may invalidate.
     Invalidate,
-    /// The memory has to be fetched first, which only a context that sleeps can do: the shell tries
+    /// The memory has to be fetched first, which only a context that sleeps can do: the driver tries
     /// again there. It does not tell the protocol.
     Absent,
 }

@@ -23,9 +23,9 @@ impl Access {
     pub const MW_BIND: Self = Self(bindings::ib_access_flags_IB_ACCESS_MW_BIND);
     /// The first byte has the address zero.
     pub const ZERO_BASED: Self = Self(bindings::ib_access_flags_IB_ZERO_BASED);
-    /// A peer may ask until what it wrote is visible to all.
+    /// FLUSH for global visibility by a peer.
     pub const FLUSH_GLOBAL: Self = Self(bindings::ib_access_flags_IB_ACCESS_FLUSH_GLOBAL);
-    /// A peer may ask until what it wrote is persistent.
+    /// FLUSH for persistence by a peer.
     pub const FLUSH_PERSISTENT: Self = Self(bindings::ib_access_flags_IB_ACCESS_FLUSH_PERSISTENT);
     /// Pages are fetched when they are used.
     pub const ON_DEMAND: Self = Self(bindings::ib_access_flags_IB_ACCESS_ON_DEMAND);

@@ -65,8 +65,8 @@ impl<D: Driver> Device<D> {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, `ENFILE` or `EEXIST` for the name, `ENODEV` if the net device is gone, what `init`
-    /// returns, or what a callback returns during registration.
+    /// `ENOMEM`, `ENFILE` or `EEXIST` for the name, `ENODEV` if the net device is gone, the error
+    /// of `init`, or that of a callback during registration.
     pub fn register(id: &DeviceInit<'_>, init: impl PinInit<D, Error>) -> Result {
         const_assert!(
             core::mem::offset_of!(Self, raw) == 0,
@@ -79,7 +79,7 @@ impl<D: Driver> Device<D> {
         // SAFETY: The namespace is alive. The size is that of `Self`, padded to its alignment.
         let raw = unsafe { bindings::_ib_alloc_device(alloc_size::<Self>(), namespace.as_raw()) };
         let raw = NonNull::new(raw).ok_or(ENOMEM)?;
-        // Without ops yet, so that a failure does not drop what was not constructed.
+        // Without ops yet, so that a failure does not drop parts that were not constructed.
         let guard = Allocated(raw);
         let this = raw.as_ptr().cast::<Self>();
         // SAFETY: `data` is in the allocation, valid for write, and does not move.
@@ -443,7 +443,7 @@ pub mod cap {
     /// The port of an address vector is checked.
     pub const UD_AV_PORT_ENFORCE: u64 =
         bindings::ib_device_cap_flags_IB_DEVICE_UD_AV_PORT_ENFORCE as u64;
-    /// The core tells of an active port.
+    /// The core reports an active port.
     pub const PORT_ACTIVE_EVENT: u64 =
         bindings::ib_device_cap_flags_IB_DEVICE_PORT_ACTIVE_EVENT as u64;
     /// The system image GUID is meaningful.

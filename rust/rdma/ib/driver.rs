@@ -67,10 +67,10 @@ use kernel::{
     prelude::*, //
 };
 
-/// An RDMA device driver. The implementing type is what the driver keeps for each device.
+/// An RDMA device driver. The implementing type is the driver's part of each device.
 ///
-/// Unless it says otherwise a method is called in process context and may sleep, and methods for
-/// the same object may run at the same time.
+/// Unless noted, a method is called in process context and may sleep, and methods for the same
+/// object may run at the same time.
 ///
 /// A method with a default is optional: the core's table of operations has the verb only if the
 /// driver has the method, and users of a verb that is not there get `EOPNOTSUPP`. A driver has all
@@ -110,7 +110,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Kept for each counter that queue pairs are bound to.
     type Counter: Send + Sync;
 
-    /// Fills in what the device can do.
+    /// Fills in the attributes of the device.
     fn query_device(dev: &Device<Self>, attr: &mut DeviceAttr);
 
     /// Fills in the state of the port.
@@ -141,20 +141,20 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Returns what a counter has counted of [`COUNTERS`](Self::COUNTERS).
+    /// Returns a value of [`COUNTERS`](Self::COUNTERS) of a counter.
     fn read_bound_counter(_counter: &Self::Counter, _index: usize) -> u64 {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Answers a management datagram that came to the port, or that the core asks itself; returns
-    /// whether there is an answer in `response`, which is zero before. Those that the driver does
-    /// not answer go to who is registered for them. Optional.
+    /// Answers a management datagram that the port received, or one of the core itself; returns
+    /// whether there is an answer in `response`, which is zero before. Other datagrams go to the
+    /// agents that are registered for them. Optional.
     fn process_mad(_dev: &Device<Self>, _request: &Mad, _response: &mut Mad) -> bool {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Counts a GID that comes: the core keeps the table, and a driver may copy what it needs on
-    /// its data path. The mutex of the GID table is held.
+    /// Adds a GID: the core keeps the table, and a driver may copy the part that its data path
+    /// needs. The mutex of the GID table is held.
     fn add_gid(_dev: &Device<Self>, _gid: &GidChange<'_>) -> Result {
         Ok(())
     }
@@ -165,7 +165,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Creates the driver's part of a user context.
     fn alloc_ucontext(dev: &Device<Self>) -> impl PinInit<Self::Ucontext, Error>;
 
-    /// Maps what was offered at `offset`, in pages, into a process.
+    /// Maps the memory that was offered at `offset`, in pages, into a process.
     fn mmap(_ucontext: &Ucontext<Self>, _vma: &VmaNew, _offset: u64) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
@@ -234,7 +234,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     }
 
     /// Takes advice about regions that are fetched when they are used: the lists name parts of
-    /// them. If `flush` says so it is followed before this returns.
+    /// them. If `flush`, it is followed before this returns.
     fn advise_mr(_pd: &Pd<Self>, _advice: Advice, _flush: bool, _sges: Sges<'_>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
@@ -292,8 +292,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Asks for a call of the handler at the next completion, or the next solicited one. Returns
-    /// `true` if there are completions already. Any context.
+    /// Arms the handler for the next completion, or the next solicited one. Returns `true` if there
+    /// are completions already. Any context.
     fn arm_cq(_cq: &Owned<Cq<Self>>, _solicited_only: bool) -> bool {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
@@ -330,8 +330,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// Fills in the attributes of a queue pair and returns its path.
     ///
-    /// `mask` has the attributes that are asked for. It is empty for the core's netlink interface,
-    /// which shows anybody some of them.
+    /// `mask` selects attributes. It is empty for the core's netlink interface, which shows anybody
+    /// some of them.
     fn query_qp(
         _qp: &Owned<Qp<Self>>,
         _mask: u32,

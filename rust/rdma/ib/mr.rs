@@ -163,7 +163,7 @@ pub enum Advice {
     Prefetch,
     /// Fetch it for writing.
     PrefetchWrite,
-    /// Take note of what is in memory already.
+    /// Map pages that are in memory already.
     PrefetchNoFault,
 }
 
@@ -325,7 +325,7 @@ impl SgList<'_> {
 ///
 /// # Safety
 ///
-/// `raw` must point to the first field of a [`Walk`] that nobody else uses.
+/// `raw` must point to the first field of a [`Walk`] that is not used otherwise.
 unsafe extern "C" fn set_page(raw: *mut bindings::ib_mr, addr: u64) -> ffi::c_int {
     let walk = raw.cast::<Walk<'_>>();
     // SAFETY: By the requirement of this function. The address is that of a page of the consumer's
@@ -379,8 +379,8 @@ pub(super) unsafe extern "C" fn rereg_user_mr<D: Driver>(
 /// Why a region is deregistered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Its owner wants it, or has gone. This may be refused: then it is asked for again, once other
-    /// objects of the owner are gone.
+    /// Its owner wants it, or has gone. The driver may refuse: the core then tries again, once
+    /// other objects of the owner are gone.
     Wanted,
     /// Its owner never heard of it: the response could not be written to the memory of the process.
     /// The core takes a refusal for a bug.

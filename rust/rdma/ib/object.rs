@@ -381,7 +381,7 @@ pub(super) unsafe extern "C" fn dealloc_pd<D: Driver>(
     0
 }
 
-/// Answers what a provider sent with a verb that has neither input nor output of the driver's.
+/// Checks that a verb without driver data got none.
 pub(super) fn no_udata(udata: Option<Udata<'_>>) -> Result {
     match udata {
         Some(udata) if udata.in_len() != 0 || udata.out_len() != 0 => Err(EINVAL),

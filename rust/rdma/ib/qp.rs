@@ -84,11 +84,11 @@ impl QpHandle {
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum QpEvent {
-    /// The queue pair is in ERR, for a reason that no completion tells.
+    /// The queue pair is in ERR, for a reason that no completion shows.
     Fatal = bindings::ib_event_type_IB_EVENT_QP_FATAL,
     /// A peer sent a request that is not valid.
     RequestError = bindings::ib_event_type_IB_EVENT_QP_REQ_ERR,
-    /// A peer asked for memory it may not touch.
+    /// A peer requested memory that it may not access.
     AccessError = bindings::ib_event_type_IB_EVENT_QP_ACCESS_ERR,
     /// The first packet came while the queue pair was ready to receive.
     CommEst = bindings::ib_event_type_IB_EVENT_COMM_EST,
@@ -175,7 +175,7 @@ pub struct QpInit<'a, D: Driver> {
     pub recv_cq: Ref<Cq<D>>,
     /// The shared receive queue, unless the queue pair has a receive queue of its own.
     pub srq: Option<Ref<Srq<D>>>,
-    /// The capacities asked for; the driver writes those granted.
+    /// The requested capacities; the driver writes those granted.
     pub cap: QpCap,
     /// True if every send completes, signalled or not.
     pub signal_all: bool,

@@ -30,8 +30,8 @@ use kernel::{
 
 /// A message of the core that a driver adds named values to.
 ///
-/// The first value that does not fit ends it: what is added then is ignored, and the core tries
-/// again with a larger message.
+/// After the first value that does not fit, others are ignored, and the core tries again with a
+/// larger message.
 ///
 /// # Invariants
 ///

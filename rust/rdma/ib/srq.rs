@@ -59,7 +59,7 @@ pub struct SrqAttr {
     pub max_wr: u32,
     /// Scatter entries of a request.
     pub max_sge: u32,
-    /// The consumer is told when fewer requests than this are left; zero if it is not.
+    /// The limit event is raised when fewer requests than this are left; zero for none.
     pub limit: u32,
 }
 
@@ -73,7 +73,7 @@ impl SrqAttr {
 
 /// The attributes of a shared receive queue to create.
 pub struct SrqInit<'a, D: Driver> {
-    /// The capacities asked for; the driver writes those granted. The limit says nothing here.
+    /// The requested capacities; the driver writes those granted. The limit is not used.
     pub attr: SrqAttr,
     /// The protection domain.
     pub pd: &'a Pd<D>,

@@ -50,7 +50,7 @@ impl Udata<'_> {
         unsafe { self.raw.as_ref() }.inlen
     }
 
-    /// Copies what the provider sent. May sleep.
+    /// Copies the data of the provider. May sleep.
     ///
     /// # Errors
     ///

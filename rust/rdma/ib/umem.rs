@@ -35,8 +35,7 @@ use kernel::{
 /// Memory that a region gives access to. Offsets count from the start of the region.
 ///
 /// A process may change its pages at any time, so no reference into them is ever formed but to
-/// atomic words. Nothing in here sleeps: an access to what has to be fetched first fails with
-/// `EAGAIN`.
+/// atomic words. Nothing in here sleeps: an access to absent memory fails with `EAGAIN`.
 pub enum Memory {
     /// Pinned pages of a process.
     User(Umem),
@@ -107,7 +106,7 @@ impl Memory {
         })
     }
 
-    /// Stores `swap` in the word at `offset` if it is `compare`, and returns what was there.
+    /// Stores `swap` in the word at `offset` if it is `compare`, and returns the original value.
     ///
     /// In one step for the processors of this machine, programs included.
     ///
@@ -122,7 +121,7 @@ impl Memory {
         })
     }
 
-    /// Adds `add` to the word at `offset`, wrapping, and returns what was there.
+    /// Adds `add` to the word at `offset`, wrapping, and returns the original value.
     ///
     /// In one step, as [`compare_swap`](Self::compare_swap).
     ///
@@ -178,7 +177,7 @@ impl Memory {
     }
 
     /// Calls `f` with each piece that `len` bytes at `offset` consist of, for reading or, if
-    /// `write` says so, for writing too. A piece never crosses a page of a process.
+    /// `write`, for writing too. A piece never crosses a page of a process.
     ///
     /// Nothing is called if they are not all within the memory.
     #[inline]

@@ -18,8 +18,8 @@ use kernel::container_of;
 ///
 /// # Invariants
 ///
-/// `current` and `next` are null or valid for `'a`, and `datagram` says whether they were posted to
-/// a datagram queue pair.
+/// `current` and `next` are null or valid for `'a`, and `datagram` is true if they were posted to a
+/// datagram queue pair.
 pub struct SendList<'a, D: Driver> {
     current: *const bindings::ib_send_wr,
     next: *const bindings::ib_send_wr,
@@ -128,7 +128,7 @@ impl<D: Driver> SendWr<'_, D> {
         }
     }
 
-    /// Returns what a compare and swap, or a fetch and add, asks for.
+    /// Returns the arguments of a compare and swap, or a fetch and add.
     pub fn atomic(&self) -> Option<Atomic> {
         match self.wr.opcode {
             bindings::ib_wr_opcode_IB_WR_ATOMIC_CMP_AND_SWP
@@ -149,7 +149,7 @@ impl<D: Driver> SendWr<'_, D> {
         }
     }
 
-    /// Returns what a registration of mapped memory asks for.
+    /// Returns the arguments of a registration of mapped memory.
     pub fn registration(&self) -> Option<Registration> {
         if self.wr.opcode != bindings::ib_wr_opcode_IB_WR_REG_MR {
             return None;

@@ -2,8 +2,8 @@
 
 //! Pages that a user process maps and may write to at any time.
 //!
-//! Everything in them is hostile: no reference into them is ever formed, each load and store is
-//! volatile or atomic and checked against the size, and what was read is a private copy.
+//! Their contents are hostile: no reference into them is ever formed, each load and store is
+//! volatile or atomic and checked against the size, and the result of a read is a private copy.
 
 use crate::bindings;
 use core::{
@@ -22,7 +22,7 @@ use kernel::{
     prelude::*, //
 };
 
-/// Zeroed pages, charged to the process that asked for them, that it may map.
+/// Zeroed pages, charged to the requesting process, that it may map.
 ///
 /// A mapping keeps the pages by itself: it may outlive this value.
 ///
@@ -66,8 +66,8 @@ impl SharedMemory {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the area of the process is larger than the memory, or what the memory manager
-    /// returns.
+    /// `EINVAL` if the area of the process is larger than the memory, or the error of the memory
+    /// manager.
     pub fn map(&self, vma: &VmaNew) -> Result {
         let len = vma.end().checked_sub(vma.start()).ok_or(EINVAL)?;
         if len > self.size {

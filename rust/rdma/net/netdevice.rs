@@ -20,7 +20,7 @@ use kernel::{
 
 /// A `struct net_device`.
 ///
-/// The functions are callable in any context and take no lock: what they tell may change at once,
+/// The functions are callable in any context and take no lock: the result may be stale at once,
 /// unless the caller holds RTNL.
 ///
 /// A counted reference (`ARef<NetDevice>`) delays the end of `ip link del`. Give it back when
@@ -152,8 +152,8 @@ impl NetDevice {
     /// Returns whether the device is registered.
     ///
     /// It becomes `false` before [`NetdevEvent::Unregister`](super::NetdevEvent::Unregister) is
-    /// sent, so that who enlists the device under a lock which the handler of that event takes, and
-    /// then finds it registered, will see the event.
+    /// sent: a caller that records the device under a lock that the handler of that event takes,
+    /// and then finds it registered, will see the event.
     pub fn is_registered(&self) -> bool {
         // SAFETY: The device is alive by the type invariant.
         unsafe { bindings::net_device_is_registered(self.as_raw()) }

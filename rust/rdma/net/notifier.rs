@@ -56,7 +56,7 @@ impl From<ffi::c_ulong> for NetdevEvent {
 pub trait NetdevHandler: 'static {
     /// Called with RTNL held; may sleep.
     ///
-    /// Registering replays `Up` for what is there. Unregistering replays `Down` and `Unregister`
+    /// Registering replays `Up` for existing devices. Unregistering replays `Down` and `Unregister`
     /// for every device: unregister after everything else is gone, or be ready for that.
     fn event(dev: &NetDevice, event: NetdevEvent);
 }

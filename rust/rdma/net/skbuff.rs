@@ -87,7 +87,7 @@ impl SkBuff {
         self.0.as_ptr()
     }
 
-    /// Frees a packet that did what it was for.
+    /// Frees a packet that was handled (`consume_skb()`).
     pub fn consume(self) {
         let skb = ManuallyDrop::new(self).as_raw();
 
@@ -167,8 +167,8 @@ impl SkBuff {
         Ok(unsafe { slice::from_raw_parts_mut((*self.as_raw()).data, self.linear_len()) })
     }
 
-    /// Returns how much memory nobody else can use because of the packet, in bytes, at most: that
-    /// which it takes, or the whole page of [`PacketPools`] that it may be the last one in.
+    /// Returns the most memory, in bytes, that the packet keeps from other uses: its own, or the
+    /// whole page of [`PacketPools`] that it may be the last one in.
     pub fn footprint(&self) -> usize {
         // SAFETY: The packet is alive by the type invariant.
         let size = unsafe { (*self.as_raw()).truesize };
@@ -176,7 +176,7 @@ impl SkBuff {
         (size as usize).max(PacketPools::PAGE)
     }
 
-    /// Fails if somebody else may read the data.
+    /// Fails if the data is shared.
     pub(super) fn check_writable(&self) -> Result {
         // SAFETY: The packet is alive by the type invariant.
         if unsafe { bindings::skb_cloned(self.as_raw()) } != 0 {

@@ -2,10 +2,10 @@
 
 //! The number of packets of a sender that the network stack has.
 //!
-//! The network stack returns a packet when it has left the device, or was dropped, or when nobody
-//! needs to know any longer (`lo` does so within our own transmission); a tun device or netem may
-//! keep it for ever. So what a packet refers to is an account with a reference count of its own,
-//! which can outlive the sender, and which calls the sender by number.
+//! The network stack frees a packet when it has left the device or was dropped, or orphans it
+//! earlier (`lo` does so within our own transmission); a tun device or netem may keep it for ever.
+//! So a packet refers to an account with its own reference count, which can outlive the sender, and
+//! which calls the sender by number.
 //!
 //! ```text
 //!   sender:  admits()? --yes--> charge(skb), transmit
@@ -18,7 +18,7 @@
 //! order continues on another CPU only when all of them have been returned, or none was sent for a
 //! while, because a packet may be kept for ever.
 //!
-//! Packets are counted, not bytes: what a packet occupies changes while the stack works on it.
+//! Packets are counted, not bytes: the size of a packet changes while the stack works on it.
 
 use super::SkBuff;
 use crate::{
@@ -61,7 +61,7 @@ struct Inner {
     sent: Atomic<usize>,
     /// The most packets in flight when a pause ends.
     low_mark: Atomic<u32>,
-    /// After so many jiffies without a packet another CPU may go on in any case.
+    /// The jiffies without a packet after which another CPU may send in any case.
     handover: usize,
     wake: fn(u32),
     cookie: u32,
@@ -76,7 +76,7 @@ impl TxInFlight {
     /// After `handover` nanoseconds without a packet another CPU may go on in any case.
     /// `wake(cookie)` is called after a pause, when enough packets have been returned. It must only
     /// queue work: it is called in softirq or process context, under locks of the network stack and
-    /// of whoever transmits.
+    /// of the sender.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl TxInFlight {
         }
         inner.low_mark.store(low_mark, Relaxed);
         // The order matters: either this sees what the destructor has subtracted, or the destructor
-        // sees the pause. If both do, the one who takes the pause back acts on it.
+        // sees the pause. If both do, the one that resets the pause acts on it.
         inner.paused.xchg(true, Full);
         inner.in_flight.load(Relaxed) <= low_mark && inner.paused.xchg(false, Full)
     }
@@ -120,7 +120,7 @@ impl TxInFlight {
         self.0.in_flight.load(Relaxed)
     }
 
-    /// Returns whether the sender waits for packets to be returned, for people.
+    /// Returns whether the sender waits for packets to be returned, for diagnostics.
     pub fn is_paused(&self) -> bool {
         self.0.paused.load(Relaxed)
     }
@@ -130,7 +130,8 @@ impl TxInFlight {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if the data is shared with a clone: what says who is to be told is beside the data.
+    /// `EBUSY` if the data is shared with a clone: the argument of the destructor is beside the
+    /// data.
     #[inline]
     pub fn charge(&self, skb: &mut SkBuff) -> Result {
         self.charge_on(CpuId::current().as_u32(), jiffies(), skb)

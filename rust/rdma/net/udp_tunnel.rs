@@ -46,8 +46,7 @@ pub trait UdpReceive: 'static {
     fn receive(skb: SkBuff, dev: &NetDevice);
 }
 
-/// A UDP socket, bound to a port on all addresses of a namespace, that passes what it receives to
-/// `T`.
+/// A UDP socket, bound to a port on all addresses of a namespace, that passes its packets to `T`.
 ///
 /// It does not hold the namespace: drop it in [`PernetHandler::exit`](super::PernetHandler::exit)
 /// at the latest. Dropping it sleeps; afterwards `T` is not called for it any more.
@@ -74,7 +73,7 @@ impl<T: UdpReceive> UdpTunnel<T> {
     /// # Errors
     ///
     /// - `EAFNOSUPPORT` if the kernel was built or booted without this version of IP.
-    /// - `EADDRINUSE` if somebody else has the port.
+    /// - `EADDRINUSE` if another socket has the port.
     /// - `ENOMEM` and what else opening and binding a socket gives.
     pub fn open(net: &Namespace, family: Family, port: u16) -> Result<Self> {
         let mut config: bindings::udp_port_cfg = pin_init::zeroed();
@@ -180,7 +179,7 @@ impl<T: UdpReceive> Drop for UdpTunnel<T> {
 ///
 /// # Safety
 ///
-/// `sk` must be a socket that nobody uses yet.
+/// `sk` must be a socket that is not in use yet.
 #[cfg(CONFIG_DEBUG_LOCK_ALLOC)]
 unsafe fn reclassify(sk: *mut bindings::sock, family: Family) {
     let (spin_name, spin_key, name, key) = match family {

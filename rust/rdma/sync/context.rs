@@ -18,7 +18,7 @@ pub fn cond_resched() {
     unsafe { bindings::cond_resched() };
 }
 
-/// Returns whether the calling process was killed: what it waits for does not matter any more.
+/// Returns whether the calling process was killed: it need not wait any more.
 pub(crate) fn is_killed() -> bool {
     // SAFETY: The current task is alive as long as it runs.
     unsafe { bindings::fatal_signal_pending(bindings::get_current()) != 0 }

@@ -48,7 +48,7 @@ impl Key for u32 {
 /// The link to the next node of a chain.
 type Link<K, V> = AtomicPtr<Node<K, V>>;
 
-/// A key, one of its values, and what the deferred free needs.
+/// A key, one of its values, and the state of the deferred free.
 struct Node<K, V> {
     rcu: Opaque<bindings::callback_head>,
     next: Link<K, V>,
@@ -61,12 +61,12 @@ type Found<'a, K, V> = (&'a Link<K, V>, &'a Node<K, V>);
 
 /// A table of plain values by a plain key. A key may have several values.
 ///
-/// Lookups take no lock and write nothing. Nobody holds a reference to an entry, so removing one
-/// waits for nobody; a lookup that is running may still see it. The buckets are part of it, so that
-/// nothing is left of one that is empty, even if it is never dropped.
+/// Lookups take no lock and write nothing. There are no references to entries, so removing one does
+/// not wait; a running lookup may still see it. The buckets are part of it, so that nothing is left
+/// of one that is empty, even if it is never dropped.
 ///
-/// Processes choose keys: the groups that they join. The hash has a secret key, so that nobody can
-/// choose them for one bucket.
+/// Processes choose keys: the groups that they join. The hash has a secret key, so that an attacker
+/// cannot fill one bucket.
 ///
 /// # Invariants
 ///
@@ -136,8 +136,8 @@ impl<K: Key, V: Copy, const BUCKETS: usize> MultiTable<K, V, BUCKETS> {
 
         node.next
             .store(at.load(Ordering::Relaxed), Ordering::Relaxed);
-        // Release: who finds the node sees what it contains.
-        // INVARIANT: The pointer is from `KBox::into_raw`, and the lock is held.
+        // Release: a reader that finds the node sees its contents. INVARIANT: The pointer is from
+        // `KBox::into_raw`, and the lock is held.
         at.store(KBox::into_raw(node), Ordering::Release);
         Ok(())
     }

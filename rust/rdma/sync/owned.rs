@@ -2,12 +2,12 @@
 
 //! Objects that one owner destroys and that others look up and use for a short while.
 //!
-//! The RDMA core destroys an object when it says so, from a context that may sleep, and frees what
-//! the object points to right afterwards. The data path finds the same object by its number at any
-//! time. So an object has one [`Owned`] handle, which the core's object holds, and any number of
-//! short-lived [`Ref`]s, which lookups hand out. Dropping the [`Owned`] handle *waits* until the
-//! last [`Ref`] is gone and destroys the object in the context of the one who dropped it: its
-//! destructor may sleep, and nothing of it runs in a softirq.
+//! The RDMA core destroys an object at a time of its choice, from a context that may sleep, and
+//! frees its own structure right afterwards. The data path finds the same object by its number at
+//! any time. So an object has one [`Owned`] handle, which the core's object holds, and any number
+//! of short-lived [`Ref`]s, which lookups hand out. Dropping the [`Owned`] handle *waits* until the
+//! last [`Ref`] is gone and destroys the object in the context of the caller: its destructor may
+//! sleep, and never runs in a softirq.
 //!
 //! The memory is freed after an RCU grace period, so that a lookup under RCU may try to take a
 //! reference on an object that is just being destroyed (it fails).
@@ -127,7 +127,7 @@ impl<T> Owned<T> {
         }
     }
 
-    /// Gives this handle's reference up and waits until nobody has one. May sleep.
+    /// Drops this handle's reference and waits until there is none. May sleep.
     fn wait(&mut self) {
         let inner = self.inner.as_ptr();
 
@@ -187,7 +187,7 @@ impl<T> Drop for Owned<T> {
     }
 }
 
-/// A short-lived reference to an object that somebody else owns.
+/// A short-lived reference to an object.
 ///
 /// The owner waits for it, so it must not be kept across anything that depends on the owner, on a
 /// peer or on a user process.
@@ -206,7 +206,7 @@ unsafe impl<T: Send + Sync> Send for Ref<T> {}
 unsafe impl<T: Send + Sync> Sync for Ref<T> {}
 
 impl<T> Ref<T> {
-    /// Gives the reference to somebody who returns it through [`Ref::from_raw`].
+    /// Converts the reference to a pointer, for [`Ref::from_raw`].
     pub(super) fn into_raw(self) -> NonNull<Inner<T>> {
         ManuallyDrop::new(self).inner
     }

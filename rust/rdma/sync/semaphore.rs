@@ -39,7 +39,7 @@ use kernel::{
     }, //
 };
 
-/// A number of permits, and a queue of those who wait for one.
+/// A number of permits, and a queue of waiters.
 #[pin_data]
 pub struct Semaphore {
     #[pin]
@@ -47,7 +47,7 @@ pub struct Semaphore {
 }
 
 struct Inner {
-    /// Permits that nobody has.
+    /// The free permits.
     free: u32,
     waiting: List<Entry>,
 }
@@ -56,7 +56,7 @@ struct Inner {
 /// with interrupts off.
 pub struct Permit(Arc<Semaphore>);
 
-/// One who may wait for a permit. Belongs to one caller at a time.
+/// A waiter for a permit. Belongs to one caller at a time.
 ///
 /// # Invariants
 ///
@@ -77,7 +77,7 @@ struct Entry {
     tracker: AtomicTracker,
     #[pin]
     links: ListLinks,
-    /// Written under the lock of the semaphore: `WAITING` says that it is in its list.
+    /// Written under the lock of the semaphore: `WAITING` means that it is in the list.
     state: Atomic<u32>,
     callback: fn(u32),
     cookie: u32,
@@ -112,8 +112,7 @@ impl Semaphore {
         )
     }
 
-    /// Takes a permit if there is one, ahead of those who wait. Callable with bottom halves on or
-    /// off.
+    /// Takes a permit if one is free, ahead of waiters. Callable with bottom halves on or off.
     pub fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
         let mut inner = self.inner.lock();
         inner.free = inner.free.checked_sub(1)?;
@@ -245,7 +244,7 @@ impl Drop for Waiter {
 mod tests {
     use super::*;
 
-    /// The cookies of those who were called, one decimal digit each.
+    /// The cookies of the called waiters, one decimal digit each.
     static CALLS: Atomic<u32> = Atomic::new(0);
 
     fn call(cookie: u32) {
@@ -279,7 +278,7 @@ mod tests {
         }
         drop(first);
         assert_eq!(CALLS.load(Relaxed), 1);
-        // Not ahead of those who waited before.
+        // Not ahead of earlier waiters.
         assert!(two.acquire(&mut b).is_none());
         let first = two.acquire(&mut a).ok_or(EINVAL)?;
         drop((first, second));
@@ -296,7 +295,7 @@ mod tests {
         for waiter in [&mut a, &mut b, &mut c] {
             assert!(two.acquire(waiter).is_none());
         }
-        // Not called yet: nobody has to be called instead.
+        // Not called yet, so no other has to be called instead.
         b.leave();
         assert_eq!(CALLS.load(Relaxed), 0);
         drop(permits.0);

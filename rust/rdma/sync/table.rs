@@ -188,7 +188,7 @@ impl<T> Table<T> {
                 bindings::GFP_KERNEL,
             )
         };
-        // A return of 1 says that the numbers have wrapped.
+        // A return of 1 means that the numbers have wrapped.
         to_result(ret.min(0))?;
         Ok(id)
     }
@@ -229,7 +229,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// Stores an entry, or null, under a reserved number, and drops what was there.
+    /// Stores an entry, or null, under a reserved number, and drops the previous one.
     fn store(&self, id: u32, entry: *mut ffi::c_void) {
         // SAFETY: The array is initialised. The number was reserved, so nothing is allocated, and
         // storing null leaves it reserved.

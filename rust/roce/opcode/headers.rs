@@ -110,7 +110,7 @@ impl Headers {
         if self.ieth {
             len = len.wrapping_add(IETH_LEN);
         }
-        // CAST: A test compares it with what a packet may have at most.
+        // CAST: A test compares it with the longest headers of any opcode.
         len as u8
     }
 }

@@ -80,22 +80,22 @@ impl Access {
     pub const REMOTE_READ: u32 = 1 << 2;
     /// `IB_ACCESS_REMOTE_ATOMIC`: atomic operations.
     pub const REMOTE_ATOMIC: u32 = 1 << 3;
-    /// `IB_ACCESS_MW_BIND`: as `ON_DEMAND`. The region says whether windows may be bound to it.
+    /// `IB_ACCESS_MW_BIND`: as `ON_DEMAND`. Memory windows may be bound; a right of regions.
     pub const MW_BIND: u32 = 1 << 4;
     /// `IB_ACCESS_ON_DEMAND`: without meaning for a queue pair, but set by programs that have one
     /// set of flags for their memory and their queue pairs.
     pub const ON_DEMAND: u32 = 1 << 6;
-    /// `IB_ACCESS_FLUSH_GLOBAL`: FLUSH, for other devices to see what was written.
+    /// `IB_ACCESS_FLUSH_GLOBAL`: FLUSH for global visibility.
     pub const FLUSH_GLOBAL: u32 = 1 << 8;
-    /// `IB_ACCESS_FLUSH_PERSISTENT`: FLUSH, for what was written to survive a loss of power.
+    /// `IB_ACCESS_FLUSH_PERSISTENT`: FLUSH for persistence.
     pub const FLUSH_PERSISTENT: u32 = 1 << 9;
     /// `IB_ACCESS_OPTIONAL`: hints that a driver may ignore by definition.
     pub const OPTIONAL: u32 = (1 << 30) - (1 << 20);
 
     /// The flags that may be set.
     ///
-    /// Each permits what the region has to permit too, so those that no region can have are
-    /// accepted: programs set what they may come to need without asking.
+    /// A region must grant each right too, so rights that no region can grant are accepted:
+    /// programs set all that they may need.
     const SETTABLE: u32 = Self::LOCAL_WRITE
         | Self::REMOTE_WRITE
         | Self::REMOTE_READ

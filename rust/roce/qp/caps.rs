@@ -2,8 +2,8 @@
 
 //! Capacities of queues, and the shape of the rings that offer them.
 //!
-//! A ring has a power of two of slots, and a slot a power of two of bytes, so a queue usually gets
-//! more room than was asked for. The program is told: it may then use what it got.
+//! Slots and their bytes are powers of two, so a queue usually gets more room than requested. The
+//! program learns the granted sizes, and may use them.
 
 use super::ErrnoKind;
 use crate::uapi::{
@@ -34,7 +34,7 @@ pub struct Caps {
 /// The queues of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queues {
-    /// The capacities granted, at least those asked for.
+    /// The capacities granted, at least those requested.
     pub caps: Caps,
     /// Ring of send WQEs.
     pub send: Ring,
@@ -42,7 +42,7 @@ pub struct Queues {
     pub recv: Option<Ring>,
 }
 
-/// More was asked for than the device offers.
+/// A request exceeds the limits of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverLimit;
 
@@ -53,12 +53,11 @@ impl OverLimit {
     }
 }
 
-/// Lays out the queues of a queue pair. With an SRQ, what is asked for about receives does not
-/// count.
+/// Lays out the queues of a queue pair. With an SRQ, requested receive capacities are ignored.
 ///
 /// # Errors
 ///
-/// [`OverLimit`] if anything asked for is above `limits`.
+/// [`OverLimit`] if any capacity is above `limits`.
 pub fn queues(asked: &Caps, limits: &Caps, has_srq: bool) -> Result<Queues, OverLimit> {
     if asked.max_send_wr > limits.max_send_wr
         || asked.max_send_sge > limits.max_send_sge

@@ -101,19 +101,19 @@ impl AttrMask {
         self.0 & other.0 == other.0
     }
 
-    /// Returns what is in either set.
+    /// Returns the union.
     #[inline]
     pub const fn or(self, other: AttrMask) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Returns what is in both sets.
+    /// Returns the intersection.
     #[inline]
     pub const fn and(self, other: AttrMask) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Returns what is in this set and not in `other`.
+    /// Returns this set without `other`.
     #[inline]
     pub const fn without(self, other: AttrMask) -> Self {
         Self(self.0 & !other.0)

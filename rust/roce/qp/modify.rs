@@ -3,8 +3,8 @@
 //! Planning of a modification: everything is checked, nothing is changed.
 //!
 //! A verb that modifies a queue pair must change all or nothing. So [`modify`] is a pure function
-//! from what there is and what is asked for to what will be; the shell checks the address vector,
-//! which is its own, and then commits the result under the locks of the queue pair.
+//! that returns the new state and attributes. The driver checks the address vector, and then
+//! commits the result under the locks of the queue pair.
 
 use super::{
     attr::{
@@ -92,7 +92,7 @@ pub fn modify(
 
     let mut attrs = match next {
         State::Reset => Attrs::RESET,
-        // Each move to SQD says anew whether to raise the event.
+        // The flag is valid for one move to SQD.
         State::Sqd if state != State::Sqd => Attrs {
             sqd_notify: false,
             ..*stored

@@ -16,7 +16,7 @@ pub enum State {
     Rtr = 2,
     /// Ready to send, too.
     Rts = 3,
-    /// Send queue drained: what was begun is finished, nothing is begun.
+    /// Send queue drained: started requests are finished, no other is started.
     Sqd = 4,
     /// Send queue error: sends are flushed, receives go on. RC never gets here.
     Sqe = 5,

@@ -12,7 +12,7 @@ use super::{
     QpType, //
 };
 
-/// A transition, and what it takes per service type.
+/// A transition, and its rule for each service type.
 #[derive(Debug)]
 pub struct Transition {
     /// The state before.
@@ -148,7 +148,7 @@ impl Rule {
         optional: AttrMask::NONE,
     };
 
-    /// Checks that `mask` has what is required, and nothing that is not allowed.
+    /// Checks that `mask` contains all required attributes, and only allowed ones.
     ///
     /// The target state may always be given. So may a rate limit, as far as the core is concerned.
     pub fn check(&self, mask: AttrMask) -> Result<(), TransitionError> {

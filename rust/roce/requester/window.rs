@@ -13,7 +13,7 @@ pub const PSN_WINDOW: u32 = 256;
 /// The smallest window after losses; it starts at [`PSN_WINDOW`].
 const MIN_WINDOW: u32 = 16;
 
-/// The most PSNs that one READ request packet asks for.
+/// The most PSNs that one READ request packet covers.
 ///
 /// A longer READ is split into several request packets, sent one after the other. This bounds the
 /// waste after a loss, and keeps the outstanding PSNs far below half of the PSN space. While the

@@ -45,7 +45,7 @@ use crate::{
 const WORD: u32 = 8;
 
 impl Responder {
-    /// Handles a new request that the shell executes.
+    /// Handles a new request that the driver executes.
     pub(super) fn on_command(&mut self, pkt: &Packet<'_>) -> Verdict {
         let psn = pkt.psn();
         match self.command(pkt) {

@@ -152,7 +152,7 @@ impl Responder {
         } else {
             Message::Write {
                 rkey,
-                // The address cannot wrap: the shell rejects a range that does.
+                // The address cannot wrap: the driver rejects a range that does.
                 va: va.wrapping_add(u64::from(len)),
                 remaining: rest,
                 total,

@@ -133,7 +133,7 @@ impl Responder {
         Verdict::Read(request)
     }
 
-    /// Handles a READ request that was executed before, and asks for all or part of the data again.
+    /// Handles a duplicate READ request, which is for all or part of the data of an executed one.
     ///
     /// A request outside the original range is dropped, even if the key would allow it.
     pub(super) fn on_read_again(&mut self, pkt: &Packet<'_>) -> Verdict {
@@ -298,7 +298,7 @@ impl Responder {
     /// Returns the number of responses for `len` bytes, at least one.
     #[inline]
     fn responses(&self, len: u32) -> u32 {
-        // The fallbacks are for an MTU of 0, which the shell does not set.
+        // The fallbacks are for an MTU of 0, which the driver does not set.
         let full = len.checked_div(self.params.mtu).unwrap_or(0);
         let rest = len.checked_rem(self.params.mtu).unwrap_or(0);
         full.saturating_add(u32::from(rest != 0)).max(1)

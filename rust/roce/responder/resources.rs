@@ -44,7 +44,8 @@ impl Record {
     };
 }
 
-/// The last requests with an explicit response: as many as a queue pair may have outstanding.
+/// The last requests with an explicit response, up to the number that a queue pair may have
+/// outstanding.
 ///
 /// A peer may have more outstanding than `max_dest_rd_atomic`: C rxe and some adapters round the
 /// number up to a power of two.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Results of the responder for the shell.
+//! Results of the responder for the driver.
 
 use crate::{
     ids::{
@@ -76,7 +76,7 @@ pub enum DropReason {
     NotAllowed,
     /// The queue pair failed before.
     Failed,
-    /// The previous packet is not finished: a bug of the shell.
+    /// The previous packet is not finished: a bug of the driver.
     Busy,
 }
 
@@ -86,7 +86,7 @@ pub enum Place {
     /// The buffers of the held receive request.
     Recv {
         /// The offset of the payload in the buffers, in bytes; for UD it is after the GRH area,
-        /// which the shell fills.
+        /// which the driver fills.
         offset: u32,
         /// The length of the payload in bytes; it fits.
         len: u32,

@@ -38,10 +38,10 @@ pub const WC_GRH: u32 = 1 << 0;
 pub const WC_WITH_IMM: u32 = 1 << 1;
 /// `IB_WC_WITH_INVALIDATE`: a key was invalidated, which stands in the place of immediate data.
 pub const WC_WITH_INVALIDATE: u32 = 1 << 2;
-/// `IBV_WC_WITH_INV`: the same for a program, to which the bit of the kernel says something else.
+/// `IBV_WC_WITH_INV`: the same for a program; the bit of the kernel means something else there.
 pub const WC_USER_WITH_INVALIDATE: u32 = 1 << 3;
 
-/// Service level that says that a datagram came by IPv6.
+/// The service level of a datagram that was received over IPv6.
 pub const WC_SL_IPV6: u8 = 1;
 /// The same for IPv4.
 pub const WC_SL_IPV4: u8 = 2;

@@ -4,10 +4,10 @@
 //!
 //! A ring is a [`RingHeader`] followed by a power of two of equal slots. One slot always stays
 //! free, so that equal indices mean "empty". Indices count slots and wrap at the number of slots.
-//! The peer's index can hold anything at any time: every function here masks what it is given, so
-//! that no index names memory outside the ring.
+//! The other side's index can have any value at any time: every function here masks its arguments,
+//! so no index is outside the ring.
 //!
-//! Nothing here touches the shared memory. The shell loads the peer's index with acquire and stores
+//! Nothing here touches the shared memory. The driver loads the peer's index with acquire and stores
 //! its own with release semantics; see the section about barriers in
 //! `Documentation/infiniband/ferroce/abi.rst`.
 
@@ -96,9 +96,9 @@ pub struct Ring {
 impl Ring {
     /// Lays out a ring for at least `entries` elements of at least `elem_size` bytes.
     ///
-    /// Both are rounded up, the former to one less than a power of two;
-    /// [`capacity`](Self::capacity) and [`elem_size`](Self::elem_size) tell what came of it. `None`
-    /// means that the ring would be absurdly large: limits of the device are checked before.
+    /// Both are rounded up, the former to one less than a power of two: see
+    /// [`capacity`](Self::capacity) and [`elem_size`](Self::elem_size). `None` means that the ring
+    /// would be absurdly large: limits of the device are checked before.
     pub const fn new(entries: u32, elem_size: u32) -> Option<Self> {
         if entries >= MAX_SLOTS || elem_size > MAX_ELEM_SIZE {
             return None;

@@ -69,14 +69,14 @@ pub const WORD_LEN: usize = 8;
 /// Why a WQE was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WqeErrorKind {
-    /// The copy is shorter than what the WQE says it holds. A shell that sizes rings as
+    /// The copy is shorter than the WQE claims. A shell that sizes rings as
     /// [`qp::caps`](crate::qp::caps) lays down never sees this.
     Truncated,
     /// Opcode unknown, reserved for the kernel or not carried by this driver.
     Opcode,
     /// The opcode does not exist on this transport.
     Transport,
-    /// Inline data was asked for in a request that carries none.
+    /// Inline data in a request that carries none.
     NotInline,
     /// More SGEs than the queue pair was created for.
     SgeCount,
@@ -85,7 +85,7 @@ pub enum WqeErrorKind {
     Length,
     /// A UD send without an address handle.
     AddressHandle,
-    /// A FLUSH that asks for nothing, or for what does not exist.
+    /// A FLUSH that selects nothing, or something reserved.
     Flush,
 }
 
@@ -115,7 +115,7 @@ impl WqeError {
 
     /// Returns an empty send that takes the place of the refused WQE in the order of completions.
     ///
-    /// The shell posts it and fails its slot with [`status`](Self::status) at once, so it is never
+    /// The driver posts it and fails its slot with [`status`](Self::status) at once, so it is never
     /// transmitted.
     pub fn placeholder(&self) -> SendWr {
         SendWr {

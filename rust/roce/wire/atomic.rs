@@ -73,13 +73,13 @@ pub(crate) struct RawAtomicAckEth(pub(crate) U64);
 #[repr(C)]
 pub(crate) struct RawIeth(pub(crate) U32);
 
-/// Bits of a FETH: visible to everybody.
+/// Bits of a FETH: global visibility.
 const GLOBAL: u32 = 1 << 0;
 /// Bits of a FETH: persistent.
 const PERSISTENT: u32 = 1 << 1;
 /// Bits of a FETH that say how far to go.
 const PLACEMENT: u32 = 0xf;
-/// Bits of a FETH that say what is meant: 0 is a range, 1 all that the key names.
+/// Bits of a FETH for the selectivity: 0 is a range, 1 the whole memory region.
 const SELECTIVITY: u32 = 0x30;
 const WHOLE: u32 = 1 << 4;
 
@@ -101,7 +101,7 @@ impl Feth {
         }
     }
 
-    /// Returns whether it asks for something, and only for what exists.
+    /// Returns whether it selects something, and nothing reserved.
     #[inline]
     pub const fn is_valid(self) -> bool {
         let placement = self.0 & PLACEMENT;
@@ -111,7 +111,7 @@ impl Feth {
             && self.0 & !(PLACEMENT | SELECTIVITY) == 0
     }
 
-    /// Returns whether the data must be visible to everybody on the machine of the responder.
+    /// Returns whether the data must be globally visible at the responder.
     #[inline]
     pub const fn global(self) -> bool {
         self.0 & GLOBAL != 0

@@ -23,7 +23,7 @@ use crate::{
     psn::Psn, //
 };
 
-/// Flag bits: somebody may wait for the completion.
+/// Flag bits: a solicited event.
 const SOLICITED: u8 = 0x80;
 
 /// Flag bits: the path has migrated, which is the state that a queue pair without path migration is
@@ -37,7 +37,7 @@ const PAD_SHIFT: u32 = 4;
 /// Flag bits: version of the transport headers.
 const VERSION_MASK: u8 = 0x0f;
 
-/// The bit above the PSN that asks for an acknowledgment.
+/// The bit above the PSN that requests an acknowledgment.
 const ACK_REQ: u32 = 0x8000_0000;
 
 /// The base transport header as it lies on the wire.
@@ -113,7 +113,7 @@ impl Bth {
         Qpn::new(self.qpn.get())
     }
 
-    /// Returns whether the requester asks for an acknowledgment.
+    /// Returns whether the packet requests an acknowledgment.
     #[inline]
     pub(crate) fn ack_req(&self) -> bool {
         self.psn.get() & ACK_REQ != 0

@@ -10,7 +10,7 @@ use zerocopy_derive::{
     Unaligned, //
 };
 
-/// Immediate data as it lies on the wire: four bytes that nobody on the way interprets.
+/// Immediate data as on the wire: four bytes that are not interpreted.
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct ImmDt(pub(crate) [u8; 4]);

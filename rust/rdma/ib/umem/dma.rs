@@ -7,11 +7,11 @@ use kernel::prelude::*;
 
 /// The kernel's memory, by virtual address.
 ///
-/// `get_dma_mr` makes it, for a protection domain of a kernel consumer. The offsets that come with
-/// it are what the consumer got from `ib_dma_map_single()`: for a device without a DMA device these
-/// are virtual addresses. That they are valid until the request completes is the contract of
-/// `ib_post_send()` and `ib_post_recv()` with the consumer; a user process cannot name the region,
-/// because its queue pairs are in other protection domains.
+/// `get_dma_mr` makes it, for a protection domain of a kernel consumer. Offsets are the results of
+/// `ib_dma_map_single()`: for a device without a DMA device these are virtual addresses. That they
+/// are valid until the request completes is the contract of `ib_post_send()` and `ib_post_recv()`
+/// with the consumer; a user process cannot name the region, because its queue pairs are in other
+/// protection domains.
 pub struct DmaMemory(());
 
 impl DmaMemory {

@@ -55,12 +55,12 @@ impl Mapped {
         (iova ^ self.iova) & self.mask() == 0
     }
 
-    /// Forgets what is mapped.
+    /// Forgets the mapped pages.
     pub fn forget(&mut self) {
         self.clear(0);
     }
 
-    /// Forgets what is mapped; pages of another size may follow.
+    /// Forgets the mapped pages; pages of another size may follow.
     pub(in crate::ib) fn clear(&mut self, shift: u32) {
         self.pages.clear();
         self.shift = shift;

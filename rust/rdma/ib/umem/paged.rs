@@ -3,10 +3,10 @@
 //! Memory of a process that is fetched when it is used, and that the kernel may take away again.
 //!
 //! `struct ib_umem_odp` does not fit: `hmm_range_fault()` writes to its list of pages before it is
-//! known whether they are valid, under no lock, so that the list can be read only by who has just
-//! filled it, and under a mutex. Besides, `hmm_range_fault()` hands out pages of `memfd_secret(2)`,
-//! which the kernel cannot access. So pages are fetched with `get_user_pages_remote()`, as in KVM,
-//! and put into a table of our own once the MMU notifier says that they are still the right ones.
+//! known whether they are valid, under no lock, so that only the context that filled the list can
+//! read it, under a mutex. Besides, `hmm_range_fault()` hands out pages of `memfd_secret(2)`, which
+//! the kernel cannot access. So pages are fetched with `get_user_pages_remote()`, as in KVM, and
+//! put into a table of our own once the MMU notifier says that they are still the right ones.
 //!
 //! C header: [`include/linux/mmu_notifier.h`](srctree/include/linux/mmu_notifier.h)
 
@@ -66,13 +66,13 @@ pub enum Fetch {
 ///
 /// No page is pinned, or has a reference taken. The table has those that were fetched and that the
 /// kernel has not taken away since; it announces that (`invalidate`), and waits until they are out
-/// of the table. Whoever accesses one holds the lock of the table meanwhile.
+/// of the table. An access holds the lock of the table.
 ///
 /// # Invariants
 ///
 /// `notifier` is registered for the address range of the memory, from when `table` is initialised
-/// until this is dropped. A page that is in `table` is mapped in the process, for writing if the
-/// table says so, at the address of its number, or an invalidation of it is waiting for the lock.
+/// until this is dropped. A page in `table` is mapped in the process, for writing if it is marked
+/// so, at the address of its number, or an invalidation of it is waiting for the lock.
 #[pin_data(PinnedDrop)]
 pub struct Paged {
     #[pin]
@@ -113,7 +113,7 @@ impl Paged {
         let mm = task.mm().ok_or(EINVAL)?.as_raw();
         // CAST: 64 bits.
         let first = start as usize & !(PAGE_SIZE - 1);
-        // The last page, as far as it can be said in bytes.
+        // The last page whose address in bytes can be represented.
         let end = last as usize | (PAGE_SIZE - 1);
         let bytes = end.wrapping_sub(first).saturating_add(1);
         Arc::pin_init(
@@ -155,8 +155,8 @@ impl Paged {
         (first..=last).all(|page| table.get(page, write).is_some())
     }
 
-    /// Fetches `len` bytes at `offset`. May sleep, for as long as the process has it, which may
-    /// serve its memory itself: no lock may be held, and nobody should wait for this.
+    /// Fetches `len` bytes at `offset`. May sleep for ever, since the process may serve its memory
+    /// itself: no lock may be held, and nothing should wait for this.
     ///
     /// After success an access may still find that the memory is not there: it may go any time.
     ///
@@ -290,7 +290,7 @@ impl Paged {
                 return Ok(pages.as_slice().len());
             }
         }
-        // The process changes its memory all the time. Who asked will ask again.
+        // The process changes its memory all the time. The caller tries again.
         Ok(count)
     }
 
@@ -392,7 +392,7 @@ struct Pages {
 
 impl Pages {
     /// Takes references to `count` pages, at most [`BATCH`], or to the first of them. May sleep; if
-    /// `wait` says so, also until memory has come.
+    /// `wait`, also until memory is available.
     fn get(mm: &MmWithUser, first: usize, count: usize, how: Fetch, wait: bool) -> Result<Self> {
         let mut this = Self {
             pages: [core::ptr::null_mut(); BATCH],
@@ -411,7 +411,7 @@ impl Pages {
         let count = count.min(BATCH);
         // SAFETY: The memory map is alive; the field is not changed after `execve()`.
         let limit = unsafe { (*mm.as_raw()).__bindgen_anon_1.task_size } >> PAGE_SHIFT;
-        // Addresses with tags would be found at another address, about which no notifier tells.
+        // Tagged addresses would be found at another address, which the notifier does not cover.
         if first.checked_add(count).is_none_or(|end| end > limit) {
             return Err(EFAULT);
         }

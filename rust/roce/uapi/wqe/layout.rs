@@ -2,8 +2,8 @@
 
 //! Layout of work queue elements in user rings.
 //!
-//! All integers are in host byte order except where a field says otherwise. The types have no
-//! alignment, so a copy of a WQE can lie anywhere.
+//! All integers are in host byte order unless noted. The types have no alignment, so a copy of a
+//! WQE can lie anywhere.
 
 use super::{
     send::OPCODE_ATOMIC_WRITE,
@@ -237,7 +237,7 @@ impl SendWqe {
     /// Returns how many bytes of tail have to be copied for [`parse_send`](super::parse_send) to
     /// see all that it may use.
     ///
-    /// The result is bounded by `limits` and not by what the process wrote.
+    /// The result is bounded by `limits`, not by the contents of the WQE.
     #[inline]
     pub fn tail_len(&self, limits: &SendLimits) -> usize {
         if self.opcode.get() == OPCODE_ATOMIC_WRITE {

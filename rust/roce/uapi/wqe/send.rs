@@ -160,7 +160,7 @@ fn validate_send(
             wr.feth = Feth::new(flush.placement, flush.level).ok_or(WqeErrorKind::Flush)?;
         }
         SendOp::SendInv | SendOp::LocalInv => wr.rkey = Rkey::new(u32::from_ne_bytes(wqe.ex)),
-        // The shell asks `reg_args` or `bind_args`.
+        // The driver calls `reg_args` or `bind_args`.
         SendOp::RegMr | SendOp::BindMw => {}
     }
     Ok((wr, payload))
@@ -169,8 +169,8 @@ fn validate_send(
 /// `IB_WR_ATOMIC_WRITE`.
 pub(super) const OPCODE_ATOMIC_WRITE: u32 = 15;
 
-/// Maps `enum ib_wr_opcode` to the operations that this driver carries. `kernel` says whether a
-/// kernel consumer asks.
+/// Maps `enum ib_wr_opcode` to the operations that this driver carries. `kernel` is true for a
+/// kernel consumer.
 fn send_op(opcode: u32, kernel: bool) -> Option<SendOp> {
     match opcode {
         0 => Some(SendOp::Write),
@@ -218,7 +218,7 @@ fn payload(
             length @ 0..=MAX_MESSAGE => Ok((NONE, length)),
             _ => Err(WqeErrorKind::Length),
         },
-        // The word is in the tail without any flag that says so.
+        // The word is in the tail, without a flag.
         SendOp::AtomicWrite if wqe.dma.length.get() != WORD => Err(WqeErrorKind::Length),
         SendOp::AtomicWrite => inline_payload(&wqe.dma, tail, WORD),
         SendOp::Read | SendOp::CompareSwap | SendOp::FetchAdd if is_inline => {
@@ -286,7 +286,7 @@ pub fn bind_args(bytes: &[u8]) -> Option<&BindArgs> {
     args(wqe).ok()
 }
 
-/// Returns what a copied WQE of a kernel consumer wants to be registered.
+/// Returns the arguments of a REG_MR in a copied WQE of a kernel consumer.
 pub fn reg_args(bytes: &[u8]) -> Option<&RegArgs> {
     let (wqe, _) = SendWqe::ref_from_prefix(bytes).ok()?;
     args(wqe).ok()
@@ -303,7 +303,7 @@ fn args<T: FromBytes + KnownLayout + Immutable + Unaligned>(
     }
 }
 
-/// Returns the Q_Key that goes on the wire when a work request asks for `asked`.
+/// Returns the Q_Key on the wire for a work request with `asked`.
 ///
 /// A Q_Key with the high bit set is controlled: an unprivileged program may not send one of its
 /// choice, so `own`, which only a privileged modify can make controlled, replaces it. Work requests

@@ -16,8 +16,7 @@ use pin_init::Zeroable;
 /// Pages of a chunk: what one page table of the processor has.
 const CHUNK: usize = 512;
 
-/// The bit of an entry that says that the page may be written to. A `struct page` is aligned to
-/// more than that.
+/// The bit of an entry of a writable page. A `struct page` is aligned to more than that.
 const WRITABLE: usize = 1;
 
 /// The most chunks that one call of [`Table::remove`] looks at.
@@ -40,8 +39,8 @@ struct Chunk {
 /// The pages that are there.
 ///
 /// Room for them is made a chunk at a time and outside of the lock of the table, so that nothing is
-/// allocated under it. It goes with the last page of the chunk: what a process makes this take is
-/// no more than what its own page tables do.
+/// allocated under it. It is freed with the last page of the chunk: a process cannot make this
+/// larger than its own page tables.
 pub(super) struct Table(RBTree<usize, KBox<Chunk>>);
 
 // SAFETY: The pointers are only that: who follows one proves that the page is there.
@@ -108,7 +107,7 @@ impl Table {
         self.0.get(&(page / CHUNK)).is_some()
     }
 
-    /// Returns a page that is there, and that may be written to if `write` says so.
+    /// Returns a page that is present, and writable if `write`.
     #[inline]
     pub(super) fn get(&self, page: usize, write: bool) -> Option<NonNull<bindings::page>> {
         let entry = *self.0.get(&(page / CHUNK))?.pages.get(page % CHUNK)?;
