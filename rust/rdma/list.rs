@@ -34,8 +34,8 @@ pub fn push<T>(list: &mut KVec<T>, value: T, flags: Flags) -> Result {
     Ok(())
 }
 
-/// Removes what `wanted` does not want; the order is not kept. A list that becomes empty owns no
-/// memory.
+/// Removes elements for which `wanted` returns false; the order is not kept. A list that becomes
+/// empty owns no memory.
 pub fn retain<T>(list: &mut KVec<T>, wanted: impl Fn(&T) -> bool) {
     let mut at: usize = 0;
     while let Some(item) = list.get(at) {

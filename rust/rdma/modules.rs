@@ -2,8 +2,8 @@
 
 //! The kernel's other modules.
 //!
-//! For a driver that cannot live beside another one. Neither way alone is enough: the notifier sees
-//! only modules that come later, and a look shows only those that are there.
+//! For a driver that conflicts with another one. Both are needed: the notifier sees only modules
+//! that are loaded later, and a search finds only those that are loaded already.
 //!
 //! C header: [`include/linux/module.h`](srctree/include/linux/module.h)
 

@@ -117,7 +117,7 @@ fn emit_send(packet: impl FnOnce() -> Packet) {
     ));
 }
 
-/// A packet came for a queue pair.
+/// A packet for a queue pair was received.
 #[inline(always)]
 pub fn receive(packet: impl FnOnce() -> Packet) {
     if is_on!(__tracepoint_ferroce_receive) {
@@ -144,7 +144,7 @@ pub fn ack_is_on() -> bool {
     is_on!(__tracepoint_ferroce_ack)
 }
 
-/// An acknowledgment was sent, or came.
+/// An acknowledgment was sent or received.
 #[inline(always)]
 pub fn ack(ack: impl FnOnce() -> Ack) {
     if ack_is_on() {
@@ -166,7 +166,7 @@ fn emit_ack(ack: impl FnOnce() -> Ack) {
     ));
 }
 
-/// A send half goes back, or gives up.
+/// A send half retransmits, or gives up.
 #[inline(always)]
 pub fn retry(retry: impl FnOnce() -> Retry) {
     if is_on!(__tracepoint_ferroce_retry) {

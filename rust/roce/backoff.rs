@@ -39,7 +39,7 @@ impl Backoff {
         *self = Self::default();
     }
 
-    /// Ends the pause if it is over; then it is tried again.
+    /// Ends the pause if it is over.
     #[inline]
     pub fn expire(&mut self, now: Instant) {
         if self.at.is_some_and(|at| at.is_due(now)) {

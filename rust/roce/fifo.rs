@@ -6,9 +6,9 @@
 //! from the queue, and those of others stay in their order. A removal may take many steps, and the
 //! queue can be used between two of them.
 //!
-//! A removal goes from the newest completion that was there when it began to the oldest.
-//! Completions that stay move towards the newest, so the slots that become free are a gap, which
-//! arrives at the front in the end. Completions that are added during a removal are not looked at.
+//! A removal starts at the newest completion at that time, and ends at the oldest. Completions that
+//! stay move towards the newest, so the slots that become free are a gap, which arrives at the
+//! front in the end. Completions that are added during a removal are not looked at.
 //!
 //! ```text
 //!            head
@@ -28,7 +28,7 @@ pub struct Fifo<S> {
     head: usize,
     /// Slots in use, the gap included.
     used: usize,
-    /// A removal that is under way. While it is, there is a completion that was not looked at.
+    /// A removal in progress. While it is, there is a completion that was not looked at.
     removal: Option<Removal>,
 }
 

@@ -42,8 +42,8 @@ pub trait Crc32 {
     fn update(crc: u32, bytes: &[u8]) -> u32;
 }
 
-/// Returns the ICRC of a packet over IPv4 that lies in one piece, from the IP header to the pad.
-/// `None` if it is too short for its headers.
+/// Returns the ICRC of a linear packet over IPv4, from the IP header to the pad. `None` if it is
+/// too short for its headers.
 ///
 /// Fields that do not count are overwritten for the time being, so that the engine is called only
 /// once.
@@ -150,7 +150,7 @@ impl<const IP: usize> PseudoHeader<IP> {
         // UDP checksum.
         self.udp[6] = 0xff;
         self.udp[7] = 0xff;
-        // FECN, BECN and the reserved bits beside them: resv8a of the original specification.
+        // FECN, BECN and the adjacent reserved bits: resv8a of the original specification.
         self.bth[4] = 0xff;
     }
 }

@@ -86,7 +86,7 @@ macro_rules! opcodes {
     ) => {
         /// The opcode of a packet that this release knows.
         ///
-        /// All RC opcodes that it does not know are one, so that they can be refused properly.
+        /// All unknown RC opcodes are one variant, so that they can be refused properly.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Opcode {
@@ -219,7 +219,7 @@ impl Opcode {
         INFO.get(usize::from(self.raw())).unwrap_or(&INVALID)
     }
 
-    /// Returns the number that stands in the BTH.
+    /// Returns the number in the BTH.
     #[inline]
     pub const fn raw(self) -> u8 {
         // CAST: the discriminants are the numbers on the wire.

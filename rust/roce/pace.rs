@@ -21,8 +21,8 @@ use crate::time::Instant;
 /// The lateness that is made up for, in nanoseconds: the longest burst.
 pub const SLACK: u64 = 50_000;
 
-/// Bytes that a packet takes on an Ethernet beside its IP header and what follows: preamble,
-/// header, checksum and the gap between frames.
+/// The bytes of an Ethernet frame without its IP packet: preamble, header, checksum and inter-frame
+/// gap.
 pub const FRAME_OVERHEAD: u32 = 38;
 
 /// A static rate, in Mb/s.
@@ -34,8 +34,7 @@ pub struct Rate(NonZeroU32);
 pub struct UnknownRate;
 
 impl Rate {
-    /// Finds the rate that `enum ib_rate` gives this code. `None` for that of the port, which is
-    /// no limit.
+    /// Converts a code of `enum ib_rate`. `None` for that of the port, which is no limit.
     ///
     /// # Errors
     ///

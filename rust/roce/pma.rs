@@ -64,8 +64,7 @@ pub struct PortCounters {
     pub xmit_discards: u64,
 }
 
-/// Answers a management datagram that came to the port of a number; returns whether there is an
-/// answer in `response`.
+/// Answers a management datagram for a port; returns whether there is an answer in `response`.
 ///
 /// There is none to a datagram of another class, nor to a response. `counters` is called at most
 /// once, and only if they are requested.

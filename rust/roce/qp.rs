@@ -82,7 +82,7 @@ impl QpType {
         QpType::RawPacket,
     ];
 
-    /// Returns the number that `enum ib_qp_type` gives it.
+    /// Returns the number in `enum ib_qp_type`.
     pub const fn as_ib(self) -> u32 {
         match self {
             QpType::Gsi => 1,
@@ -134,7 +134,7 @@ impl QpType {
 impl TryFrom<u32> for QpType {
     type Error = TypeError;
 
-    /// Finds the type that `enum ib_qp_type` gives this number.
+    /// Converts a number of `enum ib_qp_type`.
     fn try_from(ib: u32) -> Result<Self, TypeError> {
         match ib {
             1 => Ok(QpType::Gsi),

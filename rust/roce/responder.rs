@@ -19,7 +19,7 @@
 //! # Receive work requests
 //!
 //! When a message needs a receive request, the responder takes one from the [`RecvQueue`]. The
-//! shell keeps it as the *held* one until an [`Outcome::consumed`] ends it. An aborted UC message
+//! driver keeps it as the *held* one until an [`Outcome::consumed`] ends it. An aborted UC message
 //! leaves it held for the next message.
 
 mod command;

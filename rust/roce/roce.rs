@@ -4,8 +4,8 @@
 //!
 //! This crate is a pure state machine. Its inputs are posted work requests, received packets and
 //! the time; its outputs are packets to send, places for received bytes, and completions. Sockets,
-//! clocks, locks, memory keys and payload belong to the caller, called the *shell*: the driver in
-//! the kernel, the simulator in `tools/testing/roce`.
+//! clocks, locks, memory keys and payload belong to the caller, called the *driver* here: the
+//! driver in the kernel, the simulator in `tools/testing/roce`.
 //!
 //! - [`requester::Requester`] is the send half of a queue pair: work requests go in, request
 //!   packets come out, responses go in, completions come out. One type serves RC, UC and UD.
@@ -17,7 +17,7 @@
 //! Nothing here allocates, and nothing here may panic: in the kernel, a remote peer could trigger
 //! the crash. Arithmetic is wrapping, checked or saturating, and slices are read with `get`. The
 //! work of a call is bounded by the number of slots of the queue; loops over packets belong to the
-//! shell.
+//! driver.
 //!
 //! # Abbreviations
 //!

@@ -3,9 +3,9 @@
 //! Counting the halves of queue pairs that send.
 //!
 //! All of them share the room of the queues below, see [`tx_backoff`](crate::tx_backoff). An idle
-//! one needs none of it, so each is counted with the first packet that it wants to send in a
-//! period. Nothing has to be taken back: when a period ends, counting begins again at zero, and the
-//! count of the period before is valid until the next one ends.
+//! one needs no share, so each is counted with its first packet in a period. Nothing has to be
+//! taken back: when a period ends, counting begins again at zero, and the count of the period
+//! before is valid until the next one ends.
 //!
 //! ```text
 //!   period       0         1         2         3         4
@@ -91,7 +91,7 @@ impl Senders {
     /// Returns the value of a number from [`Senders::to_raw`]; none were counted in that of 0.
     #[inline]
     pub const fn from_raw(raw: u64) -> Senders {
-        // CAST: The parts that `to_raw` has put together.
+        // CAST: The parts that `to_raw` has joined.
         Senders {
             period: Period((raw >> 32) as u32),
             before: (raw >> 16) as u16,
@@ -123,7 +123,7 @@ mod tests {
             }
         }
 
-        /// A half wants to send; returns how many packets it may have in flight.
+        /// Counts a half that sends; returns the most packets that it may have in flight.
         fn send(&mut self, half: &mut TxBackoff, at: u64) -> u32 {
             let period = Period::of(Instant::from_ns(at));
             if half.begins(period) {

@@ -16,10 +16,10 @@ use crate::time::Instant;
 /// The time for which packets from another port are refused while the known port is silent, in ns.
 ///
 /// Less than two retransmission timeouts of the usual code, 14 (67 ms): a peer that did change its
-/// port goes on with its second retry at the latest.
+/// port is accepted at its second retry at the latest.
 const DOUBT_NS: u64 = 100_000_000;
 
-/// The UDP source port that packets of a peer come from.
+/// The UDP source port of packets of a peer.
 ///
 /// The first expected packet sets it. A packet from another port is refused. Once [`DOUBT_NS`] have
 /// passed since then without an expected packet from the known port, every port is admitted until
@@ -40,7 +40,8 @@ impl SourcePort {
         }
     }
 
-    /// Returns whether a packet may come from a port. `now` is called only if the time matters.
+    /// Returns whether a packet from a port is acceptable. `now` is called only if the time
+    /// matters.
     #[inline]
     pub fn admits(&mut self, port: u16, now: impl FnOnce() -> Instant) -> bool {
         if self.known.is_none_or(|known| known == port) {

@@ -69,7 +69,7 @@ impl Frame {
         }
     }
 
-    /// Makes the packet that a requester wants to send.
+    /// Makes the next packet of a requester.
     pub(crate) fn request(transmit: &Transmit) -> Frame {
         Frame::new(|pkey, buf| transmit.write_headers(pkey, buf), transmit.len)
     }

@@ -2,7 +2,7 @@
 
 //! Transmit back-off: waiting for room in a full qdisc or device queue.
 //!
-//! A packet that the host's own stack refuses is not lost on the wire, and the sender knows. To
+//! A packet that the stack of the host refuses is not lost on the wire, and the sender knows. To
 //! treat it as lost would cost a timeout, and to go on sending would keep the queue full. So the
 //! packet is sent again after a pause, and the limit of packets in flight is halved, and grows by
 //! one with each window that is taken.

@@ -64,7 +64,7 @@ impl SendOp {
         }
     }
 
-    /// Returns whether immediate data goes with it.
+    /// Returns whether it carries immediate data.
     #[inline]
     pub const fn has_imm(self) -> bool {
         matches!(self, SendOp::SendImm | SendOp::WriteImm)
@@ -103,7 +103,7 @@ impl SendOp {
 /// [`Requester::post`](crate::requester::Requester::post) returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendWr {
-    /// The consumer's name for the request; comes back in the completion.
+    /// The consumer's ID of the request, returned in the completion.
     pub wr_id: u64,
     /// Address of the remote memory, if the operation has one.
     pub va: u64,
@@ -193,10 +193,10 @@ pub enum MemError {
     Length,
     /// The memory is gone.
     Fault,
-    /// The key that a SEND wants to be invalidated is none that the peer may invalidate.
+    /// The peer may not invalidate the key of a SEND with invalidate.
     Invalidate,
-    /// The memory has to be fetched first, which only a context that sleeps can do: the driver tries
-    /// again there. It does not tell the protocol.
+    /// The memory has to be fetched first, which needs a context that may sleep: the driver tries
+    /// again there. The protocol does not see this.
     Absent,
 }
 

@@ -133,7 +133,7 @@ pub(super) unsafe extern "C" fn unbind_qp<D: Driver>(
 ) -> ffi::c_int {
     // SAFETY: The core keeps the queue pair for the call.
     let bound = unsafe { bound_to(qp) };
-    // Only one of two that come at the same time may give the counter back.
+    // Only one of two concurrent calls may free the counter.
     if bound.load(Relaxed).is_null() {
         return EINVAL.to_errno();
     }

@@ -86,7 +86,7 @@ pub struct Wc {
     pub qp: QpHandle,
     /// The type of the network header of a received datagram (`enum rdma_network_type`).
     pub network_hdr_type: u8,
-    /// The VLAN of the net device that a datagram came in through, if it is a VLAN device.
+    /// The VLAN of the net device that a datagram was received on, if it is a VLAN device.
     pub vlan: Option<u16>,
 }
 

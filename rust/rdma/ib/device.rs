@@ -468,7 +468,7 @@ pub mod cap {
     pub const ON_DEMAND_PAGING: u64 = bindings::ib_kernel_cap_flags_IBK_ON_DEMAND_PAGING as u64;
     /// Kernel: `rdma link delete` may destroy the device.
     pub const ALLOW_USER_UNREG: u64 = bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG as u64;
-    /// Kernel: datagrams a queue pair sends come back to it if it is a member of their group.
+    /// Kernel: datagrams of a queue pair are looped back to it if it is a member of their group.
     pub const BLOCK_MULTICAST_LOOPBACK: u64 =
         bindings::ib_kernel_cap_flags_IBK_BLOCK_MULTICAST_LOOPBACK as u64;
 }

@@ -159,7 +159,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Counts a GID that goes. The mutex of the GID table is held.
+    /// Removes a GID. The mutex of the GID table is held.
     fn del_gid(_dev: &Device<Self>, _gid: &GidChange<'_>) {}
 
     /// Creates the driver's part of a user context.
@@ -277,7 +277,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Gives the completion queue of a user process another size; returns the size granted.
+    /// Resizes the completion queue of a user process; returns the size granted.
     fn resize_cq(
         _cq: &Owned<Cq<Self>>,
         _cqe: u32,

@@ -22,8 +22,8 @@ use kernel::{
 
 /// A reference to an entry of a GID table.
 ///
-/// It keeps the entry's slot, not its net device: [`GidAttr::with_netdev`] fails once the device
-/// goes.
+/// It keeps the entry's slot, not its net device: [`GidAttr::with_netdev`] fails once the device is
+/// removed.
 ///
 /// # Invariants
 ///
@@ -72,7 +72,7 @@ impl GidAttr {
     ///
     /// # Errors
     ///
-    /// `ENODEV` if the device is down or gone, or what `f` returns.
+    /// `ENODEV` if the device is down or gone, or the error of `f`.
     pub fn with_netdev<R>(&self, f: impl FnOnce(&NetDevice) -> Result<R>) -> Result<R> {
         let _rcu = rcu::read_lock();
         // SAFETY: The entry is alive by the type invariant, and RCU is held.

@@ -20,7 +20,7 @@ pub type Mad = [u8; size_of::<bindings::ib_mad>()];
 
 /// `ib_device_ops.process_mad`: may sleep.
 ///
-/// The core calls it for each datagram that comes to the management queue pair, and for the files
+/// The core calls it for each datagram that the management queue pair receives, and for the files
 /// of `counters`.
 ///
 /// # Safety

@@ -379,8 +379,8 @@ pub(super) unsafe extern "C" fn rereg_user_mr<D: Driver>(
 /// Why a region is deregistered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Its owner wants it, or has gone. The driver may refuse: the core then tries again, once
-    /// other objects of the owner are gone.
+    /// Its owner deregisters it, or has exited. The driver may refuse: the core then tries again,
+    /// once other objects of the owner are gone.
     Wanted,
     /// Its owner never heard of it: the response could not be written to the memory of the process.
     /// The core takes a refusal for a bug.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory windows: keys to a part of a region that requests give out and take back.
+//! Memory windows: keys to a part of a region that requests bind and invalidate.
 
 use super::{
     object::{

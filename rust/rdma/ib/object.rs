@@ -60,7 +60,7 @@ pub trait Kind: 'static {
     type Data: Send + Sync;
 }
 
-/// An object with an allocation of its own: the driver's part, and the way to the consumer.
+/// An object with an allocation of its own: the driver's part, and the core's structure.
 ///
 /// # Invariants
 ///

@@ -90,7 +90,7 @@ pub enum QpEvent {
     RequestError = bindings::ib_event_type_IB_EVENT_QP_REQ_ERR,
     /// A peer requested memory that it may not access.
     AccessError = bindings::ib_event_type_IB_EVENT_QP_ACCESS_ERR,
-    /// The first packet came while the queue pair was ready to receive.
+    /// The first packet arrived in RTR.
     CommEst = bindings::ib_event_type_IB_EVENT_COMM_EST,
     /// The send queue has drained.
     SqDrained = bindings::ib_event_type_IB_EVENT_SQ_DRAINED,

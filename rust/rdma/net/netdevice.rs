@@ -23,8 +23,8 @@ use kernel::{
 /// The functions are callable in any context and take no lock: the result may be stale at once,
 /// unless the caller holds RTNL.
 ///
-/// A counted reference (`ARef<NetDevice>`) delays the end of `ip link del`. Give it back when
-/// [`NetdevEvent::Unregister`](super::NetdevEvent::Unregister) comes.
+/// A counted reference (`ARef<NetDevice>`) delays the end of `ip link del`. Drop it on
+/// [`NetdevEvent::Unregister`](super::NetdevEvent::Unregister).
 ///
 /// # Invariants
 ///

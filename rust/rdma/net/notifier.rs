@@ -28,7 +28,7 @@ pub enum NetdevEvent {
     ChangeAddr,
     /// Its name changed.
     ChangeName,
-    /// It is about to go, or to move to another namespace: give back every reference to it.
+    /// It is about to be removed, or moved to another namespace: drop every reference to it.
     Unregister,
     /// Something else: the number is a `NETDEV_…` of the C header.
     Other(u64),
@@ -57,7 +57,7 @@ pub trait NetdevHandler: 'static {
     /// Called with RTNL held; may sleep.
     ///
     /// Registering replays `Up` for existing devices. Unregistering replays `Down` and `Unregister`
-    /// for every device: unregister after everything else is gone, or be ready for that.
+    /// for every device: unregister last, or be ready for that.
     fn event(dev: &NetDevice, event: NetdevEvent);
 }
 

@@ -76,7 +76,7 @@ impl SkBuff {
     ///
     /// # Safety
     ///
-    /// The caller must give away a packet that fulfils the invariants of this type.
+    /// The caller must pass ownership of a packet that fulfils the invariants of this type.
     pub(super) unsafe fn from_raw(skb: NonNull<bindings::sk_buff>) -> Self {
         // INVARIANT: By the requirement of this function.
         Self(skb)

@@ -215,8 +215,8 @@ impl Drop for Inner {
 /// Waits until the network stack has returned every packet, and runs no code of this module for one
 /// of them. Sleeps, for ever if a packet is stuck.
 ///
-/// Call it when every sender is gone, before the module goes. `report` is called with the number of
-/// accounts that packets still keep, every ten seconds.
+/// Call it when every sender is gone, before the module is unloaded. `report` is called with the
+/// number of accounts that packets still keep, every ten seconds.
 pub fn wait_all_returned(mut report: impl FnMut(usize)) {
     const POLL_MS: i64 = 10;
     const POLLS_PER_REPORT: u32 = 1000;

@@ -34,12 +34,12 @@ pub enum Family {
 
 /// Handles the packets of a [`UdpTunnel`].
 pub trait UdpReceive: 'static {
-    /// Takes a packet that came in through `dev`. Called in softirq context.
+    /// Takes a packet that was received on `dev`. Called in softirq context.
     ///
     /// [`skb.data()`](SkBuff::data) begins behind the UDP header, [`SkBuff::received_headers`] are
-    /// there to be read. The IP and UDP checksums have been verified, and what lies beyond the
-    /// length in either header has been cut off. Nothing else is known: the packet may not be
-    /// linear, and no byte of it can be trusted.
+    /// there to be read. The IP and UDP checksums have been verified, and the packet is trimmed to
+    /// the length in both headers. Nothing else is known: the packet may not be linear, and no byte
+    /// of it can be trusted.
     ///
     /// The packet may be kept for longer than the call; `dev` may not, and the packet does not know
     /// it.
@@ -74,7 +74,7 @@ impl<T: UdpReceive> UdpTunnel<T> {
     ///
     /// - `EAFNOSUPPORT` if the kernel was built or booted without this version of IP.
     /// - `EADDRINUSE` if another socket has the port.
-    /// - `ENOMEM` and what else opening and binding a socket gives.
+    /// - `ENOMEM` and other errors of opening and binding a socket.
     pub fn open(net: &Namespace, family: Family, port: u16) -> Result<Self> {
         let mut config: bindings::udp_port_cfg = pin_init::zeroed();
 
@@ -172,7 +172,7 @@ impl<T: UdpReceive> Drop for UdpTunnel<T> {
     }
 }
 
-/// Gives the locks of a socket lock classes of their own.
+/// Sets separate lock classes for the locks of a socket.
 ///
 /// By default sockets differ for lockdep by family only, so that a lock which some user holds over
 /// calls into the RDMA core, and takes in its own sockets' callbacks, would look like a deadlock.

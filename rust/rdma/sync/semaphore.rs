@@ -15,8 +15,8 @@
 //!
 //! Each permit that is dropped calls one waiter, the first, which then tries again. As long as
 //! there are waiters no other caller of [`Semaphore::acquire`] gets ahead of them. A waiter that
-//! was called and has no use for a permit any more must say so ([`Waiter::leave`]), or the others
-//! would wait for it. No step takes longer the more there are.
+//! was called and no longer needs a permit must call [`Waiter::leave`], or the others would wait
+//! for it. No step takes longer the more there are.
 
 use super::SpinLockBh;
 use kernel::{

@@ -30,7 +30,7 @@ pub enum Mtu {
 }
 
 impl Mtu {
-    /// Finds the MTU that `enum ib_mtu` gives this number.
+    /// Converts a number of `enum ib_mtu`.
     pub const fn from_ib(ib: u32) -> Option<Mtu> {
         match ib {
             1 => Some(Mtu::B256),
@@ -54,7 +54,7 @@ impl Mtu {
         }
     }
 
-    /// Returns the number that `enum ib_mtu` gives it.
+    /// Returns the number in `enum ib_mtu`.
     #[inline]
     pub const fn as_ib(self) -> u32 {
         self as u32

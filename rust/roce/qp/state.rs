@@ -7,7 +7,7 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum State {
-    /// Just created, or put back: nothing is posted and nothing arrives.
+    /// Created or reset: nothing can be posted, and nothing is received.
     #[default]
     Reset = 0,
     /// Receives can be posted; packets are dropped.
@@ -36,7 +36,7 @@ impl State {
         State::Err,
     ];
 
-    /// Returns the number that `enum ib_qp_state` gives it.
+    /// Returns the number in `enum ib_qp_state`.
     #[inline]
     pub const fn as_ib(self) -> u32 {
         self as u32
@@ -87,7 +87,7 @@ pub struct UnknownState;
 impl TryFrom<u32> for State {
     type Error = UnknownState;
 
-    /// Finds the state that `enum ib_qp_state` gives this number.
+    /// Converts a number of `enum ib_qp_state`.
     fn try_from(ib: u32) -> Result<Self, UnknownState> {
         match ib {
             0 => Ok(State::Reset),

@@ -23,7 +23,7 @@ pub struct Transition {
     rules: &'static [(&'static [QpType], Rule)],
 }
 
-/// The attributes that a transition requires and allows, beside [`AttrMask::STATE`].
+/// The attributes that a transition requires and allows, besides [`AttrMask::STATE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Attributes without which the transition fails.

@@ -105,7 +105,7 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
         self.send
     }
 
-    /// Gives the slot at `index`, the oldest without, its PSNs.
+    /// Starts the slot at `index`, the oldest that has no PSNs.
     #[inline]
     pub(super) fn begin(&mut self, index: usize) {
         self.begun = index.wrapping_add(1);

@@ -107,7 +107,7 @@ pub enum Place {
     },
 }
 
-/// Local memory that the peer wants to read.
+/// Local memory that the peer reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
     /// The key of the memory region.

@@ -36,7 +36,7 @@ pub const CQE_LEN: usize = size_of::<RawCqe>();
 pub const WC_GRH: u32 = 1 << 0;
 /// `IB_WC_WITH_IMM`: the immediate data is valid.
 pub const WC_WITH_IMM: u32 = 1 << 1;
-/// `IB_WC_WITH_INVALIDATE`: a key was invalidated, which stands in the place of immediate data.
+/// `IB_WC_WITH_INVALIDATE`: a key was invalidated; it takes the place of immediate data.
 pub const WC_WITH_INVALIDATE: u32 = 1 << 2;
 /// `IBV_WC_WITH_INV`: the same for a program; the bit of the kernel means something else there.
 pub const WC_USER_WITH_INVALIDATE: u32 = 1 << 3;
@@ -109,7 +109,7 @@ pub enum WcOpcode {
 }
 
 impl WcOpcode {
-    /// Returns the number that `enum ib_wc_opcode` gives it.
+    /// Returns the number in `enum ib_wc_opcode`.
     #[inline]
     pub const fn as_ib(self) -> u32 {
         self as u32
@@ -170,7 +170,7 @@ impl Cqe {
         self.common_flags() | self.invalidated.map_or(0, |_| WC_WITH_INVALIDATE)
     }
 
-    /// Returns immediate data or the invalidated key, as it stands in the union of both.
+    /// Returns the immediate data or the invalidated key, which share a union.
     #[inline]
     pub fn ex(&self) -> [u8; 4] {
         match (self.imm, self.invalidated) {

@@ -7,8 +7,8 @@
 //! The other side's index can have any value at any time: every function here masks its arguments,
 //! so no index is outside the ring.
 //!
-//! Nothing here touches the shared memory. The driver loads the peer's index with acquire and stores
-//! its own with release semantics; see the section about barriers in
+//! Nothing here accesses the shared memory. The driver loads the peer's index with acquire and
+//! stores its own with release semantics; see the section about barriers in
 //! `Documentation/infiniband/ferroce/abi.rst`.
 
 use core::mem::{

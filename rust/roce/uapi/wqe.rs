@@ -69,7 +69,7 @@ pub const WORD_LEN: usize = 8;
 /// Why a WQE was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WqeErrorKind {
-    /// The copy is shorter than the WQE claims. A shell that sizes rings as
+    /// The copy is shorter than the WQE claims. A driver that sizes rings as
     /// [`qp::caps`](crate::qp::caps) lays down never sees this.
     Truncated,
     /// Opcode unknown, reserved for the kernel or not carried by this driver.

@@ -36,7 +36,7 @@ pub enum NakCode {
     InvalidRequest,
     /// The key does not allow the access, or the range is outside of the region.
     RemoteAccess,
-    /// The responder could not do it, for a reason of its own.
+    /// The responder could not execute the request.
     RemoteOperation,
     /// The reliable datagram domain is wrong.
     InvalidRd,
@@ -102,7 +102,7 @@ impl Syndrome {
         }
     }
 
-    /// Returns the syndrome byte. A reserved one is never sent; it comes out as a code that every
+    /// Returns the syndrome byte. A reserved one is never sent; it is encoded as a code that every
     /// peer rejects.
     #[inline]
     pub const fn raw(self) -> u8 {
@@ -124,7 +124,7 @@ pub struct Aeth {
     pub msn: u32,
 }
 
-/// The AETH as it lies on the wire.
+/// The AETH on the wire.
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RawAeth(U32);

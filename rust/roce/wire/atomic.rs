@@ -29,7 +29,7 @@ pub struct AtomicEth {
     pub compare: u64,
 }
 
-/// The AtomicETH as it lies on the wire.
+/// The AtomicETH on the wire.
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RawAtomicEth {
@@ -63,12 +63,12 @@ impl From<RawAtomicEth> for AtomicEth {
     }
 }
 
-/// The AtomicAckETH as it lies on the wire: what an atomic operation found.
+/// The AtomicAckETH on the wire: the original value of the word.
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RawAtomicAckEth(pub(crate) U64);
 
-/// The key that a SEND with invalidate names, as it lies on the wire.
+/// The key of a SEND with invalidate, on the wire.
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RawIeth(pub(crate) U32);
@@ -77,7 +77,7 @@ pub(crate) struct RawIeth(pub(crate) U32);
 const GLOBAL: u32 = 1 << 0;
 /// Bits of a FETH: persistent.
 const PERSISTENT: u32 = 1 << 1;
-/// Bits of a FETH that say how far to go.
+/// Bits of a FETH for the placement type.
 const PLACEMENT: u32 = 0xf;
 /// Bits of a FETH for the selectivity: 0 is a range, 1 the whole memory region.
 const SELECTIVITY: u32 = 0x30;
@@ -130,7 +130,7 @@ impl Feth {
     }
 }
 
-/// The FETH as it lies on the wire.
+/// The FETH on the wire.
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RawFeth(U32);

@@ -40,7 +40,7 @@ const VERSION_MASK: u8 = 0x0f;
 /// The bit above the PSN that requests an acknowledgment.
 const ACK_REQ: u32 = 0x8000_0000;
 
-/// The base transport header as it lies on the wire.
+/// The base transport header on the wire.
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct Bth {

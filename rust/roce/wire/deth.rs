@@ -21,11 +21,11 @@ use crate::ids::{
 pub struct Deth {
     /// The queue key that the sender presents.
     pub qkey: Qkey,
-    /// The queue pair that the datagram comes from.
+    /// The queue pair of the sender.
     pub src_qpn: Qpn,
 }
 
-/// The DETH as it lies on the wire.
+/// The DETH on the wire.
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RawDeth {

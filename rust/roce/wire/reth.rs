@@ -23,11 +23,11 @@ pub struct Reth {
     pub va: u64,
     /// The key of the memory region.
     pub rkey: Rkey,
-    /// Bytes of the whole message. A peer can put any number here.
+    /// Bytes of the whole message. It is untrusted.
     pub len: u32,
 }
 
-/// The RETH as it lies on the wire.
+/// The RETH on the wire.
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RawReth {

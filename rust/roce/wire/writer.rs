@@ -72,7 +72,7 @@ impl<'b> HeaderWriter<'b> {
         }
     }
 
-    /// Appends what an atomic operation found, if there is such a thing.
+    /// Appends the AtomicAckETH, if there is one.
     #[inline]
     pub(crate) fn found(self, found: Option<u64>) -> Option<HeaderWriter<'b>> {
         match found {

@@ -49,8 +49,8 @@ pub(crate) struct Ah {
     _charge: Option<Charge>,
 }
 
-/// The most address handles of kernel consumers. Numbers of their own, so that no process can take
-/// the last one of the connection manager.
+/// The most address handles of kernel consumers. Separate numbers, so that no process can take the
+/// last one of the connection manager.
 const MAX_KERNEL_AH: u32 = 1 << 20;
 
 static USER: Global<CopyTable<Av>> = Global::new();

@@ -53,17 +53,17 @@ counters! {
     // Those of C rxe, in its order.
     /// A packet that the network stack took.
     Sent = c"sent_pkts",
-    /// A packet that came for the device, whatever became of it.
+    /// A packet received for the device, even if it was dropped.
     Received = c"rcvd_pkts",
     /// A request that had been executed before.
     Duplicate = c"duplicate_request",
     /// A request after a gap, for which a NAK was sent.
     OutOfSequence = c"out_of_seq_request",
-    /// An RNR NAK that came.
+    /// An RNR NAK received.
     RnrReceived = c"rcvd_rnr_err",
     /// An RNR NAK that was sent.
     RnrSent = c"send_rnr_err",
-    /// A NAK for a sequence error that came.
+    /// A NAK for a sequence error received.
     SequenceNak = c"rcvd_seq_err",
     /// A response that had to wait for memory, or behind one that did.
     AckDeferred = c"ack_deferred",
@@ -89,7 +89,7 @@ counters! {
     // Counters that C rxe does not have.
     /// A packet of [`Sent`](Self::Sent) that went to a group.
     SentMulticast = c"sent_mcast_pkts",
-    /// A packet of [`Received`](Self::Received) that came to a group.
+    /// A packet of [`Received`](Self::Received) to a multicast group.
     ReceivedMulticast = c"rcvd_mcast_pkts",
     /// A response that was overdue.
     Timeout = c"ack_timeout",
@@ -99,12 +99,12 @@ counters! {
     DuplicateResponse = c"duplicate_response",
     /// A NAK that was sent and ends the connection.
     NakSent = c"send_nak_err",
-    /// A NAK that came and ends the connection.
+    /// A NAK received that ends the connection.
     NakReceived = c"rcvd_nak_err",
     /// A request of a peer that names memory which it may not access.
     RemoteAccess = c"resp_remote_access_errors",
 
-    // Why a packet that came was dropped.
+    // Reasons for dropping a received packet.
     /// It cannot be parsed, or its opcode is not known.
     Malformed = c"rx_malformed",
     /// Its P_Key is wrong.
@@ -145,8 +145,8 @@ counters! {
     // Why a packet was not sent.
     /// There is no route, or no address to send from.
     NoRoute = c"tx_no_route",
-    /// The network stack refused it: not for want of room, or there was none for too long, or it
-    /// is one that does not wait.
+    /// The network stack refused it: not because a queue was full, or that lasted too long, or it
+    /// is a packet that does not wait.
     Rejected = c"tx_rejected",
     /// It is a datagram above the MTU of the port.
     Oversize = c"tx_oversize",

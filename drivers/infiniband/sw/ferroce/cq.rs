@@ -92,7 +92,7 @@ pub(crate) struct Completion {
     pub(crate) qp: QpHandle,
     pub(crate) solicited: bool,
     pub(crate) v6: bool,
-    /// The VLAN that a received packet came in through, as a device of its own.
+    /// The VLAN device that a packet was received on.
     pub(crate) vlan: Option<u16>,
 }
 

@@ -4,8 +4,8 @@
 //!
 //! A process that posts one request and waits for its completion is served best at once: nothing
 //! has to be woken up. A process that posts one request after another would keep one CPU busy with
-//! all of the work behind each, on the same host even with that of the peer. It is better off if
-//! another CPU sends meanwhile.
+//! all of the work behind each, on the same host even with that of the peer. It gains if another
+//! CPU sends meanwhile.
 //!
 //! A poll for completions between two doorbells distinguishes the two. No clock is needed, and the
 //! result is the same on a slow machine.
@@ -29,9 +29,9 @@ pub(crate) struct Doorbell {
 /// Scheduling hint for one doorbell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hint {
-    /// The process goes on posting: leave it to the work item.
+    /// The process keeps posting: leave it to the work item.
     pub(crate) defer: bool,
-    /// The last doorbell was that of another queue pair: the process posts to several in turn.
+    /// The last doorbell was for another queue pair: the process posts to several in turn.
     pub(crate) switched: bool,
 }
 

@@ -105,7 +105,7 @@ impl kernel::InPlaceModule for Module {
             let cleanup = init()?;
             Ok(try_pin_init!(Self {
                 _cleanup: cleanup,
-                // From here on the other driver cannot come, so it can be looked for.
+                // From here on the other driver cannot be loaded, so search for it.
                 _guard <- ModuleNotifier::register(),
                 _: { guard::check()? },
                 _routes <- RouteRegistration::register(),
@@ -141,8 +141,8 @@ fn init() -> Result<Cleanup> {
     Ok(cleanup)
 }
 
-/// Ends the work queues and waits for packets that the network stack has. Dropped when nothing uses
-/// the tables any more: what remains would run code of a module that is gone.
+/// Ends the work queues and waits for packets that the network stack has. Dropped when the tables
+/// are unused: any work item or packet that remained would run code of an unloaded module.
 struct Cleanup;
 
 impl Drop for Cleanup {

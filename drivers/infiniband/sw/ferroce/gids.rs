@@ -124,7 +124,7 @@ pub(crate) fn add(device: u32, index: u32, address: Address, link: Link, own: bo
         })
 }
 
-/// Changes whenever an address goes, or a multicast group is joined or left.
+/// Changes whenever an address is removed, or a multicast group is joined or left.
 static GENERATION: Atomic<u32> = Atomic::new(1);
 
 /// Returns a number that changes whenever an address is removed. A result that was looked up for an
@@ -214,7 +214,7 @@ pub(crate) fn gsi_at(link: &Link) -> Option<u32> {
 /// Finds the management queue pair of the device with an address.
 ///
 /// An address of a net device is one of each device below it too. The device on that net device
-/// itself comes first.
+/// itself is preferred.
 pub(crate) fn gsi(address: &Address) -> Option<u32> {
     let gids = GIDS.get()?;
     let find = |own: bool| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Never beside C rxe.
+//! Keeps C rxe from being loaded beside this driver.
 //!
 //! Both would claim the driver id that the user-space provider looks for, and C rxe takes every
 //! device with that id for its own: it would read our device as if it were one of its.

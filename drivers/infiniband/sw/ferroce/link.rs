@@ -77,7 +77,7 @@ fn add(name: &CStr, netdev: &NetDevice) -> Result {
         let _rtnl = Rtnl::lock();
         device.note_mtu(port::fitting_mtu(netdev));
     }
-    // The net device may have moved meanwhile, and its notice came before there was a device.
+    // The net device may have moved meanwhile, with its event before there was a device.
     if netdev.net_id() != net {
         Device::<Ferroce>::unregister_queued_on(netdev);
         return Err(ENODEV);

@@ -174,7 +174,7 @@ impl Groups {
 fn leave(qp: &Owned<IbQp>, address: &Address) {
     let rtnl = Rtnl::lock();
 
-    // One that goes, or has moved to another namespace, has left all of its groups.
+    // One that was removed, or moved to another namespace, has left all of its groups.
     if let Some(netdev) = qp.device().netdev() {
         if netdev.net_id() == address.net {
             netdev.leave(&rtnl, group(address.gid));

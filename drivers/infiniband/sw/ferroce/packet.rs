@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Packets: those that came, and the memory of those to send.
+//! Received packets, and the memory of those to send.
 
 use crate::{
     ah,
@@ -35,16 +35,16 @@ use roce::{
     }, //
 };
 
-/// A packet, linear, of which the BTH comes first and the ICRC last.
+/// A linear packet, from the BTH to the ICRC.
 pub(crate) struct Incoming {
     skb: SkBuff,
-    /// The VLAN of the net device that it came in through.
+    /// The VLAN of the net device that it was received on.
     vlan: Option<u16>,
     sport: u16,
 }
 
 impl Incoming {
-    /// Takes a linear packet that came in through `dev`, and returns its origin too; `None` if its
+    /// Takes a linear packet that was received on `dev`, and returns its origin too; `None` if its
     /// headers cannot be read.
     #[inline]
     pub(crate) fn new(skb: SkBuff, dev: &NetDevice) -> Option<(Self, Origin)> {
@@ -58,12 +58,12 @@ impl Incoming {
         Some((incoming, origin))
     }
 
-    /// Returns the UDP port that the packet comes from.
+    /// Returns the UDP source port.
     pub(crate) fn sport(&self) -> u16 {
         self.sport
     }
 
-    /// Returns the VLAN of the net device that the packet came in through.
+    /// Returns the VLAN of the net device that the packet was received on.
     pub(crate) fn vlan(&self) -> Option<u16> {
         self.vlan
     }
@@ -126,7 +126,7 @@ impl Incoming {
         check().is_some()
     }
 
-    /// Returns where the packet comes from and goes to.
+    /// Returns the source and the destination.
     #[inline]
     fn origin(&self, net: NetId) -> Option<Origin> {
         let (ip, udp) = self.skb.received_headers()?;
@@ -154,13 +154,13 @@ impl Incoming {
 
 /// The source and the destination of a packet.
 pub(crate) struct Origin {
-    /// The namespace that it came in through.
+    /// The namespace that it was received in.
     pub(crate) net: NetId,
     /// The source, as a GID.
     pub(crate) saddr: [u8; 16],
     /// The destination, as a GID.
     pub(crate) daddr: [u8; 16],
-    /// The UDP port that it comes from.
+    /// The UDP source port.
     pub(crate) sport: u16,
     /// Bytes of the packet, from the IP header on.
     pub(crate) bytes: u32,

@@ -331,8 +331,8 @@ impl Qp {
         self.defer();
     }
 
-    /// Queues the work item to run the send half. Until it has, posters leave the half to it: two
-    /// CPUs that send in turn wait for the packets of each other, see `rdma::net::tx_in_flight`.
+    /// Queues the work item to run the send half. Until it has run, posters leave the half to it:
+    /// two CPUs that send in turn wait for each other's packets, see `rdma::net::tx_in_flight`.
     pub(crate) fn defer_send(&self) {
         self.sched.defer();
         self.defer();
@@ -423,7 +423,7 @@ impl Qp {
         self.recv.lock().counters = counters.clone();
     }
 
-    /// Returns whether a datagram came to an address of the device.
+    /// Returns whether a datagram is for an address of the device.
     pub(crate) fn owns(&self, origin: &Origin) -> bool {
         gids::contains(self.device_number, &origin.address())
     }
@@ -486,14 +486,14 @@ fn expired(number: u32) {
     }
 }
 
-/// The callback of a fine timer: the gap behind a request is over, or the pause for want of room.
+/// The callback of the send pacer: the gap after a request is over, or a pause.
 fn send_paced(number: u32) {
     if let Some(qp) = find(number) {
         send::run(&qp);
     }
 }
 
-/// The callback of the other: the same of READ responses.
+/// The callback of the receive pacer: the same for READ responses.
 fn recv_paced(number: u32) {
     if let Some(qp) = find(number) {
         recv::run(&qp);

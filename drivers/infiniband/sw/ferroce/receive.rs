@@ -122,7 +122,7 @@ struct Seen {
     uncounted: bool,
 }
 
-/// Hands a datagram to all members of its group that are on the net device that it came in through,
+/// Hands a datagram to all members of its group that are on the net device that it was received on,
 /// or on one below that. Softirq context.
 ///
 /// # Errors

@@ -20,8 +20,8 @@ impl Senders {
         Self(Atomic::new(0))
     }
 
-    /// Counts a half that wants to send, and returns how many packets it may have in queues below.
-    /// The lock of the half is held, which protects `tx_backoff`.
+    /// Counts a half that sends, and returns the most packets that it may have in queues below. The
+    /// lock of the half is held, which protects `tx_backoff`.
     #[inline]
     pub(crate) fn limit(&self, tx_backoff: &mut TxBackoff) -> u32 {
         let period = senders::Period::of(coarse_now());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The UDP sockets that packets come in through.
+//! The UDP sockets that receive packets.
 //!
 //! One for each IP version and each network namespace that a device, or an address of a device, is
 //! in; closed after the last. They are not always in the same one: a device has the addresses of
@@ -15,9 +15,9 @@
 //!                                  OPEN: the sockets
 //! ```
 //!
-//! Locking: addresses come and go under RTNL and the lock of the core's GID table, so that these
-//! only count, under [`DEMAND`], which nothing else is taken inside. [`OPEN`] is held while a
-//! socket is opened or closed, so that the port is free after the last close.
+//! Locking: addresses are added and removed under RTNL and the lock of the core's GID table, so
+//! these calls only count, under [`DEMAND`], inside which no lock is taken. [`OPEN`] is held while
+//! a socket is opened or closed, so that the port is free after the last close.
 
 use crate::work;
 use kernel::{

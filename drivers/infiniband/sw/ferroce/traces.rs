@@ -44,7 +44,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Stands for a packet that cannot be read.
+    /// The length of a packet that cannot be parsed.
     const UNREADABLE: Self = Self {
         qpn: 0,
         opcode: 0xff,
@@ -99,7 +99,7 @@ pub(crate) fn answered(qp: &IbQp, segment: &ReadSegment) {
     });
 }
 
-/// A packet came for a queue pair.
+/// A packet for a queue pair was received.
 #[inline(always)]
 pub(crate) fn received(qp: &IbQp, packet: &wire::Packet<'_>) {
     trace::receive(|| Kept::of_own(qp, packet).of_device(qp.device().name()));
@@ -118,7 +118,7 @@ pub(crate) fn acknowledged(qp: &IbQp, reply: &Reply) {
     });
 }
 
-/// A response came, which may be an acknowledgment.
+/// A response was received, which may be an acknowledgment.
 #[inline(always)]
 pub(crate) fn acknowledgment(qp: &IbQp, packet: &wire::Packet<'_>) {
     if !trace::ack_is_on() {
@@ -136,7 +136,7 @@ pub(crate) fn acknowledgment(qp: &IbQp, packet: &wire::Packet<'_>) {
     }
 }
 
-/// A send half goes back, or gives up.
+/// A send half retransmits, or gives up.
 #[inline(always)]
 pub(crate) fn retried(qp: &IbQp, snapshot: impl FnOnce() -> SendSnapshot, counter: Counter) {
     trace::retry(|| {

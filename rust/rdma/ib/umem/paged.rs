@@ -97,7 +97,7 @@ static OPS: bindings::mmu_interval_notifier_ops = bindings::mmu_interval_notifie
 };
 
 impl Paged {
-    /// Gives access to `len` bytes of the calling process' memory at `start`. May sleep.
+    /// Grants access to `len` bytes of the calling process' memory at `start`. May sleep.
     ///
     /// `u64::MAX` bytes at 0 are all there is and will be.
     ///
@@ -190,7 +190,7 @@ impl Paged {
                 result => result?,
             };
             page = page.checked_add(done).ok_or(EFAULT)?;
-            // A range may be long, and one that is not there goes by page for page.
+            // A range may be long, and one that is not mapped is walked page by page.
             cond_resched();
             if is_killed() {
                 return Err(EINTR);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The headers that a packet came in with.
+//! The headers of a received packet.
 
 use super::SkBuff;
 use crate::bindings;
@@ -9,7 +9,7 @@ use core::slice;
 /// Bytes of a UDP header.
 const UDP_LEN: usize = size_of::<bindings::udphdr>();
 
-/// The header that a packet came in with, as it was on the wire.
+/// The header of a received packet, as on the wire.
 pub enum IpHeader<'a> {
     /// An IPv4 header without options.
     V4(&'a [u8; 20]),

@@ -4,8 +4,8 @@
 //!
 //! A packet of 4 KiB takes 8 KiB of `alloc_skb()`, and the smallest takes 704 bytes, which hardened
 //! kernels clear (`init_on_alloc`): that costs as much as to copy the payload, or a fifth of a
-//! small READ. Here packets share a page as far as they fit, and it comes back when the last of
-//! them is freed, wherever that is.
+//! small READ. Packets that fit share a page, which returns to the pool when the last of them is
+//! freed, on any CPU.
 //!
 //! ```text
 //!   alloc:  cache of the CPU's pool <- ring of the pool <- page allocator
@@ -148,9 +148,9 @@ impl PacketPools {
         Some(unsafe { SkBuff::from_raw(skb) })
     }
 
-    /// Gives the memory back. Sleeps. What packets are in comes back within a second after the last
-    /// one of a page has been freed; the kernel looks for that, and reports each minute that it
-    /// still does.
+    /// Frees the memory. Sleeps. What packets are in comes back within a second after the last one
+    /// of a page has been freed; the kernel looks for that, and reports each minute that it still
+    /// does.
     ///
     /// Packets can be allocated after that too, but no longer from here.
     pub fn shut_down(&self) {

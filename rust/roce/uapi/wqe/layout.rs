@@ -132,7 +132,7 @@ pub struct BindArgs {
     pub access: U32,
 }
 
-/// Arguments of a fast registration. Kernel consumers only, so no process knows this layout.
+/// Arguments of a fast registration. Kernel consumers only, so the layout is not part of the ABI.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RegArgs {

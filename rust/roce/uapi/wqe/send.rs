@@ -82,7 +82,7 @@ pub enum Payload {
 ///
 /// # Errors
 ///
-/// Any rule broken gives a [`WqeError`], which completes the request with its
+/// A violation is a [`WqeError`], which completes the request with its
 /// [`status`](WqeError::status).
 pub fn parse_send(
     bytes: &[u8],
@@ -280,7 +280,7 @@ pub fn ah_num(bytes: &[u8]) -> Option<NonZeroU32> {
     NonZeroU32::new(args::<UdArgs>(wqe).ok()?.ah_num.get())
 }
 
-/// Returns how a copied WQE wants a memory window to be bound.
+/// Returns the arguments of a BIND_MW in a copied WQE.
 pub fn bind_args(bytes: &[u8]) -> Option<&BindArgs> {
     let (wqe, _) = SendWqe::ref_from_prefix(bytes).ok()?;
     args(wqe).ok()

@@ -117,7 +117,7 @@ impl Part {
         })
     }
 
-    /// Gives the part back.
+    /// Releases the part.
     pub(crate) fn give_back(self) {
         // The region is there: it is not destroyed while a window is bound to it.
         if let Some(mr) = super::get(self.mr) {

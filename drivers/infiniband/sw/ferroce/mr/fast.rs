@@ -155,7 +155,7 @@ impl Fast {
         Ok(())
     }
 
-    /// Does something with the memory of a registration, which cannot end meanwhile.
+    /// Calls a function with the memory of a registration, which cannot end meanwhile.
     ///
     /// # Errors
     ///

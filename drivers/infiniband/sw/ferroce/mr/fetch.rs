@@ -53,7 +53,7 @@ pub(crate) struct OdpFault {
 /// The result of an attempt to start a fetch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Started {
-    /// It is under way.
+    /// It is in progress.
     Fetching,
     /// The process has the most fetches that it may have. The waiter is called when it has a
     /// permit, to start the fetch again.
@@ -65,7 +65,7 @@ impl OdpFault {
     /// Callable with bottom halves on or off. Without a `waiter` it does not wait for a permit.
     ///
     /// `done` gets [`MemError::Protection`] if the process has no such memory, and
-    /// [`MemError::Fault`] if it could not be fetched. After success it may have gone again.
+    /// [`MemError::Fault`] if it could not be fetched. After success it may be absent again.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl FetchPermit {
                 None => return Ok(None),
             },
         };
-        // If this fails the permit goes to the next that waits for one.
+        // If this fails, the permit passes to the next waiter.
         let charge = Charge::new(&pool::FETCHES, owner).map_err(|_| EAGAIN)?;
         Ok(Some(Self {
             _permit: permit,

@@ -107,7 +107,7 @@ impl Range {
                 len: rest.len.min(CHUNK),
                 ..rest
             };
-            // Once more each time: by now the region may be gone.
+            // Look it up each time: the region may be gone by now.
             let (target, at) = part.look_up(pd, how)?;
             let memory = target.on_demand().ok_or(EINVAL)?;
             drop(target);

@@ -90,7 +90,7 @@ impl Region {
         Self::publish(pd, access, iova, range.len, memory, None, charge)
     }
 
-    /// Gives access to all of the kernel's memory.
+    /// Grants access to all of the kernel's memory.
     pub(crate) fn dma(pd: &Pd<Ferroce>, memory: DmaMemory, access: Access) -> Result<Self> {
         Self::publish(pd, access, 0, u64::MAX, Memory::Dma(memory), None, None)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that a key gives access to, for one packet.
+//! The memory that a key grants access to, for one packet.
 
 use super::{
     fetch::OdpFault,
@@ -123,7 +123,7 @@ impl Target {
     /// Returns the fault to resolve before `len` bytes at `at` can be accessed, for writing if
     /// `write`; `None` if they are present.
     ///
-    /// With it come up to `ahead` bytes behind them.
+    /// It includes up to `ahead` bytes behind them.
     #[cold]
     pub(crate) fn odp_fault(self, at: u64, len: u64, ahead: u64, write: bool) -> Option<OdpFault> {
         let memory = self.mr.memory.paged()?.clone();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory windows: keys to a part of a region that requests give out and take back.
+//! Memory windows: keys to a part of a region that requests bind and invalidate.
 //!
 //! A window of type 1 is bound and bound again, each time with another key, and is for every queue
 //! pair of its protection domain. One of type 2 is bound to a queue pair until it is invalidated
@@ -313,7 +313,7 @@ impl Mark {
     }
 }
 
-/// Ends the bindings to a queue pair that goes. It executes no more requests.
+/// Ends the bindings to a queue pair that is destroyed. It executes no more requests.
 pub(crate) fn release(qpn: u32, mark: &Mark) {
     if mark.0.load(Relaxed) != 0 {
         release_if(|bound| bound.qpn == Some(qpn));

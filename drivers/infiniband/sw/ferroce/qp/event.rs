@@ -26,7 +26,7 @@ impl Event {
         (Event::LastWqeReached, QpEvent::LastWqeReached),
     ];
 
-    /// Returns the bit that stands for the event.
+    /// Returns the bit of the event.
     pub(super) const fn bit(self) -> u32 {
         1 << self as u32
     }

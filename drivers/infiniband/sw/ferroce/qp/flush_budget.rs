@@ -22,7 +22,7 @@ impl FlushBudget {
         self.0.store(requests, Relaxed);
     }
 
-    /// Takes one, if any is left. A concurrent grant replaces the count and stands.
+    /// Takes one, if any is left. A concurrent grant replaces the count.
     pub(super) fn take(&self) -> bool {
         let mut left = self.0.load(Relaxed);
         while let Some(rest) = left.checked_sub(1) {

@@ -42,8 +42,8 @@ const TAGS: [[u8; 2]; 2] = [[0x81, 0x00], [0x88, 0xa8]];
 
 /// Returns the net device that frames leave through. Process context.
 ///
-/// The reference delays the end of the net device, but not for long: with the net device the RDMA
-/// device goes, and the queue pairs with it.
+/// The reference delays the end of the net device, but not for long: the RDMA device and its queue
+/// pairs are removed with it.
 ///
 /// # Errors
 ///

@@ -205,8 +205,8 @@ impl TxPath {
         self.path == *path
     }
 
-    /// Checks that a packet comes from the peer, to the address that the peer knows, and from the
-    /// UDP port that the peer uses.
+    /// Checks that a packet is from the peer and its UDP port, and to the address that the peer
+    /// knows.
     ///
     /// # Errors
     ///
@@ -225,7 +225,7 @@ impl TxPath {
         Ok(())
     }
 
-    /// Notes that a packet which came from a port was expected.
+    /// Records the UDP source port of an expected packet.
     #[inline]
     pub(crate) fn heard(&mut self, sport: u16) {
         self.peer_port.heard(sport);
@@ -335,7 +335,7 @@ impl TxPath {
     /// Looks up the route.
     #[cold]
     fn look_up(&mut self, route: &mut CachedRoute) -> Result {
-        // Before the address is looked at: if it goes meanwhile, the number changes.
+        // Read it before the address: if the address is removed meanwhile, the number changes.
         self.generation = Some(gids::generation());
         let key = match self.addresses {
             Addresses::V4 { saddr, daddr } => RouteKey::V4(RouteV4 {
@@ -350,7 +350,7 @@ impl TxPath {
                 flow_label: self.path.flow_label,
             }),
         };
-        // An address may have gone: then its entry has no net device any more.
+        // The address may be removed: its entry has no net device then.
         self.gid.with_netdev(|dev| route.look_up(dev, &key))
     }
 

@@ -93,7 +93,7 @@ pub(crate) struct RecvHalf {
     pub(crate) rq: Rq,
     pub(crate) tx: Tx,
     pd: PdId,
-    /// The address that datagrams came to last, which is one of the device as long as
+    /// The destination of the last datagram, which is an address of the device as long as
     /// [`generation`](crate::gids::generation) is this.
     address: Option<(u32, NetId, [u8; 16])>,
     /// True once the last WQE reached event was raised.
@@ -208,7 +208,7 @@ impl After {
 }
 
 impl RecvHalf {
-    // Not inlined, so that its frame is gone when the queue pair is put together.
+    // Not inlined, to keep the stack frame of its caller small.
     #[inline(never)]
     pub(crate) fn new(
         transport: Transport,
@@ -255,7 +255,7 @@ impl RecvHalf {
         self.backlog.len()
     }
 
-    /// Repeats the last acknowledgment of a queue pair that goes.
+    /// Repeats the last acknowledgment of a queue pair that is destroyed.
     ///
     /// Programs destroy a queue pair as soon as they have all messages. If the acknowledgment of
     /// the last message is lost then, no retry of the peer is answered, and it reports an error for
@@ -314,7 +314,7 @@ impl RecvHalf {
         }
     }
 
-    /// Drops a packet for want of memory, as if it had been lost on its way.
+    /// Drops a packet because there is no memory, as if lost on the wire.
     #[cold]
     fn abandon(&mut self) {
         self.resp.abandon();

@@ -107,7 +107,7 @@ impl Rq {
         matches!(self.requests, Requests::Shared { .. })
     }
 
-    /// Returns where requests come from, and how many there are.
+    /// Returns the source of requests, and its fill level.
     pub(crate) fn source(&self) -> Source {
         match &self.requests {
             Requests::Own { queue, consumer } => {
@@ -221,8 +221,7 @@ impl RecvQueue for Rq {
     }
 }
 
-/// Copies the request at `index` of a ring, once: its header, then as much of its list as that and
-/// the limit say.
+/// Copies the request at `index` of a ring, once: its header, then its list, bounded by the limit.
 pub(crate) fn copy_out(queue: &Queue, index: u32, max_sge: u32, copy: &mut [u8]) {
     let Some((head, tail)) = copy.split_at_mut_checked(RECV_WQE_LEN) else {
         return;
@@ -244,7 +243,7 @@ impl KernelRq {
         Self { producer: 0 }
     }
 
-    /// Goes on at another index, of another ring.
+    /// Continues at another index, of another ring.
     pub(crate) fn set_producer(&mut self, producer: u32) {
         self.producer = producer;
     }

@@ -145,7 +145,7 @@ fn finish(qp: &QpRef, after: &After) {
 }
 
 impl SendHalf {
-    // Not inlined, so that its frame is gone when the queue pair is put together.
+    // Not inlined, to keep the stack frame of its caller small.
     #[inline(never)]
     pub(crate) fn new(
         transport: Transport,
@@ -375,7 +375,7 @@ impl SendHalf {
         )
     }
 
-    /// Executes requests of the own side whose turn it is; returns whether there were any.
+    /// Executes local operations that are due; returns whether there were any.
     fn execute(&mut self, qp: &IbQp) -> bool {
         let mut executed = false;
         while let Some(local) = self.req.poll_local() {
@@ -386,7 +386,7 @@ impl SendHalf {
         executed
     }
 
-    /// Completes requests that are over; returns whether there were any.
+    /// Completes finished requests; returns whether there were any.
     fn complete(&mut self, qp: &IbQp, budget: &mut u32, after: &mut After) -> bool {
         let mut completed = false;
         while *budget > 0 {
@@ -405,7 +405,7 @@ impl SendHalf {
         completed
     }
 
-    /// Sends again what no response came for, if one is overdue.
+    /// Retransmits if a response is overdue.
     fn on_timeout(&mut self, qp: &IbQp, now: Instant) {
         if self.req.on_timeout(now) {
             self.counters.count(Counter::Timeout);
@@ -414,7 +414,7 @@ impl SendHalf {
         }
     }
 
-    /// Counts that the requester goes back, unless that was once too often.
+    /// Counts a retry, unless no retry was left.
     #[cold]
     fn count_retry(&self) {
         if self.req.state() != SendState::Error {

@@ -195,7 +195,7 @@ impl Sq {
             *kept = payload;
         }
         if let Err(e) = req.post(wr) {
-            // Something that the requester takes, so that the request fails in its turn.
+            // A request that the requester accepts, so that it fails in order.
             error = Some(match e {
                 PostError::TooLong => Status::LocLen,
                 PostError::BadOpcode | PostError::Full => Status::LocQpOp,
@@ -229,7 +229,7 @@ impl Sq {
         self.queue.set_consumer(self.consumer);
     }
 
-    /// Returns where the datagram of a slot goes.
+    /// Returns the address vector of the datagram of a slot.
     pub(crate) fn av(&self, slot: u16) -> Option<&Av> {
         self.avs.get(usize::from(slot))?.as_ref()
     }

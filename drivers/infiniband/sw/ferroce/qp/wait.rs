@@ -48,8 +48,8 @@ pub(crate) struct OdpWait {
     permit: Option<semaphore::Waiter>,
 }
 
-/// The last round of all halves. No two have the same: a number may be that of another queue pair
-/// by the time that a report comes for it.
+/// The last round of all halves. Unique over all halves: by the time of a report, the queue pair
+/// number may be that of another one.
 static ROUNDS: Atomic<u64> = Atomic::new(0);
 
 enum WaitState {

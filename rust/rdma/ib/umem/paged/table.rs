@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(table.remove(1001, 1001), None);
         assert!(table.get(1001, false).is_none() && table.get(1000, false).is_some());
         assert!(table.has_room(1000));
-        // The room goes with the last one, and with all at once.
+        // The chunk is freed with the last one, or when all are removed.
         assert_eq!(table.remove(1000, 1000), None);
         assert!(!table.has_room(1000));
         assert!(table.add(1000, &[page(1)], false, &mut Some(Room::new(1000)?)));

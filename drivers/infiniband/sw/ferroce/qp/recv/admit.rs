@@ -33,7 +33,7 @@ impl RecvHalf {
             let path = self.tx.path().ok_or(Counter::BadAddress)?;
             return path.admits(origin);
         }
-        // Once for each address that datagrams come to.
+        // Only when the destination differs from that of the last datagram.
         let here = Some((gids::generation(), origin.net, origin.daddr));
         if self.address != here && qp.owns(origin) {
             self.address = here;

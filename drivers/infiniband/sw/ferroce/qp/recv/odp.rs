@@ -64,7 +64,7 @@ impl RecvHalf {
                 }
                 return;
             }
-            // It came meanwhile.
+            // It is present by now.
             Ok(None) => None,
             Err(error) => Some(error),
         };
@@ -74,7 +74,7 @@ impl RecvHalf {
         }
     }
 
-    /// Goes on with the packet that waited for memory.
+    /// Applies the verdict on the packet that waited for memory.
     #[cold]
     pub(super) fn unpark(&mut self, qp: &IbQp, after: &mut After) {
         let Some(parked) = self.parked.take() else {

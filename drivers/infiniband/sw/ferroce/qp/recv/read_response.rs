@@ -71,7 +71,7 @@ impl RecvHalf {
                 }
             }
         }
-        // Packets that came in the meantime.
+        // Packets that were received meanwhile.
         after.again |= !self.backlog.is_empty();
     }
 

@@ -27,12 +27,12 @@ use roce::{
     wr::MemError, //
 };
 
-/// Reports the memory that a packet to send is in.
+/// Reports the memory of a packet to send.
 fn request_fetched(qp: &QpRef, round: u64, result: Result<(), MemError>) {
     fetched(qp, |half| half.request_wait.finish(round, result));
 }
 
-/// Reports the memory that a response goes to.
+/// Reports the memory of a response.
 fn response_fetched(qp: &QpRef, round: u64, result: Result<(), MemError>) {
     fetched(qp, |half| half.response_wait.finish(round, result));
 }
@@ -76,7 +76,7 @@ impl SendHalf {
                 }
                 false
             }
-            // It came meanwhile.
+            // It is present by now.
             Ok(None) => true,
             Err(error) => {
                 self.req.local_error(slot, local_status(error));
@@ -87,7 +87,7 @@ impl SendHalf {
 
     /// Parks a response until its memory is present; later responses wait behind it.
     ///
-    /// If the memory cannot be fetched now, or came meanwhile, `drive` tries again in a while.
+    /// If the memory cannot be fetched now, or is present by now, `drive` tries again later.
     #[cold]
     pub(super) fn park(&mut self, qp: &IbQp, incoming: Incoming, place: &Placement) {
         let ahead = incoming.packet().map_or(0, |packet| ahead(packet.opcode()));
@@ -125,7 +125,7 @@ impl SendHalf {
         self.retry.succeeded();
     }
 
-    /// Gives up what waits for memory.
+    /// Ends all waits for memory.
     pub(super) fn stop_waiting(&mut self) {
         self.request_wait.cancel();
         self.response_wait.cancel();
