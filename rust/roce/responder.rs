@@ -69,6 +69,7 @@ use crate::{
         Transport, //
     },
     psn::Psn,
+    qp::attr::Access,
     wire::Packet,
     wr::{
         MemError,
@@ -89,21 +90,6 @@ pub trait RecvQueue {
     ///
     /// Returns the total length of its buffers in bytes, or an error if it cannot be used.
     fn take(&mut self) -> Option<Result<u32, MemError>>;
-}
-
-/// The remote access rights to local memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Access {
-    /// RDMA WRITE is allowed.
-    pub remote_write: bool,
-    /// RDMA READ is allowed.
-    pub remote_read: bool,
-    /// Compare and swap, and fetch and add, are allowed.
-    pub remote_atomic: bool,
-    /// FLUSH for global visibility is allowed.
-    pub flush_global: bool,
-    /// FLUSH for persistence is allowed.
-    pub flush_persistent: bool,
 }
 
 /// The queue pair attributes of the receive half.

@@ -9,6 +9,7 @@ use crate::{
         Qpn,
         Rkey, //
     },
+    qp::Access,
     requester::{
         Requester,
         Response,
@@ -18,7 +19,6 @@ use crate::{
         Transmit, //
     },
     responder::{
-        Access,
         RecvParams,
         RecvQueue,
         Reply,
@@ -36,7 +36,7 @@ use crate::{
         SendOp,
         SendWr,
         Status, //
-    },
+    }, //
 };
 
 /// The path MTU of all tests.
@@ -141,13 +141,13 @@ pub(crate) fn recv_params() -> RecvParams {
         dest_qpn: Qpn::new(0x44),
         min_rnr_timer: 3,
         qkey: Qkey::new(0x33),
-        access: Access {
-            remote_write: true,
-            remote_read: true,
-            remote_atomic: true,
-            flush_global: true,
-            flush_persistent: false,
-        },
+        access: Access::from_bits(
+            Access::REMOTE_WRITE
+                | Access::REMOTE_READ
+                | Access::REMOTE_ATOMIC
+                | Access::FLUSH_GLOBAL,
+        )
+        .unwrap_or_default(),
         max_dest_rd_atomic: 2,
     }
 }

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_is_told_of_only_if_that_was_asked_for() {
+    fn the_event_of_a_drain_is_raised_only_if_requested() {
         let stored = Attrs {
             sqd_notify: true,
             ..Attrs::RESET
@@ -318,13 +318,13 @@ mod tests {
             AttrMask::STATE => State::Sqd.as_ib(),
             _ => good(attribute),
         };
-        let told = |state, mask| {
+        let notify = |state, mask| {
             modify(QpType::Rc, state, &stored, mask, value, &LIMITS).map(|at| at.1.sqd_notify)
         };
-        let ask = AttrMask::STATE.or(AttrMask::EN_SQD_ASYNC_NOTIFY);
-        assert_eq!(told(State::Rts, AttrMask::STATE), Ok(false));
-        assert_eq!(told(State::Rts, ask), Ok(true));
-        assert_eq!(told(State::Sqd, AttrMask::STATE), Ok(true));
+        let both = AttrMask::STATE.or(AttrMask::EN_SQD_ASYNC_NOTIFY);
+        assert_eq!(notify(State::Rts, AttrMask::STATE), Ok(false));
+        assert_eq!(notify(State::Rts, both), Ok(true));
+        assert_eq!(notify(State::Sqd, AttrMask::STATE), Ok(true));
     }
 
     #[test]

@@ -149,7 +149,7 @@ impl Responder {
     }
 
     fn atomic(&self, pkt: &Packet<'_>) -> Result<Command, Fault> {
-        if !self.params.access.remote_atomic {
+        if !self.params.access.remote_atomic() {
             return Err(Fault::NotAllowed);
         }
         let eth = pkt.atomic().ok_or(Fault::Opcode)?;
@@ -169,7 +169,7 @@ impl Responder {
     }
 
     fn store(&self, pkt: &Packet<'_>) -> Result<Command, Fault> {
-        if !self.params.access.remote_write {
+        if !self.params.access.remote_write() {
             return Err(Fault::NotAllowed);
         }
         let reth = pkt.reth().ok_or(Fault::Opcode)?;
@@ -191,7 +191,7 @@ impl Responder {
             _ => return Err(Fault::Opcode),
         };
         let access = &self.params.access;
-        if !may_flush(feth, access.flush_global, access.flush_persistent) {
+        if !may_flush(feth, access.flush_global(), access.flush_persistent()) {
             return Err(Fault::NotAllowed);
         }
         if reth.len > MAX_MESSAGE_LEN {

@@ -113,7 +113,7 @@ impl Responder {
 
     #[inline]
     fn plan_new_write(&self, pkt: &Packet<'_>) -> Result<Plan, Fault> {
-        if !self.params.access.remote_write {
+        if !self.params.access.remote_write() {
             return Err(Fault::NotAllowed);
         }
         let reth = pkt.reth().ok_or(Fault::Opcode)?;

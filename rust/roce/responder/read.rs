@@ -109,7 +109,7 @@ impl Responder {
         };
         let fault = if self.message != Message::None {
             Some(Fault::Opcode)
-        } else if !self.params.access.remote_read || self.params.max_dest_rd_atomic == 0 {
+        } else if !self.params.access.remote_read() || self.params.max_dest_rd_atomic == 0 {
             Some(Fault::NotAllowed)
         } else if reth.len > MAX_MESSAGE_LEN {
             Some(Fault::Length)

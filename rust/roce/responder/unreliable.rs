@@ -94,12 +94,12 @@ mod tests {
     use super::*;
     use crate::{
         opcode::Transport,
+        qp::Access,
         requester::{
             Requester,
             Slot, //
         },
         responder::{
-            Access,
             Place,
             RecvParams, //
         },

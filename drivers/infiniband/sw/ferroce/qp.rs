@@ -518,9 +518,9 @@ fn run_work(number: u32) {
     }
     recv::run(&qp);
     let owed = qp.events.xchg(0, Acquire);
-    for (event, told) in Event::ALL {
+    for (event, raw) in Event::ALL {
         if owed & event.bit() != 0 {
-            qp.notify_event(told);
+            qp.notify_event(raw);
         }
     }
 }

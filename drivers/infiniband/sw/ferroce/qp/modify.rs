@@ -61,10 +61,7 @@ use roce::{
         SendParams,
         SendState, //
     },
-    responder::{
-        Access,
-        RecvParams, //
-    },
+    responder::RecvParams,
     time::ack_timeout_ns, //
 };
 
@@ -237,13 +234,7 @@ fn set_params(qp: &Qp, send: &mut SendHalf, recv: &mut RecvHalf, attrs: &Attrs, 
         dest_qpn: attrs.dest_qpn,
         min_rnr_timer: attrs.min_rnr_timer,
         qkey: attrs.qkey,
-        access: Access {
-            remote_write: attrs.access.remote_write(),
-            remote_read: attrs.access.remote_read(),
-            remote_atomic: attrs.access.remote_atomic(),
-            flush_global: attrs.access.flush_global(),
-            flush_persistent: attrs.access.flush_persistent(),
-        },
+        access: attrs.access,
         max_dest_rd_atomic: attrs.max_dest_rd_atomic,
     });
 }

@@ -164,7 +164,7 @@ pub(crate) fn run(qp: &QpRef) {
         match qp.state() {
             State::Err => {
                 half.flush(qp, &mut after);
-                half.tell_last(qp);
+                half.raise_last_wqe_reached(qp);
             }
             state if state.is_receiving() => half.resume(qp, &mut after),
             _ => {}

@@ -20,6 +20,7 @@ use roce::{
         Transport, //
     },
     psn::Psn,
+    qp::Access,
     requester::{
         Requester,
         SendParams,
@@ -27,7 +28,6 @@ use roce::{
         Transmit, //
     },
     responder::{
-        Access,
         Action,
         Place,
         ReadRequest,
@@ -53,7 +53,7 @@ use roce::{
         SendOp,
         SendWr,
         Status, //
-    },
+    }, //
 };
 
 const MTU: u32 = 256;
@@ -148,13 +148,14 @@ impl Target {
         responder.set_params(&RecvParams {
             mtu: MTU,
             qkey: QKEY,
-            access: Access {
-                remote_write: true,
-                remote_read: true,
-                remote_atomic: true,
-                flush_global: true,
-                flush_persistent: true,
-            },
+            access: Access::from_bits(
+                Access::REMOTE_WRITE
+                    | Access::REMOTE_READ
+                    | Access::REMOTE_ATOMIC
+                    | Access::FLUSH_GLOBAL
+                    | Access::FLUSH_PERSISTENT,
+            )
+            .unwrap_or_default(),
             max_dest_rd_atomic: 2,
             ..RecvParams::default()
         });

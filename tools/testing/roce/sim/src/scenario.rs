@@ -9,12 +9,10 @@ use roce::{
     },
     opcode::Transport,
     psn::Psn,
+    qp::Access,
     requester::SendParams,
-    responder::{
-        Access,
-        RecvParams, //
-    },
-    time::ack_timeout_ns,
+    responder::RecvParams,
+    time::ack_timeout_ns, //
 };
 
 use crate::{
@@ -151,13 +149,13 @@ impl Scenario {
             dest_qpn: Qpn::new(self.qpn(1 - node)),
             min_rnr_timer: self.min_rnr_timer,
             qkey: Qkey::new(0x1111),
-            access: Access {
-                remote_write: true,
-                remote_read: true,
-                remote_atomic: true,
-                flush_global: true,
-                flush_persistent: false,
-            },
+            access: Access::from_bits(
+                Access::REMOTE_WRITE
+                    | Access::REMOTE_READ
+                    | Access::REMOTE_ATOMIC
+                    | Access::FLUSH_GLOBAL,
+            )
+            .unwrap_or_default(),
             max_dest_rd_atomic: self.max_rd_atomic,
         }
     }

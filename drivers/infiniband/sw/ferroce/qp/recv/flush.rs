@@ -46,7 +46,7 @@ impl RecvHalf {
 
     /// Raises the last WQE reached event, once, when the queue pair takes nothing more from its
     /// shared receive queue (ERR).
-    pub(super) fn tell_last(&mut self, qp: &IbQp) {
+    pub(super) fn raise_last_wqe_reached(&mut self, qp: &IbQp) {
         if self.rq.is_shared() && !self.last_wqe_reached {
             self.last_wqe_reached = true;
             qp.raise(Event::LastWqeReached);
