@@ -28,6 +28,7 @@ mod message;
 mod read;
 mod reliable;
 mod resources;
+mod sequence;
 mod snapshot;
 mod unreliable;
 mod verdict;
@@ -56,7 +57,8 @@ pub use self::{
 use self::{
     message::Message,
     read::Stream,
-    resources::ResponderResources, //
+    resources::ResponderResources,
+    sequence::Sequence, //
 };
 use crate::{
     ids::{
@@ -80,9 +82,6 @@ use crate::{
 /// The most READs and atomics of the peer that a queue pair saves: the limit of
 /// [`RecvParams::max_dest_rd_atomic`].
 pub const MAX_RD_ATOMIC: usize = 16;
-
-/// The bits of the MSN.
-const MSN_MASK: u32 = 0x00ff_ffff;
 
 /// The source of posted receive requests.
 pub trait RecvQueue {
@@ -166,15 +165,7 @@ struct PendingCommand {
 pub struct Responder {
     transport: Transport,
     params: RecvParams,
-    /// The PSN to execute next.
-    epsn: Psn,
-    /// The PSN of the last executed SEND or WRITE.
-    ack_psn: Psn,
-    /// The number of completed messages, modulo 2^24.
-    msn: u32,
-    /// True if a NAK or RNR NAK was sent for the expected packet: all later packets are ignored
-    /// until it arrives.
-    nak_sent: bool,
+    sequence: Sequence,
     /// True if the queue pair must move, or has moved, to ERR.
     failed: bool,
     /// True if the first packet is still to be reported.
@@ -195,10 +186,7 @@ impl Responder {
         Responder {
             transport,
             params: RecvParams::default(),
-            epsn: Psn::default(),
-            ack_psn: Psn::default().prev(),
-            msn: 0,
-            nak_sent: false,
+            sequence: Sequence::new(Psn::default()),
             failed: false,
             comm_est: false,
             message: Message::None,
@@ -233,8 +221,7 @@ impl Responder {
 
     /// Sets the PSN of the first packet (RQ_PSN of the move to RTR).
     pub fn set_epsn(&mut self, psn: Psn) {
-        self.epsn = psn;
-        self.ack_psn = psn.prev();
+        self.sequence = Sequence::new(psn);
     }
 
     /// Sets whether the queue pair is in RTR, where its first packet is reported as
@@ -246,7 +233,7 @@ impl Responder {
     /// Returns the PSN of the packet to execute next.
     #[inline]
     pub fn epsn(&self) -> Psn {
-        self.epsn
+        self.sequence.epsn()
     }
 
     /// Returns whether a receive request was taken and is not finished.
@@ -270,17 +257,18 @@ impl Responder {
     /// For a queue pair that is about to be destroyed: a peer that missed the acknowledgment would
     /// retransmit in vain, and report the received messages as failed.
     pub fn last_ack(&self) -> Option<Reply> {
-        if self.transport != Transport::Rc || self.failed || self.msn == 0 {
+        if self.transport != Transport::Rc || self.failed || self.sequence.msn() == 0 {
             return None;
         }
-        let age = self.ack_psn.forward(self.epsn);
+        let acked = self.sequence.acked();
+        let age = acked.forward(self.sequence.epsn());
         if age > 1 {
             if let Some(reply) = self.last_response() {
                 return Some(reply);
             }
         }
         // A PSN too far back could be mistaken for another request of the peer.
-        (age <= Psn::HALF / 2).then(|| self.ack(self.ack_psn))
+        (age <= Psn::HALF / 2).then(|| self.ack(acked))
     }
 
     /// Decides on a packet whose P_Key, source address and ICRC have been checked.
@@ -337,11 +325,10 @@ impl Responder {
         self.message = place.after;
         let mut reply = None;
         if self.transport != Transport::Ud {
-            self.epsn = place.psn.next();
-            self.ack_psn = place.psn;
+            self.sequence.executed(place.psn);
         }
         if place.opcode.ends_message() {
-            self.count_message();
+            self.sequence.count_message();
         }
         if self.transport == Transport::Rc && place.ack_req {
             reply = Some(self.ack(place.psn));
@@ -373,12 +360,6 @@ impl Responder {
             Transport::Uc => self.fail_held(recv_status(error)),
             Transport::Ud => self.datagram_refused(error),
         }
-    }
-
-    /// Counts a completed message.
-    #[inline]
-    fn count_message(&mut self) {
-        self.msn = self.msn.wrapping_add(1) & MSN_MASK;
     }
 
     /// Returns [`AsyncEvent::CommEst`] if this is the first packet in RTR.

@@ -79,7 +79,7 @@ impl Responder {
 
     /// Returns the response to the last request, if that was an atomic, an ATOMIC WRITE or a FLUSH.
     pub(super) fn last_response(&self) -> Option<Reply> {
-        let psn = self.epsn.prev();
+        let psn = self.sequence.epsn().prev();
         if self.resources.is_flush(psn) {
             return Some(self.saved_reply(psn, SavedResponse::Done));
         }
@@ -122,8 +122,8 @@ impl Responder {
             opcode: command.opcode,
             response,
         });
-        self.epsn = psn.next();
-        self.count_message();
+        self.sequence.skip_to(psn.next());
+        self.sequence.count_message();
         Outcome {
             reply: Some(self.saved_reply(psn, response)),
             event: self.established(),

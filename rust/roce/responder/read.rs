@@ -196,8 +196,8 @@ impl Responder {
                 opcode: Opcode::RcReadRequest,
                 response: SavedResponse::Read { rkey, va, len },
             });
-            self.epsn = read.psn.add(read.count);
-            self.count_message();
+            self.sequence.skip_to(read.psn.add(read.count));
+            self.sequence.count_message();
         }
         self.stream = Some(Stream {
             psn: read.psn,
@@ -241,7 +241,7 @@ impl Responder {
             len,
             aeth: opcode.has_aeth().then_some(Aeth {
                 syndrome: Syndrome::ACK,
-                msn: self.msn,
+                msn: self.sequence.msn(),
             }),
             dest_qpn: self.params.dest_qpn,
         })

@@ -36,12 +36,12 @@ impl Responder {
     #[inline]
     pub(super) fn on_reliable(&mut self, pkt: &Packet<'_>, rq: &mut impl RecvQueue) -> Verdict {
         let psn = pkt.psn();
-        match psn.forward(self.epsn) {
+        match psn.forward(self.sequence.epsn()) {
             0 => {}
             1..=Psn::HALF => return self.on_duplicate(pkt),
             _ => return self.on_early(),
         }
-        self.nak_sent = false;
+        self.sequence.arrived();
         match pkt.opcode().operation() {
             Operation::ReadRequest => return self.on_read(pkt),
             Operation::Atomic | Operation::AtomicWrite | Operation::Flush => {
@@ -81,11 +81,11 @@ impl Responder {
 
     /// Handles a packet with a PSN beyond the expected one.
     fn on_early(&mut self) -> Verdict {
-        if self.nak_sent {
+        if self.sequence.has_nak() {
             return Verdict::Drop(DropReason::PsnGap);
         }
-        self.nak_sent = true;
-        Verdict::Reply(self.nak(self.epsn, NakCode::PsnSequence))
+        self.sequence.nak();
+        Verdict::Reply(self.nak(self.sequence.epsn(), NakCode::PsnSequence))
     }
 
     /// Handles a packet that was executed before.
@@ -104,12 +104,12 @@ impl Responder {
         }
         // Never acknowledge the PSN of a READ: the peer would conclude that its responses were
         // lost.
-        Verdict::Reply(self.ack(self.ack_psn))
+        Verdict::Reply(self.ack(self.sequence.acked()))
     }
 
     /// Returns an RNR NAK because there is no receive request.
     fn not_ready(&mut self, psn: Psn) -> Verdict {
-        self.nak_sent = true;
+        self.sequence.nak();
         let timer = self.params.min_rnr_timer;
         Verdict::Reply(self.reply(psn, Syndrome::Rnr { timer }))
     }
@@ -185,7 +185,7 @@ impl Responder {
             kind: ReplyKind::Acknowledge,
             psn,
             syndrome,
-            msn: self.msn,
+            msn: self.sequence.msn(),
             dest_qpn: self.params.dest_qpn,
         }
     }

@@ -71,10 +71,10 @@ impl Responder {
         };
         RecvSnapshot {
             stage,
-            epsn: self.epsn,
-            acked: self.ack_psn,
-            msn: self.msn,
-            nak_sent: self.nak_sent,
+            epsn: self.sequence.epsn(),
+            acked: self.sequence.acked(),
+            msn: self.sequence.msn(),
+            nak_sent: self.sequence.has_nak(),
             held: self.held,
         }
     }

@@ -28,7 +28,7 @@ impl Responder {
     #[inline]
     pub(super) fn on_unreliable(&mut self, pkt: &Packet<'_>, rq: &mut impl RecvQueue) -> Verdict {
         let psn = pkt.psn();
-        let gap = psn != self.epsn;
+        let gap = psn != self.sequence.epsn();
         if gap || pkt.opcode().starts_message() {
             // Missing packets are not retransmitted. A packet that starts a message does not depend
             // on them.
@@ -76,7 +76,7 @@ impl Responder {
     /// A held receive request is used for the next message.
     pub(super) fn cut(&mut self, psn: Psn) {
         self.message = Message::None;
-        self.epsn = psn.next();
+        self.sequence.skip_to(psn.next());
     }
 
     fn drop_cut(&mut self, psn: Psn, reason: DropReason) -> Verdict {

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The sequence of requests: the expected PSN, and the acknowledged ones.
+
+use crate::psn::Psn;
+
+/// The bits of the MSN.
+const MSN_MASK: u32 = 0x00ff_ffff;
+
+/// The position of the responder in the sequence of requests.
+pub(super) struct Sequence {
+    /// The PSN to execute next.
+    epsn: Psn,
+    /// The PSN of the last executed SEND or WRITE.
+    acked: Psn,
+    /// The number of completed messages, modulo 2^24.
+    msn: u32,
+    /// True if a NAK or RNR NAK was sent for the expected packet: all later packets are ignored
+    /// until it arrives.
+    nak_sent: bool,
+}
+
+impl Sequence {
+    /// Makes the sequence before a first packet with `psn`.
+    pub(super) fn new(psn: Psn) -> Sequence {
+        Sequence {
+            epsn: psn,
+            acked: psn.prev(),
+            msn: 0,
+            nak_sent: false,
+        }
+    }
+
+    /// Returns the PSN to execute next.
+    #[inline]
+    pub(super) fn epsn(&self) -> Psn {
+        self.epsn
+    }
+
+    /// Returns the PSN of the last executed SEND or WRITE.
+    #[inline]
+    pub(super) fn acked(&self) -> Psn {
+        self.acked
+    }
+
+    /// Returns the number of completed messages, modulo 2^24.
+    #[inline]
+    pub(super) fn msn(&self) -> u32 {
+        self.msn
+    }
+
+    /// Returns whether a NAK or RNR NAK was sent for the expected packet.
+    #[inline]
+    pub(super) fn has_nak(&self) -> bool {
+        self.nak_sent
+    }
+
+    /// Accounts for a NAK or RNR NAK for the expected packet.
+    pub(super) fn nak(&mut self) {
+        self.nak_sent = true;
+    }
+
+    /// Accounts for the arrival of the expected packet.
+    #[inline]
+    pub(super) fn arrived(&mut self) {
+        self.nak_sent = false;
+    }
+
+    /// Accounts for a SEND or WRITE packet that was executed.
+    #[inline]
+    pub(super) fn executed(&mut self, psn: Psn) {
+        self.epsn = psn.next();
+        self.acked = psn;
+    }
+
+    /// Expects `psn` next, after a request with an explicit response, or a lost message.
+    #[inline]
+    pub(super) fn skip_to(&mut self, psn: Psn) {
+        self.epsn = psn;
+    }
+
+    /// Counts a completed message.
+    #[inline]
+    pub(super) fn count_message(&mut self) {
+        self.msn = self.msn.wrapping_add(1) & MSN_MASK;
+    }
+}
