@@ -194,7 +194,7 @@ fn lock_halves(qp: &Owned<IbQp>, posted: u64) -> Halves<'_> {
     }
 }
 
-/// The way to the peer, for both halves.
+/// The path to the peer, for both halves.
 struct Paths {
     path: Path,
     send: TxPath,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The transmit side of a half: the way to its peer, and the limits on the packets it sends.
+//! The transmit side of a half: the path to its peer, and the limits on the packets it sends.
 //!
 //! Both halves send: the send half requests, the receive half acknowledgments and READ responses.
 //! Each has a transmit side of its own, under its lock, with a timer in the queue pair.
@@ -65,12 +65,12 @@ pub(super) enum Half {
 /// The transmit side of a half, under its lock.
 pub(crate) struct Tx {
     half: Half,
-    /// The way to the peer; of a datagram queue pair, that of the last datagram.
+    /// The path to the peer; of a datagram queue pair, that of the last datagram.
     path: Option<TxPath>,
     /// The route of `path`.
     route: CachedRoute,
     in_flight: TxInFlight,
-    /// The gaps that the static rate of the way demands. Acknowledgments do not wait.
+    /// The gaps that the static rate of the path demands. Acknowledgments do not wait.
     pace: Pace,
     /// The limit of packets in flight, and the wait for room in a queue below.
     backoff: TxBackoff,
@@ -104,12 +104,12 @@ impl Tx {
         self.backoff.reset();
     }
 
-    /// Sets the way to the peer.
+    /// Sets the path to the peer.
     pub(super) fn set_path(&mut self, path: TxPath) {
         self.path = Some(path);
     }
 
-    /// Returns the way to the peer.
+    /// Returns the path to the peer.
     #[inline]
     pub(super) fn path(&mut self) -> Option<&mut TxPath> {
         self.path.as_mut()
