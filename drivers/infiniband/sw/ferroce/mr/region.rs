@@ -174,9 +174,9 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// As [`user`](Self::user); besides `EACCES` if the same memory shall be written to and may
-    /// not, `EINVAL` if it shall begin at another address, or be pinned if it was not or the other
-    /// way round, and as [`close`](Self::close).
+    /// As [`user`](Self::user) and [`close`](Self::close); also `EACCES` if the same memory would
+    /// become writable and may not, `EINVAL` if it would begin at another address, or change
+    /// between pinned and on demand.
     pub(crate) fn change(&mut self, change: Change<'_, Ferroce>) -> Result {
         let access = change.access.unwrap_or(self.mr.access);
         check(access)?;
