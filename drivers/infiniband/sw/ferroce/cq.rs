@@ -8,10 +8,7 @@ use crate::{
         Ferroce,
         IbCq, //
     },
-    doorbell::{
-        Doorbell,
-        Hint, //
-    },
+    doorbell::Doorbell,
     errno::errno,
     pool::{
         self,
@@ -324,12 +321,13 @@ impl Cq {
     }
 
     /// A process rings the doorbell of a queue pair whose send requests complete here, and receive
-    /// requests to `recv_cq`; returns how to serve it. Takes `inner` of both, one after the other.
-    pub(crate) fn ring(&self, recv_cq: &Self, qpn: u32) -> Hint {
+    /// requests to `recv_cq`. Returns whether it keeps posting. Takes `inner` of both, one after
+    /// the other.
+    pub(crate) fn ring(&self, recv_cq: &Self) -> bool {
         let received = !core::ptr::eq(self, recv_cq) && recv_cq.inner.lock().is_polled();
         let mut inner = self.inner.lock();
         let polled = inner.is_polled();
-        inner.doorbell.ring(qpn, polled || received)
+        inner.doorbell.ring(polled || received)
     }
 
     pub(crate) fn poll(&self, out: &mut WcArray<'_>) {

@@ -22,17 +22,6 @@
 pub(crate) struct Doorbell {
     /// Doorbells without a poll before them, less those with one.
     streak: u32,
-    /// Number of the queue pair that was rung last.
-    last: u32,
-}
-
-/// Scheduling hint for one doorbell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Hint {
-    /// The process keeps posting: leave it to the work item.
-    pub(crate) defer: bool,
-    /// The last doorbell was for another queue pair: the process posts to several in turn.
-    pub(crate) switched: bool,
 }
 
 impl Doorbell {
@@ -42,19 +31,16 @@ impl Doorbell {
     /// Bounds the streak, so that a process that begins to poll is soon served at once again.
     const MAX_STREAK: u32 = 16;
 
-    /// Notes a doorbell of a queue pair, and returns how to serve it. `polled` is true if
-    /// completions were polled since the last doorbell.
+    /// Accounts for a doorbell, and returns whether the process keeps posting: then it is better
+    /// deferred. `polled` is true if completions were polled since the last doorbell.
     #[inline]
-    pub(crate) fn ring(&mut self, qpn: u32, polled: bool) -> Hint {
+    pub(crate) fn ring(&mut self, polled: bool) -> bool {
         self.streak = if polled {
             self.streak.saturating_sub(1)
         } else {
             self.streak.saturating_add(1).min(Self::MAX_STREAK)
         };
-        Hint {
-            defer: self.streak > Self::MAX_DIRECT,
-            switched: core::mem::replace(&mut self.last, qpn) != qpn,
-        }
+        self.streak > Self::MAX_DIRECT
     }
 }
 
@@ -63,21 +49,19 @@ impl Doorbell {
 mod tests {
     use super::*;
 
-    const QPN: u32 = 0x11;
-
     #[test]
     fn polling_before_each_doorbell_is_served_at_once() {
         let mut doorbell = Doorbell::default();
 
         // Nothing can be polled before the first one.
-        assert!(!doorbell.ring(QPN, false).defer);
+        assert!(!doorbell.ring(false));
         for _ in 0..1000 {
-            assert!(!doorbell.ring(QPN, true).defer);
+            assert!(!doorbell.ring(true));
         }
         // Two at a time, as a request and its reply may be.
         for _ in 0..1000 {
-            assert!(!doorbell.ring(QPN, false).defer);
-            assert!(!doorbell.ring(QPN, true).defer);
+            assert!(!doorbell.ring(false));
+            assert!(!doorbell.ring(true));
         }
     }
 
@@ -86,15 +70,15 @@ mod tests {
         let mut doorbell = Doorbell::default();
 
         for _ in 0..Doorbell::MAX_DIRECT {
-            assert!(!doorbell.ring(QPN, false).defer);
+            assert!(!doorbell.ring(false));
         }
         for _ in 0..1000 {
-            assert!(doorbell.ring(QPN, false).defer);
+            assert!(doorbell.ring(false));
         }
         // An occasional poll does not change that.
         for _ in 0..1000 {
-            assert!(doorbell.ring(QPN, true).defer);
-            assert!(doorbell.ring(QPN, false).defer);
+            assert!(doorbell.ring(true));
+            assert!(doorbell.ring(false));
         }
     }
 
@@ -103,22 +87,10 @@ mod tests {
         let mut doorbell = Doorbell::default();
 
         for _ in 0..1000 {
-            doorbell.ring(QPN, false);
+            doorbell.ring(false);
         }
-        let deferred = (0..1000).filter(|_| doorbell.ring(QPN, true).defer).count();
+        let deferred = (0..1000).filter(|_| doorbell.ring(true)).count();
         assert!(deferred < 16);
-        assert!(!doorbell.ring(QPN, true).defer);
-    }
-
-    #[test]
-    fn a_change_of_queue_pair_is_reported() {
-        let mut doorbell = Doorbell::default();
-        let mut ring = |qpn| doorbell.ring(qpn, false).switched;
-
-        ring(QPN);
-        assert!(!ring(QPN));
-        assert!(ring(QPN + 1));
-        assert!(!ring(QPN + 1));
-        assert!(ring(QPN));
+        assert!(!doorbell.ring(true));
     }
 }

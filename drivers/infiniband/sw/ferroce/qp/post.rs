@@ -15,7 +15,6 @@ use crate::{
         IbQp,
         QpRef, //
     },
-    doorbell::Hint,
     queue::Queue, //
 };
 use kernel::prelude::*;
@@ -90,7 +89,7 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
         // Those before one that was refused are posted.
         qp.allow_flush();
         if can_run() {
-            serve(&qp.get(), Hint::default());
+            serve(&qp.get(), false);
         } else {
             qp.defer_send();
         }
@@ -106,7 +105,7 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
         recv::run(&qp);
     }
     if qp.ty.is_connected() {
-        serve(&qp, qp.send_cq.ring(&qp.recv_cq, qp.qpn));
+        serve(&qp, qp.send_cq.ring(&qp.recv_cq));
     } else {
         // Programs destroy the address handle of a datagram as soon as it is posted, so that none
         // must be looked up later.
@@ -116,8 +115,8 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
 }
 
 /// Sends the posted requests, or leaves them to another context.
-fn serve(qp: &QpRef, hint: Hint) {
-    match qp.sched.on_post(hint) {
+fn serve(qp: &QpRef, keeps_posting: bool) {
+    match qp.sched.on_post(keeps_posting) {
         Next::Run => {
             send::run(qp);
         }

@@ -5,7 +5,6 @@
 use super::{
     finish,
     local_status,
-    After,
     SendHalf, //
 };
 use crate::{
@@ -22,7 +21,6 @@ use crate::{
         Incoming,
         Origin, //
     },
-    qp::sched::Next,
     traces, //
 };
 use roce::{
@@ -56,14 +54,7 @@ pub(crate) fn respond(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result
                 counters.count(Counter::AckDeferred);
             }
         }
-        match qp.sched.on_response() {
-            Next::Run => half.drive(qp, time),
-            Next::Queue => {
-                qp.defer();
-                After::default()
-            }
-            Next::Nothing => After::default(),
-        }
+        half.drive(qp, time)
     };
     finish(qp, &after);
     Ok(())
