@@ -9,6 +9,7 @@ use super::{
         Object,
         Ucontext, //
     },
+    ops::PORT,
     qp::QpHandle,
     udata::Udata,
     Device,
@@ -140,7 +141,7 @@ impl WcArray<'_> {
             out.wc_flags |= bindings::ib_wc_flags_IB_WC_WITH_VLAN as ffi::c_int;
             out.vlan_id = vlan;
         }
-        out.port_num = 1;
+        out.port_num = PORT;
         self.count = self.count.saturating_add(1);
     }
 }

@@ -6,7 +6,8 @@ use super::{
     object::alloc_size,
     ops::{
         self,
-        VTable, //
+        VTable,
+        PORT, //
     },
     Driver, //
 };
@@ -90,7 +91,7 @@ impl<D: Driver> Device<D> {
             let dev = &mut *raw.as_ptr();
             bindings::ib_mark_name_assigned_by_user(dev);
             dev.node_type = bindings::RDMA_NODE_IB_CA as u8;
-            dev.phys_port_cnt = 1;
+            dev.phys_port_cnt = PORT;
             dev.num_comp_vectors = id.comp_vectors as ffi::c_int;
             dev.node_guid = u64::from_ne_bytes(id.node_guid);
             for (to, from) in dev.node_desc.iter_mut().zip(id.node_desc.to_bytes()) {
@@ -100,7 +101,11 @@ impl<D: Driver> Device<D> {
                 dev.uverbs_cmd_mask |= 1u64.wrapping_shl(*cmd);
             }
             bindings::ib_set_device_ops(dev, &VTable::<D>::VTABLE);
-            to_result(bindings::ib_device_set_netdev(dev, id.netdev.as_raw(), 1))?;
+            to_result(bindings::ib_device_set_netdev(
+                dev,
+                id.netdev.as_raw(),
+                PORT,
+            ))?;
             to_result(bindings::ib_register_device(
                 dev,
                 id.name.as_char_ptr(),
@@ -152,7 +157,7 @@ impl<D: Driver> Device<D> {
     /// Returns the net device below, unless it is gone.
     pub fn netdev(&self) -> Option<ARef<NetDevice>> {
         // SAFETY: The device is alive.
-        let dev = unsafe { bindings::ib_device_get_netdev(self.as_raw(), 1) };
+        let dev = unsafe { bindings::ib_device_get_netdev(self.as_raw(), PORT) };
         // SAFETY: The function returns a reference.
         NonNull::new(dev).map(|dev| unsafe { ARef::from_raw(dev.cast()) })
     }
@@ -438,8 +443,6 @@ pub mod odp {
 pub mod cap {
     use crate::bindings;
 
-    /// The P_Key of bad packets is counted.
-    pub const BAD_PKEY_CNTR: u64 = bindings::ib_device_cap_flags_IB_DEVICE_BAD_PKEY_CNTR as u64;
     /// The port of an address vector is checked.
     pub const UD_AV_PORT_ENFORCE: u64 =
         bindings::ib_device_cap_flags_IB_DEVICE_UD_AV_PORT_ENFORCE as u64;
@@ -468,9 +471,6 @@ pub mod cap {
     pub const ON_DEMAND_PAGING: u64 = bindings::ib_kernel_cap_flags_IBK_ON_DEMAND_PAGING as u64;
     /// Kernel: `rdma link delete` may destroy the device.
     pub const ALLOW_USER_UNREG: u64 = bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG as u64;
-    /// Kernel: datagrams of a queue pair are looped back to it if it is a member of their group.
-    pub const BLOCK_MULTICAST_LOOPBACK: u64 =
-        bindings::ib_kernel_cap_flags_IBK_BLOCK_MULTICAST_LOOPBACK as u64;
 }
 
 /// The state of a port.
@@ -540,7 +540,7 @@ impl PortAttr<'_> {
         unsafe {
             bindings::ib_get_eth_speed(
                 dev.as_raw(),
-                1,
+                PORT,
                 &mut self.0.active_speed,
                 &mut self.0.active_width,
             )
