@@ -31,8 +31,9 @@ impl Doorbell {
     /// Bounds the streak, so that a process that begins to poll is soon served at once again.
     const MAX_STREAK: u32 = 16;
 
-    /// Accounts for a doorbell, and returns whether the process keeps posting: then it is better
-    /// deferred. `polled` is true if completions were polled since the last doorbell.
+    /// Accounts for a doorbell, and returns whether the process keeps posting, so that its requests
+    /// are better left to the work item. `polled` is true if completions were polled since the last
+    /// doorbell.
     #[inline]
     pub(crate) fn ring(&mut self, polled: bool) -> bool {
         self.streak = if polled {
