@@ -20,13 +20,17 @@ CRATES = {
     "rdma": ("rust/rdma/rdma.rs", {"kernel", "pin_init", "bindings"}),
     "ferroce": (
         "drivers/infiniband/sw/ferroce/ferroce_main.rs",
-        {"kernel", "pin_init", "rdma", "roce", "zerocopy"},
+        {"ferroce_trace", "kernel", "pin_init", "rdma", "roce", "zerocopy"},
+    ),
+    "ferroce_trace": (
+        "drivers/infiniband/sw/ferroce/trace/ferroce_trace.rs",
+        {"kernel", "rdma"},
     ),
     "rust_ib_minimal": ("samples/rust/rust_ib_minimal.rs", {"kernel", "pin_init", "rdma"}),
 }
 USE = re.compile(r"^ *(pub(?:\([^)]*\))? +)?use +([^;]+);", re.M)
 TESTS = re.compile(r"^#\[cfg\((?:any\()?test.*?^mod \w+ \{.*?^\}", re.M | re.S)
-PATH = re.compile(r"(?<![\w:])((?:crate|self|super)(?:::\w+)+|(?:roce|rdma)(?=::))")
+PATH = re.compile(r"(?<![\w:])((?:crate|self|super)(?:::\w+)+|(?:ferroce_trace|roce|rdma)(?=::))")
 
 
 def leaves(tree):
@@ -64,8 +68,11 @@ class Crate:
         root, self.allowed = CRATES[name]
         self.root = Path(root)
         self.files = {(): self.root}
+        others = [Path(other).parent for other, _ in CRATES.values()]
         if name != "rust_ib_minimal":
             for file in sorted(self.root.parent.rglob("*.rs")):
+                if any(other in file.parents and self.root.parent in other.parents for other in others):
+                    continue
                 module = file.relative_to(self.root.parent).with_suffix("").parts
                 if file != self.root and not re.search("tests|testutil|kunit", module[-1]):
                     self.files[module] = file

@@ -9,7 +9,7 @@ library's source has the path that it has inside the lab.
 import json
 import sys
 
-DEPENDS = {"rdma": ["roce"], "ferroce_main": ["roce", "rdma"]}
+DEPENDS = {"ferroce_trace": ["rdma"], "ferroce_main": ["roce", "rdma", "ferroce_trace"]}
 
 
 def main():
@@ -26,7 +26,7 @@ def main():
             crate["root_module"] = root + crate["root_module"]
         for name in DEPENDS.get(crate["display_name"], []):
             crate["deps"].append({"crate": index[name], "name": name})
-        if crate["display_name"] in ("roce", "rdma", "ferroce_main"):
+        if crate["display_name"] in ("roce", "rdma", "ferroce_trace", "ferroce_main"):
             crate["env"]["FERROCE_OBJTREE"] = objtree
     if "rdma" in index:
         project["crates"][index["rdma"]]["source"] = {

@@ -37,8 +37,6 @@
 #include <rdma/rdma_netlink.h>
 #include <rdma/uverbs_ioctl.h>
 
-#include "../../drivers/infiniband/sw/ferroce/trace.h"
-
 /* Constants that bindgen cannot evaluate. */
 const u32 RUST_CONST_HELPER_CORE_PORT_ROCE_UDP_ENCAP = RDMA_CORE_PORT_IBA_ROCE_UDP_ENCAP;
 const u32 RUST_CONST_HELPER_IB_MGMT_MAD_SIZE = IB_MGMT_MAD_SIZE;

@@ -21,7 +21,6 @@ pub mod siphash;
 pub mod sync;
 pub mod time;
 pub mod timer;
-pub mod trace;
 pub mod workqueue;
 
 #[doc(hidden)]

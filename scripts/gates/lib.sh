@@ -24,9 +24,11 @@ sources() {
 	done
 }
 
-# objects: the three crates in the stock build.
+# objects: the crates in the stock build.
 objects() {
-	printf 'build/stock/%s\n' rust/roce/roce.o rust/rdma/rdma.o drivers/infiniband/sw/ferroce/ferroce_main.o
+	local driver=drivers/infiniband/sw/ferroce
+
+	printf 'build/stock/%s\n' rust/roce/roce.o rust/rdma/rdma.o $driver/trace/ferroce_trace.o $driver/ferroce_main.o
 }
 
 # shellcheck disable=SC2034 # The trap below reads it.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Tracepoints. They are called through rust/rdma/trace.rs.
+ * Tracepoints. The driver calls them through trace/ferroce_trace.rs.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM ferroce
@@ -9,48 +9,64 @@
 #define _FERROCE_TRACE_H
 
 #include <linux/tracepoint.h>
+#include <rdma/ib_pack.h>
 
-#define show_opcode(opcode)				\
-	__print_symbolic(opcode,			\
-			 { 0x00, "RC_SEND_FIRST" },	\
-			 { 0x01, "RC_SEND_MIDDLE" },	\
-			 { 0x02, "RC_SEND_LAST" },	\
-			 { 0x03, "RC_SEND_LAST_IMM" },	\
-			 { 0x04, "RC_SEND_ONLY" },	\
-			 { 0x05, "RC_SEND_ONLY_IMM" },	\
-			 { 0x06, "RC_WRITE_FIRST" },	\
-			 { 0x07, "RC_WRITE_MIDDLE" },	\
-			 { 0x08, "RC_WRITE_LAST" },	\
-			 { 0x09, "RC_WRITE_LAST_IMM" },	\
-			 { 0x0a, "RC_WRITE_ONLY" },	\
-			 { 0x0b, "RC_WRITE_ONLY_IMM" },	\
-			 { 0x0c, "RC_READ_REQUEST" },	\
-			 { 0x0d, "RC_READ_FIRST" },	\
-			 { 0x0e, "RC_READ_MIDDLE" },	\
-			 { 0x0f, "RC_READ_LAST" },	\
-			 { 0x10, "RC_READ_ONLY" },	\
-			 { 0x11, "RC_ACK" },		\
-			 { 0x12, "RC_ATOMIC_ACK" },	\
-			 { 0x13, "RC_COMPARE_SWAP" },	\
-			 { 0x14, "RC_FETCH_ADD" },	\
-			 { 0x16, "RC_SEND_LAST_INV" },	\
-			 { 0x17, "RC_SEND_ONLY_INV" },	\
-			 { 0x1c, "RC_FLUSH" },		\
-			 { 0x1d, "RC_ATOMIC_WRITE" },	\
-			 { 0x20, "UC_SEND_FIRST" },	\
-			 { 0x21, "UC_SEND_MIDDLE" },	\
-			 { 0x22, "UC_SEND_LAST" },	\
-			 { 0x23, "UC_SEND_LAST_IMM" },	\
-			 { 0x24, "UC_SEND_ONLY" },	\
-			 { 0x25, "UC_SEND_ONLY_IMM" },	\
-			 { 0x26, "UC_WRITE_FIRST" },	\
-			 { 0x27, "UC_WRITE_MIDDLE" },	\
-			 { 0x28, "UC_WRITE_LAST" },	\
-			 { 0x29, "UC_WRITE_LAST_IMM" },	\
-			 { 0x2a, "UC_WRITE_ONLY" },	\
-			 { 0x2b, "UC_WRITE_ONLY_IMM" },	\
-			 { 0x64, "UD_SEND_ONLY" },	\
-			 { 0x65, "UD_SEND_ONLY_IMM" })
+#define FERROCE_OPCODES					\
+	ib_opcode(RC_SEND_FIRST)			\
+	ib_opcode(RC_SEND_MIDDLE)			\
+	ib_opcode(RC_SEND_LAST)				\
+	ib_opcode(RC_SEND_LAST_WITH_IMMEDIATE)		\
+	ib_opcode(RC_SEND_ONLY)				\
+	ib_opcode(RC_SEND_ONLY_WITH_IMMEDIATE)		\
+	ib_opcode(RC_RDMA_WRITE_FIRST)			\
+	ib_opcode(RC_RDMA_WRITE_MIDDLE)			\
+	ib_opcode(RC_RDMA_WRITE_LAST)			\
+	ib_opcode(RC_RDMA_WRITE_LAST_WITH_IMMEDIATE)	\
+	ib_opcode(RC_RDMA_WRITE_ONLY)			\
+	ib_opcode(RC_RDMA_WRITE_ONLY_WITH_IMMEDIATE)	\
+	ib_opcode(RC_RDMA_READ_REQUEST)			\
+	ib_opcode(RC_RDMA_READ_RESPONSE_FIRST)		\
+	ib_opcode(RC_RDMA_READ_RESPONSE_MIDDLE)		\
+	ib_opcode(RC_RDMA_READ_RESPONSE_LAST)		\
+	ib_opcode(RC_RDMA_READ_RESPONSE_ONLY)		\
+	ib_opcode(RC_ACKNOWLEDGE)			\
+	ib_opcode(RC_ATOMIC_ACKNOWLEDGE)		\
+	ib_opcode(RC_COMPARE_SWAP)			\
+	ib_opcode(RC_FETCH_ADD)				\
+	ib_opcode(RC_SEND_LAST_WITH_INVALIDATE)		\
+	ib_opcode(RC_SEND_ONLY_WITH_INVALIDATE)		\
+	ib_opcode(RC_FLUSH)				\
+	ib_opcode(RC_ATOMIC_WRITE)			\
+	ib_opcode(UC_SEND_FIRST)			\
+	ib_opcode(UC_SEND_MIDDLE)			\
+	ib_opcode(UC_SEND_LAST)				\
+	ib_opcode(UC_SEND_LAST_WITH_IMMEDIATE)		\
+	ib_opcode(UC_SEND_ONLY)				\
+	ib_opcode(UC_SEND_ONLY_WITH_IMMEDIATE)		\
+	ib_opcode(UC_RDMA_WRITE_FIRST)			\
+	ib_opcode(UC_RDMA_WRITE_MIDDLE)			\
+	ib_opcode(UC_RDMA_WRITE_LAST)			\
+	ib_opcode(UC_RDMA_WRITE_LAST_WITH_IMMEDIATE)	\
+	ib_opcode(UC_RDMA_WRITE_ONLY)			\
+	ib_opcode(UC_RDMA_WRITE_ONLY_WITH_IMMEDIATE)	\
+	ib_opcode(UD_SEND_ONLY)				\
+	ib_opcode_end(UD_SEND_ONLY_WITH_IMMEDIATE)
+
+#undef ib_opcode
+#undef ib_opcode_end
+
+/* Tools that format the events themselves need the values. */
+#define ib_opcode(name)		TRACE_DEFINE_ENUM(IB_OPCODE_##name);
+#define ib_opcode_end(name)	TRACE_DEFINE_ENUM(IB_OPCODE_##name);
+
+FERROCE_OPCODES
+
+#undef ib_opcode
+#undef ib_opcode_end
+#define ib_opcode(name)		{ IB_OPCODE_##name, #name },
+#define ib_opcode_end(name)	{ IB_OPCODE_##name, #name }
+
+#define show_opcode(value)	__print_symbolic(value, FERROCE_OPCODES)
 
 /* The two bits above the value: IBTA, table 44. */
 #define show_syndrome(syndrome)			\

@@ -10,17 +10,15 @@ use crate::{
     },
     packet::Incoming, //
 };
-use rdma::{
-    ib::{
-        Device,
-        DeviceName, //
-    },
-    trace::{
-        self,
-        Ack,
-        Packet,
-        Retry, //
-    }, //
+use ferroce_trace::{
+    self as trace,
+    Ack,
+    Packet,
+    Retry, //
+};
+use rdma::ib::{
+    Device,
+    DeviceName, //
 };
 use roce::{
     requester::{

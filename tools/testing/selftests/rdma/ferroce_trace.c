@@ -37,6 +37,14 @@ static void await(const char *text)
 	}
 }
 
+/* Whether a packet was traced as sent or received. */
+static bool packet(const char *event, const char *device, uint32_t qpn, const char *opcode,
+		   unsigned int psn, unsigned int len)
+{
+	return has("ferroce_%s: device=%s qpn=%u opcode=%s psn=%u len=%u\n", event, device, qpn,
+		   opcode, psn, len);
+}
+
 static void traced_send(void)
 {
 	struct end a, b;
@@ -52,10 +60,10 @@ static void traced_send(void)
 	expect(&a, 1, IBV_WC_SUCCESS);
 	expect(&b, 2, IBV_WC_SUCCESS);
 	read_trace();
-	CHECK(has("ferroce_send: device=r1 qpn=%u opcode=RC_SEND_ONLY psn=1000 len=10\n", qa));
-	CHECK(has("ferroce_receive: device=r2 qpn=%u opcode=RC_SEND_ONLY psn=1000 len=10\n", qb));
+	CHECK(packet("send", "r1", qa, "RC_SEND_ONLY", 1000, 10));
+	CHECK(packet("receive", "r2", qb, "RC_SEND_ONLY", 1000, 10));
 	CHECK(has("ferroce_ack: device=r2 qpn=%u sent psn=1000 syndrome=ACK value=31 msn=1\n", qb));
-	CHECK(has("ferroce_receive: device=r1 qpn=%u opcode=RC_ACK psn=1000 len=0\n", qa));
+	CHECK(packet("receive", "r1", qa, "RC_ACKNOWLEDGE", 1000, 0));
 	CHECK(has("ferroce_ack: device=r1 qpn=%u received psn=1000 syndrome=ACK ", qa));
 	CHECK_EQ(count(": device="), 5);
 
@@ -63,10 +71,10 @@ static void traced_send(void)
 	post_send(&a, &b, IBV_WR_RDMA_READ, 3, 0, 3000, IBV_SEND_SIGNALED);
 	expect(&a, 3, IBV_WC_SUCCESS);
 	read_trace();
-	CHECK(has("ferroce_send: device=r1 qpn=%u opcode=RC_READ_REQUEST psn=1001 len=0\n", qa));
-	CHECK(has("ferroce_send: device=r2 qpn=%u opcode=RC_READ_FIRST psn=1001 len=1024\n", qb));
-	CHECK(has("ferroce_send: device=r2 qpn=%u opcode=RC_READ_MIDDLE psn=1002 len=1024\n", qb));
-	CHECK(has("ferroce_receive: device=r1 qpn=%u opcode=RC_READ_LAST psn=1003 len=952\n", qa));
+	CHECK(packet("send", "r1", qa, "RC_RDMA_READ_REQUEST", 1001, 0));
+	CHECK(packet("send", "r2", qb, "RC_RDMA_READ_RESPONSE_FIRST", 1001, 1024));
+	CHECK(packet("send", "r2", qb, "RC_RDMA_READ_RESPONSE_MIDDLE", 1002, 1024));
+	CHECK(packet("receive", "r1", qa, "RC_RDMA_READ_RESPONSE_LAST", 1003, 952));
 
 	/* Off is off. */
 	shell("echo 0 >" EVENTS " && echo >" TRACING "trace");

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tracepoints of the module: `/sys/kernel/tracing/events/ferroce`.
+//! Calls of the driver's tracepoints, `/sys/kernel/tracing/events/ferroce`.
 //!
-//! They are defined in C, in drivers/infiniband/sw/ferroce/trace.h. A disabled tracepoint is a
-//! static branch: its arguments are a closure, which is not called then. `kernel::declare_trace!`
-//! looks for tracepoints in `kernel::bindings`, where those of a module are not.
+//! C defines them, in `trace.h`; bindgen declares them here. The calls are `unsafe`, so they are in
+//! a crate of their own: the driver forbids that. `kernel::declare_trace!` looks for tracepoints in
+//! `kernel::bindings`, which has none of a module.
+//!
+//! A disabled tracepoint is a static branch. Its arguments are a closure, which is not called then.
 //!
 //! Callable in any context.
 
-use crate::ib::DeviceName;
+mod bindings;
+
 use kernel::{
     ffi,
     prelude::*, //
 };
+use rdma::ib::DeviceName;
 
 /// The fields of a packet in tracepoints.
 #[derive(Clone, Copy)]
@@ -68,8 +72,8 @@ macro_rules! is_on {
         // SAFETY: The tracepoint has a static key, which C defines.
         let on = unsafe {
             kernel::jump_label::static_branch_unlikely!(
-                $crate::bindings::$tracepoint,
-                $crate::bindings::tracepoint,
+                bindings::$tracepoint,
+                bindings::tracepoint,
                 key
             )
         };
@@ -80,13 +84,11 @@ macro_rules! is_on {
 }
 
 /// Calls the C function of a tracepoint.
-///
-/// Its users are generic, so nothing is compiled for a module without these tracepoints.
 macro_rules! emit {
     ($function:ident($($arg:expr),* $(,)?)) => {{
         #[cfg(CONFIG_TRACEPOINTS)]
         // SAFETY: Texts are C strings, valid for the call; everything else are numbers.
-        unsafe { $crate::bindings::$function($($arg),*) };
+        unsafe { bindings::$function($($arg),*) };
         #[cfg(not(CONFIG_TRACEPOINTS))]
         let _ = ($($arg),*);
     }};
