@@ -45,8 +45,14 @@ static bool succeeded(struct end *e)
 	while (!ibv_poll_cq(e->cq, 1, &wc))
 		wait_more("a completion");
 	CHECK_EQ(wc.wr_id, number);
-	/* A page that cannot be faulted in is an error of the queue pair. */
-	if (wc.status != IBV_WC_LOC_QP_OP_ERR && wc.status != IBV_WC_REM_OP_ERR)
+	/*
+	 * A page that cannot be faulted in is an error of the queue pair. With several faults in a
+	 * row the responder's NAK gets no memory either, and is lost. Nothing is answered after it,
+	 * so the requester gives up.
+	 */
+	if (wc.status == IBV_WC_RETRY_EXC_ERR)
+		CHECK_EQ(end_state(&b), IBV_QPS_ERR);
+	else if (wc.status != IBV_WC_LOC_QP_OP_ERR && wc.status != IBV_WC_REM_OP_ERR)
 		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
 	broken = wc.status != IBV_WC_SUCCESS;
 	return !broken;
