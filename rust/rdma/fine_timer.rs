@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Timers of nanosecond resolution that call a function with a number.
+//! Timers of nanosecond resolution.
 //!
 //! As [`Timer`](crate::timer::Timer), which costs less to move, for what cannot wait for a jiffy.
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
-use crate::bindings;
+use crate::{
+    bindings,
+    timer::TimerCallback, //
+};
 use core::ptr::NonNull;
 use kernel::{
     container_of,
@@ -16,25 +19,32 @@ use kernel::{
 };
 
 /// A `struct hrtimer` and its callback.
+///
+/// # Examples
+///
+/// ```ignore
+/// // `Pacer` implements `TimerCallback`.
+/// let timer = KBox::pin_init(FineTimer::new(Pacer { qpn }), GFP_KERNEL)?;
+/// timer.arm(ktime_get_ns() + 50_000);
+/// ```
 #[pin_data(PinnedDrop)]
-pub struct FineTimer {
+pub struct FineTimer<C: TimerCallback> {
     #[pin]
     raw: Opaque<bindings::hrtimer>,
-    callback: fn(u32),
-    cookie: u32,
+    callback: C,
 }
 
-// SAFETY: The timer core serialises all accesses to `raw`; the rest is never written.
-unsafe impl Send for FineTimer {}
-// SAFETY: As for `Send`.
-unsafe impl Sync for FineTimer {}
+// SAFETY: The timer core serialises all accesses to `raw`; the callback is `Send`.
+unsafe impl<C: TimerCallback> Send for FineTimer<C> {}
+// SAFETY: The timer core serialises all accesses to `raw`; the callback is `Sync`.
+unsafe impl<C: TimerCallback> Sync for FineTimer<C> {}
 
-impl FineTimer {
-    /// Creates a stopped timer that will call `callback(cookie)` in softirq context.
+impl<C: TimerCallback> FineTimer<C> {
+    /// Creates a stopped timer.
     ///
     /// Dropping it stops it and waits for a running callback, so a callback must not own it, and it
     /// must not be armed then.
-    pub fn new(callback: fn(u32), cookie: u32) -> impl PinInit<Self> {
+    pub fn new(callback: C) -> impl PinInit<Self> {
         pin_init!(Self {
             // SAFETY: `raw` is valid for write and pinned.
             raw <- unsafe {
@@ -48,7 +58,6 @@ impl FineTimer {
                 })
             },
             callback,
-            cookie,
         })
     }
 
@@ -78,14 +87,14 @@ impl FineTimer {
         let this = container_of!(Opaque::cast_from(raw), Self, raw);
         // SAFETY: `raw` is embedded in a `FineTimer`, which `Drop` keeps alive until this returns.
         if let Some(this) = NonNull::new(this.cast_mut()).map(|this| unsafe { this.as_ref() }) {
-            (this.callback)(this.cookie);
+            this.callback.expired();
         }
         bindings::hrtimer_restart::HRTIMER_NORESTART
     }
 }
 
 #[pinned_drop]
-impl PinnedDrop for FineTimer {
+impl<C: TimerCallback> PinnedDrop for FineTimer<C> {
     fn drop(self: Pin<&mut Self>) {
         // SAFETY: `raw` was set up. After this call the callback neither runs nor will run, as
         // nobody has a reference to arm it with.

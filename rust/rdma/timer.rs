@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Timers of jiffy resolution that call a function with a number.
+//! Timers of jiffy resolution.
 //!
 //! The kernel's `HrTimer` abstraction cancels when a handle is dropped, and each arming makes a new
 //! handle: moving a retransmission deadline with it would cancel the timer just armed. This one is
-//! moved by arming it again. It knows its user by a number, to be looked up in a
-//! [`Table`](crate::sync::Table), so that neither keeps the other alive.
+//! moved by arming it again. Its callback does not own the object with the timer, but has a number
+//! to look it up in a [`Table`](crate::sync::Table), so that neither keeps the other alive.
 //!
 //! ```text
 //!             arm()                  expires
-//!   stopped ---------> armed -------------------> callback(cookie), stopped
+//!   stopped ---------> armed -------------------> TimerCallback::expired(), stopped
 //!                      |   ^
 //!                      +---+ arm() moves the expiry
 //! ```
@@ -24,32 +24,55 @@ use kernel::{
     types::Opaque, //
 };
 
-/// A `struct timer_list` and its callback.
-#[pin_data(PinnedDrop)]
-pub struct Timer {
-    #[pin]
-    raw: Opaque<bindings::timer_list>,
-    callback: fn(u32),
-    cookie: u32,
+/// The callback of a [`Timer`] or a [`FineTimer`](crate::fine_timer::FineTimer).
+pub trait TimerCallback: Send + Sync {
+    /// Called when the timer has expired. Softirq context.
+    fn expired(&self);
 }
 
-// SAFETY: The timer core serialises all accesses to `raw`; the rest is never written.
-unsafe impl Send for Timer {}
-// SAFETY: As for `Send`.
-unsafe impl Sync for Timer {}
+/// A `struct timer_list` and its callback.
+///
+/// # Examples
+///
+/// ```ignore
+/// struct AckTimeout {
+///     qpn: u32,
+/// }
+///
+/// impl TimerCallback for AckTimeout {
+///     fn expired(&self) {
+///         if let Some(qp) = TABLE.get(self.qpn) {
+///             qp.retransmit();
+///         }
+///     }
+/// }
+///
+/// let timer = KBox::pin_init(Timer::new(AckTimeout { qpn }), GFP_KERNEL)?;
+/// timer.arm(1_000_000);
+/// ```
+#[pin_data(PinnedDrop)]
+pub struct Timer<C: TimerCallback> {
+    #[pin]
+    raw: Opaque<bindings::timer_list>,
+    callback: C,
+}
 
-impl Timer {
-    /// Creates a stopped timer that will call `callback(cookie)` in softirq context.
+// SAFETY: The timer core serialises all accesses to `raw`; the callback is `Send`.
+unsafe impl<C: TimerCallback> Send for Timer<C> {}
+// SAFETY: The timer core serialises all accesses to `raw`; the callback is `Sync`.
+unsafe impl<C: TimerCallback> Sync for Timer<C> {}
+
+impl<C: TimerCallback> Timer<C> {
+    /// Creates a stopped timer.
     ///
     /// Dropping it stops it and waits for a running callback, so a callback must not own it.
-    pub fn new(callback: fn(u32), cookie: u32) -> impl PinInit<Self> {
+    pub fn new(callback: C) -> impl PinInit<Self> {
         pin_init!(Self {
             // SAFETY: `raw` is valid for write and pinned.
             raw <- unsafe {
                 Opaque::ffi_init(|raw| bindings::timer_setup(raw, Some(Self::expired), 0))
             },
             callback,
-            cookie,
         })
     }
 
@@ -78,12 +101,12 @@ impl Timer {
         let Some(this) = NonNull::new(this.cast_mut()).map(|this| unsafe { this.as_ref() }) else {
             return;
         };
-        (this.callback)(this.cookie);
+        this.callback.expired();
     }
 }
 
 #[pinned_drop]
-impl PinnedDrop for Timer {
+impl<C: TimerCallback> PinnedDrop for Timer<C> {
     fn drop(self: Pin<&mut Self>) {
         // SAFETY: `raw` was set up. After this call the callback neither runs nor will run.
         unsafe { bindings::timer_shutdown_sync(self.raw.get()) };

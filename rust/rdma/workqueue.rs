@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A work queue of the module's own, and work items that call a function with a number.
+//! A work queue of the module's own, and its work items.
 //!
-//! As [`Timer`](crate::timer::Timer)s, work items know their user by number, so that a pending item
-//! keeps no object alive.
+//! As a [`Timer`](crate::timer::Timer), a work item does not own the object that it is in: a
+//! pending item keeps nothing alive.
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
@@ -63,7 +63,7 @@ impl Workqueue {
 
     /// Queues an item; returns `false` if it was queued already, or the queue is shut down.
     /// Callable in any context.
-    pub fn queue(&self, work: &Work) -> bool {
+    pub fn queue(&self, work: &Work<impl WorkItem>) -> bool {
         let _rcu = rcu::read_lock();
         let wq = self.0.load(Ordering::Acquire);
         if wq.is_null() {
@@ -109,32 +109,55 @@ impl Drop for Workqueue {
     }
 }
 
-/// A `struct work_struct` and its callback.
-#[pin_data(PinnedDrop)]
-pub struct Work {
-    #[pin]
-    raw: Opaque<bindings::work_struct>,
-    callback: fn(u32),
-    cookie: u32,
+/// The callback of a [`Work`].
+pub trait WorkItem: Send + Sync {
+    /// Does the work. Process context.
+    fn run(&self);
 }
 
-// SAFETY: The work queue core serialises all accesses to `raw`; the rest is never written.
-unsafe impl Send for Work {}
-// SAFETY: As for `Send`.
-unsafe impl Sync for Work {}
+/// A `struct work_struct` and its callback.
+///
+/// # Examples
+///
+/// ```ignore
+/// struct Flush {
+///     qpn: u32,
+/// }
+///
+/// impl WorkItem for Flush {
+///     fn run(&self) {
+///         if let Some(qp) = TABLE.get(self.qpn) {
+///             qp.flush();
+///         }
+///     }
+/// }
+///
+/// let work = KBox::pin_init(Work::new(Flush { qpn }), GFP_KERNEL)?;
+/// queue.queue(&work);
+/// ```
+#[pin_data(PinnedDrop)]
+pub struct Work<W: WorkItem> {
+    #[pin]
+    raw: Opaque<bindings::work_struct>,
+    item: W,
+}
 
-impl Work {
-    /// Creates an item that will call `callback(cookie)` in process context.
+// SAFETY: The work queue core serialises all accesses to `raw`; the callback is `Send`.
+unsafe impl<W: WorkItem> Send for Work<W> {}
+// SAFETY: The work queue core serialises all accesses to `raw`; the callback is `Sync`.
+unsafe impl<W: WorkItem> Sync for Work<W> {}
+
+impl<W: WorkItem> Work<W> {
+    /// Creates an item that is not queued.
     ///
     /// Dropping it cancels it and waits for a running callback, so a callback must not own it.
-    pub fn new(callback: fn(u32), cookie: u32) -> impl PinInit<Self> {
+    pub fn new(item: W) -> impl PinInit<Self> {
         pin_init!(Self {
             // SAFETY: `raw` is valid for write and pinned.
             raw <- unsafe {
                 Opaque::ffi_init(|raw| bindings::INIT_WORK(raw, Some(Self::run)))
             },
-            callback,
-            cookie,
+            item,
         })
     }
 
@@ -149,12 +172,12 @@ impl Work {
         let Some(this) = NonNull::new(this.cast_mut()).map(|this| unsafe { this.as_ref() }) else {
             return;
         };
-        (this.callback)(this.cookie);
+        this.item.run();
     }
 }
 
 #[pinned_drop]
-impl PinnedDrop for Work {
+impl<W: WorkItem> PinnedDrop for Work<W> {
     fn drop(self: Pin<&mut Self>) {
         // SAFETY: `raw` was initialised. After this call the callback neither runs nor will run:
         // nobody has a reference to queue it again.

@@ -59,7 +59,10 @@ use rdma::{
         SpinLockIrqSave,
         Table, //
     },
-    workqueue::Work, //
+    workqueue::{
+        Work,
+        WorkItem, //
+    }, //
 };
 use roce::{
     fifo::Fifo,
@@ -154,7 +157,7 @@ pub(crate) struct Cq {
     /// The work item is to call the handler of a kernel consumer.
     wanted: Atomic<u32>,
     #[pin]
-    work: Work,
+    work: Work<Notify>,
 }
 
 static TABLE: Global<Table<IbCq>> = Global::new();
@@ -194,7 +197,7 @@ impl Cq {
         };
         let is_user = matches!(store, Store::User { .. });
         let number = TABLE.get().ok_or(ENODEV)?.reserve(!is_user)?;
-        let cookie = number.get();
+        let work = Notify(number.get());
         Ok(try_pin_init!(Self {
             number,
             _charge: charge,
@@ -212,7 +215,7 @@ impl Cq {
             is_user,
             change <- new_mutex!((), "ferroce::Cq::change"),
             wanted: Atomic::new(0),
-            work <- Work::new(run_work, cookie),
+            work <- Work::new(work),
         }? Error))
     }
 
@@ -479,16 +482,20 @@ pub(crate) fn notify(cq: &CqRef) {
 }
 
 /// The work item: calls the handler of a kernel consumer, and raises the error of an overrun.
-fn run_work(number: u32) {
-    let Some(cq) = TABLE.get().and_then(|table| table.get(number)) else {
-        return;
-    };
-    let overrun = core::mem::take(&mut cq.inner.lock().overrun_to_tell);
-    if overrun {
-        cq.notify_error();
-    }
-    if cq.wanted.xchg(0, Acquire) != 0 {
-        // A work item does not run twice at a time, so neither does the handler.
-        cq.notify();
+struct Notify(u32);
+
+impl WorkItem for Notify {
+    fn run(&self) {
+        let Some(cq) = TABLE.get().and_then(|table| table.get(self.0)) else {
+            return;
+        };
+        let overrun = core::mem::take(&mut cq.inner.lock().overrun_to_tell);
+        if overrun {
+            cq.notify_error();
+        }
+        if cq.wanted.xchg(0, Acquire) != 0 {
+            // A work item does not run twice at a time, so neither does the handler.
+            cq.notify();
+        }
     }
 }

@@ -103,8 +103,14 @@ use rdma::{
         SpinLockBh,
         Table, //
     },
-    timer::Timer,
-    workqueue::Work, //
+    timer::{
+        Timer,
+        TimerCallback, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    }, //
 };
 use recv::RecvHalf;
 use roce::{
@@ -128,6 +134,7 @@ use sq::{
     Sq,
     MAX_IN_FLIGHT, //
 };
+use tx::Half;
 use zerocopy::IntoBytes;
 
 /// A queue pair.
@@ -171,15 +178,15 @@ pub(crate) struct Qp {
     pub(crate) owner: Option<Arc<Owner>>,
     _share: Option<pool::Charge>,
     #[pin]
-    timer: Timer,
+    timer: Timer<AckTimeout>,
     /// For the pace of requests, and for that of READ responses; and to wait for room for
     /// them, and for those that another CPU has sent.
     #[pin]
-    send_pacer: FineTimer,
+    send_pacer: FineTimer<Pacer>,
     #[pin]
-    recv_pacer: FineTimer,
+    recv_pacer: FineTimer<Pacer>,
     #[pin]
-    work: Work,
+    work: Work<RunHalves>,
 }
 
 /// Queue pair numbers below are special: 0 and 1 are management, and a few are kept free.
@@ -304,10 +311,10 @@ impl Qp {
             _gsi: gsi,
             owner,
             _share: share,
-            timer <- Timer::new(expired, *qpn),
-            send_pacer <- FineTimer::new(send_paced, *qpn),
-            recv_pacer <- FineTimer::new(recv_paced, *qpn),
-            work <- Work::new(run_work, *qpn),
+            timer <- Timer::new(AckTimeout(*qpn)),
+            send_pacer <- FineTimer::new(Pacer(Half::Send, *qpn)),
+            recv_pacer <- FineTimer::new(Pacer(Half::Recv, *qpn)),
+            work <- Work::new(RunHalves(*qpn)),
         }? Error))
     }
 
@@ -479,24 +486,31 @@ pub(crate) fn destroy(qp: &Owned<IbQp>) {
     window::release(qp.qpn, &qp.windows);
 }
 
-/// The timer's callback.
-fn expired(number: u32) {
-    if let Some(qp) = find(number) {
-        send::expired(&qp);
+/// The callback of the retransmission timer, by the number of the queue pair.
+struct AckTimeout(u32);
+
+impl TimerCallback for AckTimeout {
+    fn expired(&self) {
+        if let Some(qp) = find(self.0) {
+            send::expired(&qp);
+        }
     }
 }
 
-/// The callback of the send pacer: the gap after a request is over, or a pause.
-fn send_paced(number: u32) {
-    if let Some(qp) = find(number) {
-        send::run(&qp);
-    }
-}
+/// The callback of a pacer: the gap after a packet of the half is over, or a pause.
+struct Pacer(Half, u32);
 
-/// The callback of the receive pacer: the same for READ responses.
-fn recv_paced(number: u32) {
-    if let Some(qp) = find(number) {
-        recv::run(&qp);
+impl TimerCallback for Pacer {
+    fn expired(&self) {
+        let Some(qp) = find(self.1) else {
+            return;
+        };
+        match self.0 {
+            Half::Send => {
+                send::run(&qp);
+            }
+            Half::Recv => recv::run(&qp),
+        }
     }
 }
 
@@ -509,18 +523,22 @@ fn wake(number: u32) {
 }
 
 /// The work item: runs both halves, then raises events.
-fn run_work(number: u32) {
-    let Some(qp) = find(number) else {
-        return;
-    };
-    if !send::run(&qp) {
-        qp.sched.work_done();
-    }
-    recv::run(&qp);
-    let owed = qp.events.xchg(0, Acquire);
-    for (event, raw) in Event::ALL {
-        if owed & event.bit() != 0 {
-            qp.notify_event(raw);
+struct RunHalves(u32);
+
+impl WorkItem for RunHalves {
+    fn run(&self) {
+        let Some(qp) = find(self.0) else {
+            return;
+        };
+        if !send::run(&qp) {
+            qp.sched.work_done();
+        }
+        recv::run(&qp);
+        let owed = qp.events.xchg(0, Acquire);
+        for (event, raw) in Event::ALL {
+            if owed & event.bit() != 0 {
+                qp.notify_event(raw);
+            }
         }
     }
 }

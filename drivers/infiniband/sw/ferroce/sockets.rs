@@ -36,7 +36,10 @@ use rdma::{
         UdpTunnel, //
     },
     sync::Global,
-    workqueue::Work, //
+    workqueue::{
+        Work,
+        WorkItem, //
+    }, //
 };
 
 /// The UDP port of RoCE v2.
@@ -47,7 +50,7 @@ pub(crate) struct Receiver;
 
 static DEMAND: Global<Mutex<KVec<Demand>>> = Global::new();
 static OPEN: Global<Mutex<KVec<Sockets>>> = Global::new();
-static WORK: Global<Work> = Global::new();
+static WORK: Global<Work<Settle>> = Global::new();
 
 /// The number of devices and addresses in a namespace, at least one.
 struct Demand {
@@ -86,7 +89,7 @@ impl Sockets {
 pub(crate) fn init() -> Result {
     DEMAND.init(new_mutex!(KVec::new(), "ferroce::sockets::DEMAND"))?;
     OPEN.init(new_mutex!(KVec::new(), "ferroce::sockets::OPEN"))?;
-    WORK.init::<core::convert::Infallible>(Work::new(|_| settle(), 0))
+    WORK.init::<core::convert::Infallible>(Work::new(Settle))
 }
 
 /// A share in the sockets of the namespace of a device. Dropping the last one closes them, which
@@ -184,6 +187,15 @@ fn uncount(net: NetId) {
         entry.users = entry.users.saturating_sub(1);
     }
     list::retain(&mut demand, |entry| entry.users != 0);
+}
+
+/// The work item.
+struct Settle;
+
+impl WorkItem for Settle {
+    fn run(&self) {
+        settle();
+    }
 }
 
 /// Opens missing sockets and closes unused ones. Sleeps.

@@ -56,7 +56,10 @@ use rdma::{
         SpinLockIrqSave,
         Table, //
     },
-    workqueue::Work, //
+    workqueue::{
+        Work,
+        WorkItem, //
+    }, //
 };
 use roce::{
     qp::caps,
@@ -98,7 +101,7 @@ pub(crate) struct Srq {
     #[pin]
     modify: Mutex<()>,
     #[pin]
-    work: Work,
+    work: Work<LimitReached>,
 }
 
 struct Inner {
@@ -142,7 +145,7 @@ impl Srq {
         let charge = Charge::new(&pool::SRQS, init.pd.owner.as_ref())?;
         let queue = Queue::new(ring)?;
         let number = TABLE.get().ok_or(ENODEV)?.reserve(udata.is_none())?;
-        let cookie = number.get();
+        let srq_num = number.get();
         let (mut mmap_entry, mut is_user) = (None, false);
         if let (Some(udata), Some(ucontext)) = (udata, init.ucontext) {
             let mut resp = CreateSrqResp::default();
@@ -151,7 +154,7 @@ impl Srq {
             }
             let made = ucontext.insert_mmap_entry(queue.memory())?;
             resp.mi = made.info();
-            resp.srq_num = cookie;
+            resp.srq_num = srq_num;
             udata.respond(resp.as_bytes())?;
             (mmap_entry, is_user) = (Some(made), true);
         }
@@ -178,7 +181,7 @@ impl Srq {
             is_user,
             inner <- new_spinlock_irqsave!(inner, "ferroce::Srq::inner"),
             modify <- new_mutex!((), "ferroce::Srq::modify"),
-            work <- Work::new(run_work, cookie),
+            work <- Work::new(LimitReached(srq_num)),
         }? Error))
     }
 
@@ -392,12 +395,16 @@ fn new_ring(
 }
 
 /// The work item: raises the limit event.
-fn run_work(number: u32) {
-    let Some(srq) = TABLE.get().and_then(|table| table.get(number)) else {
-        return;
-    };
-    let reached = core::mem::take(&mut srq.inner.lock().limit_to_tell);
-    if reached {
-        srq.notify_limit();
+struct LimitReached(u32);
+
+impl WorkItem for LimitReached {
+    fn run(&self) {
+        let Some(srq) = TABLE.get().and_then(|table| table.get(self.0)) else {
+            return;
+        };
+        let reached = core::mem::take(&mut srq.inner.lock().limit_to_tell);
+        if reached {
+            srq.notify_limit();
+        }
     }
 }

@@ -7,6 +7,7 @@ use rdma::{
     sync::Global,
     workqueue::{
         Work,
+        WorkItem,
         Workqueue, //
     }, //
 };
@@ -33,7 +34,7 @@ pub(crate) fn shut_down() {
 }
 
 /// Queues a work item.
-pub(crate) fn queue(work: &Work) {
+pub(crate) fn queue(work: &Work<impl WorkItem>) {
     if let Some(queue) = WORK.get() {
         queue.queue(work);
     }

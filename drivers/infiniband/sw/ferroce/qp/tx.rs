@@ -19,7 +19,8 @@ use super::{
         SendError,
         TxPath, //
     },
-    wake, //
+    wake,
+    Pacer, //
 };
 use crate::{
     counters::{
@@ -259,7 +260,7 @@ impl Tx {
 
     /// Returns the timer: there is one for every reason to wait, since only one holds at a time.
     #[inline]
-    fn timer<'a>(&self, qp: &'a IbQp) -> &'a FineTimer {
+    fn timer<'a>(&self, qp: &'a IbQp) -> &'a FineTimer<Pacer> {
         match self.half {
             Half::Send => &qp.send_pacer,
             Half::Recv => &qp.recv_pacer,
