@@ -265,12 +265,6 @@ impl Opcode {
         matches!(self.position(), Position::First)
     }
 
-    /// Returns whether the packet neither starts nor ends its message.
-    #[inline]
-    pub fn is_middle(self) -> bool {
-        matches!(self.position(), Position::Middle)
-    }
-
     /// Returns whether the packet ends a message of several.
     #[inline]
     pub fn is_last(self) -> bool {
