@@ -9,6 +9,7 @@
 
 pub mod access;
 pub mod ah;
+pub mod cap;
 pub mod counter;
 pub mod cq;
 pub mod device;

@@ -6,6 +6,7 @@
 //! domains. The core refuses all other verbs with `EOPNOTSUPP`.
 //!
 //! ```text
+//! modprobe -a ib_uverbs udp_tunnel ip6_udp_tunnel
 //! insmod rust_ib_minimal.ko
 //! rdma link add min0 type ib_minimal netdev eth0
 //! rdma link delete min0
@@ -18,13 +19,14 @@ use core::convert::Infallible;
 use kernel::prelude::*;
 use rdma::{
     ib::{
+        cap,
         device::{
-            cap,
             DeviceAttr,
             DeviceInit,
             Devices,
             PortAttr, //
         },
+        driver::DriverId,
         link::{
             LinkRegistration,
             LinkType, //
@@ -57,10 +59,9 @@ struct Minimal;
 
 #[vtable]
 impl Driver for Minimal {
-    // `RDMA_DRIVER_UNKNOWN`: `rdma dev` shows the device. `ibv_devices` does not, since no provider
-    // library looks for it.
-    const DRIVER_ID: u32 = 0;
+    const DRIVER_ID: DriverId = DriverId::Unknown;
     const UVERBS_ABI_VERSION: u32 = 1;
+    const PORT: cap::PortProtocol = cap::PortProtocol::RawPacket;
 
     type Ucontext = ();
     type Pd = ();
@@ -75,15 +76,13 @@ impl Driver for Minimal {
     fn query_device(_dev: &Device<Self>, attr: &mut DeviceAttr) {
         // All other attributes are zero.
         attr.set_max_pd(16)
-            .set_max_pkeys(1)
-            .set_kernel_cap_flags(cap::ALLOW_USER_UNREG);
+            .set_kernel_caps(cap::KernelCap::AllowUserUnreg.into());
     }
 
     fn query_port(dev: &Device<Self>, attr: &mut PortAttr<'_>) -> Result {
         let netdev = dev.netdev().ok_or(ENODEV)?;
         attr.set_state_of(&netdev)
             .set_mtu(1024, 1024)
-            .set_tables(16, 1)
             .set_speed_of(dev);
         Ok(())
     }

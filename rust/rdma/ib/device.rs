@@ -3,6 +3,11 @@
 //! RDMA devices.
 
 use super::{
+    cap::{
+        DeviceCaps,
+        KernelCaps,
+        OdpCaps, //
+    },
     object::alloc_size,
     ops::{
         self,
@@ -98,7 +103,7 @@ impl<D: Driver> Device<D> {
                 *to = *from;
             }
             for cmd in D::UVERBS_CMDS {
-                dev.uverbs_cmd_mask |= 1u64.wrapping_shl(*cmd);
+                dev.uverbs_cmd_mask |= 1u64.wrapping_shl(*cmd as u32);
             }
             bindings::ib_set_device_ops(dev, &VTable::<D>::VTABLE);
             to_result(bindings::ib_device_set_netdev(
@@ -124,7 +129,8 @@ impl<D: Driver> Device<D> {
     /// Returns the device of this driver on a net device, if there is one. Callable in any context.
     pub fn by_netdev(netdev: &NetDevice) -> Option<DeviceRef<D>> {
         // SAFETY: The net device is alive.
-        let raw = unsafe { bindings::ib_device_get_by_netdev(netdev.as_raw(), D::DRIVER_ID) };
+        let raw =
+            unsafe { bindings::ib_device_get_by_netdev(netdev.as_raw(), D::DRIVER_ID as u32) };
         let dev = DeviceRef {
             raw: NonNull::new(raw)?,
             _p: PhantomData,
@@ -301,7 +307,7 @@ impl<D: Driver> Default for Devices<D> {
 impl<D: Driver> Drop for Devices<D> {
     fn drop(&mut self) {
         // SAFETY: The function has no requirement; a driver id of which no device exists is fine.
-        unsafe { bindings::ib_unregister_driver(D::DRIVER_ID) };
+        unsafe { bindings::ib_unregister_driver(D::DRIVER_ID as u32) };
     }
 }
 
@@ -326,6 +332,32 @@ impl DeviceAttr {
         self.0.atomic_cap = bindings::ib_atomic_cap_IB_ATOMIC_HCA;
         self
     }
+
+    /// Sets the capabilities that applications see.
+    pub fn set_device_caps(&mut self, caps: DeviceCaps) -> &mut Self {
+        self.0.device_cap_flags = caps.into();
+        self
+    }
+
+    /// Sets the capabilities that only the kernel sees.
+    pub fn set_kernel_caps(&mut self, caps: KernelCaps) -> &mut Self {
+        self.0.kernel_cap_flags = caps.into();
+        self
+    }
+
+    /// Advertises memory on demand.
+    pub fn set_odp_caps(&mut self, caps: &OdpCaps) -> &mut Self {
+        let mut general = bindings::ib_odp_general_cap_bits_IB_ODP_SUPPORT;
+        if caps.implicit {
+            general |= bindings::ib_odp_general_cap_bits_IB_ODP_SUPPORT_IMPLICIT;
+        }
+        let odp = &mut self.0.odp_caps;
+        odp.general_caps = u64::from(general);
+        odp.per_transport_caps.rc_odp_caps = caps.rc.into();
+        odp.per_transport_caps.uc_odp_caps = caps.uc.into();
+        odp.per_transport_caps.ud_odp_caps = caps.ud.into();
+        self
+    }
 }
 
 limits! {
@@ -341,10 +373,6 @@ limits! {
     set_max_qp = max_qp: u32,
     /// Sets the requests of a queue pair.
     set_max_qp_wr = max_qp_wr: u32,
-    /// Sets `enum ib_device_cap_flags`.
-    set_device_cap_flags = device_cap_flags: u64,
-    /// Sets `enum ib_kernel_cap_flags`.
-    set_kernel_cap_flags = kernel_cap_flags: u64,
     /// Sets the gather entries of a send.
     set_max_send_sge = max_send_sge: u32,
     /// Sets the scatter entries of a receive.
@@ -387,90 +415,6 @@ limits! {
     set_max_pkeys = max_pkeys: u16,
     /// Sets the ACK delay code.
     set_local_ca_ack_delay = local_ca_ack_delay: u8,
-}
-
-/// The operations on memory on demand, `enum ib_odp_transport_cap_bits` each.
-pub struct OdpCaps {
-    /// True if a region can be the whole address space of a process.
-    pub implicit: bool,
-    /// For RC queue pairs.
-    pub rc: u32,
-    /// For UC queue pairs.
-    pub uc: u32,
-    /// For UD queue pairs.
-    pub ud: u32,
-}
-
-impl DeviceAttr {
-    /// Advertises memory on demand.
-    pub fn set_odp_caps(&mut self, caps: &OdpCaps) -> &mut Self {
-        let mut general = bindings::ib_odp_general_cap_bits_IB_ODP_SUPPORT;
-        if caps.implicit {
-            general |= bindings::ib_odp_general_cap_bits_IB_ODP_SUPPORT_IMPLICIT;
-        }
-        let odp = &mut self.0.odp_caps;
-        odp.general_caps = u64::from(general);
-        odp.per_transport_caps.rc_odp_caps = caps.rc;
-        odp.per_transport_caps.uc_odp_caps = caps.uc;
-        odp.per_transport_caps.ud_odp_caps = caps.ud;
-        self
-    }
-}
-
-/// The bits of [`OdpCaps`].
-pub mod odp {
-    use crate::bindings;
-
-    /// Buffers of sends.
-    pub const SEND: u32 = bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_SEND;
-    /// Buffers of receives.
-    pub const RECV: u32 = bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_RECV;
-    /// Buffers of shared receive queues.
-    pub const SRQ_RECV: u32 = bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_SRQ_RECV;
-    /// Both ends of WRITEs.
-    pub const WRITE: u32 = bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_WRITE;
-    /// Both ends of READs.
-    pub const READ: u32 = bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_READ;
-    /// Both ends of atomic operations.
-    pub const ATOMIC: u32 = bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_ATOMIC;
-    /// The target of ATOMIC WRITE.
-    pub const ATOMIC_WRITE: u32 = bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_ATOMIC_WRITE;
-    /// The target of FLUSH.
-    pub const FLUSH: u32 = bindings::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_FLUSH;
-}
-
-/// `IB_DEVICE_UD_AV_PORT_ENFORCE` and the other flags that a driver may set.
-pub mod cap {
-    use crate::bindings;
-
-    /// The port of an address vector is checked.
-    pub const UD_AV_PORT_ENFORCE: u64 =
-        bindings::ib_device_cap_flags_IB_DEVICE_UD_AV_PORT_ENFORCE as u64;
-    /// The core reports an active port.
-    pub const PORT_ACTIVE_EVENT: u64 =
-        bindings::ib_device_cap_flags_IB_DEVICE_PORT_ACTIVE_EVENT as u64;
-    /// The system image GUID is meaningful.
-    pub const SYS_IMAGE_GUID: u64 = bindings::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID as u64;
-    /// The responder sends RNR NAKs.
-    pub const RC_RNR_NAK_GEN: u64 = bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN as u64;
-    /// Shared receive queues can be resized.
-    pub const SRQ_RESIZE: u64 = bindings::ib_device_cap_flags_IB_DEVICE_SRQ_RESIZE as u64;
-    /// Memory windows of type 1.
-    pub const MEM_WINDOW: u64 = bindings::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW as u64;
-    /// Memory windows of type 2B.
-    pub const MEM_WINDOW_TYPE_2B: u64 =
-        bindings::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW_TYPE_2B as u64;
-    /// Kernel consumers register memory by requests, and keys are invalidated by requests.
-    pub const MEM_MGT_EXTENSIONS: u64 =
-        bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
-    /// FLUSH makes writes visible to all.
-    pub const FLUSH_GLOBAL: u64 = bindings::ib_device_cap_flags_IB_DEVICE_FLUSH_GLOBAL as u64;
-    /// ATOMIC WRITE.
-    pub const ATOMIC_WRITE: u64 = bindings::ib_device_cap_flags_IB_DEVICE_ATOMIC_WRITE as u64;
-    /// Kernel: regions may be fetched on demand.
-    pub const ON_DEMAND_PAGING: u64 = bindings::ib_kernel_cap_flags_IBK_ON_DEMAND_PAGING as u64;
-    /// Kernel: `rdma link delete` may destroy the device.
-    pub const ALLOW_USER_UNREG: u64 = bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG as u64;
 }
 
 /// The state of a port.

@@ -3,6 +3,7 @@
 //! The trait of a driver.
 
 use super::{
+    cap::PortProtocol,
     cq::{
         Cq,
         CqInit,
@@ -79,14 +80,14 @@ use kernel::{
 /// default: the core keeps a table of GIDs only for a device with both callbacks.
 #[vtable]
 pub trait Driver: Sized + Send + Sync + 'static {
-    /// `enum rdma_driver_id`, by which provider libraries find their devices.
-    const DRIVER_ID: u32;
+    /// The number by which provider libraries find their devices.
+    const DRIVER_ID: DriverId;
     /// The version of the provider's ABI.
     const UVERBS_ABI_VERSION: u32;
-    /// Verbs of the write interface that are not in the core's default mask
-    /// (`enum ib_uverbs_write_cmds`).
-    const UVERBS_CMDS: &'static [u32] = &[];
-
+    /// Verbs of the write interface that are not in the core's default mask.
+    const UVERBS_CMDS: &'static [UverbsCmd] = &[];
+    /// The protocol of the port.
+    const PORT: PortProtocol;
     /// The counters of the port.
     const COUNTERS: &'static [CounterDesc] = &[];
 
@@ -431,9 +432,25 @@ pub trait Driver: Sized + Send + Sync + 'static {
     }
 }
 
-/// `RDMA_DRIVER_RXE`: the provider library librxe.
-pub const DRIVER_ID_RXE: u32 = bindings::rdma_driver_id_RDMA_DRIVER_RXE;
-/// The write command that rings a doorbell.
-pub const CMD_POST_SEND: u32 = bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND;
-/// The write command that arms a completion queue.
-pub const CMD_REQ_NOTIFY_CQ: u32 = bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_REQ_NOTIFY_CQ;
+/// `enum rdma_driver_id`: the provider library of a device.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub enum DriverId {
+    /// None: `ibv_devices` does not show the device.
+    ///
+    /// Drivers without a number share this one, so [`Device::by_netdev`] finds a device only if no
+    /// other of them has one on the net device.
+    Unknown = bindings::rdma_driver_id_RDMA_DRIVER_UNKNOWN,
+    /// librxe.
+    Rxe = bindings::rdma_driver_id_RDMA_DRIVER_RXE,
+}
+
+/// `enum ib_uverbs_write_cmds`: the write commands that a driver may add to the default ones.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub enum UverbsCmd {
+    /// Rings a doorbell.
+    PostSend = bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND,
+    /// Arms a completion queue.
+    ReqNotifyCq = bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_REQ_NOTIFY_CQ,
+}

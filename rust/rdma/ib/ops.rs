@@ -54,13 +54,13 @@ impl<D: Driver> VTable<D> {
     /// The table.
     pub(super) const VTABLE: bindings::ib_device_ops = bindings::ib_device_ops {
         owner: this_module::<D::OwnerModule>().as_ptr(),
-        driver_id: D::DRIVER_ID,
+        driver_id: D::DRIVER_ID as u32,
         uverbs_abi_ver: D::UVERBS_ABI_VERSION,
 
         query_device: Some(query_device::<D>),
         query_port: Some(query_port::<D>),
         query_pkey: Some(query_pkey),
-        get_port_immutable: Some(get_port_immutable),
+        get_port_immutable: Some(get_port_immutable::<D>),
         get_link_layer: Some(get_link_layer),
         dealloc_driver: Some(dealloc_driver::<D>),
         alloc_hw_port_stats: optional!(HAS_READ_COUNTER, stats::alloc_hw_port_stats::<D>),
@@ -210,7 +210,7 @@ unsafe extern "C" fn query_pkey(
 /// # Safety
 ///
 /// Only for the core.
-unsafe extern "C" fn get_port_immutable(
+unsafe extern "C" fn get_port_immutable<D: Driver>(
     raw: *mut bindings::ib_device,
     port: u32,
     immutable: *mut bindings::ib_port_immutable,
@@ -223,10 +223,10 @@ unsafe extern "C" fn get_port_immutable(
     }
     // SAFETY: `immutable` is valid for write.
     unsafe {
-        (*immutable).core_cap_flags = bindings::RUST_CONST_HELPER_CORE_PORT_ROCE_UDP_ENCAP;
+        (*immutable).core_cap_flags = D::PORT.core_cap_flags();
         (*immutable).pkey_tbl_len = i32::from(attr.pkey_tbl_len);
         (*immutable).gid_tbl_len = attr.gid_tbl_len;
-        (*immutable).max_mad_size = bindings::RUST_CONST_HELPER_IB_MGMT_MAD_SIZE;
+        (*immutable).max_mad_size = D::PORT.max_mad_size();
     }
     0
 }

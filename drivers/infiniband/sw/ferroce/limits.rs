@@ -23,11 +23,15 @@ use crate::{
     },
     srq, //
 };
-use rdma::ib::device::{
-    cap,
-    odp,
-    DeviceAttr,
-    OdpCaps, //
+use rdma::ib::{
+    cap::{
+        DeviceCap,
+        KernelCap,
+        OdpCaps,
+        OdpOp,
+        OdpOps, //
+    },
+    device::DeviceAttr, //
 };
 
 /// The vendor: none.
@@ -36,21 +40,23 @@ const VENDOR_ID: u32 = 0xff_ffff;
 /// The ACK delay code: 134 ms, as others in software state.
 const ACK_DELAY: u8 = 15;
 
-/// The operations on memory on demand that have tests.
-const ODP_CAPS: OdpCaps = OdpCaps {
-    implicit: true,
-    rc: odp::SEND
-        | odp::RECV
-        | odp::SRQ_RECV
-        | odp::WRITE
-        | odp::READ
-        | odp::ATOMIC
-        | odp::ATOMIC_WRITE
-        | odp::FLUSH,
-    // TODO[ODPU].
-    uc: 0,
-    ud: odp::SEND | odp::RECV | odp::SRQ_RECV,
-};
+/// Returns the operations on memory on demand that have tests.
+fn odp_caps() -> OdpCaps {
+    OdpCaps {
+        implicit: true,
+        rc: OdpOp::Send
+            | OdpOp::Recv
+            | OdpOp::SrqRecv
+            | OdpOp::Write
+            | OdpOp::Read
+            | OdpOp::Atomic
+            | OdpOp::AtomicWrite
+            | OdpOp::Flush,
+        // TODO[ODPU].
+        uc: OdpOps::empty(),
+        ud: OdpOp::Send | OdpOp::Recv | OdpOp::SrqRecv,
+    }
+}
 
 /// Fills in the limits and the capabilities of a device with a GUID.
 pub(crate) fn describe(guid: [u8; 8], attr: &mut DeviceAttr) {
@@ -83,18 +89,18 @@ pub(crate) fn describe(guid: [u8; 8], attr: &mut DeviceAttr) {
         .set_max_total_mcast_qp_attach(MAX_MEMBERSHIPS)
         .set_max_pkeys(1)
         .set_local_ca_ack_delay(ACK_DELAY)
-        .set_device_cap_flags(
-            cap::UD_AV_PORT_ENFORCE
-                | cap::PORT_ACTIVE_EVENT
-                | cap::SYS_IMAGE_GUID
-                | cap::SRQ_RESIZE
-                | cap::RC_RNR_NAK_GEN
-                | cap::MEM_WINDOW
-                | cap::MEM_WINDOW_TYPE_2B
-                | cap::MEM_MGT_EXTENSIONS
-                | cap::FLUSH_GLOBAL
-                | cap::ATOMIC_WRITE,
+        .set_device_caps(
+            DeviceCap::UdAvPortEnforce
+                | DeviceCap::PortActiveEvent
+                | DeviceCap::SysImageGuid
+                | DeviceCap::SrqResize
+                | DeviceCap::RcRnrNakGen
+                | DeviceCap::MemWindow
+                | DeviceCap::MemWindowType2b
+                | DeviceCap::MemMgtExtensions
+                | DeviceCap::FlushGlobal
+                | DeviceCap::AtomicWrite,
         )
-        .set_kernel_cap_flags(cap::ALLOW_USER_UNREG | cap::ON_DEMAND_PAGING)
-        .set_odp_caps(&ODP_CAPS);
+        .set_kernel_caps(KernelCap::AllowUserUnreg | KernelCap::OnDemandPaging)
+        .set_odp_caps(&odp_caps());
 }

@@ -46,6 +46,7 @@ use kernel::{
 use rdma::{
     ib::{
         self,
+        cap::PortProtocol,
         cq::{
             CqInit,
             WcArray, //
@@ -55,9 +56,8 @@ use rdma::{
             PortAttr, //
         },
         driver::{
-            CMD_POST_SEND,
-            CMD_REQ_NOTIFY_CQ,
-            DRIVER_ID_RXE, //
+            DriverId,
+            UverbsCmd, //
         },
         gid::{
             GidChange,
@@ -108,9 +108,10 @@ use roce::{
 
 #[vtable]
 impl Driver for Ferroce {
-    const DRIVER_ID: u32 = DRIVER_ID_RXE;
+    const DRIVER_ID: DriverId = DriverId::Rxe;
     const UVERBS_ABI_VERSION: u32 = ABI_VERSION;
-    const UVERBS_CMDS: &'static [u32] = &[CMD_POST_SEND, CMD_REQ_NOTIFY_CQ];
+    const UVERBS_CMDS: &'static [UverbsCmd] = &[UverbsCmd::PostSend, UverbsCmd::ReqNotifyCq];
+    const PORT: PortProtocol = PortProtocol::RoceV2;
 
     const COUNTERS: &'static [CounterDesc] = counters::NAMES;
 
