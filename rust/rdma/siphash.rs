@@ -57,10 +57,10 @@ mod tests {
         [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210],
     ];
 
-    /// Addresses of a pattern.
+    /// The number of addresses per pattern.
     const MANY: u32 = 2048;
 
-    /// Returns the most addresses of a pattern that share a bucket.
+    /// Returns the largest number of addresses of a pattern that share a bucket.
     fn longest_chain(
         key: &HashKey,
         buckets: usize,
@@ -76,8 +76,8 @@ mod tests {
         Ok(chains.iter().copied().max().unwrap_or(0))
     }
 
-    /// The buckets of all tables that are looked up by address, with room for bad luck: among 1024
-    /// random chains one of more than this is less likely than one in a million.
+    /// Checks the bucket counts of all tables that are keyed by address. The bounds leave a margin:
+    /// the probability that any of 1024 random chains exceeds them is less than one in a million.
     fn check(pattern: impl Fn(u32) -> [u8; 16] + Copy) -> Result {
         for (buckets, most) in [(256, 32), (1024, 20)] {
             for key in KEYS {
@@ -95,10 +95,10 @@ mod tests {
     }
 
     #[test]
-    fn ipv4_groups_have_buckets_of_their_own() -> Result {
+    fn ipv4_groups_spread_over_buckets() -> Result {
         const V4: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
-        // 224.0.0.0 and on, 239.255.x.y, 224.x.y.1, and hosts.
+        // 224.0.x.y, 239.255.x.y, 224.x.y.1, and hosts.
         check(|i| with_low(V4, 0xe000_0000 + i))?;
         check(|i| with_low(V4, 0xefff_0000 + i))?;
         check(|i| with_low(V4, 0xe000_0001 + (i << 8)))?;
@@ -106,9 +106,9 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_groups_have_buckets_of_their_own() -> Result {
+    fn ipv6_groups_spread_over_buckets() -> Result {
         const LINK: [u8; 12] = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
-        // An IPv4 group in one of IPv6, as RFC 4391 has it.
+        // An IPv4 group mapped to an MGID as in RFC 4391.
         const MAPPED: [u8; 12] = [0xff, 0x12, 0x40, 0x1b, 0xff, 0xff, 0, 0, 0, 0, 0, 0];
 
         check(|i| with_low(LINK, 0xff00_0000 + i))?;
@@ -116,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn eui64_addresses_have_buckets_of_their_own() -> Result {
+    fn eui64_addresses_spread_over_buckets() -> Result {
         const HOST: [u8; 12] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0xff];
 
         check(|i| with_low(HOST, 0xfe00_0000 + i))
     }
 
     #[test]
-    fn every_byte_counts() -> Result {
+    fn every_address_byte_is_hashed() -> Result {
         for shift in (0..=112).step_by(8) {
             check(|i| (0xff02u128 << 112 ^ u128::from(i) << shift).to_be_bytes())?;
         }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_namespace_counts() -> Result {
+    fn namespace_is_hashed() -> Result {
         let [low, high] = words([0xff; 16]);
 
         for key in KEYS {

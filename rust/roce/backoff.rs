@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_try_in_between_do_not_make_it_longer() {
+    fn failures_during_pause_do_not_extend_it() {
         let mut backoff = Backoff::default();
         let start = Instant::from_ns(0);
 
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn many_that_fail_for_long_try_seldom() {
+    fn persistent_failures_are_retried_rarely() {
         let mut attempts = 0u64;
 
         for half in 0..6000 {
@@ -117,7 +117,7 @@ mod tests {
                 attempts += 1;
             }
         }
-        // Three in a millisecond, not 6000.
+        // At most 20 each, not 10,000.
         assert!(attempts <= 6000 * 20);
     }
 }

@@ -176,7 +176,7 @@ impl<T, S: DerefMut<Target = [Option<T>]>> Fifo<S> {
 mod tests {
     use super::*;
 
-    /// Of queue pair `.0`, the `.1`th.
+    /// Entry number `.1` of queue pair `.0`.
     type Entry = (u32, u32);
     type Slots = [Option<Entry>; 7];
 
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn removal_makes_room() {
+    fn removal_frees_slots() {
         let mut slots: Slots = [None; 7];
         let mut fifo = Fifo::new(&mut slots[..]);
         for i in 0..7 {
@@ -219,7 +219,7 @@ mod tests {
         }
         fifo.begin_removal();
         assert!(fifo.remove(6, of(0)));
-        // One of the four has not been looked at; the others are no room yet.
+        // One of the four has not been visited yet; the slots of the others are not free yet.
         assert_eq!(fifo.len(), 4);
         assert!(!fifo.push((2, 0)));
         assert!(!fifo.remove(6, of(0)));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn removal_ends_when_the_rest_is_polled() {
+    fn removal_ends_when_rest_is_polled() {
         let mut slots: Slots = [None; 7];
         let mut fifo = Fifo::new(&mut slots[..]);
         for i in 0..6 {
@@ -258,9 +258,9 @@ mod tests {
         assert_eq!(fifo.len(), 7);
     }
 
-    /// Against lists, with all that can happen between two steps.
+    /// Compares with counters, with pushes and pops between the steps of the removal.
     #[test]
-    fn removal_keeps_the_others_in_order() {
+    fn removal_preserves_order_of_others() {
         let mut seed = 1u32;
         let mut random = |below: u32| {
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -288,7 +288,7 @@ mod tests {
             fifo.begin_removal();
             let gone = random(3);
             while fifo.remove(random(3) as usize, of(gone)) {
-                // No more of that queue pair.
+                // That queue pair adds no more.
                 let qp = (gone + 1 + random(2)) % 3;
                 if random(2) == 0 && fifo.push((qp, added[qp as usize])) {
                     added[qp as usize] += 1;

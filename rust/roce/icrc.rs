@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sample_of_the_specification() {
+    fn ibta_sample_packet() {
         let icrc = Icrc::<TableCrc32> {
             crc: TableCrc32::update(!0, &IBTA_SAMPLE),
             engine: PhantomData,
@@ -287,18 +287,18 @@ mod tests {
     }
 
     #[test]
-    fn the_start_value_stands_for_eight_bytes_of_ones() {
+    fn initial_value_covers_dummy_lrh() {
         assert_eq!(TableCrc32::update(!0, &[0xff; 8]), AFTER_LINK_HEADER);
     }
 
     #[test]
-    fn packets_of_an_independent_implementation() {
+    fn matches_scapy_packets() {
         assert_eq!(ipv4(&SCAPY_IPV4), SCAPY_IPV4[60..]);
         assert_eq!(ipv6(&SCAPY_IPV6), SCAPY_IPV6[76..]);
     }
 
     #[test]
-    fn exactly_the_variant_fields_of_ipv4_are_masked() {
+    fn only_ipv4_variant_fields_are_masked() {
         const MASKED: [usize; 7] = [1, 8, 10, 11, 26, 27, 32];
 
         for at in 0..60 {
@@ -310,11 +310,11 @@ mod tests {
     }
 
     #[test]
-    fn exactly_the_variant_fields_of_ipv6_are_masked() {
+    fn only_ipv6_variant_fields_are_masked() {
         const MASKED: [usize; 7] = [1, 2, 3, 7, 46, 47, 52];
 
         for at in 0..76 {
-            // The version, in the upper half of byte 0, counts.
+            // The version, in the upper half of byte 0, is not masked.
             let mut packet = SCAPY_IPV6;
             packet[at] ^= 0x10;
             let unchanged = ipv6(&packet) == SCAPY_IPV6[76..];
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn in_one_piece_it_is_the_same_and_changes_nothing() {
+    fn contiguous_packet_has_same_icrc_and_is_unmodified() {
         let mut packet = SCAPY_IPV4;
         let icrc = of_ipv4::<TableCrc32>(&mut packet[..60]);
         assert_eq!(
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_may_be_cut_anywhere() {
+    fn payload_may_be_split_anywhere() {
         let packet = &SCAPY_IPV4;
         for cut in 40..60 {
             let mut icrc =

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn pkey_needs_one_full_member() {
+    fn pkey_match_needs_a_full_member() {
         let full = Pkey::new(0x8001);
         let limited = Pkey::new(0x0001);
         assert!(full.matches(full));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn pkey_needs_the_same_valid_partition() {
+    fn pkey_match_needs_same_valid_partition() {
         assert!(!Pkey::DEFAULT.matches(Pkey::new(0x8001)));
         assert!(!Pkey::new(0x8000).matches(Pkey::new(0x8000)));
     }

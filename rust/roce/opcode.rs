@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_rc_is_known_somehow() {
+    fn all_rc_opcodes_parse() {
         let mut others = 0;
         for raw in 0..=u8::MAX {
             match Opcode::parse(raw) {
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn the_top_three_bits_are_the_transport() {
+    fn top_three_bits_give_transport() {
         for opcode in Opcode::ALL {
             let transport = match opcode.raw() >> 5 {
                 0 => Transport::Rc,
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn constructors_agree_with_the_table() {
+    fn constructors_match_table() {
         for transport in TRANSPORTS {
             for position in POSITIONS {
                 for imm in [false, true] {

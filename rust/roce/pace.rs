@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_those_of_the_core() {
+    fn rate_codes_match_ib_core() {
         assert_eq!(Rate::from_ib(0), Ok(None));
         assert_eq!(rate(2).map(Rate::mbps), Some(2_500));
         assert_eq!(rate(25).map(Rate::mbps), Some(1_700_000));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_rounded_up() {
+    fn packet_time_is_rounded_up() {
         let time = |code, bytes| rate(code).map(|rate| rate.time_of(bytes));
         assert_eq!(time(3, BYTES), Some(GAP));
         assert_eq!(time(2, 1), Some(4));
@@ -188,13 +188,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rate_nobody_waits() {
+    fn packets_without_rate_do_not_wait() {
         let mut pace = Pace::new();
         for _ in 0..3 {
             assert_eq!(pace.wait(at(5)), None);
             pace.sent(at(5), None);
         }
-        // A gap is over with the next packet that needs none.
+        // The next packet without a rate ends the gap.
         pace.sent(at(5), Some(GAP));
         assert_eq!(pace.wait(at(6)), Some(at(5 + GAP)));
         pace.sent(at(5 + GAP), None);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_keep_their_distance() {
+    fn packets_are_spaced_by_gap() {
         let mut pace = Pace::new();
         let mut now = at(1_000);
         for _ in 0..100 {
@@ -215,10 +215,10 @@ mod tests {
     }
 
     #[test]
-    fn what_a_late_timer_lost_is_made_up_for() {
+    fn late_timers_are_made_up_for() {
         let mut pace = Pace::new();
         let (mut sent, mut now) = (0, 0);
-        // Each timer comes 10 µs late, which is three packets.
+        // Each timer fires 10 µs late, which is three packets.
         while now < 1_000_000 {
             match pace.wait(at(now)) {
                 None => {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn idleness_is_not_made_up_for() {
+    fn idle_time_is_not_made_up_for() {
         let mut pace = Pace::new();
         pace.sent(at(0), Some(GAP));
         assert_eq!(pace.wait(at(1)), Some(at(GAP)));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_bounded_however_late() {
+    fn burst_after_late_timer_is_bounded() {
         let mut pace = Pace::new();
         pace.sent(at(0), Some(GAP));
         assert_eq!(pace.wait(at(1)), Some(at(GAP)));

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_names_the_request() {
+    fn response_echoes_tid_and_attribute() {
         let request = get(PORT_COUNTERS);
         let response = answer(&request).unwrap();
         assert_eq!(field(&response, 0), Some([1, 4, 1, 0x81, 0, 0, 0, 0]));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn small_counters_stop_at_all_ones() {
+    fn port_counters_saturate() {
         let response = answer(&get(PORT_COUNTERS)).unwrap();
         // Symbol errors, recoveries, link downed, receive errors.
         assert_eq!(field(&response, 68), Some([0, 0, 0, 255, 255, 255]));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn large_counters_tell_groups_apart() {
+    fn extended_counters_separate_multicast() {
         let response = answer(&get(PORT_COUNTERS_EXT)).unwrap();
         let values = [
             1000,
@@ -264,13 +264,13 @@ mod tests {
     }
 
     #[test]
-    fn the_class_has_large_counters() {
+    fn class_port_info_reports_extended_counters() {
         let response = answer(&get(CLASS_PORT_INFO)).unwrap();
         assert_eq!(field(&response, 64), Some([1, 1, 2, 0, 0, 0, 0, 0]));
     }
 
     #[test]
-    fn what_is_not_there_has_a_status() {
+    fn unsupported_requests_get_error_status() {
         assert_eq!(status(&get(PORT_COUNTERS)), Some(0));
         assert_eq!(status(&get(0x0010)), Some(STATUS_NO_SUCH_ATTRIBUTE));
         let mut request = get(PORT_COUNTERS);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_and_other_classes_are_not_answered() {
+    fn non_requests_and_other_classes_are_ignored() {
         for method in [0x03, 0x05, 0x07, METHOD_GET_RESP, 0xff] {
             let mut request = get(PORT_COUNTERS);
             request[3] = method;

@@ -165,14 +165,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_and_numbers_agree() {
+    fn type_numbers_round_trip() {
         for ty in QpType::ALL {
             assert_eq!(QpType::try_from(ty.as_ib()), Ok(ty));
         }
     }
 
     #[test]
-    fn each_type_takes_its_own_transport_and_raw_packets_take_none() {
+    fn qp_type_takes_only_its_transport() {
         for ty in QpType::ALL {
             for transport in [Transport::Rc, Transport::Uc, Transport::Ud] {
                 let own = ty != QpType::RawPacket && ty.transport() == transport;
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn all_other_numbers_are_refused() {
+    fn other_type_numbers_are_refused() {
         for ib in [0, 5, 6, 9, 10, 0xff] {
             assert_eq!(QpType::try_from(ib), Err(TypeError::NotCarried));
         }

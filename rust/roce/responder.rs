@@ -413,7 +413,7 @@ mod tests {
     };
 
     #[test]
-    fn nothing_is_handled_out_of_turn() {
+    fn out_of_order_calls_have_no_effect() {
         let mut slots = slots::<1>();
         let mut uc = requester(Transport::Uc, &mut slots);
         assert!(uc.post(wr(SendOp::Send, 3)).is_ok());
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_packet_in_rtr_is_an_event() {
+    fn first_packet_in_rtr_raises_comm_est() {
         let mut slots = slots::<2>();
         let mut uc = requester(Transport::Uc, &mut slots);
         let mut responder = Responder::new(Transport::Uc);

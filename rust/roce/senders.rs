@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_are_idle_do_not_count() {
+    fn idle_senders_are_not_counted() {
         let mut device = Device::new();
         let mut halves = [TxBackoff::default(); 64];
 
@@ -143,7 +143,7 @@ mod tests {
             device.send(half, 1000 * MS);
         }
         assert_eq!(device.send(&mut halves[0], 1000 * MS), TxBackoff::SHARE);
-        // A moment later the same, and from the second period on all that there is.
+        // The same 10 ms and one period later, and the maximum from the second period on.
         assert_eq!(device.send(&mut halves[0], 1010 * MS), TxBackoff::SHARE);
         let later = 1000 * MS + Period::NS;
         assert_eq!(device.send(&mut halves[0], later), TxBackoff::SHARE);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_send_all_the_time_share_all_the_time() {
+    fn continuous_senders_keep_their_shares() {
         let mut device = Device::new();
         let mut halves = [TxBackoff::default(); 32];
 
@@ -165,8 +165,8 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_room_counts_as_long_as_he_waits() {
-        // As often as the driver polls (`in_flight::HANDOVER`), and a late timer more.
+    fn waiting_sender_stays_counted() {
+        // The interval of polls of the driver (`in_flight::HANDOVER`), and one with a late timer.
         for step in [100 * MS, 130 * MS] {
             let mut device = Device::new();
             let mut half = TxBackoff::default();
@@ -182,19 +182,19 @@ mod tests {
     }
 
     #[test]
-    fn ping_pong_writes_the_count_once_in_a_period() {
+    fn ping_pong_writes_count_once_per_period() {
         let mut device = Device::new();
         let mut half = TxBackoff::default();
 
         for at in 0..100_000 {
             device.send(&mut half, at * MS / 100);
         }
-        // A second.
+        // In one second.
         assert_eq!(u64::from(device.writes), 1000 * MS / Period::NS + 1);
     }
 
     #[test]
-    fn a_half_that_is_reset_does_not_count_again() {
+    fn reset_half_is_not_counted_again() {
         let mut device = Device::new();
         let mut half = TxBackoff::default();
 
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_is_late_counts_in_the_current_period() {
+    fn late_cpu_counts_in_current_period() {
         let senders = Senders::from_raw(0).with_another(Period(7));
         let both = senders.with_another(Period(6));
 
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_saturate_and_periods_wrap_around() {
+    fn counts_saturate_and_periods_wrap() {
         let mut senders = Senders::from_raw(0)
             .at(Period(1 << 30))
             .at(Period(u32::MAX >> 1));

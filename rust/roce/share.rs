@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_gets_a_third() {
+    fn single_process_gets_a_third() {
         let (mut used, mut user) = (0, 0);
 
         assert_eq!(fill(&mut used, &mut user), 5000);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_gets_half_and_leaves_something_to_each_of_its_processes() {
+    fn processes_of_one_user_share_half() {
         let (mut used, mut user) = (0, 0);
 
         for _ in 0..6 {
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn each_user_gets_half_of_the_rest() {
+    fn each_user_gets_half_of_remainder() {
         let mut used = 0;
         let mut before = left(MAX, 0);
 
@@ -93,12 +93,12 @@ mod tests {
             assert_eq!(user, before.div_ceil(2));
             before -= user;
         }
-        // That is not for them.
+        // The reserve is for privileged processes.
         assert!(used <= MAX - MAX / RESERVE);
     }
 
     #[test]
-    fn nothing_overflows() {
+    fn extreme_values_do_not_overflow() {
         let held = Held {
             process: u32::MAX,
             user: u32::MAX,

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn any_port_is_good_until_one_is_known() {
+    fn any_port_is_admitted_until_one_is_known() {
         let mut port = SourcePort::new();
         assert!(port.admits(OTHER, at(0)));
         assert!(port.admits(PEER, at(0)));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn while_the_peer_is_heard_no_other_port_is_taken() {
+    fn other_ports_are_refused_while_peer_is_heard() {
         let mut port = SourcePort::new();
         port.heard(PEER);
         for ms in (0..10_000).step_by(30) {
@@ -100,17 +100,17 @@ mod tests {
             assert!(port.admits(PEER, at(ms + 29)));
             port.heard(PEER);
         }
-        // After any time of silence the first one is refused.
+        // The first packet from another port is refused after any time of silence.
         assert!(!port.admits(OTHER, at(1_000_000)));
     }
 
     #[test]
-    fn a_peer_that_changes_its_port_goes_on_by_a_retry() {
+    fn changed_port_is_admitted_after_doubt_time() {
         let mut port = SourcePort::new();
         port.heard(PEER);
         assert!(!port.admits(OTHER, at(0)));
         assert!(!port.admits(OTHER, at(67)));
-        // Packets that are still on their way prove nothing.
+        // Admitting packets of the old port that are still in flight does not end the doubt.
         assert!(port.admits(PEER, at(70)));
         assert!(port.admits(OTHER, at(134)));
         port.heard(OTHER);

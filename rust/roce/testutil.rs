@@ -42,13 +42,13 @@ use crate::{
 /// The path MTU of all tests.
 pub(crate) const MTU: u32 = 256;
 
-/// The time at which nothing in particular happens.
+/// An arbitrary time.
 pub(crate) const NOW: Instant = Instant::from_ns(1_000);
 
 /// The retransmission timeout of all tests.
 pub(crate) const TIMEOUT_NS: u64 = 4_096;
 
-/// A packet with as much payload as the tests need, all zero.
+/// A packet whose payload is all zero.
 pub(crate) struct Frame {
     bytes: [u8; 320],
     len: usize,
@@ -163,7 +163,7 @@ pub(crate) fn requester(
     requester
 }
 
-/// Makes slots.
+/// Makes `N` free slots.
 pub(crate) fn slots<const N: usize>() -> [Slot; N] {
     [(); N].map(|()| Slot::default())
 }
@@ -175,7 +175,7 @@ pub(crate) fn send(rc: &mut Requester<&mut [Slot]>) -> Option<Transmit> {
     transmit
 }
 
-/// Sends all packets, and returns how many they were.
+/// Sends all packets, and returns their number.
 pub(crate) fn send_all(rc: &mut Requester<&mut [Slot]>) -> usize {
     let mut count = 0;
     while send(rc).is_some() {

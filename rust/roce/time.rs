@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn rnr_timer_follows_the_table() {
+    fn rnr_timer_matches_ibta_table() {
         assert_eq!(rnr_timer_ns(0), 655_360_000);
         assert_eq!(rnr_timer_ns(1), 10_000);
         assert_eq!(rnr_timer_ns(12), 640_000);

@@ -165,7 +165,7 @@ mod tests {
 
     const START: Instant = Instant::from_ns(TxBackoff::MEMORY);
 
-    /// Refuses packets until one counts as lost; returns when, and how many were to wait.
+    /// Refuses packets until one counts as lost; returns when, and the number of pauses before.
     fn exhaust(tx_backoff: &mut TxBackoff, start: Instant) -> (Instant, u32) {
         let mut now = start;
         let mut pauses = 0;
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn it_waits_for_a_pause() {
+    fn refusal_starts_pause() {
         let mut tx_backoff = TxBackoff::default();
         assert!(!tx_backoff.waits(|| START));
 
@@ -196,12 +196,12 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_until_a_packet_is_taken() {
+    fn attempts_are_exhausted_until_packet_is_taken() {
         let mut tx_backoff = TxBackoff::default();
         let (now, pauses) = exhaust(&mut tx_backoff, START);
 
         assert_eq!(pauses, TxBackoff::TRIES);
-        // Others behind it do not wait once more.
+        // The packets behind it do not pause again.
         assert_eq!(tx_backoff.refused(now, 0), Refused::Lost);
         assert!(!tx_backoff.is_waiting());
 
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn time_without_packets_does_not_count() {
+    fn refusals_are_forgotten_after_idle_time() {
         let mut tx_backoff = TxBackoff::default();
         assert!(matches!(
             tx_backoff.refused(START, 0),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn queue_pairs_share_the_room() {
+    fn senders_share_limit() {
         let mut tx_backoff = TxBackoff::default();
         assert_eq!(tx_backoff.limit(0), TxBackoff::MOST);
         assert_eq!(tx_backoff.limit(1), TxBackoff::MOST);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_may_be_queued_after_a_refusal_and_more_with_each_round() {
+    fn refusal_halves_limit_and_each_round_raises_it() {
         let mut tx_backoff = TxBackoff::default();
         assert_eq!(tx_backoff.limit(1), TxBackoff::MOST);
         for _ in 0..TxBackoff::MOST {

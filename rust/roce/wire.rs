@@ -361,7 +361,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_field_is_found() {
+    fn all_fields_are_parsed() {
         let pkt = Packet::parse(&WRITE_IMM).ok();
         assert!(pkt.is_some());
         let Some(pkt) = pkt else { return };
@@ -381,14 +381,14 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_is_enough() {
+    fn parse_prefix_needs_only_headers() {
         let head = WRITE_IMM.get(..32).unwrap_or_default();
         let pkt = Packet::parse_prefix(head, WRITE_IMM.len());
         assert_eq!(pkt.map(|pkt| pkt.payload_len()).ok(), Some(5));
     }
 
     #[test]
-    fn every_cut_is_noticed() {
+    fn truncated_packets_are_refused() {
         for len in 0..36 {
             let cut = WRITE_IMM.get(..len).unwrap_or_default();
             assert_eq!(Packet::parse(cut).err(), Some(ParseError::Truncated));
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn pads() {
+    fn pad_lengths() {
         assert_eq!(pad_for(0), 0);
         assert_eq!(pad_for(1), 3);
         assert_eq!(pad_for(2), 2);

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statuses_have_the_numbers_of_the_kernel() {
+    fn statuses_match_ib_wc_status() {
         assert_eq!(Status::Success.as_ib(), 0);
         assert_eq!(Status::WrFlush.as_ib(), 5);
         assert_eq!(Status::RnrRetryExceeded.as_ib(), 13);

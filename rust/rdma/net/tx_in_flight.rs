@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_with_a_clone_is_not_charged() -> Result {
+    fn cloned_packet_is_not_charged() -> Result {
         let account = TxInFlight::new(HANDOVER, wake, 7)?;
         let mut skb = SkBuff::alloc(0, 64).ok_or(ENOMEM)?;
         let clone = skb.try_clone().ok_or(ENOMEM)?;
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_account_wakes_once_when_most_has_been_returned() -> Result {
+    fn full_account_wakes_once_when_mostly_drained() -> Result {
         let account = TxInFlight::new(HANDOVER, wake, 7)?;
         let mut skbs = KVec::new();
 
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn another_cpu_waits_until_all_have_been_returned() -> Result {
+    fn other_cpu_waits_until_account_is_drained() -> Result {
         let account = TxInFlight::new(HANDOVER, wake, 7)?;
         let mut skbs = KVec::new();
 
@@ -312,7 +312,7 @@ mod tests {
         }
         assert!(account.admits_on(0, 0, 4, 1));
         assert!(!account.admits_on(1, 0, 4, 1));
-        // They may be kept for ever.
+        // The packets may never be returned.
         assert!(account.admits_on(1, kernel::bindings::HZ as usize, 4, 1));
         skbs.truncate(1);
         assert_eq!(WOKEN.load(Relaxed), 0);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_that_never_was_full_wakes_nobody() -> Result {
+    fn account_that_was_never_full_does_not_wake() -> Result {
         let account = TxInFlight::new(HANDOVER, wake, 1)?;
 
         WOKEN.store(0, Relaxed);
@@ -332,9 +332,9 @@ mod tests {
         Ok(())
     }
 
-    // This is what `Arc::new` does when there is no memory.
+    // `Arc::new` drops its argument like this when out of memory.
     #[test]
-    fn an_account_that_is_not_allocated_is_not_counted() {
+    fn failed_allocation_is_not_counted() {
         let before = ACCOUNTS.load(Relaxed);
 
         drop(Inner::new(0, wake, 1));
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_outlive_the_sender() -> Result {
+    fn packets_keep_account_alive() -> Result {
         let before = ACCOUNTS.load(Relaxed);
         let account = TxInFlight::new(HANDOVER, wake, 1)?;
         let skb = charged(&account);

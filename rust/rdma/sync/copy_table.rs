@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_in_use_is_replaced() -> Result {
+    fn replace_fails_for_unused_id() -> Result {
         let table = KBox::pin_init(CopyTable::<u32>::new(1..=5), GFP_KERNEL)?;
 
         assert_eq!(table.replace(1, 7).err(), Some(ENOENT));

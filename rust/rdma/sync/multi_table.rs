@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_all_of_its_values_and_no_others() -> Result {
+    fn key_finds_exactly_its_values() -> Result {
         let table = table()?;
 
         for key in 0..8 {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_together_is_met_together() -> Result {
+    fn insert_beside_keeps_values_adjacent() -> Result {
         let table = table()?;
         let mut met = KVec::with_capacity(9, GFP_KERNEL)?;
 
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_removed_is_not_found() -> Result {
+    fn removed_values_are_not_found() -> Result {
         let table = table()?;
 
         for value in 1..6 {

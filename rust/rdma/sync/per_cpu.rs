@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_are_apart_and_begin_at_zero() -> Result {
+    fn counters_start_at_zero_and_are_independent() -> Result {
         let counters = PerCpuCounters::<3>::new()?;
 
         assert_eq!(counters.sum(0), 0);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_last_nothing_is_counted() -> Result {
+    fn out_of_range_index_is_ignored() -> Result {
         let counters = PerCpuCounters::<1>::new()?;
 
         counters.add(1, 1);

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn each_permit_calls_the_first_that_waits() -> Result {
+    fn released_permit_calls_first_waiter() -> Result {
         let (two, [mut a, mut b, mut c]) = set_up()?;
         let first = two.acquire(&mut a).ok_or(EINVAL)?;
         let second = two.acquire(&mut a).ok_or(EINVAL)?;
@@ -288,14 +288,14 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_calls_the_next_one() -> Result {
+    fn leaving_called_waiter_calls_next() -> Result {
         let (two, [mut a, mut b, mut c]) = set_up()?;
         let permits = (two.try_acquire(), two.try_acquire());
 
         for waiter in [&mut a, &mut b, &mut c] {
             assert!(two.acquire(waiter).is_none());
         }
-        // Not called yet, so no other has to be called instead.
+        // It was not called yet, so no other waiter has to be called instead.
         b.leave();
         assert_eq!(CALLS.load(Relaxed), 0);
         drop(permits.0);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_called_in_vain_stays_the_first() -> Result {
+    fn waiter_that_lost_permit_stays_first() -> Result {
         let (two, [mut a, mut b, _]) = set_up()?;
         let permits = (two.try_acquire(), two.try_acquire());
 

@@ -323,7 +323,7 @@ mod tests {
     };
 
     #[test]
-    fn processes_leave_some_numbers_to_the_kernel() -> Result {
+    fn some_numbers_are_reserved_for_kernel() -> Result {
         static TABLE: Global<Table<u32>> = Global::new();
 
         // The module is loaded afresh for each run.
@@ -331,7 +331,7 @@ mod tests {
         let table = TABLE.get().ok_or(ENODEV)?;
         let taken = [table.reserve(false)?, table.reserve(false)?];
         let kernel = [table.reserve(true)?, table.reserve(true)?];
-        // Behind those of the kernel there is none for a process, but below.
+        // From the next number on none is left for a process, so it gets lower ones.
         drop(taken);
         let taken = [table.reserve(false)?, table.reserve(false)?];
         assert_eq!(table.reserve(false).err(), Some(EBUSY));
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn random_numbers_are_limited_by_their_count() -> Result {
+    fn random_numbers_are_limited_by_count() -> Result {
         static TABLE: Global<Table<u32>> = Global::new();
 
         TABLE.init::<core::convert::Infallible>(Table::new_random(16..=4111, 5, 2))?;
@@ -359,7 +359,7 @@ mod tests {
         assert_eq!(table.reserve(false).err(), Some(EBUSY));
         let kernel = [table.reserve(true)?, table.reserve(true)?];
         assert_eq!(table.reserve(true).err(), Some(EBUSY));
-        // By chance they are one after the other in one run of 2^24 at most.
+        // They are consecutive by chance in at most one run in 2^24.
         let [a, b, c] = taken.each_ref().map(Number::get);
         assert!(a + 1 != b || b + 1 != c);
         for number in Iterator::chain(taken.iter(), &kernel) {
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_is_used_before_there_is_none() -> Result {
+    fn all_numbers_are_used_before_ebusy() -> Result {
         static TABLE: Global<Table<u32>> = Global::new();
 
         TABLE.init::<core::convert::Infallible>(Table::new_random(2..=4, 9, 0))?;

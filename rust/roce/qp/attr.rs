@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mtu_codes_and_bytes_agree() {
+    fn mtu_codes_match_sizes() {
         for (ib, bytes) in [(1, 256), (2, 512), (3, 1024), (4, 2048), (5, 4096)] {
             let mtu = Mtu::from_ib(ib);
             assert_eq!(mtu.map(Mtu::bytes), Some(bytes));
@@ -280,12 +280,12 @@ mod tests {
     }
 
     #[test]
-    fn access_flags_are_kept_or_refused() {
+    fn unsupported_access_flags_are_refused() {
         assert_eq!(
             Access::from_bits(0x3ff0_035f).map(Access::bits),
             Some(0x3ff0_035f)
         );
-        // Zero-based, huge pages; then what no one defined.
+        // Zero-based, huge pages; then undefined flags.
         for bit in [5, 7].into_iter().chain(10..20).chain(30..32) {
             assert_eq!(Access::from_bits(1 << bit), None);
         }

@@ -142,7 +142,7 @@ mod tests {
     };
 
     #[test]
-    fn sges_and_inline_data_grow_each_other() {
+    fn sges_and_inline_data_share_wqe_space() {
         let asked = Caps {
             max_send_wr: 100,
             max_recv_wr: 1,
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn grown_capacities_can_be_asked_for_again() -> Result<(), OverLimit> {
+    fn returned_caps_can_be_requested_again() -> Result<(), OverLimit> {
         for inline in 0..=512 {
             for sge in 0..=32 {
                 let asked = Caps {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn an_srq_replaces_the_receive_ring() {
+    fn srq_replaces_recv_ring() {
         let asked = Caps {
             max_recv_wr: u32::MAX,
             max_recv_sge: u32::MAX,

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_behave_as_sets() {
+    fn set_operations() {
         let both = AttrMask::AV.or(AttrMask::PORT);
         assert!(both.contains(AttrMask::AV));
         assert!(!AttrMask::AV.contains(both));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_bits_agree() {
+    fn names_match_bits() {
         assert_eq!(AttrMask::NAMES.len(), 22);
         for (mask, name) in AttrMask::NAMES {
             assert_eq!(mask.bits().count_ones(), 1);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_carried_covers_every_unnamed_bit() {
+    fn not_carried_covers_all_unnamed_bits() {
         assert_eq!(AttrMask::NOT_CARRIED.bits(), 0xffe8_4000);
         assert!(AttrMask::NOT_CARRIED.contains(AttrMask::RATE_LIMIT));
     }

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_set_is_what_a_query_returns() -> Result<(), ModifyError> {
+    fn query_returns_values_set() -> Result<(), ModifyError> {
         let (state, attrs) = up_to(QpType::Rc, State::Sqd, good)?;
         assert_eq!(state, State::Sqd);
         let expected = Attrs {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_comes_up_and_goes_back() -> Result<(), ModifyError> {
+    fn every_type_can_be_brought_up_and_reset() -> Result<(), ModifyError> {
         for ty in QpType::ALL {
             for last in [State::Init, State::Rtr, State::Rts, State::Sqd] {
                 let at = up_to(ty, last, good)?;
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn one_bad_value_is_enough() {
+    fn single_bad_value_is_refused() {
         // Each is the only value that is out of range for RC.
         let bad = [
             (AttrMask::PATH_MTU, 4),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_checked() {
+    fn current_and_next_state_are_checked() {
         let mask = AttrMask::STATE.or(AttrMask::CUR_STATE);
         let plan = |current, next| {
             let value = |attribute| match attribute {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_state_only_attributes_change() {
+    fn modify_without_state_changes_only_attributes() {
         let plan = |state| {
             let mask = AttrMask::QKEY;
             modify(QpType::Ud, state, &Attrs::RESET, mask, good, &LIMITS)
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_offered_says_so() {
+    fn unsupported_attributes_are_refused() {
         for attribute in [AttrMask::ALT_PATH, AttrMask::CAP, AttrMask::RATE_LIMIT] {
             let mask = AttrMask::STATE.or(attribute);
             let error = modify(QpType::Rc, State::Rts, &Attrs::RESET, mask, good, &LIMITS);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn the_event_of_a_drain_is_raised_only_if_requested() {
+    fn sq_drained_event_is_raised_only_if_requested() {
         let stored = Attrs {
             sqd_notify: true,
             ..Attrs::RESET
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draining_queue_can_only_be_given_up() {
+    fn draining_qp_can_only_go_to_err_or_reset() {
         let limits = Limits {
             draining: true,
             ..LIMITS

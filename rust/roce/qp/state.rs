@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_and_numbers_agree() {
+    fn state_numbers_round_trip() {
         for (number, state) in (0u32..).zip(State::ALL) {
             assert_eq!(state.as_ib(), number);
             assert_eq!(State::try_from(number), Ok(state));

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_transition_is_listed_twice_and_no_type_has_two_rules() {
+    fn transitions_and_rules_are_unique() {
         for (at, transition) in TRANSITIONS.iter().enumerate() {
             let same =
                 |other: &&Transition| (other.from, other.to) == (transition.from, transition.to);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn every_state_but_reset_can_fail_and_every_state_can_be_reset() {
+    fn transitions_to_err_and_reset() {
         for state in State::ALL {
             assert!(find(state, State::Reset).is_some());
             assert_eq!(find(state, State::Err).is_some(), state != State::Reset);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_errors_name_the_attributes() {
+    fn errors_name_attributes() {
         let mask = AttrMask::STATE.or(AttrMask::PORT).or(AttrMask::AV);
         let missing = AttrMask::PKEY_INDEX.or(AttrMask::QKEY);
         assert_eq!(
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn sqe_to_rts_of_rc_is_allowed_by_the_core_without_attributes() {
+    fn rc_sqe_to_rts_takes_no_attributes() {
         let rts = |mask| check(QpType::Rc, State::Sqe, State::Rts, mask);
         assert_eq!(rts(AttrMask::STATE), Ok(()));
         assert_eq!(

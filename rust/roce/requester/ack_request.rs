@@ -198,7 +198,7 @@ mod tests {
     };
 
     #[test]
-    fn what_nobody_waits_for_asks_later() {
+    fn unsignalled_requests_delay_ack_request() {
         let mut slots = slots::<8>();
         let mut rc = requester(Transport::Rc, &mut slots);
         let quiet = SendWr {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_turns_out_to_be_the_last_packet_is_sent_again_to_be_acknowledged() {
+    fn last_packet_before_drain_is_resent_with_ack_req() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
         for _ in 0..2 {

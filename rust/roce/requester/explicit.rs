@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_response_is_placed_and_acknowledges_what_came_before() {
+    fn read_response_is_placed_and_acks_earlier_requests() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
         post(&mut rc, &[wr(SendOp::Send, 0), wr(SendOp::Read, MTU + 1)]);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_read_response_is_asked_for_again() {
+    fn missing_read_response_is_requested_again() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
         post(&mut rc, &[wr(SendOp::Read, 3 * MTU), wr(SendOp::Send, 0)]);
@@ -310,7 +310,7 @@ mod tests {
         let first = read_response(Opcode::RcReadResponseFirst, 0, MTU);
         assert!(respond(&mut rc, &first).place.is_some());
         rc.placed(NOW, Ok(()));
-        // Either of these shows that response 1 was lost, but the second one adds nothing new.
+        // Both of these show that response 1 was lost, but only the first triggers a repeat.
         let last = read_response(Opcode::RcReadResponseLast, 2, MTU);
         assert_eq!(respond(&mut rc, &last).outcome, ResponseKind::Gap);
         let again = rc.poll_transmit();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_behind_a_lost_one_restart_the_timer() {
+    fn responses_after_lost_one_restart_timer() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
         post(&mut rc, &[wr(SendOp::Read, 9), wr(SendOp::Read, 9)]);
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_that_gets_lost_again_is_noticed() {
+    fn response_lost_twice_is_detected() {
         let mut slots = slots::<3>();
         let mut rc = requester(Transport::Rc, &mut slots);
         post(&mut rc, &[wr(SendOp::Read, 9), wr(SendOp::Send, 0)]);
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_to_nothing_do_not_keep_it_waiting_for_ever() {
+    fn stray_responses_do_not_prevent_timeout() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         post(&mut rc, &[wr(SendOp::Read, 9)]);
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_response_of_the_wrong_length_is_the_end() {
+    fn read_response_of_wrong_length_is_fatal() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         post(&mut rc, &[wr(SendOp::Read, 9)]);
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn read_data_without_a_place_fails_the_read() {
+    fn read_data_placement_error_fails_read() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
         post(&mut rc, &[wr(SendOp::Read, 9), wr(SendOp::Send, 0)]);
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn an_atomic_ends_with_its_own_answer() {
+    fn atomic_completes_only_on_atomic_ack() {
         let mut slots = slots::<3>();
         let mut rc = requester(Transport::Rc, &mut slots);
         let mut add = wr(SendOp::FetchAdd, 8);
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_and_an_atomic_write_end_with_an_empty_answer() {
+    fn flush_and_atomic_write_complete_on_empty_response() {
         for op in [SendOp::Flush, SendOp::AtomicWrite] {
             let mut slots = slots::<1>();
             let mut rc = requester(Transport::Rc, &mut slots);

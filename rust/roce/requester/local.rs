@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn local_operations_take_their_turn() {
+    fn local_operations_execute_in_order() {
         let mut slots = slots::<4>();
         let mut rc = requester(Transport::Rc, &mut slots);
         for op in [
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn local_operations_are_not_repeated() {
+    fn retransmission_skips_local_operations() {
         let mut slots = slots::<5>();
         let mut rc = requester(Transport::Rc, &mut slots);
         for op in [SendOp::Write, SendOp::BindMw, SendOp::BindMw, SendOp::Send] {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_one_waits_for_what_is_before_it() {
+    fn failed_local_operation_completes_in_order() {
         let mut slots = slots::<3>();
         let mut rc = requester(Transport::Rc, &mut slots);
         for op in [SendOp::Write, SendOp::BindMw, SendOp::Send] {
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fence_waits_for_answers() {
+    fn fenced_bind_waits_for_read_response() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
         assert!(rc.post(wr(SendOp::Read, MTU)).is_ok());
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn unreliable_connections_have_them_and_datagrams_do_not() {
+    fn uc_supports_local_operations_and_ud_does_not() {
         let mut uc_slots = slots::<2>();
         let mut uc = requester(Transport::Uc, &mut uc_slots);
         assert!(uc.post(wr(SendOp::Send, 0)).is_ok());

@@ -222,7 +222,7 @@ mod tests {
     };
 
     #[test]
-    fn one_acknowledgment_ends_all_messages_before_it() {
+    fn ack_completes_all_earlier_messages() {
         let mut slots = slots::<3>();
         let mut rc = requester(Transport::Rc, &mut slots);
         post(
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn old_and_impossible_acknowledgments_are_ignored() {
+    fn stale_and_invalid_acks_are_ignored() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         post(&mut rc, &[wr(SendOp::Send, MTU)]);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_nak_sends_again_from_the_middle_of_a_message_once() {
+    fn sequence_nak_resends_from_mid_message_once() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         post(&mut rc, &[wr(SendOp::Send, 3 * MTU)]);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_ends_the_request_and_flushes_the_rest() {
+    fn fatal_nak_fails_request_and_flushes_rest() {
         let mut slots = slots::<3>();
         let mut rc = requester(Transport::Rc, &mut slots);
         post(
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_local_error_waits_for_what_was_sent_before() {
+    fn local_error_waits_for_earlier_requests() {
         let mut slots = slots::<3>();
         let mut rc = requester(Transport::Rc, &mut slots);
         post(
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_failed_locally_is_not_sent_after_all() {
+    fn locally_failed_request_is_not_sent() {
         let mut slots = slots::<3>();
         let mut rc = requester(Transport::Rc, &mut slots);
         let send = wr(SendOp::Send, 0);

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_request_behind_a_good_one_fails_in_its_turn() {
+    fn local_error_completes_in_order() {
         for transport in [Transport::Uc, Transport::Ud] {
             let mut slots = slots::<2>();
             let mut requester = requester(transport, &mut slots);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_peer_is_given_up() {
+    fn silent_peer_exhausts_retries() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
         for _ in 0..2 {
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_peer_has_more_time() {
+    fn slow_peer_lengthens_timeout() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         let mut now = NOW;
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_is_not_ready_is_asked_again_after_its_time() {
+    fn rnr_nak_is_retried_after_timer() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn seven_rnr_retries_have_no_end() {
+    fn rnr_retry_7_is_unlimited() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         let params = rc.params;
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_makes_all_retries_free_again() {
+    fn progress_resets_retry_count() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
         for _ in 0..2 {
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_halves_the_window_and_progress_opens_it() {
+    fn loss_halves_window_and_progress_reopens_it() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         assert!(rc.post(wr(SendOp::Send, 1000 * MTU)).is_ok());

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_places_agree_around_the_wrap() {
+    fn slot_numbers_match_positions_across_wrap() {
         let mut slots = [const { None::<()> }; 3].map(|_| Slot::default());
         let mut ring = Ring::new(&mut slots[..]);
         for wr_id in 0..7 {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_takes_no_more() {
+    fn full_ring_rejects_push() {
         let mut slots = [Slot::default(), Slot::default()];
         let mut ring = Ring::new(&mut slots[..]);
         assert!(ring.push(slot(0)).is_some() && ring.push(slot(1)).is_some());
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_without_slots_is_harmless() {
+    fn ring_without_slots_rejects_push() {
         let mut slots: [Slot; 0] = [];
         let mut ring = Ring::new(&mut slots[..]);
         assert_eq!(ring.push(slot(0)), None);

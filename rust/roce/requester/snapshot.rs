@@ -128,7 +128,7 @@ mod tests {
     };
 
     #[test]
-    fn a_snapshot_tells_what_is_under_way() {
+    fn snapshot_shows_outstanding_requests() {
         let mut slots = slots::<4>();
         let mut rc = requester(Transport::Rc, &mut slots);
         let idle = rc.snapshot();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_tells_of_a_receiver_that_is_not_ready() {
+    fn snapshot_shows_rnr_wait() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         post(&mut rc, &[wr(SendOp::Send, 0)]);

@@ -261,7 +261,7 @@ mod tests {
     };
 
     #[test]
-    fn a_datagram_is_over_when_it_is_sent() {
+    fn datagram_completes_when_sent() {
         let mut slots = slots::<2>();
         let mut ud = requester(Transport::Ud, &mut slots);
         assert_eq!(ud.post(wr(SendOp::SendImm, MTU)), Ok(0));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_the_transport_is_refused() {
+    fn post_checks_opcode_slots_and_length() {
         let mut slots = slots::<1>();
         let mut ud = requester(Transport::Ud, &mut slots);
         assert_eq!(ud.post(wr(SendOp::Write, 1)), Err(PostError::BadOpcode));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_cut_into_packets() {
+    fn message_is_segmented_into_packets() {
         let mut slots = slots::<1>();
         let mut uc = requester(Transport::Uc, &mut slots);
         assert_eq!(uc.post(wr(SendOp::WriteImm, 3 * MTU + 1)), Ok(0));
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_of_several_messages_asks_for_an_acknowledgment() {
+    fn only_last_message_requests_ack() {
         let mut slots = slots::<3>();
         let mut rc = requester(Transport::Rc, &mut slots);
         for _ in 0..3 {
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_is_bounded_and_asks_often() {
+    fn window_is_bounded_and_requests_acks() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         assert!(rc.post(wr(SendOp::Send, 1000 * MTU)).is_ok());
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_wait_for_each_other_and_fences_for_reads() {
+    fn max_rd_atomic_limits_reads_and_fence_waits() {
         let mut slots = slots::<5>();
         let mut rc = requester(Transport::Rc, &mut slots);
         let fenced = SendWr {
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_behind_a_read_that_waits_is_stalled() {
+    fn requests_behind_waiting_read_are_stalled() {
         let mut slots = slots::<4>();
         let mut rc = requester(Transport::Rc, &mut slots);
         for reads in 1..=3 {
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_receiver_is_stalled() {
+    fn rnr_wait_stalls_requester() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_wait_for_ever_is_not_stalled() {
+    fn requester_without_ack_timeout_is_not_stalled() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         rc.set_params(&SendParams {
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_slot_is_left_for_is_stalled() {
+    fn requester_without_free_slot_is_stalled() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_read_is_asked_for_in_parts() {
+    fn long_read_is_requested_in_parts() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         let length = READ_WINDOW * MTU + 1;
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn draining_ends_what_was_begun() {
+    fn drain_finishes_started_message() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
         for _ in 0..2 {
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_fails_that_has_not_begun_while_the_queue_is_drained() {
+    fn local_error_is_deferred_while_drained() {
         let mut slots = slots::<3>();
         let mut rc = requester(Transport::Rc, &mut slots);
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_no_longer_ask_fails_when_the_queue_goes_on() {
+    fn read_with_max_rd_atomic_0_fails_on_resume() {
         let mut slots = slots::<3>();
         let mut rc = requester(Transport::Rc, &mut slots);
         rc.drain();
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_takes_a_receive_request_is_solicited() {
+    fn solicited_only_if_recv_wqe_is_consumed() {
         for (op, solicited) in [
             (SendOp::Send, true),
             (SendOp::SendInv, true),

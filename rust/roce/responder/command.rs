@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn an_atomic_is_executed_once_and_answered_twice() {
+    fn duplicate_atomic_is_not_executed_again() {
         let mut rx = responder();
         let mut swap = wr(SendOp::CompareSwap, 8);
         (swap.compare, swap.swap_add) = (1, 2);
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_answers_are_remembered_as_a_peer_may_have_outstanding() {
+    fn last_max_rd_atomic_atomics_are_remembered() {
         let mut rx = responder();
         let mut atomic = transmit(wr(SendOp::FetchAdd, 8));
         // CAST: 16.
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn flushes_take_no_place_among_the_answers() {
+    fn flushes_do_not_evict_atomic_responses() {
         let mut rx = responder();
         let (mut atomic, mut flush) = (transmit(wr(SendOp::FetchAdd, 8)), flush(1, 1));
         execute(&mut rx, &mut atomic, 0);
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_the_rules_is_refused() {
+    fn invalid_requests_are_refused() {
         let unaligned = |op, length| {
             transmit(SendWr {
                 va: 0x1004,
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn forbidden_memory_is_refused() {
+    fn command_on_forbidden_memory_is_refused() {
         let mut rx = responder();
         let sent = transmit(wr(SendOp::FetchAdd, 8));
         assert!(matches!(request(&mut rx, &sent), Verdict::Execute(_)));
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_and_an_atomic_write_have_an_empty_answer() {
+    fn flush_and_atomic_write_get_empty_response() {
         for sent in [flush(1, 1), transmit(wr(SendOp::AtomicWrite, 8))] {
             let mut rx = responder();
             assert!(matches!(request(&mut rx, &sent), Verdict::Execute(_)));

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abandoned_datagram_leaves_its_work_request_to_the_next_one() {
+    fn next_datagram_reuses_wqe_of_abandoned_one() {
         let mut ud = responder(&recv_params());
         let mut rq = Recvs {
             left: 1,
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_lands_behind_the_grh_area() {
+    fn datagram_is_placed_after_grh() {
         let mut ud = responder(&recv_params());
         let mut rq = Recvs {
             left: 1,
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_key_uses_nothing_up() {
+    fn bad_qkey_does_not_consume_wqe() {
         let mut ud = responder(&RecvParams {
             qkey: Qkey::new(1),
             ..recv_params()
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_that_is_too_long_fails_only_the_work_request() {
+    fn too_long_datagram_fails_only_its_wqe() {
         let mut ud = responder(&recv_params());
         let mut rq = Recvs {
             left: 2,
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_mtu_is_dropped() {
+    fn datagram_above_mtu_is_dropped() {
         let mut ud = responder(&RecvParams {
             mtu: 16,
             ..recv_params()

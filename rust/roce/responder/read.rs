@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_is_answered_and_again_in_part() {
+    fn partial_repeat_of_read_is_answered() {
         let mut rx = responder();
         let mut transmit = read(2 * MTU + 1);
         let verdict = request(&mut rx, &transmit);
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_read_has_an_empty_answer() {
+    fn zero_length_read_gets_empty_response() {
         let mut rx = responder();
         assert!(matches!(request(&mut rx, &read(0)), Verdict::Read(_)));
         assert_eq!(rx.start_read(Ok(())), None);
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_read_is_known_again() {
+    fn repeat_of_longest_read_is_recognized() {
         let mut rx = responder();
         rx.set_params(&RecvParams {
             mtu: 256,
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_reads_are_remembered() {
+    fn only_last_max_rd_atomic_reads_are_remembered() {
         let mut rx = responder();
         let mut transmit = read(1);
         // CAST: 16.
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_goes_away_is_the_end() {
+    fn memory_error_during_read_is_fatal() {
         for (error, code) in [
             (MemError::Protection, NakCode::RemoteAccess),
             // The page could not be faulted in, which is not the requester's fault.
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn forbidden_memory_is_refused() {
+    fn read_of_forbidden_memory_is_refused() {
         let mut rx = responder();
         assert!(matches!(request(&mut rx, &read(1)), Verdict::Read(_)));
         let outcome = rx.start_read(Err(MemError::Protection));

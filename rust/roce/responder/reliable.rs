@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_delivered_and_acknowledged() {
+    fn message_is_delivered_and_acknowledged() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         assert!(rc.post(wr(SendOp::SendImm, MTU + 1)).is_ok());
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_reported_once() {
+    fn psn_gap_is_reported_once() {
         let mut slots = slots::<3>();
         let mut rc = requester(Transport::Rc, &mut slots);
         for _ in 0..3 {
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicate_is_acknowledged_and_not_delivered() {
+    fn duplicate_is_acknowledged_but_not_delivered() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         assert!(rc.post(wr(SendOp::Send, 5)).is_ok());
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_is_not_ready_waits_for_the_same_packet() {
+    fn same_psn_is_expected_after_rnr_nak() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
         for _ in 0..2 {
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_too_long_fails_both_ends() {
+    fn too_long_message_fails_both_ends() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         assert!(rc.post(wr(SendOp::Send, 5)).is_ok());
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_rules_are_refused() {
+    fn protocol_violations_are_refused() {
         // Each is the first packet of a connection, and violates the protocol.
         let bad = [
             (Opcode::RcSendMiddle, MTU),
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_cannot_be_invalidated_fails_the_receiver_only() {
+    fn invalidate_error_fails_receiver_only() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
         for _ in 0..2 {
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_to_forbidden_memory_is_refused() {
+    fn write_to_forbidden_memory_is_refused() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         assert!(rc.post(wr(SendOp::Write, 5)).is_ok());

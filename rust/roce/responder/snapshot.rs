@@ -107,7 +107,7 @@ mod tests {
     };
 
     #[test]
-    fn a_snapshot_tells_of_a_message_that_is_half_there() {
+    fn snapshot_shows_partial_message() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         post(&mut rc, &[wr(SendOp::Send, 2 * MTU)]);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_tells_of_a_failure() {
+    fn snapshot_shows_failure() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         post(&mut rc, &[wr(SendOp::Send, 1)]);

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_message_leaves_its_work_request_to_the_next_one() {
+    fn next_message_reuses_wqe_of_incomplete_one() {
         let mut slots = slots::<2>();
         let mut uc = requester(Transport::Uc, &mut slots);
         for length in [3 * MTU, 7] {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_knows_where_each_packet_belongs() {
+    fn write_packets_are_placed_at_their_offsets() {
         let mut slots = slots::<1>();
         let mut uc = requester(Transport::Uc, &mut slots);
         assert!(uc.post(wr(SendOp::WriteImm, MTU + 1)).is_ok());
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_write_is_dropped_in_silence() {
+    fn refused_uc_write_is_dropped_silently() {
         let mut slots = slots::<2>();
         let mut uc = requester(Transport::Uc, &mut slots);
         assert!(uc.post(wr(SendOp::Write, 2 * MTU)).is_ok());
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_without_a_work_request_is_dropped_as_a_whole() {
+    fn message_without_wqe_is_dropped_entirely() {
         let mut slots = slots::<1>();
         let mut uc = requester(Transport::Uc, &mut slots);
         assert!(uc.post(wr(SendOp::Send, 2 * MTU)).is_ok());

@@ -236,7 +236,7 @@ mod tests {
     };
 
     #[test]
-    fn every_field_lands_where_the_library_looks() {
+    fn cqe_layout_matches_uapi() {
         let mut out = [0xff; CQE_LEN];
         RECV.write(&mut out);
         let word = |at: usize| u32::from_ne_bytes([out[at], out[at + 1], out[at + 2], out[at + 3]]);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalidated_key_has_another_flag_for_programs() {
+    fn with_invalidate_flag_differs_in_uapi() {
         let mut out = [0; CQE_LEN];
         let invalidated = Cqe {
             imm: None,
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_carry_the_status_number() {
+    fn error_cqe_carries_status() {
         let mut out = [0; CQE_LEN];
         let flushed = Cqe {
             status: Status::WrFlush,

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_rounded_up_and_one_slot_stays_free() {
+    fn sizes_are_rounded_up_with_one_spare_slot() {
         for (entries, capacity) in [
             (0, 1),
             (1, 1),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_sizes_are_refused() {
+    fn oversized_rings_are_refused() {
         assert!(Ring::new(u32::MAX, 64).is_none());
         assert!(Ring::new(MAX_SLOTS, 64).is_none());
         assert!(Ring::new(1, u32::MAX).is_none());
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_indices_stay_inside() {
+    fn hostile_indices_stay_in_bounds() {
         let ring = ring(7, 128);
         for index in [0, 7, 8, 9, 0x7fff_ffff, 0x8000_0000, u32::MAX] {
             assert!(ring.offset(index) >= DATA_OFFSET);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn fills_and_drains_across_the_wrap() {
+    fn fills_and_drains_across_wrap() {
         let ring = ring(3, 64);
         let (mut producer, mut consumer) = (2, 2);
         for queued in 0..3 {
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_tells_the_geometry() {
+    fn header_describes_geometry() {
         let header = ring(3, 200).header();
         assert_eq!(header.log2_elem_size.get(), 8);
         assert_eq!(header.index_mask.get(), 3);

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn syndromes_survive_the_wire() {
+    fn syndromes_round_trip() {
         for raw in 0..=u8::MAX {
             let syndrome = Syndrome::parse(raw);
             if syndrome != Syndrome::Reserved {

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flush_asks_for_something_that_exists() {
+    fn feth_rejects_undefined_values() {
         assert_eq!(Feth::new(0, 0), None);
         assert_eq!(Feth::new(4, 0), None);
         assert_eq!(Feth::new(0x10, 0), None);

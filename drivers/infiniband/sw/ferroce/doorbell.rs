@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn polling_before_each_doorbell_is_served_at_once() {
+    fn polling_before_each_doorbell_is_not_deferred() {
         let mut doorbell = Doorbell::default();
 
         // Nothing can be polled before the first one.
@@ -59,7 +59,7 @@ mod tests {
         for _ in 0..1000 {
             assert!(!doorbell.ring(true));
         }
-        // Two at a time, as a request and its reply may be.
+        // Two doorbells per poll, such as a request and its reply.
         for _ in 0..1000 {
             assert!(!doorbell.ring(false));
             assert!(!doorbell.ring(true));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn polling_after_a_streak_is_served_at_once_again() {
+    fn polling_again_ends_deferral() {
         let mut doorbell = Doorbell::default();
 
         for _ in 0..1000 {

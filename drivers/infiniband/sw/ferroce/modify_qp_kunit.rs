@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_core_follows_the_rules_of_the_table() {
+    fn core_rules_match_table() {
         for_each_pair(|ty, from, to| {
             let rule = probe(ty, from, to);
             if let Some(rule) = rule {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_core_and_the_table_agree_on_every_single_attribute() {
+    fn core_and_table_agree_on_single_attributes() {
         for_each_pair(|ty, from, to| {
             let rule = find(from, to).map_or(Rule::NONE, |transition| transition.rule(ty));
             let all = rule.required.or(rule.optional);

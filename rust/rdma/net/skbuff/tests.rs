@@ -17,7 +17,7 @@ mod skbuff {
     }
 
     #[test]
-    fn a_new_packet_is_empty_and_has_no_headers() {
+    fn new_packet_is_empty_without_headers() {
         let skb = packet();
 
         assert!(skb.is_empty() && skb.is_linear());
@@ -26,7 +26,7 @@ mod skbuff {
     }
 
     #[test]
-    fn append_and_prepend_add_at_both_ends() -> Result {
+    fn append_and_prepend_extend_data() -> Result {
         let mut skb = packet();
 
         skb.append(b"payload")?;
@@ -38,7 +38,7 @@ mod skbuff {
     }
 
     #[test]
-    fn append_stops_at_the_end_of_the_room() -> Result {
+    fn append_is_limited_by_tailroom() -> Result {
         let mut skb = packet();
 
         // The allocator may have rounded the size up.
@@ -54,7 +54,7 @@ mod skbuff {
     }
 
     #[test]
-    fn prepend_stops_at_the_start_of_the_room() -> Result {
+    fn prepend_is_limited_by_headroom() -> Result {
         let mut skb = packet();
 
         while skb.prepend(b"x").is_ok() {}
@@ -67,7 +67,7 @@ mod skbuff {
     }
 
     #[test]
-    fn what_a_failed_writer_wrote_is_not_added() -> Result {
+    fn failed_append_with_adds_nothing() -> Result {
         let mut skb = packet();
 
         skb.append(b"ab")?;
@@ -84,7 +84,7 @@ mod skbuff {
     }
 
     #[test]
-    fn pull_stays_within_the_data() -> Result {
+    fn pull_is_limited_by_length() -> Result {
         let mut skb = packet();
 
         skb.append(b"abcdef")?;
@@ -99,14 +99,14 @@ mod skbuff {
     }
 
     #[test]
-    fn an_impossible_size_is_no_memory() {
+    fn alloc_fails_for_impossible_sizes() {
         assert!(SkBuff::alloc(usize::MAX, 1).is_none());
         assert!(SkBuff::alloc(0, usize::MAX).is_none());
         assert!(SkBuff::alloc(1 << 31, 0).is_none());
     }
 
     #[test]
-    fn a_packet_of_a_pool_is_as_any_other() -> Result {
+    fn pool_packet_has_requested_room() -> Result {
         let pools = PacketPools::new()?;
 
         for size in [100, 1500, 4200, 7000, 9000, 70_000] {
@@ -120,7 +120,7 @@ mod skbuff {
     }
 
     #[test]
-    fn packets_outlive_their_pool() -> Result {
+    fn packets_outlive_pool() -> Result {
         let pools = PacketPools::new()?;
         let mut before = pools.alloc(16, 4096).ok_or(ENOMEM)?;
 

@@ -66,7 +66,7 @@ mod tests {
     };
 
     #[test]
-    fn receives_clamp_their_room() {
+    fn recv_wqe_length_is_clamped() {
         let mut bytes = [0; RECV_WQE_LEN + 2 * SGE_LEN];
         bytes[..8].copy_from_slice(&9u64.to_ne_bytes());
         bytes[28..32].copy_from_slice(&2u32.to_ne_bytes());

@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn write_takes_the_address_from_the_request_and_sums_the_sges() -> Result<(), WqeError> {
+    fn write_takes_raddr_from_wqe_and_sums_sges() -> Result<(), WqeError> {
         let bytes = send_bytes(0, SEND_SIGNALED | SEND_FENCE, 3, 0xffff_ffff);
         let (wr, payload) = parse_send(&bytes, Transport::Rc, &LIMITS)?;
         assert!(matches!(wr.op, SendOp::Write));
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_raw_packet_is_a_send_without_an_address() {
+    fn raw_packet_is_send_without_ah() {
         let mut raw = LIMITS;
         raw.raw = true;
         for opcode in 0..=14 {
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn opcodes_are_refused_per_transport() {
+    fn opcodes_are_checked_per_transport() {
         for opcode in (0..=9).chain([14, 15]) {
             let mut bytes = send_bytes(opcode, 0, 1, 8);
             bytes[36] = 1;
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_consumer_registers_and_binds_nothing() {
+    fn kernel_qp_accepts_reg_mr_but_not_bind_mw() {
         let limits = SendLimits {
             kernel: true,
             ..LIMITS
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn atomics_need_room_for_a_word() -> Result<(), WqeError> {
+    fn atomics_need_8_byte_buffer() -> Result<(), WqeError> {
         let mut bytes = send_bytes(5, 0, 1, 0);
         bytes[32..40].copy_from_slice(&1u64.to_ne_bytes());
         bytes[40..48].copy_from_slice(&2u64.to_ne_bytes());
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_to_write_is_in_the_tail() -> Result<(), WqeError> {
+    fn atomic_write_operand_is_in_tail() -> Result<(), WqeError> {
         let bytes = send_bytes(15, 0, 0, 8);
         let (wr, payload) = parse_send(&bytes, Transport::Rc, &LIMITS)?;
         assert_eq!((wr.op, wr.length), (SendOp::AtomicWrite, 8));
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_takes_its_length_from_the_message() -> Result<(), WqeError> {
+    fn flush_takes_length_from_wqe() -> Result<(), WqeError> {
         let mut bytes = send_bytes(14, 0, 0, 4096);
         bytes[36..40].copy_from_slice(&3u32.to_ne_bytes());
         assert_eq!(kind(&bytes, Transport::Rc), Some(WqeErrorKind::Flush));
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_to_invalidate_is_in_host_order() -> Result<(), WqeError> {
+    fn rkey_to_invalidate_is_in_host_order() -> Result<(), WqeError> {
         for opcode in [7, 9] {
             let bytes = send_bytes(opcode, 0, 0, 0);
             let (wr, _) = parse_send(&bytes, Transport::Rc, &LIMITS)?;
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shorter_copy_is_refused() {
+    fn truncated_wqe_is_refused() {
         let bytes = send_bytes(2, 0, 4, 0);
         for len in 0..bytes.len() {
             assert_eq!(
@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn ud_needs_an_address_handle_and_cannot_forge_a_controlled_qkey() {
+    fn ud_needs_ah_and_controlled_qkey_is_replaced() {
         let mut bytes = send_bytes(2, 0, 1, 0);
         assert_eq!(
             kind(&bytes, Transport::Ud),
@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_is_sized_by_the_limits() {
+    fn tail_length_is_capped_by_limits() {
         let bytes = send_bytes(2, 0, u32::MAX, 0);
         let len = SendWqe::ref_from_prefix(&bytes).map(|(wqe, _)| wqe.tail_len(&LIMITS));
         assert_eq!(len.ok(), Some(4 * SGE_LEN));
@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_request_keeps_its_cookie() {
+    fn refused_wqe_keeps_wr_id() {
         let bytes = send_bytes(99, 0, 0, 0);
         let error = parse_send(&bytes, Transport::Rc, &LIMITS).err();
         assert_eq!(error.map(|e| e.placeholder().wr_id), Some(7));

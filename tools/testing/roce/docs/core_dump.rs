@@ -71,7 +71,7 @@ fn each_pair() -> impl Iterator<Item = (QpType, State, State)> {
 }
 
 #[test]
-fn the_table_has_exactly_the_rules_of_the_core() {
+fn table_matches_core_rules() {
     let dump = parse();
     for (ty, current, next) in each_pair() {
         let core: Vec<Rule> = dump
@@ -86,7 +86,7 @@ fn the_table_has_exactly_the_rules_of_the_core() {
 }
 
 #[test]
-fn check_accepts_exactly_the_masks_that_the_core_accepts() {
+fn check_accepts_same_masks_as_core() {
     let dump = parse();
     for (ty, current, next) in each_pair() {
         let rule = dump

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_documentation_is_up_to_date() {
+    fn documentation_is_up_to_date() {
         assert!(check().unwrap());
     }
 }

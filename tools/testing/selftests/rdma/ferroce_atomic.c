@@ -163,7 +163,7 @@ static void *add_here(void *arg)
 	return NULL;
 }
 
-/* Three queue pairs and the processor itself add to one word. Nothing gets lost. */
+/* Three queue pairs and the CPU add to one word. No addition is lost. */
 static void test_together(void)
 {
 	struct end a[3], b[3];
@@ -304,7 +304,7 @@ static void test_faults(void)
 		one_fault(fault);
 }
 
-/* Requests that the target must find invalid: a word across words, and no right at all. */
+/* Requests that the responder must refuse as invalid: unaligned, or not allowed at all. */
 static void test_invalid(void)
 {
 	struct ibv_qp_ex *qp;
@@ -331,7 +331,7 @@ static void test_invalid(void)
 	}
 }
 
-/* What the own side does not allow is not even asked for; a result without a place is an error. */
+/* A request that the requester does not allow is not sent; a bad key for the result is an error. */
 static void test_own_side(void)
 {
 	struct end a, b;
@@ -383,16 +383,16 @@ static void test_fence(void)
 }
 
 static const struct test tests[] = {
-	{ "what the device says", test_device },
+	{ "device capabilities", test_device },
 	{ "compare and swap", test_compare_swap },
 	{ "fetch and add", test_fetch_add },
 	{ "extended functions", test_extended },
-	{ "with other queue pairs and the processor", test_together },
+	{ "concurrent with other queue pairs and the CPU", test_together },
 	{ "over a lossy link", test_loss },
 	{ "the fence", test_fence },
-	{ "memory that is not allowed", test_faults },
+	{ "forbidden memory", test_faults },
 	{ "invalid requests", test_invalid },
-	{ "errors of the own side", test_own_side },
+	{ "local errors", test_own_side },
 };
 
 int main(int argc, char **argv)

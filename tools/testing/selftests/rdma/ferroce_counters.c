@@ -386,7 +386,7 @@ static void test_failures(void)
 	pair_close(&a, &b);
 }
 
-/* Datagrams that do not leave: too long, no route, no room in a queue. */
+/* Datagrams that are not sent: too long, no route, no room in a queue. */
 static void test_not_sent(void)
 {
 	struct end a, b;
@@ -403,7 +403,7 @@ static void test_not_sent(void)
 	STATS_GREW(&s1, { "send_err", 1 }, { "tx_oversize", 1 }, { "rdma_sends", 1 });
 	shell("ip -n n1 link set v1 mtu 4200");
 
-	/* Of IPv4 the stack takes what has no route to be on the link. */
+	/* With IPv4 the stack takes an address without a route to be on the link. */
 	shell("ip -n n1 -6 route del fd77::/64");
 	post_send(&a, &b, IBV_WR_SEND, ++wr_id, 0, 64, IBV_SEND_SIGNALED);
 	expect(&a, wr_id, IBV_WC_SUCCESS);
@@ -435,7 +435,7 @@ static void test_not_sent(void)
 	pair_close(&a, &b);
 }
 
-/* A queue that empties slowly: what it has no room for waits, and is not lost. */
+/* A queue that drains slowly: packets that it has no room for wait, and are not lost. */
 static void test_full_queue(void)
 {
 	const struct growth lossless[] = { { "send_err", 0 }, { "completer_retry_err", 0 }, {} };
@@ -500,7 +500,7 @@ static void test_backlog(void)
 	pair_close(&a, &b);
 }
 
-/* A response that comes before the memory that it is for. */
+/* A response that arrives before its memory is present. */
 static void test_deferred(void)
 {
 	struct end a, b;
@@ -572,12 +572,12 @@ static const struct test tests[] = {
 	{ "bad requests", test_bad_requests },
 	{ "a duplicate READ", test_duplicate_read },
 	{ "responses", test_responses },
-	{ "requests that fail", test_failures },
-	{ "what is not sent", test_not_sent },
+	{ "failed requests", test_failures },
+	{ "datagrams that are not sent", test_not_sent },
 	{ "a full queue", test_full_queue },
 	{ "a full backlog", test_backlog },
-	{ "a response that has to wait", test_deferred },
-	{ "a link that goes down", test_link_downed },
+	{ "deferred response", test_deferred },
+	{ "link down", test_link_downed },
 	{ "sysfs", test_sysfs },
 };
 

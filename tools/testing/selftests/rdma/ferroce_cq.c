@@ -131,7 +131,7 @@ static void test_too_small(void)
 	pair_close(&a, &b);
 }
 
-/* The size that a resize returns is what the queue holds: one more is an error of the queue. */
+/* The queue holds as many completions as a resize returns: one more overflows it. */
 static void test_room(void)
 {
 	static const enum ibv_event_type both[] = { IBV_EVENT_CQ_ERR, IBV_EVENT_QP_FATAL };
@@ -279,9 +279,9 @@ static void test_traffic(void)
 
 static const struct test tests[] = {
 	{ "sizes", test_sizes },
-	{ "resize with completions that wait", test_waiting },
-	{ "resize to less than waits", test_too_small },
-	{ "room after a resize", test_room },
+	{ "resize with pending completions", test_waiting },
+	{ "resize below the pending completions", test_too_small },
+	{ "capacity after a resize", test_room },
 	{ "resize of an armed queue", test_armed },
 	{ "resize under traffic", test_traffic },
 };

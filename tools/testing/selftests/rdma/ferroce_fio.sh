@@ -106,7 +106,7 @@ memory() {
 
 test_case "SEND, blocks of 4 KB" sends 4k 512 2
 test_case "SEND, blocks of 256 KB" sends 256k 32 8
-test_case "wrong data is found" finds_wrong_data
+test_case "corrupted data is detected" finds_wrong_data
 test_case "RDMA WRITE, blocks of 4 KB" memory write 4096 8 2
 test_case "RDMA WRITE, blocks of 1 MB" memory write 1048576 4 64
 test_case "RDMA READ, blocks of 4 KB" memory read 4096 8 2

@@ -343,9 +343,9 @@ static void link_deleted(void)
 }
 
 static const struct test tests[] = {
-	{ "frames leave as they are", frames },
+	{ "frames are sent unchanged", frames },
 	{ "many frames", many },
-	{ "requests that fail", errors },
+	{ "failed requests", errors },
 	{ "states and attributes", states },
 	{ "nothing is received", nothing_received },
 	{ "CAP_NET_RAW", privilege },

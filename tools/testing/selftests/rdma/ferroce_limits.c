@@ -433,7 +433,7 @@ static void cgroup(void)
 }
 
 static const struct test tests[] = {
-	{ "what is charged is given back", charged },
+	{ "charges are released", charged },
 	{ "rdma cgroup", cgroup },
 	{ "protection domains", pds },
 	{ "multicast groups", groups },

@@ -95,7 +95,7 @@ test_case "device on veth" on_veth
 test_case "device on dummy" on_dummy
 test_case "device on lo" on_lo
 test_case "device on tun" on_tun
-test_case "a speed that is not known: no word in the log" speed_unknown
+test_case "unknown speed is not logged" speed_unknown
 test_case "device below a VLAN has its address; none on the VLAN device" on_vlan
 
 # ---- Names and refusals

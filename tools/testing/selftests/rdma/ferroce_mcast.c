@@ -295,7 +295,7 @@ static void same_mac(void)
 	close_all();
 }
 
-/* The wrong key: dropped for the one that has another, not for the others. */
+/* A datagram is dropped for members with another Q_Key, not for the others. */
 static void keys(void)
 {
 	union ibv_gid group = group4(6);
@@ -318,7 +318,7 @@ static void keys(void)
 	close_all();
 }
 
-/* As many members as a group may have: each gets what is its own. */
+/* A group with the maximum number of members: each gets its own copy. */
 static void crowd(void)
 {
 	static struct ibv_qp *qps[64];
@@ -385,7 +385,7 @@ static struct packet to_group(unsigned int opcode, uint32_t qkey)
 	return p;
 }
 
-/* Wrong packets to a group: nobody gets anything, and right ones still arrive. */
+/* Invalid packets to a group are dropped, and valid ones still arrive. */
 static void hostile(void)
 {
 	union ibv_gid group = group4(0x0e0f);
@@ -483,9 +483,9 @@ static const struct test tests[] = {
 	{ "IPv4: every member gets a copy, and nobody else", deliver4 },
 	{ "IPv6: every member gets a copy, and nobody else", deliver6 },
 	{ "groups of the same MAC address", same_mac },
-	{ "the key is that of each member", keys },
-	{ "as many members as there may be", crowd },
-	{ "wrong packets, and too many", hostile },
+	{ "Q_Key of each member", keys },
+	{ "maximum number of members", crowd },
+	{ "invalid packets, and too many", hostile },
 	{ "members with one shared receive queue", shared_queue },
 	{ "a member with memory on demand", on_demand },
 	{ "frames", wire },

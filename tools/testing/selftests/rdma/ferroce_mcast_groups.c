@@ -113,7 +113,7 @@ static void killed(void)
 	close(fds[0]);
 }
 
-/* What is refused, and what counts twice. */
+/* Invalid groups are refused, and attaching twice has no effect. */
 static void refused(void)
 {
 	union ibv_gid group = group4(1), unicast = r2.gid, zero = {};
@@ -125,7 +125,7 @@ static void refused(void)
 	CHECK_EQ(ibv_attach_mcast(a.qp, &zero, 0), EINVAL);
 	CHECK_EQ(ibv_attach_mcast(a.qp, &r2.gid6, 0), EINVAL);
 	CHECK_EQ(ibv_detach_mcast(a.qp, &group, 0), EINVAL);
-	/* Twice is once. */
+	/* Attaching twice makes one membership. */
 	CHECK_EQ(ibv_attach_mcast(a.qp, &group, 0), 0);
 	CHECK_EQ(ibv_attach_mcast(a.qp, &group, 0), 0);
 	/* The LID, of which there is none here, does not make another membership. */
@@ -205,7 +205,7 @@ static void limits(void)
 static const struct test tests[] = {
 	{ "the net device joins and leaves", join },
 	{ "a process that is killed leaves its groups", killed },
-	{ "what is refused", refused },
+	{ "invalid requests", refused },
 	{ "limits", limits },
 };
 

@@ -282,12 +282,12 @@ static void test_keys(void)
 }
 
 static const struct test tests[] = {
-	{ "keys that cannot be guessed", test_keys },
-	{ "a region that begins at zero", test_zero_based },
-	{ "other rights", test_change_access },
-	{ "another protection domain", test_change_pd },
-	{ "other memory", test_change_memory },
-	{ "other memory while a peer writes", test_change_under_traffic },
+	{ "unpredictable keys", test_keys },
+	{ "zero-based region", test_zero_based },
+	{ "change of access flags", test_change_access },
+	{ "change of protection domain", test_change_pd },
+	{ "change of memory", test_change_memory },
+	{ "change of memory while a peer writes", test_change_under_traffic },
 };
 
 int main(int argc, char **argv)

@@ -161,7 +161,7 @@ static void test_ud_mtu_changes(void)
 	pair_close(&a, &b);
 }
 
-/* The address is needed only until the datagrams are posted, however many they are. */
+/* The address handle is needed only until the datagrams are posted, however many they are. */
 static void test_ud_address_gone(void)
 {
 	enum { N = 48 };
@@ -468,10 +468,10 @@ static const struct test tests[] = {
 	{ "UC, lengths", test_uc_lengths },
 	{ "UD, lengths", test_ud_lengths },
 	{ "UD, too long", test_ud_too_long },
-	{ "UD, and an MTU that changes", test_ud_mtu_changes },
-	{ "UD, and an address that goes", test_ud_address_gone },
-	{ "one device", test_loopback },
-	{ "32 pieces", test_32_sges },
+	{ "UD, MTU changes", test_ud_mtu_changes },
+	{ "UD, address handle destroyed", test_ud_address_gone },
+	{ "loopback on one device", test_loopback },
+	{ "32 SGEs", test_32_sges },
 	{ "inline data", test_inline },
 	{ "immediate data", test_imm },
 	{ "fence", test_fence },

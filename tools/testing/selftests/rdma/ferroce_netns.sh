@@ -160,9 +160,9 @@ time.sleep(1000)"
 test_case "macvlan in another namespace" macvlan
 slow || test_case "VLAN in another namespace" vlan
 test_case "sockets go with the last address" counted
-slow || test_case "the device comes after the addresses" device_later
+slow || test_case "device added after the addresses" device_later
 slow || test_case "net device with an address moved to another namespace" moved
-test_case "namespace with an address ends" namespace_ends
+test_case "namespace with an address deleted" namespace_ends
 test_case "port of another namespace busy" port_busy
 
 run_cases "$@"

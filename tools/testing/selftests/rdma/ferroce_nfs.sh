@@ -176,6 +176,6 @@ test_case "copied there and back" test_copy
 test_case "direct, blocks of 4 KB to 1 MB" test_sizes 4k 128k 1M
 test_case "directories and small files" test_tree
 test_case "four programs at once" test_many
-test_case "the client's device goes while writing, and comes again" test_device_gone
+test_case "client's device removed and re-added while writing" test_device_gone
 
 run_cases "$@"

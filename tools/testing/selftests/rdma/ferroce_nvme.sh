@@ -232,6 +232,6 @@ test_case "six programs at once" test_many
 test_case "a file system" test_file_system
 test_case "disconnected while writing" test_disconnect
 test_case "a shared receive queue" test_shared_queue
-test_case "the device goes while writing" test_device_gone
+test_case "device removed while writing" test_device_gone
 
 run_cases "$@"

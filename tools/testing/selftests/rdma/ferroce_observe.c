@@ -208,7 +208,7 @@ static void slow_device(void)
 
 	open_pair(&a, &b);
 	pair_create(&a, &b);
-	/* So that nobody has to be asked for an address later. */
+	/* So that no address has to be resolved later. */
 	post_send(&a, &b, IBV_WR_RDMA_WRITE, 1, 0, 1, IBV_SEND_SIGNALED);
 	expect(&a, 1, IBV_WC_SUCCESS);
 	shell("tc -n n1 qdisc add dev v1 root netem slot 100s 100s packets 1");
@@ -468,7 +468,7 @@ static void *show_all(void *arg)
 	return rounds < 0 ? NULL : "a command failed";
 }
 
-/* Objects come, go and change while somebody looks at them. */
+/* Objects are created, changed and destroyed while they are shown. */
 static void coming_and_going(void)
 {
 	pthread_t shower;
@@ -493,11 +493,11 @@ static void coming_and_going(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{ "resources: a queue pair with nothing to do", idle },
+		{ "resources: an idle queue pair", idle },
 		{ "resources: a reader without privileges", unprivileged },
-		{ "resources: a peer that does not answer", unanswered },
+		{ "resources: an unresponsive peer", unanswered },
 		{ "resources: a receiver that is not ready", no_receive },
-		{ "resources: a device that is slow", slow_device },
+		{ "resources: a slow net device", slow_device },
 		{ "resources: the same beside idle queue pairs", idle_neighbours },
 		{ "resources: a completion queue", completion_queue },
 		{ "resources: a shared receive queue", shared_queue },
@@ -505,7 +505,7 @@ int main(int argc, char **argv)
 		{ "resources: a queue pair over IPv4", described_v4 },
 		{ "resources: a queue pair over IPv6", described_v6 },
 		{ "resources: many queue pairs", many },
-		{ "resources: objects that come, go and change", coming_and_going },
+		{ "resources: objects created, changed and destroyed", coming_and_going },
 	};
 
 	run_tests(argc, argv, NULL, tests, ARRAY_LEN(tests));

@@ -117,7 +117,7 @@ static void test_ud(void)
 	traffic(IBV_QPT_UD, ops, ARRAY_LEN(ops));
 }
 
-/* Words that are changed in one step, and FLUSH. */
+/* Atomic operations, ATOMIC WRITE and FLUSH. */
 static void test_words(void)
 {
 	int rights = FULL_ACCESS | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_FLUSH_GLOBAL;
@@ -478,14 +478,14 @@ static void test_caps(void)
 }
 
 static const struct test tests[] = {
-	{ "what the device says", test_caps },
+	{ "device capabilities", test_caps },
 	{ "RC", test_rc },
 	{ "UD", test_ud },
-	{ "words in one step", test_words },
-	{ "datagrams in a row", test_ud_burst },
+	{ "atomic operations and FLUSH", test_words },
+	{ "burst of datagrams", test_ud_burst },
 	{ "shared receive queue, RC", test_srq_rc },
 	{ "shared receive queue, UD", test_srq_ud },
-	{ "pinned and on demand in one list", test_mixed_list },
+	{ "pinned and on demand in one SGE list", test_mixed_list },
 	{ "fork", test_fork },
 	{ "shared file", test_shared_file },
 	{ "implicit", test_implicit },

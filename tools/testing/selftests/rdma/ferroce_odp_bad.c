@@ -284,8 +284,8 @@ static void test_stuck_memory(void)
 }
 
 /*
- * One acknowledgment ends many requests while the next one waits for memory: all are told of,
- * though nothing else happens. The peer is in RESET and says nothing itself.
+ * One acknowledgment completes many requests while the next one waits for memory: all are reported,
+ * though nothing else happens. The peer is in RESET and sends nothing itself.
  */
 static void test_many_end(void)
 {
@@ -393,13 +393,13 @@ static void test_dereg(void)
 }
 
 static const struct test tests[] = {
-	{ "what may be registered", test_register },
+	{ "invalid registrations", test_register },
 	{ "bad memory", test_damage },
 	{ "bad memory, datagrams", test_damage_ud },
 	{ "secret memory", test_secret },
 	{ "slow memory", test_slow_memory },
 	{ "memory that never comes", test_stuck_memory },
-	{ "many requests end while memory is awaited", test_many_end },
+	{ "many completions while memory is awaited", test_many_end },
 	{ "exit while memory is awaited", test_exit },
 	{ "deregistered in use", test_dereg },
 };

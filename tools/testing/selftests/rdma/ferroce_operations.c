@@ -251,7 +251,7 @@ static void test_local_invalidate(void)
 }
 
 static const struct test tests[] = {
-	{ "what the device says", test_device },
+	{ "device capabilities", test_device },
 	{ "ATOMIC WRITE", test_atomic_write },
 	{ "ATOMIC WRITE, refused", test_bad_atomic_writes },
 	{ "FLUSH", test_flush },

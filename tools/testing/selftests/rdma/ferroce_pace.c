@@ -275,7 +275,7 @@ static void all_end(struct end *e, uint64_t n)
 	}
 }
 
-/* Queue pairs that go, or fail, while they wait for their pace. */
+/* Queue pairs that are reset, fail or are destroyed while they wait for their pace. */
 static void test_end(void)
 {
 	struct end a, b;
@@ -321,7 +321,7 @@ static const struct test tests[] = {
 	{ "datagrams", test_datagrams },
 	{ "READ responses", test_responses },
 	{ "data", test_data },
-	{ "the end of a queue pair that waits", test_end },
+	{ "end of a waiting queue pair", test_end },
 	{ "codes", test_codes },
 };
 

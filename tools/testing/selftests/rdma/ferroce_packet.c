@@ -74,7 +74,7 @@ static void all_unharmed(uint32_t seed)
 	unharmed(ud, seed);
 }
 
-/* What is made here arrives if nothing is wrong with it; with any one thing wrong it does not. */
+/* A valid packet arrives; with any single fault it does not. */
 static void test_control(void)
 {
 	for (int fault = 0; fault < 11; fault++) {
@@ -266,8 +266,8 @@ static const struct mad mad[] = {
 };
 
 /*
- * The queue pair is given up and the peer gets a NAK for the packet. Without a receive request that
- * it could have used, the consumer hears of it by an event (C9-222.1).
+ * The queue pair fails and the peer gets a NAK for the packet. Without a receive request that it
+ * could have used, the consumer is told by an event (C9-222.1).
  */
 static void refused(struct end pair[2], const struct mad *m, uint32_t psn)
 {
@@ -321,7 +321,7 @@ static void test_mad_peer(void)
 	all_unharmed(6);
 }
 
-/* Anything at all from an ordinary socket. */
+/* Random datagrams from an ordinary socket. */
 static void test_noise(void)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(ROCE_PORT) };
@@ -410,7 +410,7 @@ static void test_source_port(void)
 	all_unharmed(8);
 }
 
-/* It follows from the flow label. The peer may change that in SQD, and a retry gets through. */
+/* The port follows from the flow label, which may change in SQD. A retry gets through. */
 static void test_changed_port(void)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD };
@@ -441,15 +441,15 @@ static void set_up(void)
 }
 
 static const struct test tests[] = {
-	{ "what arrives and what does not", test_control },
+	{ "valid and invalid packets", test_control },
 	{ "truncated packets", test_truncated },
 	{ "opcodes", test_opcodes },
 	{ "queue pair numbers", test_numbers },
 	{ "responses", test_responses },
-	{ "a mad peer", test_mad_peer },
-	{ "noise", test_noise },
-	{ "another source port", test_source_port },
-	{ "a peer that changes its source port", test_changed_port },
+	{ "protocol violations", test_mad_peer },
+	{ "random datagrams", test_noise },
+	{ "wrong source port", test_source_port },
+	{ "peer changes its source port", test_changed_port },
 };
 
 int main(int argc, char **argv)

@@ -187,7 +187,7 @@ static void close_asker(void)
 	end_close(&asker);
 }
 
-/* Another node asks. */
+/* Queries from another node. */
 static void test_wire(void)
 {
 	const unsigned char *in;
@@ -210,7 +210,7 @@ static void test_wire(void)
 	close_asker();
 }
 
-/* Of what is not there the answer says so; to what is no question there is no answer. */
+/* Unsupported requests get an error status; what is no request gets no response. */
 static void test_refused(void)
 {
 	unsigned char mad[MAD_LEN];
@@ -220,12 +220,12 @@ static void test_refused(void)
 	answer(GET, PORT_SAMPLES, 1, 0x0c);
 	answer(GET, PORT_COUNTERS, 2, 0x1c);
 	answer(GET, PORT_COUNTERS_EXT, 255, 0x1c);
-	/* Nobody sets them back. */
+	/* The counters cannot be reset. */
 	stats_read(&before, "show link r1/1");
 	answer(SET, PORT_COUNTERS, 1, 0x0c);
 	stats_read(&after, "show link r1/1");
 	CHECK(stats_get(&after, "rcvd_pkts") > stats_get(&before, "rcvd_pkts"));
-	/* The two could go on for ever. */
+	/* Answering a response could go on forever. */
 	make_mad(mad, GET_RESP, PORT_COUNTERS, 1);
 	ask(mad);
 	answer(GET, CLASS_PORT_INFO, 0, 0);
@@ -236,8 +236,8 @@ static void test_refused(void)
 static const struct test tests[] = {
 	{ "traffic in sysfs", test_sysfs },
 	{ "the files of sysfs", test_all_files },
-	{ "another node asks", test_wire },
-	{ "another node asks for what is not there", test_refused },
+	{ "query from another node", test_wire },
+	{ "unsupported query from another node", test_refused },
 };
 
 int main(int argc, char **argv)

@@ -252,8 +252,8 @@ static const struct test tests[] = {
 	{ "at once", test_flush },
 	{ "later", test_later },
 	{ "implicit", test_implicit },
-	{ "what is refused", test_refused },
-	{ "no tables for what is not there", test_no_tables },
+	{ "invalid requests", test_refused },
+	{ "no page tables for unmapped ranges", test_no_tables },
 	{ "kill", test_kill },
 };
 

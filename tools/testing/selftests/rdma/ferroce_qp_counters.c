@@ -131,7 +131,7 @@ static void test_bind(void)
 	close_pairs();
 }
 
-/* Mishaps of a queue pair are its own, too. */
+/* Errors are counted per queue pair, too. */
 static void test_mishaps(void)
 {
 	struct stats mine;
@@ -219,7 +219,7 @@ static void test_refused(void)
 	refused("rdma statistic qp bind link r1/1 lqpn %u", 0xabcdef);
 	refused("rdma statistic qp bind link r1/1 lqpn %u cntn 123456", a[1].qp->qp_num);
 	refused("rdma statistic qp unbind link r1/1 cntn 123456 lqpn %u", qpn);
-	/* By hand and of itself at the same time is not possible. */
+	/* Manual and automatic binding exclude each other. */
 	refused("rdma statistic qp set link r1/1 auto type on", 0);
 	count_no_more(&a[0], id);
 	refused("rdma statistic qp unbind link r1/1 cntn 1 lqpn %u", qpn);
@@ -322,10 +322,10 @@ static void test_under_traffic(void)
 
 static const struct test tests[] = {
 	{ "bind and unbind", test_bind },
-	{ "mishaps", test_mishaps },
+	{ "errors", test_mishaps },
 	{ "two on one counter", test_two_on_one },
 	{ "the port's other counters", test_port },
-	{ "what is refused", test_refused },
+	{ "invalid requests", test_refused },
 	{ "by type", test_auto_type },
 	{ "by process", test_auto_pid },
 	{ "under traffic", test_under_traffic },

@@ -429,7 +429,7 @@ static void test_resize_traffic(void)
 	close_shared(2);
 }
 
-/* A queue pair that fails takes nothing with it but the request that it holds. */
+/* A queue pair that fails consumes only the request that it holds. */
 static void test_last_wqe(void)
 {
 	struct packet p;
@@ -472,7 +472,7 @@ static void test_last_wqe(void)
 	}
 }
 
-/* A request that cannot be used ends the queue pair that took it. The queue goes on. */
+/* An unusable request fails the queue pair that took it. The shared queue is not affected. */
 static void test_bad_requests(void)
 {
 	struct ibv_pd *foreign = ibv_alloc_pd(r1.ctx);
@@ -552,8 +552,8 @@ static const struct test tests[] = {
 	{ "limit", test_limit },
 	{ "resize", test_resize },
 	{ "resize under traffic", test_resize_traffic },
-	{ "the last request of a queue pair", test_last_wqe },
-	{ "requests that cannot be used", test_bad_requests },
+	{ "last WQE reached", test_last_wqe },
+	{ "unusable receive requests", test_bad_requests },
 	{ "protection domains", test_domains },
 };
 

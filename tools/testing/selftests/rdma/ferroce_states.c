@@ -251,7 +251,7 @@ static void test_sqd(void)
 	}
 }
 
-/* What is posted in SQD does not begin, not even to fail. */
+/* A request posted in SQD is not started, and does not even fail. */
 static void test_sqd_bad(void)
 {
 	struct ibv_send_wr wr;
@@ -511,18 +511,18 @@ static void test_communication_established(void)
 
 static const struct test tests[] = {
 	{ "ERR flushes both queues", test_err_flushes },
-	{ "ERR flushes what is in flight", test_err_in_flight },
+	{ "ERR flushes requests in flight", test_err_in_flight },
 	{ "ERR flushes long queues", test_err_many },
 	{ "a full queue", test_full_queue },
 	{ "RESET discards", test_reset_discards },
 	{ "sends before RTS", test_send_too_early },
 	{ "SQD drains", test_sqd },
-	{ "SQD, and what cannot be sent", test_sqd_bad },
+	{ "SQD delays local errors", test_sqd_bad },
 	{ "SQE and back", test_sqe },
 	{ "SQE and back, long queues", test_sqe_many },
 	{ "SQE and back, a queue that is never empty", test_sqe_never_empty },
 	{ "communication established", test_communication_established },
-	{ "a query returns what was set", test_query },
+	{ "query returns the values set", test_query },
 };
 
 int main(int argc, char **argv)

@@ -304,11 +304,11 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		{ "a SEND and a READ", traced_send },
-		{ "a receiver that is not ready", traced_rnr },
-		{ "a peer that does not answer", traced_timeout },
-		{ "a packet for nobody", traced_stray },
+		{ "receiver not ready", traced_rnr },
+		{ "unresponsive peer", traced_timeout },
+		{ "stray packet", traced_stray },
 		{ "on and off under traffic", switched },
-		{ "a device that is renamed", renamed },
+		{ "renamed device", renamed },
 	};
 
 	run_tests(argc, argv, set_up, tests, ARRAY_LEN(tests));

@@ -333,7 +333,7 @@ static void test_ends(void)
 {
 	struct scene s;
 
-	/* The window goes: its key is nothing any more. */
+	/* The window is deallocated: its key is no longer valid. */
 	scene_open(&s, IBV_MW_TYPE_2);
 	bind_room(&s, READ_WRITE);
 	{
@@ -456,10 +456,10 @@ static const struct test tests[] = {
 	{ "bounds and rights", test_bounds },
 	{ "type 1", test_type_1 },
 	{ "type 2", test_type_2 },
-	{ "windows that begin at zero", test_zero_based },
-	{ "bindings that are refused", test_refusals },
-	{ "windows and queue pairs that go", test_ends },
-	{ "a process that ends", test_process_ends },
+	{ "zero-based windows", test_zero_based },
+	{ "refused bindings", test_refusals },
+	{ "end of windows and queue pairs", test_ends },
+	{ "process exit", test_process_ends },
 	{ "invalidation while a peer writes", test_invalidate_under_traffic },
 };
 

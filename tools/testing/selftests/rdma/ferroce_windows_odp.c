@@ -203,8 +203,8 @@ static uint32_t newest_key(void)
 }
 
 /*
- * A process knows the key of a region while the kernel tries to tell it, and binds a window to the
- * region; and then the kernel fails to tell it. The region goes, and with it the binding.
+ * A process learns the key of a region before the kernel returns it, and binds a window to the
+ * region; then the kernel fails to return the key. The region goes, and with it the binding.
  */
 static void test_half_made(void)
 {
@@ -262,7 +262,7 @@ static const struct test tests[] = {
 	{ "memory on demand", test_on_demand },
 	{ "all memory on demand", test_implicit },
 	{ "invalidation while a packet waits for memory", test_waiting },
-	{ "a region that comes to nothing", test_half_made },
+	{ "failed registration of a region", test_half_made },
 };
 
 int main(int argc, char **argv)

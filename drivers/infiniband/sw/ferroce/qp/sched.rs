@@ -169,13 +169,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_poster_that_keeps_posting_is_deferred() {
+    fn sustained_posting_is_deferred() {
         let sched = Sched::new();
         assert_eq!(sched.on_post(false), Next::Run);
         assert!(!sched.end(false));
         assert_eq!(sched.on_post(true), Next::Queue);
         assert!(sched.is_deferred());
-        // A run by a response does not end it.
+        // A run by a response does not end the deferral.
         assert!(!sched.end(false));
         assert_eq!(sched.on_post(false), Next::Queue);
         sched.work_done();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_post_to_a_stalled_half_does_nothing() {
+    fn post_to_stalled_half_does_nothing() {
         let sched = Sched::new();
         assert!(!sched.end(true));
         for keeps_posting in [false, true] {
@@ -192,14 +192,14 @@ mod tests {
         // The work item is done with an earlier request.
         sched.work_done();
         assert_eq!(sched.on_post(false), Next::Nothing);
-        // Once.
+        // Only the first run that is not stalled looks again.
         assert!(sched.end(false));
         assert!(!sched.end(false));
         assert_eq!(sched.on_post(false), Next::Run);
     }
 
     #[test]
-    fn a_stalled_half_with_work_left_is_deferred() {
+    fn stalled_half_with_work_left_is_deferred() {
         let sched = Sched::new();
         assert!(!sched.end(true));
         sched.defer();

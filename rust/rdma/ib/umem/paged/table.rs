@@ -181,13 +181,13 @@ impl Table {
 mod tests {
     use super::*;
 
-    /// The pointers are never followed.
+    /// The pointers are never dereferenced.
     fn page(number: usize) -> *mut bindings::page {
         core::ptr::without_provenance_mut(number << 6)
     }
 
     #[test]
-    fn pages_are_found_until_they_are_removed() -> Result {
+    fn pages_are_found_until_removed() -> Result {
         let mut table = Table::new();
         let none = &mut None;
         assert!(!table.add(1000, &[page(1)], false, none));
@@ -196,7 +196,7 @@ mod tests {
         assert!(table.has_room(1023) && !table.has_room(1024));
         assert_eq!(table.get(1001, false).map(NonNull::as_ptr), Some(page(2)));
         assert!(table.get(1001, true).is_none() && table.get(1002, false).is_none());
-        // Reading does not take the right to write away, another page does.
+        // Adding the page again read-only keeps it writable; another page replaces it.
         assert!(table.add(1001, &[page(2)], true, none));
         assert!(table.add(1001, &[page(2)], false, none));
         assert_eq!(table.get(1001, true).map(NonNull::as_ptr), Some(page(2)));
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(table.remove(1001, 1001), None);
         assert!(table.get(1001, false).is_none() && table.get(1000, false).is_some());
         assert!(table.has_room(1000));
-        // The chunk is freed with the last one, or when all are removed.
+        // The chunk is freed with its last page, or when all pages are removed.
         assert_eq!(table.remove(1000, 1000), None);
         assert!(!table.has_room(1000));
         assert!(table.add(1000, &[page(1)], false, &mut Some(Room::new(1000)?)));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn removal_goes_on_where_it_stopped() -> Result {
+    fn removal_resumes_where_it_stopped() -> Result {
         const CHUNKS: usize = 40;
 
         let mut table = Table::new();

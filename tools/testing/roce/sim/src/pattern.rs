@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_make_up_the_message() {
+    fn pieces_make_up_message() {
         let whole = message(7, 100);
         let mut pieces = vec![0; 100];
         fill(7, 0, &mut pieces[..13]);
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_shows() {
+    fn checksum_detects_every_bit_flip() {
         let mut bytes = message(1, 61);
         let sum = checksum(&bytes);
         for bit in 0..bytes.len() * 8 {

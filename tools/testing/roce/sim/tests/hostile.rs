@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Peers and consumers that do as they please.
+//! Hostile peers and consumers.
 
 use proptest::{
     collection::vec,

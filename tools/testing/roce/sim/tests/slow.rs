@@ -19,10 +19,10 @@ use sim::{
     World, //
 };
 
-/// Requests that are repeated must not be answered more often than they get repeated, or one
-/// timeout leads to many.
+/// A repeated request must not be answered more often than it is repeated, or one timeout leads to
+/// many.
 #[test]
-fn one_stall_costs_little() {
+fn single_stall_causes_few_timeouts() {
     const LEN: u32 = 16 << 20;
 
     let scenario = Scenario::slow();

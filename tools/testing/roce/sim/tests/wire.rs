@@ -119,15 +119,15 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
     #[test]
-    fn any_bytes_parse_or_do_not(bytes in vec(any::<u8>(), 0..200)) {
+    fn random_bytes_parse_consistently(bytes in vec(any::<u8>(), 0..200)) {
         if let Ok(pkt) = Packet::parse(&bytes) {
             check(&pkt, &bytes);
         }
     }
 
-    /// Random bytes seldom are a packet; these mostly are.
+    /// Random bytes are rarely a valid packet; these mostly are.
     #[test]
-    fn likely_bytes_parse(
+    fn likely_packets_parse_consistently(
         opcode in select(Opcode::ALL),
         pad in 0u8..4,
         words in 0usize..40,
@@ -150,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn requests_survive_the_wire(sent in transmit(), pkey in any::<u16>()) {
+    fn requests_round_trip(sent in transmit(), pkey in any::<u16>()) {
         let mut head = [0; MAX_HEADER_LEN];
         let written = sent.write_headers(Pkey::new(pkey), &mut head).unwrap();
         let bytes = finish(&head[..written], sent.len);
@@ -175,7 +175,7 @@ proptest! {
     }
 
     #[test]
-    fn replies_survive_the_wire(
+    fn replies_round_trip(
         psn in any::<u32>(),
         raw in any::<u8>(),
         msn in 0u32..1 << 24,
@@ -207,7 +207,7 @@ proptest! {
     }
 
     #[test]
-    fn read_responses_survive_the_wire(
+    fn read_responses_round_trip(
         kind in 0x0du8..=0x10, psn in any::<u32>(), len in 0u32..4096
     ) {
         let opcode = Opcode::parse(kind).unwrap();
