@@ -2,6 +2,7 @@
 
 //! Memory that the kernel shares with user processes.
 
+pub(crate) mod copy;
 pub mod shared;
 
 pub use shared::SharedMemory;

@@ -19,7 +19,10 @@ pub use self::{
     pinned::Umem, //
 };
 
-use crate::net::skbuff::SkBuff;
+use crate::{
+    mm::copy::copy,
+    net::skbuff::SkBuff, //
+};
 use core::sync::atomic::{
     AtomicU16,
     AtomicU32,
@@ -170,7 +173,7 @@ impl Memory {
         self.for_each_piece(offset, len, false, |piece, len| {
             // SAFETY: `piece` is valid for `len` bytes, and the pieces add up to the room at `dst`.
             unsafe {
-                core::ptr::copy_nonoverlapping(piece, dst, len);
+                copy(piece, dst, len);
                 dst = dst.add(len);
             }
         })
@@ -203,8 +206,9 @@ impl Memory {
 /// Copies `len` bytes, the last of them last: up to eight that end at a multiple of their number
 /// are stored in one go, after all others.
 ///
-/// Programs poll the end of a message that they expect, and then use all of it. `memcpy()` alone is
-/// not enough for them: it may copy backwards, or store the same bytes twice.
+/// Programs poll the end of a message that they expect, and then use all of it. [`copy`] alone is
+/// not enough for them: `memcpy()` may copy backwards or store the same bytes twice, and a string
+/// instruction may store in any order.
 ///
 /// # Safety
 ///
@@ -224,7 +228,7 @@ unsafe fn copy_in(src: *const u8, dst: *mut u8, len: usize) {
     // process's or a consumer's, which this program has no references to; what accesses them at the
     // same time is not Rust code, see `with_word`.
     unsafe {
-        core::ptr::copy_nonoverlapping(src, dst, rest);
+        copy(src, dst, rest);
         let src = src.add(rest);
         let dst = dst.add(rest);
         match unit {

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Copies of payload.
+
+/// The fewest bytes for which a string instruction is faster than `memcpy()`.
+#[cfg(all(CONFIG_X86_64, not(CONFIG_KASAN)))]
+const STRING: usize = 128;
+
+/// Copies `len` bytes in ascending order.
+///
+/// On x86-64 longer copies are `rep movsq`. The kernel's `memcpy()` is `rep movsb` where the
+/// processor claims that this is fast. But if the target begins up to 63 bytes behind the source,
+/// modulo 4096, it takes 1400 ns for 4 KiB on an AMD EPYC, instead of 80; `rep movsq` takes 80 to
+/// 260 ns. KASAN does not see what an instruction accesses, so a kernel with it uses `memcpy()`.
+///
+/// # Safety
+///
+/// `src` must be valid for read and `dst` for write, for `len` bytes each, and they must not
+/// overlap.
+#[inline]
+pub(crate) unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
+    #[cfg(all(CONFIG_X86_64, not(CONFIG_KASAN)))]
+    if len >= STRING {
+        let whole = len & !7;
+        // SAFETY: By the contract of this function. The direction flag is clear, as the ABI has it.
+        unsafe {
+            core::arch::asm!(
+                "rep movsq",
+                inout("rcx") len >> 3 => _,
+                inout("rdi") dst => _,
+                inout("rsi") src => _,
+                options(nostack, preserves_flags)
+            );
+            core::ptr::copy_nonoverlapping(src.add(whole), dst.add(whole), len & 7);
+        }
+        return;
+    }
+    // SAFETY: By the contract of this function.
+    unsafe { core::ptr::copy_nonoverlapping(src, dst, len) };
+}
+
+#[cfg(CONFIG_KUNIT = "y")]
+#[kernel::macros::kunit_tests(rdma_mm_copy)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_exactly_the_bytes_asked_for() {
+        let mut src = [0u8; 300];
+        for (value, byte) in (1..=250).cycle().zip(src.iter_mut()) {
+            *byte = value;
+        }
+        for len in [0, 1, 7, 8, 127, 128, 129, 135, 136, 200, 255, 256] {
+            for offset in [0, 1, 8, 13] {
+                let mut dst = [0u8; 300];
+                // SAFETY: Both arrays have 300 bytes.
+                unsafe { copy(src.as_ptr().add(offset), dst.as_mut_ptr().add(3), len) };
+                assert!(dst[..3] == [0; 3] && dst[3 + len..].iter().all(|&byte| byte == 0));
+                assert!(dst[3..3 + len] == src[offset..offset + len]);
+            }
+        }
+    }
+}
