@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""bench-table.py build/NAME: from NAME/raw.csv (test,size,qps,driver,value,unit, no head line) writes
+"""bench-table.py build/NAME [build/CONTROL]: from NAME/raw.csv (test,size,qps,driver,value,unit, no head line) writes
 
 NAME.csv  medians and their ratios to C rxe, where above 1 is better
 NAME.dat  the ratios, for the graph
 NAME.txt  a table for people, which is printed too; NAME/conditions goes before it
+
+With CONTROL, the table has its ratios in a column of their own, and CONTROL.csv its medians.
 
 A figure of which one measurement failed is "failed": a median of the others would flatter. The exit status says whether that
 happened to C rxe or ferroce; siw and TCP are for comparison only."""
@@ -53,18 +55,35 @@ def number(value):
     return f"{value:.2f}" if value < 1000 else f"{value:.0f}"
 
 
+def write_csv(name, figures):
+    """Medians and ratios of all drivers."""
+    with open(f"{name}.csv", "w", encoding="ascii") as file:
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow(["test", "size", "qps", "driver", "median", "unit", "ratio_to_rxe"])
+        for (test, size, qps, unit), by_driver in figures.items():
+            medians = {driver: median(values) for driver, values in by_driver.items()}
+            for driver in (d for d in DRIVERS if d in medians):
+                value = medians[driver]
+                against = ratio(value, medians.get("rxe"), unit)
+                out.writerow([test, size, qps, driver, "failed" if value is None else f"{value:.2f}", unit,
+                              "" if against is None else f"{against:.2f}"])
+
+
 def main():
     name = sys.argv[1]
     figures = read(f"{name}/raw.csv")
+    control = read(f"{sys.argv[2]}/raw.csv") if len(sys.argv) > 2 else {}
+    write_csv(name, figures)
+    if control:
+        write_csv(sys.argv[2], control)
     drivers = [d for d in DRIVERS if any(d in by_driver for by_driver in figures.values())]
     failures = []
     ours_failed = False
     lines = ["".join(("test".ljust(16), "size".rjust(8), "QPs".rjust(5), "unit".rjust(7), drivers[0].rjust(10))
-                     + tuple(f"{d:>10} ratio" for d in drivers[1:]))]
+                     + tuple(f"{d:>10} ratio" for d in drivers[1:])
+                     + (("control".rjust(9),) if control else ()))]
 
-    with open(f"{name}.csv", "w", encoding="ascii") as csv_file, open(f"{name}.dat", "w", encoding="ascii") as dat:
-        out = csv.writer(csv_file, lineterminator="\n")
-        out.writerow(["test", "size", "qps", "driver", "median", "unit", "ratio_to_rxe"])
+    with open(f"{name}.dat", "w", encoding="ascii") as dat:
         print("label", *drivers, file=dat)
         group = None
         for (test, size, qps, unit), by_driver in figures.items():
@@ -81,13 +100,15 @@ def main():
                 shown = number(value) if value is not None else "failed" if driver in medians else "-"
                 shown_ratio = f"{ratios[driver]:.2f}" if ratios.get(driver) is not None else ""
                 line += f"{shown:>10}" + (f" {shown_ratio:>5}" if driver != drivers[0] else "")
-                if driver in medians:
-                    out.writerow([test, size, qps, driver, shown if value is None else f"{value:.2f}", unit, shown_ratio])
                 if shown == "failed":
                     values = by_driver[driver]
                     ours_failed |= driver in ("rxe", "ferroce")
                     failures.append(f"failed: {test} {size_name(size)}, {qps} QPs, {driver}: "
                                     f"{values.count('failed')} of {len(values)}")
+            if control:
+                beside = control.get((test, size, qps, unit), {})
+                against = ratio(median(beside.get("ferroce", [])), median(beside.get("rxe", [])), unit)
+                line += f"{against:9.2f}" if against is not None else "-".rjust(9)
             lines.append(line)
             label = f'"{test} {size_name(size)}, {qps} QP{"s" if qps != 1 else ""}"'
             print(label, *(ratios.get(d) or "nan" for d in drivers), file=dat)
