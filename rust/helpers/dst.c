@@ -8,6 +8,12 @@ __rust_helper struct dst_entry *rust_helper_dst_check(struct dst_entry *dst,
 	return dst_check(dst, cookie);
 }
 
+__rust_helper struct net_device *
+rust_helper_dst_dev_rcu(const struct dst_entry *dst)
+{
+	return dst_dev_rcu(dst);
+}
+
 __rust_helper struct net *
 rust_helper_dst_dev_net_rcu(const struct dst_entry *dst)
 {

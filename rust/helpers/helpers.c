@@ -42,6 +42,7 @@
 #include "sock.c"
 #include "spinlock.c"
 #include "timer.c"
+#include "udp.c"
 #include "udp_tunnel.c"
 #include "uverbs_ioctl.c"
 #include "vmalloc.c"

@@ -101,6 +101,44 @@ __rust_helper int rust_helper_skb_transport_offset(const struct sk_buff *skb)
 	return skb_transport_offset(skb);
 }
 
+__rust_helper bool rust_helper_skb_is_gso(const struct sk_buff *skb)
+{
+	return skb_is_gso(skb);
+}
+
+__rust_helper int rust_helper_skb_shared(const struct sk_buff *skb)
+{
+	return skb_shared(skb);
+}
+
+__rust_helper struct skb_shared_info *
+rust_helper_skb_shinfo(const struct sk_buff *skb)
+{
+	return skb_shinfo(skb);
+}
+
+__rust_helper void rust_helper_kfree_skb_list(struct sk_buff *segs)
+{
+	kfree_skb_list(segs);
+}
+
+__rust_helper void *rust_helper___skb_push(struct sk_buff *skb,
+					   unsigned int len)
+{
+	return __skb_push(skb, len);
+}
+
+__rust_helper void *rust_helper___skb_pull(struct sk_buff *skb,
+					   unsigned int len)
+{
+	return __skb_pull(skb, len);
+}
+
+__rust_helper int rust_helper_skb_mac_offset(const struct sk_buff *skb)
+{
+	return skb_mac_offset(skb);
+}
+
 __rust_helper void rust_helper_skb_reset_mac_header(struct sk_buff *skb)
 {
 	skb_reset_mac_header(skb);
@@ -153,4 +191,22 @@ __rust_helper void rust_helper_sk_buff_set_protocol(struct sk_buff *skb,
 						    __be16 protocol)
 {
 	skb->protocol = protocol;
+}
+
+__rust_helper struct sk_buff *
+rust_helper_sk_buff_next(const struct sk_buff *skb)
+{
+	return skb->next;
+}
+
+__rust_helper void rust_helper_sk_buff_set_next(struct sk_buff *skb,
+						struct sk_buff *next)
+{
+	skb->next = next;
+}
+
+__rust_helper void rust_helper_sk_buff_set_ip_summed(struct sk_buff *skb,
+						     u8 ip_summed)
+{
+	skb->ip_summed = ip_summed;
 }

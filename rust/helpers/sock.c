@@ -20,3 +20,8 @@ __rust_helper void rust_helper_sk_owner_put(struct sock *sk)
 {
 	sk_owner_put(sk);
 }
+
+__rust_helper unsigned short rust_helper_sock_family(const struct sock *sk)
+{
+	return sk->sk_family;
+}

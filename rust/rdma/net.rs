@@ -45,7 +45,9 @@ pub use route::{
 pub use skbuff::{
     IpHeader,
     PacketPools,
-    SkBuff, //
+    SkBuff,
+    SkBuffList,
+    Train, //
 };
 pub use tx_in_flight::TxInFlight;
 pub use udp_tunnel::{

@@ -20,6 +20,7 @@
 mod ack_request;
 mod explicit;
 mod local;
+mod mark;
 mod packet;
 mod queue;
 mod response;
@@ -32,6 +33,7 @@ mod window;
 pub use self::{
     explicit::Placement,
     local::Local,
+    mark::Mark,
     packet::Transmit,
     response::{
         Response,

@@ -34,7 +34,10 @@ mod unreliable;
 mod verdict;
 
 pub use self::{
-    read::ReadSegment,
+    read::{
+        ReadSegment,
+        ResponseMark, //
+    },
     snapshot::{
         RecvSnapshot,
         RecvStage, //

@@ -67,6 +67,7 @@ pub mod senders;
 pub mod share;
 pub mod source_port;
 pub mod time;
+pub mod trains;
 pub mod tx_backoff;
 pub mod uapi;
 pub mod wire;

@@ -110,12 +110,12 @@ impl TxBackoff {
         self.limit.min(share.max(Self::SHARE))
     }
 
-    /// A packet was taken.
+    /// `packets` were taken at once.
     #[inline]
-    pub fn taken(&mut self) {
+    pub fn taken(&mut self, packets: u32) {
         self.refused = 0;
         if self.limit < Self::MOST {
-            self.taken = self.taken.saturating_add(1);
+            self.taken = self.taken.saturating_add(packets);
             if self.taken >= self.limit {
                 self.taken = 0;
                 self.limit = self.limit.saturating_add(1);
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(tx_backoff.refused(now, 0), Refused::Lost);
         assert!(!tx_backoff.is_waiting());
 
-        tx_backoff.taken();
+        tx_backoff.taken(1);
         assert_eq!(exhaust(&mut tx_backoff, now).1, TxBackoff::TRIES);
     }
 
@@ -242,7 +242,7 @@ mod tests {
         let mut tx_backoff = TxBackoff::default();
         assert_eq!(tx_backoff.limit(1), TxBackoff::MOST);
         for _ in 0..TxBackoff::MOST {
-            tx_backoff.taken();
+            tx_backoff.taken(1);
         }
         assert_eq!(tx_backoff.limit(1), TxBackoff::MOST);
 
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(tx_backoff.limit(1), 50);
         for more in 1..=10 {
             for _ in 0..tx_backoff.limit(1) {
-                tx_backoff.taken();
+                tx_backoff.taken(1);
             }
             assert_eq!(tx_backoff.limit(1), 50 + more);
         }

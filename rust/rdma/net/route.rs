@@ -47,6 +47,18 @@ impl Dst<'_> {
     pub(super) fn as_raw(&self) -> *mut bindings::dst_entry {
         self.dst.as_ptr()
     }
+
+    /// Returns whether the device takes GSO packets of UDP tunnels.
+    #[inline]
+    pub(super) fn has_tunnel_offload(&self) -> bool {
+        // SAFETY: The RCU read lock is held and the route is alive by the type invariant, so its
+        // device is not freed.
+        let features = unsafe {
+            let dev = bindings::dst_dev_rcu(self.as_raw());
+            bindings::net_device_features(dev)
+        };
+        features & 1 << bindings::NETIF_F_GSO_UDP_TUNNEL_BIT != 0
+    }
 }
 
 /// The key of an IPv4 route. Addresses are in network byte order.

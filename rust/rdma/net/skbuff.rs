@@ -12,6 +12,7 @@
 
 mod headers;
 mod pool;
+mod train;
 mod transmit;
 
 #[cfg(CONFIG_KUNIT = "y")]
@@ -19,6 +20,10 @@ mod tests;
 
 pub use headers::IpHeader;
 pub use pool::PacketPools;
+pub use train::{
+    SkBuffList,
+    Train, //
+};
 
 use crate::bindings;
 use core::{

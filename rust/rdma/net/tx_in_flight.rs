@@ -18,9 +18,13 @@
 //! order continues on another CPU only when all of them have been returned, or none was sent for a
 //! while, because a packet may be kept for ever.
 //!
-//! Packets are counted, not bytes: the size of a packet changes while the stack works on it.
+//! Packets are counted, not bytes: the size of a packet changes while the stack works on it. Those
+//! of a [`Train`] are returned together, with its head, even if a device sends them one by one.
 
-use super::SkBuff;
+use super::{
+    SkBuff,
+    Train, //
+};
 use crate::{
     bindings,
     time::jiffies, //
@@ -28,6 +32,7 @@ use crate::{
 use core::ptr::null_mut;
 use kernel::{
     cpu::CpuId,
+    ffi,
     prelude::*,
     sync::{
         atomic::{
@@ -45,6 +50,11 @@ use kernel::{
 
 const NSEC_PER_SEC: u64 = 1_000_000_000;
 
+/// The bits of the argument of the destructor that are the number of packets, less one.
+const COUNT: usize = align_of::<Inner>() - 1;
+
+const _: () = assert!(Train::MOST as usize <= COUNT + 1);
+
 /// Accounts that exist: those of senders that are gone are kept by packets on their way.
 static ACCOUNTS: Atomic<usize> = Atomic::new(0);
 
@@ -52,6 +62,8 @@ static ACCOUNTS: Atomic<usize> = Atomic::new(0);
 ///
 /// Every value is counted in [`ACCOUNTS`] from [`Inner::new`] until it is dropped, even if it never
 /// gets into an [`Arc`].
+// The low bits of a pointer to one are free for the number of packets, less one.
+#[repr(align(16))]
 struct Inner {
     in_flight: Atomic<u32>,
     paused: Atomic<bool>,
@@ -95,24 +107,31 @@ impl TxInFlight {
     /// Returns whether this CPU may send another packet, where `limit` may be in flight. If not,
     /// `wake` is called once no more than `low_mark` are, unless the stack keeps packets: then it
     /// may be worth asking again after the hand-over time. Bottom halves are off.
+    ///
+    /// `pending` packets were admitted just before, and are not charged yet.
     #[inline]
-    pub fn admits(&self, limit: u32, low_mark: u32) -> bool {
-        self.admits_on(CpuId::current().as_u32(), jiffies(), limit, low_mark)
+    pub fn admits(&self, pending: u32, limit: u32, low_mark: u32) -> bool {
+        let now = jiffies();
+        self.admits_on(CpuId::current().as_u32(), now, pending, limit, low_mark)
     }
 
-    fn admits_on(&self, cpu: u32, now: usize, limit: u32, low_mark: u32) -> bool {
+    fn admits_on(&self, cpu: u32, now: usize, pending: u32, limit: u32, low_mark: u32) -> bool {
         let inner = &*self.0;
-        let is_other = inner.cpu.load(Relaxed) != cpu
+        // The first packet of another CPU is admitted when none is in flight; then nothing is left
+        // for the next ones to overtake.
+        let is_other = pending == 0
+            && inner.cpu.load(Relaxed) != cpu
             && now.wrapping_sub(inner.sent.load(Relaxed)) < inner.handover;
         let (limit, low_mark) = if is_other { (1, 0) } else { (limit, low_mark) };
-        if inner.in_flight.load(Relaxed) < limit {
+        if inner.in_flight.load(Relaxed).saturating_add(pending) < limit {
             return true;
         }
         inner.low_mark.store(low_mark, Relaxed);
         // The order matters: either this sees what the destructor has subtracted, or the destructor
         // sees the pause. If both do, the one that resets the pause acts on it.
         inner.paused.xchg(true, Full);
-        inner.in_flight.load(Relaxed) <= low_mark && inner.paused.xchg(false, Full)
+        inner.in_flight.load(Relaxed).saturating_add(pending) <= low_mark
+            && inner.paused.xchg(false, Full)
     }
 
     /// Returns how many packets are on their way.
@@ -125,7 +144,7 @@ impl TxInFlight {
         self.0.paused.load(Relaxed)
     }
 
-    /// Charges the account for a packet that this CPU sends, until the stack returns it. Bottom
+    /// Charges the account for packets that this CPU sends, until the stack returns them. Bottom
     /// halves are off.
     ///
     /// # Errors
@@ -133,26 +152,39 @@ impl TxInFlight {
     /// `EBUSY` if the data is shared with a clone: the argument of the destructor is beside the
     /// data.
     #[inline]
-    pub fn charge(&self, skb: &mut SkBuff) -> Result {
-        self.charge_on(CpuId::current().as_u32(), jiffies(), skb)
+    pub fn charge(&self, train: &mut Train) -> Result {
+        let packets = train.packets().into();
+        self.charge_on(CpuId::current().as_u32(), jiffies(), train.head(), packets)
     }
 
-    fn charge_on(&self, cpu: u32, now: usize, skb: &mut SkBuff) -> Result {
+    /// Charges the account for a frame, as [`TxInFlight::charge`].
+    ///
+    /// # Errors
+    ///
+    /// As [`TxInFlight::charge`].
+    pub fn charge_frame(&self, skb: &mut SkBuff) -> Result {
+        self.charge_on(CpuId::current().as_u32(), jiffies(), skb, 1)
+    }
+
+    /// `packets` is from 1 to [`Train::MOST`].
+    fn charge_on(&self, cpu: u32, now: usize, skb: &SkBuff, packets: u32) -> Result {
         skb.check_writable()?;
         let skb = skb.as_raw();
 
         self.0.cpu.store(cpu, Relaxed);
         self.0.sent.store(now, Relaxed);
-        self.0.in_flight.add(1, Relaxed);
+        self.0.in_flight.add(packets, Relaxed);
+        // CAST: Widening.
+        let more = packets.wrapping_sub(1) as usize & COUNT;
+        let account = Arc::into_raw(self.0.clone())
+            .cast_mut()
+            .cast::<ffi::c_void>();
         // SAFETY: `skb` is alive and owned. A destructor that it has already is called, so that
         // none is lost. The argument survives until the destructor is called: nobody else uses it
         // in a packet without zero-copy pages, and it moves along when the data does.
         unsafe {
             bindings::skb_orphan(skb);
-            bindings::sk_buff_set_destructor_arg(
-                skb,
-                Arc::into_raw(self.0.clone()).cast_mut().cast(),
-            );
+            bindings::sk_buff_set_destructor_arg(skb, account.map_addr(|addr| addr | more));
             bindings::sk_buff_set_destructor(skb, Some(destructor_callback));
         }
         Ok(())
@@ -177,11 +209,11 @@ impl Inner {
         }
     }
 
-    fn returned(&self) {
-        let before = self.in_flight.fetch_sub(1, Full);
+    fn returned(&self, packets: u32) {
+        let before = self.in_flight.fetch_sub(packets, Full);
 
         if self.paused.load(Relaxed)
-            && before.saturating_sub(1) <= self.low_mark.load(Relaxed)
+            && before.saturating_sub(packets) <= self.low_mark.load(Relaxed)
             && self.paused.xchg(false, Full)
         {
             (self.wake)(self.cookie);
@@ -196,13 +228,18 @@ impl Inner {
 /// `skb` must be a packet that [`TxInFlight::charge`] was called for, once for each such call.
 unsafe extern "C" fn destructor_callback(skb: *mut bindings::sk_buff) {
     // SAFETY: `charge` put this pointer there, with a reference that is taken back here.
-    let account = unsafe {
+    let (account, more) = unsafe {
         let arg = bindings::sk_buff_destructor_arg(skb);
         bindings::sk_buff_set_destructor_arg(skb, null_mut());
-        Arc::<Inner>::from_raw(arg.cast_const().cast())
+        let account = arg.map_addr(|addr| addr & !COUNT);
+        (
+            Arc::<Inner>::from_raw(account.cast_const().cast()),
+            arg.addr() & COUNT,
+        )
     };
 
-    account.returned();
+    // CAST: At most 15.
+    account.returned((more as u32).wrapping_add(1));
     drop(account);
 }
 
@@ -260,21 +297,21 @@ mod tests {
     }
 
     fn charged(account: &TxInFlight) -> Option<SkBuff> {
-        let mut skb = SkBuff::alloc(0, 64)?;
-        account.charge_on(0, 0, &mut skb).ok()?;
+        let skb = SkBuff::alloc(0, 64)?;
+        account.charge_on(0, 0, &skb, 1).ok()?;
         Some(skb)
     }
 
     #[test]
     fn cloned_packet_is_not_charged() -> Result {
         let account = TxInFlight::new(HANDOVER, wake, 7)?;
-        let mut skb = SkBuff::alloc(0, 64).ok_or(ENOMEM)?;
+        let skb = SkBuff::alloc(0, 64).ok_or(ENOMEM)?;
         let clone = skb.try_clone().ok_or(ENOMEM)?;
 
-        assert_eq!(account.charge_on(0, 0, &mut skb).err(), Some(EBUSY));
+        assert_eq!(account.charge_on(0, 0, &skb, 1).err(), Some(EBUSY));
         assert_eq!(account.in_flight(), 0);
         drop(clone);
-        assert!(account.charge_on(0, 0, &mut skb).is_ok());
+        assert!(account.charge_on(0, 0, &skb, 1).is_ok());
         Ok(())
     }
 
@@ -285,16 +322,16 @@ mod tests {
 
         WOKEN.store(0, Relaxed);
         for _ in 0..4 {
-            assert!(account.admits_on(0, 0, 4, 1));
+            assert!(account.admits_on(0, 0, 0, 4, 1));
             skbs.push(charged(&account).ok_or(ENOMEM)?, GFP_KERNEL)?;
         }
-        assert!(!account.admits_on(0, 0, 4, 1));
+        assert!(!account.admits_on(0, 0, 0, 4, 1));
         skbs.truncate(2);
         assert!(account.0.paused.load(Relaxed));
         assert_eq!(WOKEN.load(Relaxed), 0);
         skbs.truncate(1);
         assert_eq!(WOKEN.load(Relaxed), 7);
-        assert!(account.admits_on(0, 0, 4, 1));
+        assert!(account.admits_on(0, 0, 0, 4, 1));
         skbs.clear();
         assert_eq!(WOKEN.load(Relaxed), 7);
         Ok(())
@@ -306,19 +343,36 @@ mod tests {
         let mut skbs = KVec::new();
 
         WOKEN.store(0, Relaxed);
-        assert!(account.admits_on(1, 0, 4, 1));
+        assert!(account.admits_on(1, 0, 0, 4, 1));
         for _ in 0..2 {
             skbs.push(charged(&account).ok_or(ENOMEM)?, GFP_KERNEL)?;
         }
-        assert!(account.admits_on(0, 0, 4, 1));
-        assert!(!account.admits_on(1, 0, 4, 1));
+        assert!(account.admits_on(0, 0, 0, 4, 1));
+        assert!(!account.admits_on(1, 0, 0, 4, 1));
         // The packets may never be returned.
-        assert!(account.admits_on(1, kernel::bindings::HZ as usize, 4, 1));
+        assert!(account.admits_on(1, kernel::bindings::HZ as usize, 0, 4, 1));
         skbs.truncate(1);
         assert_eq!(WOKEN.load(Relaxed), 0);
         skbs.truncate(0);
         assert_eq!(WOKEN.load(Relaxed), 7);
-        assert!(account.admits_on(1, 0, 4, 1));
+        assert!(account.admits_on(1, 0, 0, 4, 1));
+        Ok(())
+    }
+
+    #[test]
+    fn packets_of_a_train_are_returned_together() -> Result {
+        let account = TxInFlight::new(HANDOVER, wake, 7)?;
+        let skb = SkBuff::alloc(0, 64).ok_or(ENOMEM)?;
+
+        // Another CPU goes on with a train that it has begun.
+        assert!(account.admits_on(1, 0, 0, 4, 1) && account.admits_on(1, 0, 3, 4, 1));
+        assert!(!account.admits_on(1, 0, 4, 4, 1));
+        account.charge_on(0, 0, &skb, Train::MOST.into())?;
+        assert_eq!(account.in_flight(), Train::MOST.into());
+        WOKEN.store(0, Relaxed);
+        drop(skb);
+        assert_eq!(account.in_flight(), 0);
+        assert_eq!(WOKEN.load(Relaxed), 7);
         Ok(())
     }
 

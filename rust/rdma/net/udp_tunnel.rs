@@ -7,7 +7,7 @@
 use super::{
     namespace::Namespace,
     NetDevice,
-    SkBuff, //
+    SkBuffList, //
 };
 use crate::bindings;
 use core::{
@@ -34,16 +34,17 @@ pub enum Family {
 
 /// Handles the packets of a [`UdpTunnel`].
 pub trait UdpReceive: 'static {
-    /// Takes a packet that was received on `dev`. Called in softirq context.
+    /// Takes packets that were received on `dev`: several if they are a [`Train`](super::Train).
+    /// Called in softirq context.
     ///
-    /// [`skb.data()`](SkBuff::data) begins behind the UDP header, [`SkBuff::received_headers`] are
-    /// there to be read. The IP and UDP checksums have been verified, and the packet is trimmed to
-    /// the length in both headers. Nothing else is known: the packet may not be linear, and no byte
-    /// of it can be trusted.
+    /// The data of a packet begins behind the UDP header, and its
+    /// [`received_headers`](super::SkBuff::received_headers) are there to be read. The IP and UDP
+    /// checksums have been verified, and the packet is trimmed to the length in both headers.
+    /// Nothing else is known: the packet may not be linear, and no byte of it can be trusted.
     ///
-    /// The packet may be kept for longer than the call; `dev` may not, and the packet does not know
+    /// The packets may be kept for longer than the call; `dev` may not, and the packets do not know
     /// it.
-    fn receive(skb: SkBuff, dev: &NetDevice);
+    fn receive(packets: SkBuffList, dev: &NetDevice);
 }
 
 /// A UDP socket, bound to a port on all addresses of a namespace, that passes its packets to `T`.
@@ -117,6 +118,8 @@ impl<T: UdpReceive> UdpTunnel<T> {
         // SAFETY: The namespace and the socket are alive, `config` is initialised. The callback
         // stays until `drop` has released the socket and waited for it.
         unsafe { bindings::setup_udp_tunnel_sock(net.as_raw(), sk.as_ptr(), &raw mut config) };
+        // SAFETY: The socket is alive, and its callback takes trains.
+        unsafe { bindings::udp_allow_gso(sk.as_ptr()) };
 
         Ok(tunnel)
     }
@@ -130,31 +133,20 @@ impl<T: UdpReceive> UdpTunnel<T> {
     /// `skb` must be a packet that the caller gives away and whose `dev` is not freed during the
     /// call, with `data` at the UDP header.
     unsafe extern "C" fn receive_callback(
-        _sk: *mut bindings::sock,
+        sk: *mut bindings::sock,
         skb: *mut bindings::sk_buff,
     ) -> ffi::c_int {
         let Some(raw) = NonNull::new(skb) else {
             return 0;
         };
-        // SAFETY: The caller gives the packet away.
-        let mut packet = unsafe { SkBuff::from_raw(raw) };
-        // The packet may be kept for long, so it gives up its references to routes, sockets and, in
-        // its extensions, IPsec states, which would delay the end of net devices. UDP has checked
-        // the IPsec policy, and dropped the conntrack entry.
-        // SAFETY: The packet is alive and owned. It may outlive the RCU section of this call, in
-        // which its device and its route are alive, so it forgets them.
-        let dev = unsafe {
-            let dev = bindings::sk_buff_dev(skb);
-            bindings::sk_buff_set_dev(skb, null_mut());
-            bindings::skb_dst_drop(skb);
-            bindings::skb_ext_reset(skb);
-            bindings::skb_orphan(skb);
-            dev
-        };
+        // SAFETY: The packet is alive.
+        let dev = unsafe { bindings::sk_buff_dev(skb) };
+        // SAFETY: The caller gives the packet away, as UDP passes it on.
+        let packets = unsafe { SkBuffList::from_received(sk, raw) };
 
-        if !dev.is_null() && packet.pull(size_of::<bindings::udphdr>()).is_ok() {
-            // SAFETY: The device is not freed during the call.
-            T::receive(packet, unsafe { NetDevice::from_raw(dev) });
+        if !dev.is_null() {
+            // SAFETY: The device is not freed during the call: the RCU section lasts as long.
+            T::receive(packets, unsafe { NetDevice::from_raw(dev) });
         }
         0
     }

@@ -19,6 +19,7 @@ use crate::{
 };
 
 /// The acknowledgments that were requested.
+#[derive(Clone, Copy)]
 pub(super) struct AckRequests {
     /// The PSN after the last packet that requested a response.
     base: Psn,

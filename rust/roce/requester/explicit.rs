@@ -76,6 +76,11 @@ impl Explicit {
         self.outstanding = self.outstanding.saturating_add(1);
     }
 
+    /// Takes back requests that were not sent: `outstanding` were in flight before.
+    pub(super) fn restore(&mut self, outstanding: u8) {
+        self.outstanding = outstanding;
+    }
+
     /// Forgets the response whose data the driver is placing.
     #[inline]
     pub(super) fn forget_placement(&mut self) {
@@ -258,6 +263,7 @@ mod tests {
                 msn: 0,
             }),
             dest_qpn: Qpn::new(1),
+            again: false,
         };
         Frame::new(|pkey, buf| segment.write_headers(pkey, buf), len)
     }

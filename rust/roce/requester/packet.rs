@@ -64,6 +64,8 @@ pub struct Transmit {
     pub deth: Option<Deth>,
     /// The destination QPN.
     pub dest_qpn: Qpn,
+    /// True if the packet was sent before.
+    pub again: bool,
     /// True if this is a datagram longer than the MTU.
     ///
     /// The driver does not send it, but reports it as sent: the consumer gets no error
@@ -179,6 +181,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 Transport::Rc | Transport::Uc => self.params.dest_qpn,
                 Transport::Ud => wr.dest_qpn,
             },
+            again: step.psn != self.window.max(),
             oversize: self.transport == Transport::Ud && len > self.params.mtu,
         })
     }

@@ -118,6 +118,13 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
         self.pass_executed();
     }
 
+    /// Goes back to a state in which the next packet was of slot `send`, and the slots before
+    /// `begun` had PSNs.
+    pub(super) fn restore(&mut self, begun: usize, send: usize) {
+        self.begun = begun;
+        self.send = send;
+    }
+
     /// Moves back to the oldest unfinished slot.
     pub(super) fn rewind(&mut self) {
         self.advance(self.done);

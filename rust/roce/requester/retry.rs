@@ -93,6 +93,11 @@ impl Retry {
         self.rnr_until.is_some()
     }
 
+    /// Restores the expiry of the retransmission timer: the packets that started it were not sent.
+    pub(super) fn restore(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+    }
+
     /// Returns whether a timer is running.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {

@@ -30,6 +30,7 @@ const MAX_OUTSTANDING: u32 = 1 << 22;
 /// # Invariants
 ///
 /// In the order of PSNs, `una` is not after `base` or `next`, and neither of these is after `max`.
+#[derive(Clone, Copy)]
 pub(super) struct Window {
     /// The oldest unacknowledged PSN; inside a READ, the PSN of the next expected response.
     una: Psn,

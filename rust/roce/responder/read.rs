@@ -64,7 +64,13 @@ pub struct ReadSegment {
     pub aeth: Option<Aeth>,
     /// The QPN of the peer.
     pub dest_qpn: Qpn,
+    /// True if the READ was answered before.
+    pub again: bool,
 }
+
+/// A place in the sequence of READ responses; see [`Responder::mark_response`].
+#[derive(Clone, Copy)]
+pub struct ResponseMark(Option<Stream>);
 
 impl ReadSegment {
     /// Writes all headers to the front of `buf` and returns their length in bytes, or `None` if
@@ -244,7 +250,21 @@ impl Responder {
                 msn: self.sequence.msn(),
             }),
             dest_qpn: self.params.dest_qpn,
+            again: stream.again,
         })
+    }
+
+    /// Marks the place of the next response.
+    #[inline]
+    pub fn mark_response(&self) -> ResponseMark {
+        ResponseMark(self.stream)
+    }
+
+    /// Takes back all responses since `mark`, which were reported by [`Responder::response_sent`]
+    /// and not sent. Nothing else may have happened since.
+    #[cold]
+    pub fn take_back_responses(&mut self, mark: ResponseMark) {
+        self.stream = mark.0;
     }
 
     /// Reports that the response that [`Responder::poll_response`] returned was sent.
@@ -360,6 +380,32 @@ mod tests {
         }
         assert_eq!(rx.poll_response(), None);
         assert!(!rx.read_in_progress());
+    }
+
+    #[test]
+    fn responses_taken_back_are_sent_again() {
+        let mut rx = responder();
+        assert!(matches!(
+            request(&mut rx, &read(2 * MTU + 1)),
+            Verdict::Read(_)
+        ));
+        assert_eq!(rx.start_read(Ok(())), None);
+        let whole = [
+            (Opcode::RcReadResponseFirst, 0),
+            (Opcode::RcReadResponseMiddle, 1),
+            (Opcode::RcReadResponseLast, 2),
+        ];
+        let mark = rx.mark_response();
+        rx.response_sent();
+        rx.take_back_responses(mark);
+        answer(&mut rx, &whole);
+        rx.take_back_responses(mark);
+        rx.response_sent();
+        let mark = rx.mark_response();
+        answer(&mut rx, &whole[1..]);
+        rx.take_back_responses(mark);
+        assert!(rx.read_in_progress());
+        answer(&mut rx, &whole[1..]);
     }
 
     #[test]

@@ -155,6 +155,16 @@ counters! {
     /// A queue below was full; it is tried again.
     NoRoom = c"tx_queue_full",
 
+    // Packets that cross the network stack together.
+    /// A train that the network stack took.
+    Trains = c"tx_trains",
+    /// A packet of [`Sent`](Self::Sent) in a train.
+    TrainPackets = c"tx_train_pkts",
+    /// A half that sends its packets one by one for a while because a train was lost.
+    TrainsOff = c"tx_trains_off",
+    /// A train received whole.
+    TrainsReceived = c"rx_trains",
+
     // The use of the pools of the module, which all devices share.
     ;
     PDS = c"pool_pd",
@@ -234,12 +244,16 @@ impl Counters {
         self.add(Counter::ReceivedBytes, u64::from(bytes));
     }
 
-    /// Counts a packet that the network stack took.
+    /// Counts packets that the network stack took at once, and their bytes.
     #[inline]
-    pub(crate) fn sent(&self, bytes: usize) {
-        self.count(Counter::Sent);
+    pub(crate) fn sent(&self, packets: u16, bytes: usize) {
+        self.add(Counter::Sent, packets.into());
         // CAST: Widening.
         self.add(Counter::SentBytes, bytes as u64);
+        if packets > 1 {
+            self.count(Counter::Trains);
+            self.add(Counter::TrainPackets, packets.into());
+        }
     }
 
     /// Counts packets that were dropped after they had been counted as received.
@@ -249,11 +263,11 @@ impl Counters {
         self.add(reason, n as u64);
     }
 
-    /// Counts a packet that was not sent.
+    /// Counts packets that were not sent.
     #[cold]
-    pub(crate) fn lost(&self, reason: Counter) {
-        self.count(Counter::SendError);
-        self.count(reason);
+    pub(crate) fn lost(&self, reason: Counter, packets: u16) {
+        self.add(Counter::SendError, packets.into());
+        self.add(reason, packets.into());
     }
 
     /// Counts the end of a send request.

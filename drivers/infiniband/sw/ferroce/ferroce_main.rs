@@ -76,6 +76,10 @@ module! {
             default: crate::port::DEFAULT_GID_TABLE,
             description: "Entries of the GID table of a device, of which each address takes one",
         },
+        check_local_icrc: bool {
+            default: false,
+            description: "Check the ICRC of packets that have not left this kernel, too",
+        },
     },
 }
 

@@ -4,8 +4,10 @@
 
 use crate::{
     ah,
+    counters::Counter,
     crc32::KernelCrc32,
-    gids::Address, //
+    gids::Address,
+    module_parameters, //
 };
 use kernel::prelude::*;
 use rdma::{
@@ -15,7 +17,8 @@ use rdma::{
         skbuff::{
             IpHeader,
             PacketPools,
-            SkBuff, //
+            SkBuff,
+            SkBuffList, //
         }, //
     },
     sync::Global, //
@@ -27,11 +30,17 @@ use roce::{
         IPV6_LEN,
         UDP_LEN, //
     },
+    ids::{
+        Pkey,
+        Qpn, //
+    },
+    opcode::Transport,
     wire::{
         Packet,
         ParseError,
         BTH_LEN,
-        ICRC_LEN, //
+        ICRC_LEN,
+        MAX_PACKET_LEN, //
     }, //
 };
 
@@ -41,17 +50,20 @@ pub(crate) struct Incoming {
     /// The VLAN of the net device that it was received on.
     vlan: Option<u16>,
     sport: u16,
+    /// True if it has not left the memory of this kernel since it was sent.
+    is_local: bool,
 }
 
 impl Incoming {
     /// Takes a linear packet that was received on `dev`, and returns its origin too; `None` if its
     /// headers cannot be read.
     #[inline]
-    pub(crate) fn new(skb: SkBuff, dev: &NetDevice) -> Option<(Self, Origin)> {
+    fn new(skb: SkBuff, dev: &NetDevice, is_local: bool) -> Option<(Self, Origin)> {
         let mut incoming = Self {
             skb,
             vlan: dev.vlan_id(),
             sport: 0,
+            is_local,
         };
         let origin = incoming.origin(dev.net_id())?;
         incoming.sport = origin.sport;
@@ -75,6 +87,7 @@ impl Incoming {
             skb: self.skb.try_clone()?,
             vlan: self.vlan,
             sport: self.sport,
+            is_local: self.is_local,
         })
     }
 
@@ -109,9 +122,13 @@ impl Incoming {
         self.skb.network_header()
     }
 
-    /// Returns whether the ICRC is right.
+    /// Returns whether the ICRC is right. That of a packet that has not left this kernel is not
+    /// checked, as little as a checksum of TCP is, unless a module parameter says so.
     #[inline]
     pub(crate) fn is_intact(&self) -> bool {
+        if self.is_local && !*module_parameters::check_local_icrc.value_ref() {
+            return true;
+        }
         let check = || {
             let (ip, udp) = self.skb.received_headers()?;
             let (covered, icrc) = self.skb.data().split_last_chunk::<ICRC_LEN>()?;
@@ -124,6 +141,14 @@ impl Incoming {
             (computed.finish() == *icrc).then_some(())
         };
         check().is_some()
+    }
+
+    /// Returns whether it is an intact packet of a flow.
+    #[inline]
+    fn is_of(&self, flow: Flow) -> bool {
+        self.packet()
+            .is_ok_and(|packet| packet.pkey().matches(Pkey::DEFAULT) && Flow::of(&packet) == flow)
+            && self.is_intact()
     }
 
     /// Returns the source and the destination.
@@ -152,6 +177,100 @@ impl Incoming {
     }
 }
 
+/// A packet that was taken from a [`Batch`], or the counter and the length of one that cannot be.
+type Taken = Result<(Incoming, Origin), (Counter, usize)>;
+
+/// Packets that were received together.
+pub(crate) struct Batch<'a> {
+    packets: SkBuffList,
+    dev: &'a NetDevice,
+    /// The next packet, if it was looked at and left.
+    next: Option<Taken>,
+    /// True until the train is counted.
+    is_train: bool,
+}
+
+impl<'a> Batch<'a> {
+    /// Takes packets that were received on `dev`.
+    #[inline]
+    pub(crate) fn new(packets: SkBuffList, dev: &'a NetDevice) -> Self {
+        Self {
+            is_train: packets.is_whole(),
+            packets,
+            dev,
+            next: None,
+        }
+    }
+
+    /// Returns the net device.
+    #[inline]
+    pub(crate) fn dev(&self) -> &'a NetDevice {
+        self.dev
+    }
+
+    /// Returns true once if the packets are a train.
+    #[inline]
+    pub(crate) fn take_train(&mut self) -> bool {
+        core::mem::take(&mut self.is_train)
+    }
+
+    /// Removes the next packet.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Taken> {
+        if self.next.is_some() {
+            return self.next.take();
+        }
+        let is_local = self.packets.is_whole();
+        let mut skb = self.packets.pop()?;
+        let len = skb.len();
+        // Before it is copied, or waits for something.
+        if len > MAX_PACKET_LEN {
+            return Some(Err((Counter::Malformed, len)));
+        }
+        if !skb.is_linear() && skb.linearize().is_err() {
+            return Some(Err((Counter::NoMemory, len)));
+        }
+        Some(Incoming::new(skb, self.dev, is_local).ok_or((Counter::Malformed, len)))
+    }
+
+    /// Removes the next packet if it is intact and for the same half as another, of `flow` from
+    /// `origin`. One that is not is left.
+    #[inline]
+    pub(crate) fn pop_like(&mut self, flow: Flow, origin: &Origin) -> Option<(Incoming, Origin)> {
+        if self.packets.is_empty() {
+            return None;
+        }
+        match self.pop()? {
+            Ok((incoming, from)) if from.is_same(origin) && incoming.is_of(flow) => {
+                Some((incoming, from))
+            }
+            other => {
+                self.next = Some(other);
+                None
+            }
+        }
+    }
+}
+
+/// The fields that the packets for one half of a queue pair have in common.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Flow {
+    qpn: Qpn,
+    transport: Transport,
+    is_request: bool,
+}
+
+impl Flow {
+    #[inline]
+    pub(crate) fn of(packet: &Packet<'_>) -> Self {
+        Self {
+            qpn: packet.dest_qpn(),
+            transport: packet.opcode().transport(),
+            is_request: packet.opcode().is_request(),
+        }
+    }
+}
+
 /// The source and the destination of a packet.
 pub(crate) struct Origin {
     /// The namespace that it was received in.
@@ -167,6 +286,13 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
+    /// Returns whether source and destination are the same.
+    #[inline]
+    fn is_same(&self, other: &Self) -> bool {
+        (self.net, self.saddr, self.daddr, self.sport)
+            == (other.net, other.saddr, other.daddr, other.sport)
+    }
+
     /// Returns the destination.
     #[inline]
     pub(crate) fn address(&self) -> Address {

@@ -15,6 +15,8 @@ use crate::{
     mcast,
     packet::{
         total,
+        Batch,
+        Flow,
         Incoming,
         Origin, //
     },
@@ -32,7 +34,7 @@ use crate::{
 use kernel::prelude::*;
 use rdma::net::{
     netdevice::NetDevice,
-    skbuff::SkBuff,
+    skbuff::SkBuffList,
     udp_tunnel::UdpReceive, //
 };
 use roce::{
@@ -41,41 +43,41 @@ use roce::{
         Pkey,
         Qpn, //
     },
-    opcode::Transport,
-    wire::MAX_PACKET_LEN, //
+    opcode::Transport, //
 };
 
 impl UdpReceive for Receiver {
-    fn receive(mut skb: SkBuff, dev: &NetDevice) {
-        let len = skb.len();
-        let refuse = |reason| refuse_unknown(None, dev, reason, total(len, IPV4_LEN), &None);
+    fn receive(packets: SkBuffList, dev: &NetDevice) {
+        let mut batch = Batch::new(packets, dev);
 
-        // Before it is copied, or waits for something.
-        if len > MAX_PACKET_LEN {
-            return refuse(Counter::Malformed);
-        }
-        if !skb.is_linear() && skb.linearize().is_err() {
-            return refuse(Counter::NoMemory);
-        }
-        let Some((incoming, origin)) = Incoming::new(skb, dev) else {
-            return refuse(Counter::Malformed);
-        };
-        let mut kept = None;
-        if let Err(reason) = dispatch(incoming, &origin, dev, &mut kept) {
-            refuse_unknown(Some(origin.address()), dev, reason, origin.bytes, &kept);
+        while let Some(taken) = batch.pop() {
+            let mut kept = None;
+            match taken {
+                Ok((incoming, origin)) => {
+                    if let Err(reason) = dispatch(incoming, &origin, &mut batch, &mut kept) {
+                        let address = Some(origin.address());
+                        refuse_unknown(address, dev, reason, origin.bytes, &kept);
+                    }
+                }
+                Err((reason, len)) => {
+                    refuse_unknown(None, dev, reason, total(len, IPV4_LEN), &None)
+                }
+            }
         }
     }
 }
 
-/// Checks a packet and hands it to the half that it is for.
+/// Checks a packet and hands it to the half that it is for, with those behind it that are for the
+/// same one.
 ///
 /// # Errors
 ///
 /// The counter of a drop that has not been counted.
+#[inline]
 fn dispatch(
     incoming: Incoming,
     origin: &Origin,
-    dev: &NetDevice,
+    batch: &mut Batch<'_>,
     kept: &mut Option<Kept>,
 ) -> Result<(), Counter> {
     let packet = incoming.packet().map_err(|_| Counter::Malformed)?;
@@ -91,7 +93,7 @@ fn dispatch(
         if !incoming.is_intact() {
             return Err(Counter::BadIcrc);
         }
-        return deliver(incoming, origin, &link(dev));
+        return deliver(incoming, origin, &link(batch.dev()));
     }
     let qp = find(packet.dest_qpn(), origin).ok_or(Counter::NoQp)?;
     let result = if !qp.ty.takes(packet.opcode().transport()) {
@@ -100,10 +102,11 @@ fn dispatch(
         Err(Counter::BadIcrc)
     } else {
         traces::received(&qp, &packet);
+        let flow = Flow::of(&packet);
         if packet.opcode().is_request() {
-            recv::request(&qp, origin, incoming)
+            recv::request(&qp, origin, incoming, flow, batch)
         } else {
-            send::respond(&qp, origin, incoming)
+            send::respond(&qp, origin, incoming, flow, batch)
         }
     };
     if let Err(reason) = result {

@@ -103,6 +103,15 @@ pub(crate) fn received(qp: &IbQp, packet: &wire::Packet<'_>) {
     trace::receive(|| Kept::of_own(qp, packet).of_device(qp.device().name()));
 }
 
+/// Another packet for a queue pair was received with one that was traced.
+#[inline(always)]
+pub(crate) fn received_too(qp: &IbQp, incoming: &Incoming) {
+    trace::receive(|| match incoming.packet() {
+        Ok(packet) => Kept::of_own(qp, &packet).of_device(qp.device().name()),
+        Err(_) => Kept::UNREADABLE.of_device(qp.device().name()),
+    });
+}
+
 /// An acknowledgment was sent.
 #[inline(always)]
 pub(crate) fn acknowledged(qp: &IbQp, reply: &Reply) {

@@ -3,8 +3,11 @@
 //! KUnit tests of the bounds of a packet.
 
 use super::{
+    train,
     PacketPools,
-    SkBuff, //
+    SkBuff,
+    SkBuffList,
+    Train, //
 };
 use kernel::prelude::*;
 
@@ -129,6 +132,130 @@ mod skbuff {
         assert!(pools.alloc(16, 4096).is_some());
         drop(pools);
         assert_eq!(before.len(), 4096);
+        Ok(())
+    }
+}
+
+#[kernel::macros::kunit_tests(rdma_train)]
+mod trains {
+    use super::*;
+
+    const IPV4_LEN: usize = 20;
+    const UDP_LEN: usize = 8;
+    const HEADERS: usize = IPV4_LEN + UDP_LEN;
+
+    /// Makes an IPv4 packet with `len` bytes of `fill` as its UDP payload.
+    fn packet(len: usize, fill: u8) -> Result<SkBuff> {
+        let mut skb = SkBuff::alloc(64, HEADERS + len).ok_or(ENOMEM)?;
+        let total = u16::try_from(HEADERS + len)?.to_be_bytes();
+        let udp_len = u16::try_from(UDP_LEN + len)?.to_be_bytes();
+
+        skb.append(&[0x45, 0, total[0], total[1]])?;
+        skb.append_zeros(IPV4_LEN - 4)?;
+        skb.append(&[0, 1, 0, 2, udp_len[0], udp_len[1], 0, 0])?;
+        for _ in 0..len {
+            skb.append(&[fill])?;
+        }
+        Ok(skb)
+    }
+
+    /// Makes a train of packets of these lengths.
+    fn train_of(lens: &[usize]) -> Result<Train> {
+        let mut fill = 0;
+        let mut train: Option<Train> = None;
+
+        for &len in lens {
+            let skb = packet(len, fill)?;
+            fill += 1;
+            match &mut train {
+                None => train = Some(Train::new(skb)),
+                Some(train) => train.push(skb).map_err(|_| ENOSPC)?,
+            }
+        }
+        train.ok_or(EINVAL)
+    }
+
+    /// Passes a train on as UDP does.
+    fn receive(train: Train, whole: bool) -> Result<SkBuffList> {
+        // SAFETY: The packet begins with both headers, and is a whole train.
+        unsafe { train::tests::deliver(train.assemble(whole)?) }
+    }
+
+    #[test]
+    fn train_arrives_as_it_was_sent() -> Result {
+        let lens = [100, 100, 37, 0, 64];
+        let train = train_of(&lens)?;
+        assert_eq!(usize::from(train.packets()), lens.len());
+        assert_eq!(
+            train.bytes(),
+            lens.iter().sum::<usize>() + lens.len() * HEADERS
+        );
+        let mut list = receive(train, true)?;
+        assert!(list.is_whole());
+        let mut fill = 0;
+        for len in lens {
+            let skb = list.pop().ok_or(EINVAL)?;
+            assert!(skb.is_linear());
+            assert_eq!(skb.len(), len);
+            assert!(skb.data().iter().all(|&byte| byte == fill));
+            let (ip, udp) = skb.received_headers().ok_or(EINVAL)?;
+            let crate::net::IpHeader::V4(ip) = ip else {
+                return Err(EINVAL);
+            };
+            assert_eq!(
+                usize::from(u16::from_be_bytes([ip[2], ip[3]])),
+                HEADERS + len
+            );
+            assert_eq!(
+                usize::from(u16::from_be_bytes([udp[4], udp[5]])),
+                UDP_LEN + len
+            );
+            fill += 1;
+        }
+        assert!(list.pop().is_none() && list.is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn longer_packet_does_not_join() -> Result {
+        let mut train = train_of(&[100])?;
+        assert!(train.push(packet(101, 0)?).is_err());
+        assert!(train.push(packet(100, 0)?).is_ok());
+        assert_eq!(train.packets(), 2);
+        Ok(())
+    }
+
+    #[test]
+    fn train_is_an_ip_packet_at_most() -> Result {
+        let mut train = train_of(&[8000])?;
+        while train.push(packet(8000, 0)?).is_ok() {}
+        assert_eq!(train.packets(), 8);
+        let mut train = train_of(&[1])?;
+        while train.push(packet(1, 0)?).is_ok() {}
+        assert_eq!(train.packets(), Train::MOST);
+        Ok(())
+    }
+
+    #[test]
+    fn packet_without_headers_or_with_clone_does_not_join() -> Result {
+        let mut train = train_of(&[100])?;
+        let mut other = SkBuff::alloc(0, 64).ok_or(ENOMEM)?;
+        other.append(&[0x45; HEADERS - 1])?;
+        assert!(train.push(other).is_err());
+        let cloned = packet(10, 0)?;
+        let clone = cloned.try_clone().ok_or(ENOMEM)?;
+        assert!(train.push(cloned).is_err());
+        drop(clone);
+        assert_eq!(train.packets(), 1);
+        Ok(())
+    }
+
+    #[test]
+    fn dropped_train_and_list_free_all_packets() -> Result {
+        drop(train_of(&[10, 10, 10])?);
+        let mut list = receive(train_of(&[10, 10, 10])?, true)?;
+        drop(list.pop());
+        drop(list);
         Ok(())
     }
 }

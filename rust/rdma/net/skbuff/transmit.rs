@@ -26,11 +26,18 @@ use kernel::{
     prelude::*, //
 };
 
+/// The output function of an IP version.
+type Output = unsafe extern "C" fn(
+    *mut bindings::net,
+    *mut bindings::sock,
+    *mut bindings::sk_buff,
+) -> ffi::c_int;
+
 impl SkBuff {
-    /// Sends a packet that begins with an IPv4 header.
+    /// Sends a packet that begins with an IPv4 or IPv6 header.
     ///
-    /// Total length and header checksum are filled in. The packet is fragmented if the path needs
-    /// it and the header allows it.
+    /// Lengths and header checksum are filled in. The packet is fragmented if the path needs it and
+    /// the version and header allow it.
     ///
     /// # Errors
     ///
@@ -40,27 +47,19 @@ impl SkBuff {
     /// - Others, if the stack has refused the packet.
     ///
     /// The packet is gone in any case.
-    pub fn transmit4(self, dst: Dst<'_>) -> Result {
-        if self.data().first_chunk::<20>().map(|header| header[0]) != Some(0x45) {
+    pub fn transmit(self, dst: Dst<'_>) -> Result {
+        let data = self.data();
+        let (len, output): (_, Output) = match data.first() {
+            Some(0x45) => (20, bindings::ip_local_out),
+            Some(version) if version >> 4 == 6 => (40, bindings::ip6_local_out),
+            _ => return Err(EINVAL),
+        };
+        if data.len() < len {
             return Err(EINVAL);
         }
-        // SAFETY: The packet begins with a header of 20 bytes.
-        unsafe { self.transmit(dst, 20, bindings::ip_local_out) }
-    }
-
-    /// Sends a packet that begins with an IPv6 header.
-    ///
-    /// The payload length is filled in. A packet larger than the path allows is fragmented.
-    ///
-    /// # Errors
-    ///
-    /// As [`SkBuff::transmit4`].
-    pub fn transmit6(self, dst: Dst<'_>) -> Result {
-        if self.data().first_chunk::<40>().map(|header| header[0] >> 4) != Some(6) {
-            return Err(EINVAL);
-        }
-        // SAFETY: The packet begins with a header of 40 bytes.
-        unsafe { self.transmit(dst, 40, bindings::ip6_local_out) }
+        // CAST: 20 or 40.
+        // SAFETY: The packet begins with a header of that length and version.
+        unsafe { self.output(dst, len as ffi::c_int, output) }
     }
 
     /// Sends a frame that begins with its Ethernet header through a device.
@@ -96,16 +95,8 @@ impl SkBuff {
     ///
     /// The packet must begin with an IP header of `header_len` bytes of the version that `output`
     /// is for.
-    unsafe fn transmit(
-        self,
-        dst: Dst<'_>,
-        header_len: ffi::c_int,
-        output: unsafe extern "C" fn(
-            *mut bindings::net,
-            *mut bindings::sock,
-            *mut bindings::sk_buff,
-        ) -> ffi::c_int,
-    ) -> Result {
+    #[inline]
+    unsafe fn output(self, dst: Dst<'_>, header_len: ffi::c_int, output: Output) -> Result {
         // The header is completed.
         self.check_writable()?;
         let skb = ManuallyDrop::new(self).as_raw();

@@ -79,11 +79,11 @@ pub(super) fn send(
         return Err(SendError::Memory(MemError::Length));
     }
     account
-        .charge(&mut skb)
+        .charge_frame(&mut skb)
         .map_err(|_| SendError::lost(counters, Counter::Rejected))?;
     skb.transmit_frame(netdev)
-        .map_err(|e| refused(e, counters))?;
-    counters.sent(size);
+        .map_err(|e| refused(e, counters, 1))?;
+    counters.sent(1, size);
     Ok(())
 }
 

@@ -46,7 +46,10 @@ use rdma::{
             RouteV4,
             RouteV6, //
         },
-        skbuff::SkBuff,
+        skbuff::{
+            SkBuff,
+            Train, //
+        },
         tx_in_flight::TxInFlight, //
     }, //
 };
@@ -92,7 +95,13 @@ impl SendError {
     /// Counts a packet that is as good as lost, and returns that.
     #[cold]
     pub(super) fn lost(counters: &Counters, reason: Counter) -> Self {
-        counters.lost(reason);
+        Self::lost_all(counters, reason, 1)
+    }
+
+    /// Counts packets that are as good as lost, and returns that.
+    #[cold]
+    pub(super) fn lost_all(counters: &Counters, reason: Counter, packets: u16) -> Self {
+        counters.lost(reason, packets);
         Self::Lost
     }
 
@@ -177,6 +186,12 @@ impl TxPath {
         })
     }
 
+    /// Returns whether the rate of the address vector is a limit.
+    #[inline]
+    pub(crate) fn has_rate(&self) -> bool {
+        self.rate.is_some()
+    }
+
     /// Returns the time that a packet takes at the rate of the address vector, in nanoseconds;
     /// `None` without a rate.
     #[inline]
@@ -245,6 +260,20 @@ impl TxPath {
         account: Option<&TxInFlight>,
         counters: &Counters,
     ) -> Result<(), SendError> {
+        let skb = self.build(headers, len, gather, counters)?;
+        self.transmit(route, Train::new(skb), account, counters)
+    }
+
+    /// Builds a packet, from the IP header to the ICRC. The packets of a train must be built one
+    /// after the other, because their IPv4 identifications must be.
+    #[inline]
+    pub(crate) fn build(
+        &mut self,
+        headers: &[u8],
+        len: u32,
+        gather: impl FnOnce(&mut SkBuff) -> Result<(), roce::wr::MemError>,
+        counters: &Counters,
+    ) -> Result<SkBuff, SendError> {
         let pad = usize::from(pad_for(len));
         // CAST: A payload is at most an MTU long.
         let size = MAX_HEADER_LEN
@@ -262,36 +291,35 @@ impl TxPath {
             skb.append_zeros(pad)
                 .map_err(|_| SendError::no_memory(counters))?;
         }
-        self.finish(route, skb, account, counters)
+        self.complete(&mut skb)
+            .ok_or_else(|| SendError::no_memory(counters))?;
+        Ok(skb)
     }
 
-    /// Adds the ICRC and the headers below the BTH, and transmits.
-    fn finish(
+    /// Hands packets that were built to the IP layer, all or none. Softirq or process context,
+    /// bottom halves off.
+    pub(crate) fn transmit(
         &mut self,
         route: &mut CachedRoute,
-        skb: SkBuff,
+        train: Train,
         account: Option<&TxInFlight>,
         counters: &Counters,
     ) -> Result<(), SendError> {
+        let mut train = train;
+        let (packets, bytes) = (train.packets(), train.bytes());
         let rcu = rcu::read_lock();
         let dst = self
             .route(route, &rcu)
-            .ok_or_else(|| SendError::lost(counters, Counter::NoRoute))?;
-        let mut skb = skb;
-        self.complete(&mut skb)
-            .ok_or_else(|| SendError::no_memory(counters))?;
-        let bytes = skb.len();
+            .ok_or_else(|| SendError::lost_all(counters, Counter::NoRoute, packets))?;
         if let Some(account) = account {
             account
-                .charge(&mut skb)
-                .map_err(|_| SendError::lost(counters, Counter::Rejected))?;
+                .charge(&mut train)
+                .map_err(|_| SendError::lost_all(counters, Counter::Rejected, packets))?;
         }
-        match self.addresses {
-            Addresses::V4 { .. } => skb.transmit4(dst),
-            Addresses::V6 { .. } => skb.transmit6(dst),
-        }
-        .map_err(|e| refused(e, counters))?;
-        counters.sent(bytes);
+        train
+            .transmit(dst)
+            .map_err(|e| refused(e, counters, packets))?;
+        counters.sent(packets, bytes);
         if self.addresses.is_multicast() {
             counters.count(Counter::SentMulticast);
         }
@@ -451,13 +479,13 @@ pub(super) fn datagram_path(qp: &IbQp, av: &Av) -> Result<TxPath> {
     TxPath::new(qp.device(), av.path, gid, sport)
 }
 
-/// Returns the error for a packet that the stack has refused.
+/// Returns the error for packets that the stack has refused.
 #[cold]
-pub(super) fn refused(error: Error, counters: &Counters) -> SendError {
+pub(super) fn refused(error: Error, counters: &Counters, packets: u16) -> SendError {
     if error == ENOBUFS {
         SendError::NoRoom
     } else {
-        SendError::lost(counters, Counter::Rejected)
+        SendError::lost_all(counters, Counter::Rejected, packets)
     }
 }
 

@@ -21,7 +21,8 @@ use super::{
     rq::Rq,
     tx::{
         Half,
-        Tx, //
+        Tx,
+        BUDGET, //
     },
     wait::OdpWait,
     Event, //
@@ -44,6 +45,8 @@ use crate::{
     mr,
     owner::Owner,
     packet::{
+        Batch,
+        Flow,
         Incoming,
         Origin, //
     },
@@ -84,9 +87,6 @@ use roce::{
     }, //
 };
 
-/// The most packets sent, and requests flushed, before the lock is dropped.
-const BUDGET: u32 = 16;
-
 /// The receive half, under its lock.
 pub(crate) struct RecvHalf {
     pub(crate) resp: Responder,
@@ -124,18 +124,39 @@ struct After {
     budget: u32,
 }
 
-/// Takes a request of the peer. Softirq or process context, no lock held.
+/// Takes a request of the peer, and those of `flow` that came with it. Softirq or process context,
+/// no lock held.
 ///
 /// # Errors
 ///
-/// The counter to use if the packet is not for this queue pair.
-pub(crate) fn request(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result<(), Counter> {
+/// The counter to use if the first packet is not for this queue pair.
+pub(crate) fn request(
+    qp: &QpRef,
+    origin: &Origin,
+    incoming: Incoming,
+    flow: Flow,
+    batch: &mut Batch<'_>,
+) -> Result<(), Counter> {
     let mut after = After::new();
     {
         let mut half = qp.recv.lock();
         half.admits(qp, origin)?;
+        if batch.take_train() {
+            half.counters.count(Counter::TrainsReceived);
+        }
         half.counters.received(origin.bytes);
         half.take(qp, incoming, &mut after);
+        for _ in 1..BUDGET {
+            if !qp.state().is_receiving() {
+                break;
+            }
+            let Some((incoming, origin)) = batch.pop_like(flow, origin) else {
+                break;
+            };
+            traces::received_too(qp, &incoming);
+            half.counters.received(origin.bytes);
+            half.take(qp, incoming, &mut after);
+        }
     }
     finish(qp, &after);
     Ok(())
@@ -398,6 +419,7 @@ impl RecvHalf {
             Verdict::Read(read) => {
                 if read.again {
                     self.counters.count(Counter::Duplicate);
+                    self.tx.lost(&self.counters);
                 }
                 // C9-88: no key and no address where there is nothing to read.
                 let result = if read.len == 0 {

@@ -21,8 +21,10 @@ use super::{
     sq::Sq,
     tx::{
         Half,
+        Handed,
         Tx,
-        TxRun, //
+        TxRun,
+        BUDGET, //
     },
     wait::OdpWait,
     wake,
@@ -61,6 +63,7 @@ use roce::{
     opcode::Transport,
     qp::state::State,
     requester::{
+        Mark,
         Requester,
         SendCompletion,
         SendState,
@@ -76,8 +79,8 @@ use roce::{
     }, //
 };
 
-/// The most packets sent, and requests completed, before the lock is dropped.
-const BUDGET: u32 = 16;
+/// One run, with the place and the contents of the first packet of a train.
+type SendRun = TxRun<(Mark, Transmit)>;
 
 /// The send half, under its lock.
 pub(crate) struct SendHalf {
@@ -273,12 +276,10 @@ impl SendHalf {
         after
     }
 
-    /// Fetches a few requests, so that the first packet does not wait for many copies. Returns
-    /// whether there may be more that can be fetched.
+    /// Fetches as many requests as may leave at once. Returns whether there may be more that can be
+    /// fetched.
     fn pull(&mut self, qp: &IbQp) -> bool {
-        const AT_ONCE: u32 = 8;
-
-        for _ in 0..AT_ONCE {
+        for _ in 0..BUDGET {
             let state = qp.state();
             if state == State::Sqd {
                 // Nothing begins there, not even a failure.
@@ -301,20 +302,35 @@ impl SendHalf {
         if self.request_wait.is_pending() {
             return;
         }
-        let mut run = TxRun::default();
+        let mut run = TxRun::new();
+        self.build_all(qp, &mut run, time, budget);
+        self.hand_over(qp, &mut run, *time);
+    }
+
+    /// Sends packets. Those of the last train are left to be handed over.
+    #[inline]
+    fn build_all(&mut self, qp: &IbQp, run: &mut SendRun, time: &mut Instant, budget: &mut u32) {
         let mut is_first = true;
         while *budget > 0 {
             let Some(transmit) = self.req.poll_transmit() else {
                 return;
             };
-            if !is_first || self.tx.is_paced() {
+            // A train has one time.
+            if (!is_first && run.pending() == 0) || self.tx.is_paced() {
                 *time = clock::now();
             }
             let now = *time;
-            if !self.tx.may_send(qp, &mut run, || now) {
+            if !self.tx.may_send(qp, run, || now) {
                 return;
             }
-            match self.send(qp, &transmit, now) {
+            let result = if self.rides(qp, &transmit) {
+                self.ride(qp, run, &transmit, now)
+            } else if self.hand_over(qp, run, now) {
+                self.send(qp, &transmit, now)
+            } else {
+                return;
+            };
+            match result {
                 Ok(()) => {
                     traces::sent(qp, &transmit);
                     self.req.transmitted(now);
@@ -324,13 +340,16 @@ impl SendHalf {
                     traces::not_sent(qp, &transmit);
                     self.req.transmitted(now);
                 }
-                Err(SendError::Memory(MemError::Absent)) => {
-                    if !self.await_request(qp, &transmit) {
+                Err(SendError::Memory(error)) => {
+                    // What is built goes before what happens to this one.
+                    if !self.hand_over(qp, run, now) {
                         return;
                     }
-                }
-                Err(SendError::Memory(e)) => {
-                    self.req.local_error(transmit.slot, local_status(e));
+                    if error != MemError::Absent {
+                        self.req.local_error(transmit.slot, local_status(error));
+                    } else if !self.await_request(qp, &transmit) {
+                        return;
+                    }
                 }
                 Err(SendError::NoMemory) => {
                     self.retry.failed(now);
@@ -341,6 +360,52 @@ impl SendHalf {
             is_first = false;
             *budget = budget.saturating_sub(1);
         }
+    }
+
+    /// Returns whether a packet may leave in a train: a new one of an RC queue pair. UC cannot take
+    /// packets back, and what may have been lost with a train is sent alone.
+    #[inline]
+    fn rides(&self, qp: &IbQp, transmit: &Transmit) -> bool {
+        qp.ty.transport() == Transport::Rc && !transmit.again && self.tx.takes_trains()
+    }
+
+    /// Builds a packet and adds it to the train, or begins one with it.
+    #[inline]
+    fn ride(
+        &mut self,
+        qp: &IbQp,
+        run: &mut SendRun,
+        transmit: &Transmit,
+        now: Instant,
+    ) -> Result<(), SendError> {
+        let sq = &self.sq;
+        let skb = self.tx.build(
+            |pkey, buf| transmit.write_headers(pkey, buf),
+            transmit.len,
+            |skb| sq.gather(transmit.slot, transmit.offset, transmit.len, skb),
+            &self.counters,
+        )?;
+        if let Err(skb) = run.join(skb) {
+            if !self.hand_over(qp, run, now) {
+                return Err(SendError::NoRoom);
+            }
+            run.begin(skb, (self.req.mark(), *transmit));
+        }
+        Ok(())
+    }
+
+    /// Hands the train over; returns `false` if its packets were taken back for want of room.
+    fn hand_over(&mut self, qp: &IbQp, run: &mut SendRun, now: Instant) -> bool {
+        match self.tx.hand_over(qp, run, || now, &self.counters) {
+            Handed::Over => {}
+            // It stands for the whole train.
+            Handed::Lost((_, first)) => traces::not_sent(qp, &first),
+            Handed::Back((mark, _)) => {
+                self.req.take_back(&mark);
+                return false;
+            }
+        }
+        true
     }
 
     /// Builds and sends one packet.
@@ -408,6 +473,7 @@ impl SendHalf {
     fn on_timeout(&mut self, qp: &IbQp, now: Instant) {
         if self.req.on_timeout(now) {
             self.counters.count(Counter::Timeout);
+            self.tx.lost(&self.counters);
             self.count_retry();
             traces::retried(qp, || self.req.snapshot(), Counter::Timeout);
         }

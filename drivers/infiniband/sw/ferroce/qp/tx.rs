@@ -12,6 +12,10 @@
 //!   static rate, too many in flight, or a full queue below: the timer, or the last packet freed,
 //!   runs the half again
 //! ```
+//!
+//! New requests of RC and READ responses leave in trains: `may_send()` and `build()` for each
+//! packet, then `hand_over()` for all of them. The packets are reported as sent when they are
+//! built, and taken back if a queue below has no room.
 
 use super::{
     frame,
@@ -35,7 +39,10 @@ use rdma::{
     net::{
         netdevice::NetDevice,
         route::CachedRoute,
-        skbuff::SkBuff,
+        skbuff::{
+            SkBuff,
+            Train, //
+        },
         tx_in_flight::TxInFlight, //
     }, //
 };
@@ -43,6 +50,7 @@ use roce::{
     ids::Pkey,
     pace::Pace,
     time::Instant,
+    trains::Trains,
     tx_backoff::{
         Refused,
         TxBackoff, //
@@ -55,6 +63,10 @@ use roce::{
 ///
 /// A packet may stay in the network stack for ever, so its return must not be waited for.
 const HANDOVER: u64 = 100_000_000;
+
+/// The most packets that a half sends or takes, and requests that it completes, before it drops its
+/// lock: as many as of the largest MTU fit into a train.
+pub(super) const BUDGET: u32 = 15;
 
 /// The half that a transmit side belongs to.
 #[derive(Clone, Copy)]
@@ -75,13 +87,60 @@ pub(crate) struct Tx {
     pace: Pace,
     /// The limit of packets in flight, and the wait for room in a queue below.
     backoff: TxBackoff,
+    /// Whether packets leave in trains.
+    trains: Trains,
 }
 
-/// One run of a half that sends.
-#[derive(Default)]
-pub(super) struct TxRun {
+/// One run of a half that sends. `M` marks the place of the first packet of a train.
+pub(super) struct TxRun<M> {
     /// The most packets in flight, from the first packet on: a half without one is no sender.
     limit: Option<u32>,
+    /// Packets that were built and not handed over yet.
+    train: Option<(Train, M)>,
+}
+
+/// The end of a train.
+#[must_use]
+pub(super) enum Handed<M> {
+    /// The stack has it, or there was none.
+    Over,
+    /// It is as good as lost on the wire. Counted.
+    Lost(M),
+    /// A queue below had no room: the packets are to be sent again, and the half is run again when
+    /// to try.
+    Back(M),
+}
+
+impl<M> TxRun<M> {
+    pub(super) fn new() -> Self {
+        Self {
+            limit: None,
+            train: None,
+        }
+    }
+
+    /// Returns the number of packets that were built and not handed over yet.
+    #[inline]
+    pub(super) fn pending(&self) -> u32 {
+        self.train
+            .as_ref()
+            .map_or(0, |(train, _)| train.packets().into())
+    }
+
+    /// Adds a packet to the train, or returns it if a train has to begin with it.
+    #[inline]
+    pub(super) fn join(&mut self, skb: SkBuff) -> Result<(), SkBuff> {
+        match &mut self.train {
+            Some((train, _)) => train.push(skb),
+            None => Err(skb),
+        }
+    }
+
+    /// Begins a train. The one before was handed over.
+    #[inline]
+    pub(super) fn begin(&mut self, skb: SkBuff, mark: M) {
+        self.train = Some((Train::new(skb), mark));
+    }
 }
 
 impl Tx {
@@ -94,6 +153,7 @@ impl Tx {
             in_flight: TxInFlight::new(HANDOVER, wake, qpn)?,
             pace: Pace::new(),
             backoff: TxBackoff::default(),
+            trains: Trains::default(),
         }? Error)
     }
 
@@ -103,6 +163,7 @@ impl Tx {
         self.route.clear();
         self.pace = Pace::new();
         self.backoff.reset();
+        self.trains = Trains::default();
     }
 
     /// Sets the path to the peer.
@@ -136,10 +197,10 @@ impl Tx {
     ///
     /// Bottom halves are off. `clock` is read only if there is something to wait for.
     #[inline]
-    pub(super) fn may_send(
+    pub(super) fn may_send<M>(
         &mut self,
         qp: &IbQp,
-        run: &mut TxRun,
+        run: &mut TxRun<M>,
         clock: impl Fn() -> Instant,
     ) -> bool {
         if self.backoff.waits(&clock) {
@@ -151,12 +212,13 @@ impl Tx {
                 return false;
             }
         }
+        let pending = run.pending();
         let backoff = &mut self.backoff;
         let limit = *run
             .limit
             .get_or_insert_with(|| qp.device().senders.limit(backoff));
         // The stack calls `wake` when three quarters of the packets have left.
-        if self.in_flight.admits(limit, limit / 4) {
+        if self.in_flight.admits(pending, limit, limit / 4) {
             return true;
         }
         self.timer(qp).arm(clock().after(HANDOVER).as_ns());
@@ -181,9 +243,7 @@ impl Tx {
         counters: &Counters,
     ) -> Result<(), SendError> {
         let mut buf = [0; MAX_HEADER_LEN];
-        let headers = headers(Pkey::DEFAULT, &mut buf)
-            .and_then(|len| buf.get(..len))
-            .ok_or_else(|| SendError::lost(counters, Counter::Rejected))?;
+        let headers = write(headers, &mut buf, counters)?;
         let path = self
             .path
             .as_mut()
@@ -191,15 +251,92 @@ impl Tx {
         let account = Some(&self.in_flight);
         match path.send(&mut self.route, headers, len, gather, account, counters) {
             Ok(()) => {}
-            Err(SendError::NoRoom) => return Err(self.wait_for_room(qp, clock(), counters)),
+            Err(SendError::NoRoom) => return Err(self.wait_for_room(qp, clock(), counters, 1)),
             Err(error) => return Err(error),
         }
-        self.backoff.taken();
+        self.backoff.taken(1);
+        self.trains.sent(1);
         let gap = path.gap(headers.len(), len);
         if gap.is_some() || self.pace.is_on() {
             self.pace.sent(clock(), gap);
         }
         Ok(())
+    }
+
+    /// Returns whether packets may leave in trains now.
+    #[inline]
+    pub(super) fn takes_trains(&self) -> bool {
+        let has_rate = |path: &TxPath| path.has_rate();
+
+        self.trains.is_on() && !self.pace.is_on() && !self.path.as_ref().is_some_and(has_rate)
+    }
+
+    /// Builds a packet for a train. Bottom halves are off.
+    ///
+    /// The arguments are those of [`Tx::send`].
+    ///
+    /// # Errors
+    ///
+    /// See [`SendError`]; never [`SendError::NoRoom`].
+    #[inline]
+    pub(super) fn build(
+        &mut self,
+        headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
+        len: u32,
+        gather: impl FnOnce(&mut SkBuff) -> Result<(), MemError>,
+        counters: &Counters,
+    ) -> Result<SkBuff, SendError> {
+        let mut buf = [0; MAX_HEADER_LEN];
+        let headers = write(headers, &mut buf, counters)?;
+        self.path
+            .as_mut()
+            .ok_or_else(|| SendError::lost(counters, Counter::NoRoute))?
+            .build(headers, len, gather, counters)
+    }
+
+    /// Hands the train of a run to the IP layer. Bottom halves are off.
+    #[inline]
+    pub(super) fn hand_over<M>(
+        &mut self,
+        qp: &IbQp,
+        run: &mut TxRun<M>,
+        clock: impl Fn() -> Instant,
+        counters: &Counters,
+    ) -> Handed<M> {
+        let Some((train, mark)) = run.train.take() else {
+            return Handed::Over;
+        };
+        let packets = train.packets();
+        let Some(path) = &mut self.path else {
+            counters.lost(Counter::NoRoute, packets);
+            return Handed::Lost(mark);
+        };
+        let account = Some(&self.in_flight);
+        match path.transmit(&mut self.route, train, account, counters) {
+            Ok(()) => {
+                self.backoff.taken(packets.into());
+                self.trains.sent(packets.into());
+                Handed::Over
+            }
+            Err(SendError::NoRoom) => {
+                if packets > 1 {
+                    self.trains.refused(packets.into());
+                }
+                match self.wait_for_room(qp, clock(), counters, packets) {
+                    SendError::NoRoom => Handed::Back(mark),
+                    _ => Handed::Lost(mark),
+                }
+            }
+            Err(_) => Handed::Lost(mark),
+        }
+    }
+
+    /// Packets were lost, maybe because they were in a train.
+    #[cold]
+    pub(super) fn lost(&mut self, counters: &Counters) {
+        if self.trains.lost() {
+            counters.count(Counter::TrainsOff);
+        }
     }
 
     /// Sends a frame as it is; see [`frame::send`].
@@ -211,7 +348,7 @@ impl Tx {
         counters: &Counters,
     ) -> Result<(), SendError> {
         match frame::send(netdev, len, gather, &self.in_flight, counters) {
-            Ok(()) => self.backoff.taken(),
+            Ok(()) => self.backoff.taken(1),
             Err(SendError::NoRoom) => return Err(SendError::lost(counters, Counter::Rejected)),
             Err(error) => return Err(error),
         }
@@ -234,14 +371,20 @@ impl Tx {
         path.send(&mut self.route, headers, 0, |_| Ok(()), None, counters)
             .inspect_err(|error| {
                 if *error == SendError::NoRoom {
-                    counters.lost(Counter::Rejected);
+                    counters.lost(Counter::Rejected, 1);
                 }
             })
     }
 
-    /// Pauses after a packet that a queue below had no room for, or counts it as lost.
+    /// Pauses after packets that a queue below had no room for, or counts them as lost.
     #[cold]
-    fn wait_for_room(&mut self, qp: &IbQp, now: Instant, counters: &Counters) -> SendError {
+    fn wait_for_room(
+        &mut self,
+        qp: &IbQp,
+        now: Instant,
+        counters: &Counters,
+        packets: u16,
+    ) -> SendError {
         if !qp.ty.is_connected() {
             // Datagrams to one address must not wait for room on the way to another.
             return SendError::lost(counters, Counter::Rejected);
@@ -254,7 +397,7 @@ impl Tx {
                 self.timer(qp).arm(at.as_ns());
                 SendError::NoRoom
             }
-            Refused::Lost => SendError::lost(counters, Counter::Rejected),
+            Refused::Lost => SendError::lost_all(counters, Counter::Rejected, packets),
         }
     }
 
@@ -266,4 +409,16 @@ impl Tx {
             Half::Recv => &qp.recv_pacer,
         }
     }
+}
+
+/// Writes the headers of a packet to `buf`, from the BTH on.
+#[inline]
+fn write<'a>(
+    headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
+    buf: &'a mut [u8; MAX_HEADER_LEN],
+    counters: &Counters,
+) -> Result<&'a [u8], SendError> {
+    headers(Pkey::DEFAULT, buf)
+        .and_then(|len| buf.get(..len))
+        .ok_or_else(|| SendError::lost(counters, Counter::Rejected))
 }

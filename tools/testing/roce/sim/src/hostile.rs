@@ -450,6 +450,7 @@ fn frame(opcode: Opcode, psn: Psn, input: &mut Input<'_>, mtu: u32) -> Vec<u8> {
             src_qpn: Qpn::new(2),
         }),
         dest_qpn: Qpn::new(3),
+        again: false,
         oversize: false,
     };
     let mut head = [0; MAX_HEADER_LEN];

@@ -110,6 +110,7 @@ prop_compose! {
                 src_qpn: Qpn::new(words[3]),
             }),
             dest_qpn: Qpn::new(words[4]),
+            again: false,
             oversize: false,
         }
     }
@@ -219,6 +220,7 @@ proptest! {
             len,
             aeth: opcode.has_aeth().then_some(Aeth { syndrome: Syndrome::ACK, msn: 5 }),
             dest_qpn: Qpn::new(9),
+            again: false,
         };
         let mut head = [0; MAX_HEADER_LEN];
         let written = segment.write_headers(Pkey::DEFAULT, &mut head).unwrap();

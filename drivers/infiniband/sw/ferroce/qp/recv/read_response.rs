@@ -13,19 +13,32 @@ use crate::{
     mr,
     qp::{
         path::SendError,
-        tx::TxRun,
+        tx::{
+            Handed,
+            TxRun, //
+        },
         Event, //
     },
     traces, //
 };
-use rdma::ib::Access;
+use rdma::{
+    ib::{
+        object::PdId,
+        Access, //
+    },
+    net::skbuff::SkBuff, //
+};
 use roce::{
     responder::{
         AsyncEvent,
-        ReadSegment, //
+        ReadSegment,
+        ResponseMark, //
     },
     wr::MemError, //
 };
+
+/// One run, with the place of the first response of a train.
+type ReadRun = TxRun<ResponseMark>;
 
 impl RecvHalf {
     /// Sends responses of the READ in progress, within the budget.
@@ -33,46 +46,108 @@ impl RecvHalf {
         if self.wait.is_pending() {
             return;
         }
-        let mut run = TxRun::default();
+        let mut run = TxRun::new();
+        if self.build_responses(qp, &mut run, after) {
+            // Packets that were received meanwhile.
+            after.again |= !self.backlog.is_empty();
+        }
+        self.hand_over(qp, &mut run);
+    }
+
+    /// Sends responses. Those of the last train are left to be handed over. Returns whether all
+    /// were sent.
+    #[inline]
+    fn build_responses(&mut self, qp: &IbQp, run: &mut ReadRun, after: &mut After) -> bool {
         while let Some(segment) = self.resp.poll_response() {
-            if !self.tx.may_send(qp, &mut run, clock::now) || !after.spend() {
-                return;
+            if !self.tx.may_send(qp, run, clock::now) || !after.spend() {
+                return false;
             }
-            match self.send_segment(qp, &segment) {
+            let result = if !segment.again && self.tx.takes_trains() {
+                self.ride(qp, run, &segment)
+            } else if self.hand_over(qp, run) {
+                self.send_segment(qp, &segment)
+            } else {
+                return false;
+            };
+            match result {
                 // The peer requests missing responses again.
                 Ok(()) => {
                     traces::answered(qp, &segment);
                     self.resp.response_sent();
                 }
-                Err(SendError::NoRoom) => return,
+                Err(SendError::NoRoom) => return false,
                 Err(SendError::Lost | SendError::NoMemory) => {
                     self.resp.response_sent();
                 }
                 Err(SendError::Memory(error)) => {
-                    let result = match error {
-                        MemError::Absent => self.await_segment(qp, &segment),
-                        error => Err(error),
-                    };
-                    let Err(error) = result else {
-                        return;
-                    };
-                    let outcome = self.resp.response_failed(error);
-                    if let Some(reply) = &outcome.reply {
-                        self.counters.count(Counter::NakSent);
-                        self.reply(qp, reply);
+                    // What is built goes before what happens to this one.
+                    if self.hand_over(qp, run) {
+                        self.cannot_read(qp, &segment, error);
                     }
-                    if outcome.event == Some(AsyncEvent::AccessError) {
-                        qp.raise(Event::AccessError);
-                    }
-                    if outcome.error {
-                        qp.fail();
-                    }
-                    return;
+                    return false;
                 }
             }
         }
-        // Packets that were received meanwhile.
-        after.again |= !self.backlog.is_empty();
+        true
+    }
+
+    /// Waits for the memory of a response, or ends the READ.
+    #[cold]
+    fn cannot_read(&mut self, qp: &IbQp, segment: &ReadSegment, error: MemError) {
+        let result = match error {
+            MemError::Absent => self.await_segment(qp, segment),
+            error => Err(error),
+        };
+        let Err(error) = result else {
+            return;
+        };
+        let outcome = self.resp.response_failed(error);
+        if let Some(reply) = &outcome.reply {
+            self.counters.count(Counter::NakSent);
+            self.reply(qp, reply);
+        }
+        if outcome.event == Some(AsyncEvent::AccessError) {
+            qp.raise(Event::AccessError);
+        }
+        if outcome.error {
+            qp.fail();
+        }
+    }
+
+    /// Builds a response and adds it to the train, or begins one with it.
+    #[inline]
+    fn ride(
+        &mut self,
+        qp: &IbQp,
+        run: &mut ReadRun,
+        segment: &ReadSegment,
+    ) -> Result<(), SendError> {
+        let pd = self.pd;
+        let skb = self.tx.build(
+            |pkey, buf| segment.write_headers(pkey, buf),
+            segment.len,
+            |skb| append(qp, pd, segment, skb),
+            &self.counters,
+        )?;
+        if let Err(skb) = run.join(skb) {
+            if !self.hand_over(qp, run) {
+                return Err(SendError::NoRoom);
+            }
+            run.begin(skb, self.resp.mark_response());
+        }
+        Ok(())
+    }
+
+    /// Hands the train over; returns `false` if its packets were taken back for want of room.
+    fn hand_over(&mut self, qp: &IbQp, run: &mut ReadRun) -> bool {
+        match self.tx.hand_over(qp, run, clock::now, &self.counters) {
+            // The peer requests missing responses again.
+            Handed::Over | Handed::Lost(_) => true,
+            Handed::Back(mark) => {
+                self.resp.take_back_responses(mark);
+                false
+            }
+        }
     }
 
     /// Sends one READ response.
@@ -83,14 +158,18 @@ impl RecvHalf {
             qp,
             |pkey, buf| segment.write_headers(pkey, buf),
             segment.len,
-            |skb| {
-                let region = mr::find_remote(segment.rkey.get(), pd, qp.qpn, Access::REMOTE_READ)?;
-                let at = region.offset(segment.va, u64::from(segment.len))?;
-                // CAST: Widening.
-                region.memory().append_to(at, segment.len as usize, skb)
-            },
+            |skb| append(qp, pd, segment, skb),
             clock::now,
             &self.counters,
         )
     }
+}
+
+/// Appends the payload of a response.
+#[inline]
+fn append(qp: &IbQp, pd: PdId, segment: &ReadSegment, skb: &mut SkBuff) -> Result<(), MemError> {
+    let region = mr::find_remote(segment.rkey.get(), pd, qp.qpn, Access::REMOTE_READ)?;
+    let at = region.offset(segment.va, u64::from(segment.len))?;
+    // CAST: Widening.
+    region.memory().append_to(at, segment.len as usize, skb)
 }

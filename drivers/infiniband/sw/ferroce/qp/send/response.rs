@@ -18,9 +18,12 @@ use crate::{
         QpRef, //
     },
     packet::{
+        Batch,
+        Flow,
         Incoming,
         Origin, //
     },
+    qp::tx::BUDGET,
     traces, //
 };
 use roce::{
@@ -30,29 +33,38 @@ use roce::{
     wr::MemError, //
 };
 
-/// Takes a response of the peer. Softirq or process context, no lock held.
+/// Takes a response of the peer, and those of `flow` that came with it. Softirq or process context,
+/// no lock held.
 ///
 /// # Errors
 ///
-/// The counter to use if the packet is not for this queue pair.
-pub(crate) fn respond(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result<(), Counter> {
+/// The counter to use if the first packet is not for this queue pair.
+pub(crate) fn respond(
+    qp: &QpRef,
+    origin: &Origin,
+    incoming: Incoming,
+    flow: Flow,
+    batch: &mut Batch<'_>,
+) -> Result<(), Counter> {
     let after = {
         let mut half = qp.send.lock();
         let Some(path) = half.tx.path() else {
             return Err(Counter::BadState);
         };
         path.admits(origin)?;
+        if batch.take_train() {
+            half.counters.count(Counter::TrainsReceived);
+        }
         half.counters.received(origin.bytes);
         let time = clock::now();
-        if half.parked.is_none() {
-            half.on_response(qp, time, incoming, None);
-        } else {
-            let SendHalf {
-                backlog, counters, ..
-            } = &mut **half;
-            if backlog.push(qp, incoming, counters) {
-                counters.count(Counter::AckDeferred);
-            }
+        half.take(qp, time, incoming);
+        for _ in 1..BUDGET {
+            let Some((incoming, origin)) = batch.pop_like(flow, origin) else {
+                break;
+            };
+            traces::received_too(qp, &incoming);
+            half.counters.received(origin.bytes);
+            half.take(qp, time, incoming);
         }
         half.drive(qp, time)
     };
@@ -61,7 +73,17 @@ pub(crate) fn respond(qp: &QpRef, origin: &Origin, incoming: Incoming) -> Result
 }
 
 impl SendHalf {
-    /// Takes a response.
+    /// Takes a response, or keeps it behind one that waits for memory.
+    #[inline]
+    fn take(&mut self, qp: &IbQp, time: Instant, incoming: Incoming) {
+        if self.parked.is_none() {
+            self.on_response(qp, time, incoming, None);
+        } else if self.backlog.push(qp, incoming, &self.counters) {
+            self.counters.count(Counter::AckDeferred);
+        }
+    }
+
+    /// Handles a response.
     ///
     /// `now` is the time, `failed` why memory for the response could not be fetched.
     pub(super) fn on_response(
@@ -96,6 +118,9 @@ impl SendHalf {
             self.counters.count(counter);
             match counter {
                 Counter::SequenceNak | Counter::ImpliedNak => {
+                    if counter == Counter::SequenceNak {
+                        self.tx.lost(&self.counters);
+                    }
                     self.count_retry();
                     traces::retried(qp, || self.req.snapshot(), counter);
                 }

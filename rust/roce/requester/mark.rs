@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Packets taken back because the network stack did not accept them (RC).
+//!
+//! The driver hands several packets over at once, and learns only then whether a queue below had
+//! room. So it marks the place of the first one, reports each as sent when it has built it, and
+//! goes back to the mark if they are refused. Nothing else may happen in between.
+
+use core::ops::DerefMut;
+
+use super::{
+    ack_request::AckRequests,
+    window::Window,
+    Requester,
+    Slot, //
+};
+use crate::time::Instant;
+
+/// A place in the sequence of packets; see [`Requester::mark`].
+pub struct Mark {
+    window: Window,
+    acks: AckRequests,
+    deadline: Option<Instant>,
+    outstanding: u8,
+    begun: usize,
+    send: usize,
+}
+
+impl<S: DerefMut<Target = [Slot]>> Requester<S> {
+    /// Marks the place of the next packet.
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        Mark {
+            window: self.window,
+            acks: self.acks,
+            deadline: self.retry.deadline(),
+            outstanding: self.explicit.outstanding(),
+            begun: self.queue.begun(),
+            send: self.queue.next(),
+        }
+    }
+
+    /// Takes back all packets since `mark`, which were reported by [`Requester::transmitted`] and
+    /// not sent.
+    ///
+    /// RC only; and only if nothing but [`Requester::poll_transmit`] and [`Requester::transmitted`]
+    /// was called since [`Requester::mark`].
+    #[cold]
+    pub fn take_back(&mut self, mark: &Mark) {
+        self.window = mark.window;
+        self.acks = mark.acks;
+        self.retry.restore(mark.deadline);
+        self.explicit.restore(mark.outstanding);
+        self.queue.restore(mark.begun, mark.send);
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_mark))]
+mod tests {
+    use super::*;
+    use crate::{
+        opcode::Transport,
+        requester::Transmit,
+        testutil::{
+            acknowledge,
+            requester,
+            send,
+            slots,
+            wr,
+            MTU, //
+        },
+        wire::Syndrome,
+        wr::SendOp, //
+    };
+
+    /// Sends up to `N` packets.
+    fn send_all<const N: usize>(rc: &mut Requester<&mut [Slot]>) -> [Option<Transmit>; N] {
+        [(); N].map(|()| send(rc))
+    }
+
+    #[test]
+    fn packets_taken_back_are_sent_again_as_new() {
+        let mut slots = slots::<4>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        // As many READs as may be outstanding.
+        for (op, len) in [
+            (SendOp::Write, 2 * MTU),
+            (SendOp::Read, 3 * MTU),
+            (SendOp::Read, 1),
+            (SendOp::Send, 1),
+        ] {
+            assert!(rc.post(wr(op, len)).is_ok());
+        }
+        let mark = rc.mark();
+        let first: [_; 6] = send_all(&mut rc);
+        assert!(first.iter().filter(|sent| sent.is_some()).count() == 5);
+        assert!(rc.next_timeout().is_some());
+        rc.take_back(&mark);
+        assert_eq!((rc.next_timeout(), rc.next_psn().get()), (None, 0));
+        assert_eq!(send_all(&mut rc), first);
+    }
+
+    #[test]
+    fn packets_before_the_mark_stay_sent() {
+        let mut slots = slots::<4>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for _ in 0..3 {
+            assert!(rc.post(wr(SendOp::Send, MTU)).is_ok());
+        }
+        assert!(send(&mut rc).is_some());
+        let due = rc.next_timeout();
+        let mark = rc.mark();
+        assert!(send(&mut rc).is_some() && send(&mut rc).is_some());
+        rc.take_back(&mark);
+        assert_eq!(rc.next_timeout(), due);
+        acknowledge(&mut rc, 0, Syndrome::ACK);
+        assert!(rc.poll_completion().is_some() && rc.poll_completion().is_none());
+        let again: [_; 3] = send_all(&mut rc);
+        assert_eq!(
+            again.map(|sent| sent.map(|sent| sent.psn.get())),
+            [Some(1), Some(2), None]
+        );
+    }
+
+    #[test]
+    fn request_taken_back_has_not_started() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        assert!(rc.post(wr(SendOp::Send, 1)).is_ok());
+        let mark = rc.mark();
+        let first = send(&mut rc);
+        assert!(first.is_some());
+        rc.take_back(&mark);
+        rc.drain();
+        assert!(rc.is_drained());
+        assert_eq!(send(&mut rc), None);
+        rc.resume();
+        assert_eq!(send(&mut rc), first);
+    }
+}

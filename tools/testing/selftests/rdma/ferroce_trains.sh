@@ -1,0 +1,242 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Packets that cross the network stack in trains: received whole, taken apart on the way, and lost.
+
+# shellcheck disable=SC2317 # The cases are called by name.
+# shellcheck source=tools/testing/selftests/rdma/lib.sh
+. "$(dirname "$0")/lib.sh"
+need_module
+need_programs ibv_rc_pingpong rping ib_send_bw tc ip
+# shellcheck disable=SC2034
+after_each=clean
+
+prepare() {
+	make_net
+	in_order
+	add_links
+}
+
+# in_order: with RPS all packets of a net device go through one backlog. Those of different processors may overtake each other,
+# which costs retries.
+in_order() {
+	local i
+
+	has_rps || return 0
+	for i in 1 2; do ip netns exec "n$i" sh -c "echo 1 >/sys/class/net/v$i/queues/rx-0/rps_cpus"; done
+}
+
+has_rps() {
+	[ -e /sys/class/net/lo/queues/rx-0/rps_cpus ]
+}
+
+# counter DEVICE NAME
+counter() {
+	rdma -j statistic show link "$1/1" | sed -n "s/.*\"$2\":\([0-9]*\).*/\1/p"
+}
+
+# traffic: SENDs, READs and WRITEs of 64 KiB, whose data is checked, over IPv4 and IPv6.
+traffic() {
+	local ip server rounds=20
+
+	! slow || rounds=5
+	for ip in 4 6; do
+		both ibv_rc_pingpong -c -n "$rounds" -s 65536 -m 4096
+	done
+	# The server listens at the connection manager, not at TCP.
+	start server n1 rping -s -a 10.77.0.1 -V -S 65000 -C "$rounds"
+	server=$pid
+	wait_for listening
+	start client n2 rping -c -a 10.77.0.1 -V -S 65000 -C "$rounds"
+	ends "$pid" || { cat "$tmp/client.log" "$tmp/server.log"; return 1; }
+	ends "$server"
+}
+
+listening() {
+	rdma resource show cm_id | grep -q 'state LISTEN'
+}
+
+# all_sent DEVICE...: each has sent trains.
+all_sent() {
+	local dev
+
+	for dev; do [ "$(counter "$dev" tx_trains)" -gt 0 ]; done
+}
+
+# The last acknowledgments may be on their way.
+all_whole() {
+	[ "$(counter r1 tx_trains)" = "$(counter r2 rx_trains)" ] && [ "$(counter r2 tx_trains)" = "$(counter r1 rx_trains)" ]
+}
+
+whole() {
+	prepare
+	traffic
+	all_sent r1 r2
+	wait_for all_whole
+	equal 0 "$(counter r1 tx_trains_off)"
+}
+
+# unchanged: trains were sent, and every packet arrived as it had been.
+unchanged() {
+	local dev
+
+	all_sent r1 r2
+	for dev in r1 r2; do
+		equal 0 "$(counter "$dev" rx_bad_icrc)"
+		equal 0 "$(counter "$dev" rx_malformed)"
+		! has_rps || equal 0 "$(counter "$dev" completer_retry_err)"
+	done
+}
+
+# In front of a device that takes a packet at a time, as most do.
+taken_apart() {
+	local i
+
+	prepare
+	for i in 1 2; do ip -n "n$i" link set "v$i" gso_max_segs 1; done
+	traffic
+	unchanged
+	equal 0 "$(counter r1 rx_trains)"
+	equal 0 "$(counter r2 rx_trains)"
+}
+
+# The identification of IPv4 packets, which the ICRC covers, wraps in the middle of a train.
+identification_wraps() {
+	prepare
+	ip -n n1 link set v1 gso_max_segs 1
+	ip -n n2 link set v2 gso_max_segs 1
+	both ib_send_bw -F -s 65536 -n 4200
+	[ "$(counter r2 sent_pkts)" -gt 65536 ]
+	equal 0 "$(counter r1 rx_bad_icrc)"
+	! has_rps || equal 0 "$(counter r2 completer_retry_err)"
+}
+
+# A packet socket may share the train when it is received.
+captured() {
+	local i
+
+	prepare
+	for i in 1 2; do
+		start "tcpdump$i" "n$i" tcpdump -i "v$i" -s 64 -w "$tmp/capture$i" udp port 4791
+		wait_for grep -q listening "$tmp/tcpdump$i.log"
+	done
+	traffic
+	unchanged
+}
+
+tracked() {
+	local i
+
+	prepare
+	for i in 1 2; do
+		in_ns "n$i" nft -f - <<-END
+			table inet roce {
+				chain input { type filter hook input priority filter; ct state invalid drop; }
+				chain output { type filter hook output priority filter; ct state invalid drop; }
+			}
+		END
+	done
+	traffic
+	all_sent r1 r2
+	wait_for all_whole
+}
+
+bridged() {
+	local i
+
+	make_ns n1 n2 n3
+	ip -n n3 link add br0 mtu 4200 type bridge
+	ip -n n3 link set br0 up
+	for i in 1 2; do
+		ip link add "v$i" netns "n$i" mtu 4200 type veth peer name "p$i" netns n3 mtu 4200
+		ip -n n3 link set "p$i" master br0 up
+		ip -n "n$i" addr add "10.77.0.$i/24" dev "v$i"
+		ip -n "n$i" addr add "fd77::$i/64" dev "v$i" nodad
+		ip -n "n$i" link set "v$i" up
+	done
+	add_links
+	traffic
+	all_sent r1 r2
+	wait_for all_whole
+}
+
+# A VLAN device above, whose features are others.
+tagged() {
+	local i
+
+	prepare
+	for i in 1 2; do
+		ip -n "n$i" link add link "v$i" name "v$i.7" mtu 4180 type vlan id 7
+		ip -n "n$i" addr add "10.78.0.$i/24" dev "v$i.7"
+		ip -n "n$i" link set "v$i.7" up
+	done
+	run_both 18515 "ibv_rc_pingpong -c -n 20 -s 65536 -d r1 -g $(gid_index r1 10.78.0.1)" \
+		"ibv_rc_pingpong -c -n 20 -s 65536 -d r2 -g $(gid_index r2 10.78.0.2) 10.78.0.1"
+	all_sent r1 r2
+}
+
+# disturbed NETEM...: RoCE alone. The checksum of TCP within a host is not there to find what was corrupted.
+disturbed() {
+	local i
+
+	prepare
+	for i in 1 2; do
+		in_ns "n$i" tc -batch - <<-END
+			qdisc add dev v$i root handle 1: prio bands 2 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
+			qdisc add dev v$i parent 1:2 netem $*
+			filter add dev v$i parent 1: protocol ip u32 match ip protocol 17 0xff match ip dport 4791 0xffff flowid 1:2
+			filter add dev v$i parent 1: protocol ipv6 prio 2 u32 match ip6 protocol 17 0xff match ip6 dport 4791 0xffff flowid 1:2
+		END
+	done
+	traffic
+	all_sent r1 r2
+}
+
+# A network that has no room for a train but for each of its packets: trains are turned off.
+too_long() {
+	local i
+
+	prepare
+	for i in 1 2; do
+		in_ns "n$i" nft -f - <<-END
+			table inet roce {
+				chain prerouting { type filter hook prerouting priority filter; udp dport 4791 meta length > 5000 drop; }
+			}
+		END
+	done
+	traffic
+	[ "$(counter r1 tx_trains_off)" -gt 0 ]
+	[ "$(counter r2 tx_trains_off)" -gt 0 ]
+	equal 0 "$(counter r1 rx_trains)"
+}
+
+# The ICRC of a train that arrives whole is checked if the parameter says so.
+checked() {
+	rmmod ferroce
+	load_module check_local_icrc=1
+	prepare
+	traffic
+	all_sent r1 r2
+	wait_for all_whole
+	equal 0 "$(counter r1 rx_bad_icrc)"
+	clean
+	rmmod ferroce
+	load_module
+}
+
+test_case "trains are received whole" whole
+test_case "device without GSO" taken_apart
+test_case "IPv4 identification wraps" identification_wraps
+test_case "captured on both ends" captured
+if nft list tables >/dev/null 2>&1; then
+	test_case "connection tracking" tracked
+	test_case "network that drops trains" too_long
+fi
+! modprobe -q bridge || test_case "bridge" bridged
+test_case "VLAN" tagged
+test_case "loss" disturbed loss 3%
+test_case "corruption" disturbed corrupt 2%
+test_case "duplicates and reordering" disturbed delay 1ms duplicate 3% reorder 5%
+test_case "ICRC of whole trains checked" checked
+
+run_cases "$@"
