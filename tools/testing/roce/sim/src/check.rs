@@ -8,6 +8,9 @@
 //!   Without faults nothing fails but what was sabotaged, and that with the right status.
 //! - RC: what is done to a word of the peer is done exactly once, in order: every value that was
 //!   found, and the last one, is the sum of what was added before.
+//! - RC: packets that the stack refuses leave no trace in the half that takes them back. New
+//!   packets have consecutive PSNs, and the timer runs only if a response was requested.
+//! - Nothing starts while the send queue drains.
 //! - Operations of the own side are executed once, in their turn.
 //! - UC, UD: what arrives is unchanged. Only sabotage fails.
 //! - A receive work request completes at most once, in the order in which they were taken.

@@ -1,20 +1,68 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A network that may lose, repeat, delay and corrupt packets.
+//! A network that may lose, repeat, delay and corrupt packets, and take trains apart.
 
 use crate::Rng;
 
-/// How bad a network is. Chances are in thousandths of the packets.
+/// A packet, or several that were handed to the stack as one and arrive as one.
+pub type Train = Vec<Vec<u8>>;
+
+/// How bad a network is. Chances are in thousandths of what is sent: packets or whole trains.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// Packets that vanish.
+    /// Packets and trains that vanish.
     pub loss: u64,
-    /// Packets that arrive twice.
+    /// Packets and trains that arrive twice.
     pub duplicate: u64,
-    /// Packets that arrive late.
+    /// Packets and trains that arrive late.
     pub reorder: u64,
-    /// Packets of which a bit flips.
+    /// Packets and trains of which a bit flips.
     pub corrupt: u64,
+    /// Trains that are taken apart. Each of their packets is then one by itself.
+    pub cut: u64,
+    /// Trains of which some packets vanish. The others arrive as one.
+    pub partial_loss: u64,
+}
+
+impl Faults {
+    /// Returns whether everything arrives, unchanged, in order and once.
+    pub fn is_none(&self) -> bool {
+        let Faults {
+            loss,
+            duplicate,
+            reorder,
+            corrupt,
+            cut: _,
+            partial_loss,
+        } = *self;
+        loss + duplicate + reorder + corrupt + partial_loss == 0
+    }
+}
+
+/// How often each thing happened to a train.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TrainFaults {
+    /// It vanished.
+    pub lost: u64,
+    /// It arrived twice.
+    pub duplicated: u64,
+    /// It arrived late.
+    pub reordered: u64,
+    /// It was taken apart.
+    pub cut: u64,
+    /// Some of its packets vanished.
+    pub partly_lost: u64,
+}
+
+impl TrainFaults {
+    /// Adds the counts of another link.
+    pub fn add(&mut self, other: &TrainFaults) {
+        self.lost += other.lost;
+        self.duplicated += other.duplicated;
+        self.reordered += other.reordered;
+        self.cut += other.cut;
+        self.partly_lost += other.partly_lost;
+    }
 }
 
 /// One direction of the network.
@@ -26,6 +74,7 @@ pub struct Link {
     sixteenths_per_byte: u64,
     /// When the packet before has left.
     free_at: u64,
+    train_faults: TrainFaults,
 }
 
 impl Link {
@@ -36,33 +85,20 @@ impl Link {
             latency_ns,
             sixteenths_per_byte,
             free_at: 0,
+            train_faults: TrainFaults::default(),
         }
     }
 
-    /// Sends a packet at `now`, and returns what arrives when: nothing, one packet or two.
-    pub fn send(&mut self, now: u64, rng: &mut Rng, mut bytes: Vec<u8>) -> Vec<(u64, Vec<u8>)> {
-        let busy = 100 + bytes.len() as u64 * self.sixteenths_per_byte / 16;
-        self.free_at = self.free_at.max(now) + busy;
-        let on_time = self.free_at + self.latency_ns;
-
-        let mut arrivals = Vec::new();
-        if rng.chance(self.faults.duplicate) {
-            arrivals.push((on_time + self.delay(rng), bytes.clone()));
+    /// Sends a train at `now`, and returns what arrives when.
+    pub fn send(&mut self, now: u64, rng: &mut Rng, train: Train) -> Vec<(u64, Train)> {
+        if train.len() == 1 || !rng.chance(self.faults.cut) {
+            return self.send_whole(now, rng, train);
         }
-        if rng.chance(self.faults.loss) {
-            return arrivals;
-        }
-        if rng.chance(self.faults.corrupt) {
-            let bit = rng.range(0..=bytes.len() as u64 * 8 - 1) as usize;
-            bytes[bit / 8] ^= 1 << (bit % 8);
-        }
-        let late = if rng.chance(self.faults.reorder) {
-            self.delay(rng)
-        } else {
-            0
-        };
-        arrivals.push((on_time + late, bytes));
-        arrivals
+        self.train_faults.cut += 1;
+        let packets = train.into_iter();
+        packets
+            .flat_map(|packet| self.send_whole(now, rng, vec![packet]))
+            .collect()
     }
 
     /// Returns for how many nanoseconds from `now` the link is still busy.
@@ -70,7 +106,64 @@ impl Link {
         self.free_at.saturating_sub(now)
     }
 
+    /// Returns how often each thing happened to a train.
+    pub fn train_faults(&self) -> &TrainFaults {
+        &self.train_faults
+    }
+
+    /// Sends a packet or a train as one. It arrives once, twice or not at all.
+    fn send_whole(&mut self, now: u64, rng: &mut Rng, mut train: Train) -> Vec<(u64, Train)> {
+        let busy: u64 = train.iter().map(|bytes| self.busy_of(bytes)).sum();
+        self.free_at = self.free_at.max(now) + busy;
+        let on_time = self.free_at + self.latency_ns;
+        let is_train = train.len() > 1;
+        let one = u64::from(is_train);
+
+        let mut arrivals = Vec::new();
+        if rng.chance(self.faults.duplicate) {
+            self.train_faults.duplicated += one;
+            arrivals.push((on_time + self.delay(rng), train.clone()));
+        }
+        if rng.chance(self.faults.loss) {
+            self.train_faults.lost += one;
+            return arrivals;
+        }
+        if is_train && rng.chance(self.faults.partial_loss) {
+            self.train_faults.partly_lost += 1;
+            lose_part(rng, &mut train);
+        }
+        if rng.chance(self.faults.corrupt) {
+            let bytes = match train.len() {
+                1 => &mut train[0],
+                len => &mut train[rng.range(0..=len as u64 - 1) as usize],
+            };
+            let bit = rng.range(0..=bytes.len() as u64 * 8 - 1) as usize;
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        let late = if rng.chance(self.faults.reorder) {
+            self.train_faults.reordered += one;
+            self.delay(rng)
+        } else {
+            0
+        };
+        arrivals.push((on_time + late, train));
+        arrivals
+    }
+
+    /// Returns for how many nanoseconds a packet keeps the link busy.
+    fn busy_of(&self, bytes: &[u8]) -> u64 {
+        100 + bytes.len() as u64 * self.sixteenths_per_byte / 16
+    }
+
     fn delay(&self, rng: &mut Rng) -> u64 {
         rng.range(0..=self.latency_ns * 4)
     }
+}
+
+/// Removes packets that follow each other, but not all, from a train of at least two.
+fn lose_part(rng: &mut Rng, train: &mut Train) {
+    let last = train.len() as u64 - 1;
+    let first = rng.range(0..=last) as usize;
+    let end = first + rng.range(1..=last) as usize;
+    train.drain(first..end.min(train.len()));
 }

@@ -4,6 +4,10 @@
 
 mod recv;
 mod send;
+mod tx;
+mod wire;
+
+pub use tx::TxCounters;
 
 use std::collections::VecDeque;
 
@@ -20,9 +24,12 @@ use roce::{
     },
     responder::{
         Command,
+        ReadSegment,
         RecvCompletion,
         RecvQueue,
-        Responder, //
+        Reply,
+        Responder,
+        ResponseMark, //
     },
     time::Instant,
     wire::{
@@ -36,7 +43,16 @@ use roce::{
     },
 };
 
+use self::{
+    send::{
+        Progress,
+        SendMark, //
+    },
+    tx::Tx,
+    wire::Wire, //
+};
 use crate::{
+    net::Train,
     ops::{
         Op,
         Sabotage,
@@ -73,6 +89,12 @@ pub struct Counters {
     pub read_segments: u64,
     /// Times that a timer did something.
     pub timeouts: u64,
+    /// Trains of more than one packet that arrived as one.
+    pub trains: u64,
+    /// Requests on their way to the stack.
+    pub requests: TxCounters,
+    /// READ responses on their way to the stack.
+    pub read_responses: TxCounters,
 }
 
 impl Counters {
@@ -87,6 +109,9 @@ impl Counters {
         self.replies += other.replies;
         self.read_segments += other.read_segments;
         self.timeouts += other.timeouts;
+        self.trains += other.trains;
+        self.requests.add(&other.requests);
+        self.read_responses.add(&other.read_responses);
     }
 }
 
@@ -152,19 +177,25 @@ pub struct Node {
     completed: usize,
     /// How often the sabotaged part of each operation was handled.
     attempts: Vec<u32>,
-    /// Whether each operation is a READ, an atomic or its like that was asked for.
-    asked: Vec<bool>,
-    /// Whether the last packet of each operation was sent, or it was executed.
-    begun: Vec<bool>,
+    /// How far each operation is.
+    progress: Vec<Progress>,
+    /// The PSNs that were sent.
+    wire: Wire,
+    /// Whether no operation may start.
+    draining: bool,
     written: u64,
     /// FLUSHes that were executed.
     flushed: u64,
     /// A command of the peer that takes longer.
     command: Option<Command>,
+    /// Whether it came since the half was run last, so that it takes until the next time.
+    command_is_new: bool,
     counters: Counters,
     sent: Vec<Sent>,
     received: Vec<Received>,
-    out: VecDeque<Vec<u8>>,
+    send_tx: Tx<SendMark>,
+    recv_tx: Tx<(ResponseMark, ReadSegment)>,
+    out: VecDeque<Train>,
 }
 
 impl Node {
@@ -199,15 +230,19 @@ impl Node {
             max_rd_atomic: usize::from(scenario.send_params(index).max_rd_atomic),
             completed: 0,
             attempts: vec![0; ops.len()],
-            asked: vec![false; ops.len()],
-            begun: vec![false; ops.len()],
+            progress: vec![Progress::default(); ops.len()],
+            wire: Wire::new(scenario.psn(index), scenario.mtu),
+            draining: false,
             written: 0,
             flushed: 0,
             command: None,
+            command_is_new: false,
             counters: Counters::default(),
             sent: Vec::new(),
             received: Vec::new(),
             ops,
+            send_tx: Tx::new(scenario.stack),
+            recv_tx: Tx::new(scenario.stack),
             out: VecDeque::new(),
         }
     }
@@ -252,8 +287,8 @@ impl Node {
         self.completed == self.ops.len()
     }
 
-    /// Returns the packets that wait for the link.
-    pub fn out(&mut self) -> &mut VecDeque<Vec<u8>> {
+    /// Returns the packets and trains that wait for the link.
+    pub fn out(&mut self) -> &mut VecDeque<Train> {
         &mut self.out
     }
 
@@ -274,6 +309,7 @@ impl Node {
 
     /// Starts to drain the send queue, or ends it.
     pub fn set_draining(&mut self, draining: bool) {
+        self.draining = draining;
         if draining {
             self.requester.drain();
         } else {
@@ -291,9 +327,19 @@ impl Node {
         self.requester.next_timeout().map(Instant::as_ns)
     }
 
+    /// Returns when a half goes on for whose packets the stack had no room.
+    pub fn paused_until(&self) -> Option<u64> {
+        let ends = [self.send_tx.paused_until(), self.recv_tx.paused_until()];
+        ends.into_iter().flatten().map(Instant::as_ns).min()
+    }
+
     /// Returns how often each thing happened.
-    pub fn counters(&self) -> &Counters {
-        &self.counters
+    pub fn counters(&self) -> Counters {
+        Counters {
+            requests: self.send_tx.counters(),
+            read_responses: self.recv_tx.counters(),
+            ..self.counters
+        }
     }
 
     /// Lets the send half do what is due.
@@ -301,11 +347,21 @@ impl Node {
         if self.next_timeout().is_some_and(|at| at <= now) {
             self.counters.timeouts += 1;
         }
-        self.requester.on_timeout(Instant::from_ns(now));
+        if self.requester.on_timeout(Instant::from_ns(now)) {
+            self.send_tx.lost();
+        }
     }
 
-    /// Takes a packet from the network.
-    pub fn on_packet(&mut self, now: u64, bytes: Vec<u8>, backlog: usize) -> Result<(), Violation> {
+    /// Takes a train from the network: all its packets, before anything is sent but replies.
+    pub fn on_train(&mut self, now: u64, train: Train, backlog: usize) -> Result<(), Violation> {
+        self.counters.trains += u64::from(train.len() > 1);
+        for bytes in train {
+            self.on_packet(now, bytes, backlog)?;
+        }
+        Ok(())
+    }
+
+    fn on_packet(&mut self, now: u64, bytes: Vec<u8>, backlog: usize) -> Result<(), Violation> {
         if self.failed {
             return Ok(());
         }
@@ -315,6 +371,9 @@ impl Node {
         }
         let pkt = Packet::parse(&bytes).map_err(|error| format!("sent a bad packet: {error:?}"))?;
         if pkt.opcode().is_request() {
+            if !self.responder.is_busy() && self.backlog.is_empty() {
+                return self.on_request(&bytes);
+            }
             if self.backlog.len() < backlog {
                 self.backlog.push_back(bytes);
             }
@@ -329,7 +388,9 @@ impl Node {
     /// Returns whether there is more to do.
     pub fn run(&mut self, now: u64, rng: &mut Rng, budget: u64) -> Result<bool, Violation> {
         let now = Instant::from_ns(now);
-        let received = self.run_responder(budget)?;
+        self.recv_tx.expire(now);
+        self.send_tx.expire(now);
+        let received = self.run_responder(now, rng, budget)?;
         let sent = self.run_requester(now, rng, budget)?;
         Ok(received || sent)
     }
@@ -343,20 +404,10 @@ impl Node {
         self.recvs.held = None;
     }
 
-    /// Appends payload, pad and checksum to the headers of a packet and puts it out.
-    fn put_out(
-        &mut self,
-        headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
-        payload: &[u8],
-    ) -> Result<(), Violation> {
-        let mut head = [0; MAX_HEADER_LEN];
-        let len = headers(Pkey::DEFAULT, &mut head).ok_or("headers do not fit")?;
-        let mut bytes = head[..len].to_vec();
-        bytes.extend_from_slice(payload);
-        bytes.resize(bytes.len() + usize::from(pad_for(payload.len() as u32)), 0);
-        let sum = pattern::checksum(&bytes);
-        bytes.extend_from_slice(&sum);
-        self.out.push_back(bytes);
+    /// Sends an acknowledgment. It neither waits for room nor joins a train.
+    fn reply(&mut self, reply: &Reply) -> Result<(), Violation> {
+        let packet = packet(|pkey, buf| reply.write_headers(pkey, buf), &[])?;
+        self.out.push_back(vec![packet]);
         Ok(())
     }
 
@@ -385,6 +436,21 @@ impl Node {
         }
         len > 0 && self.attempts[op] >= attempt
     }
+}
+
+/// Returns a packet: headers, payload, pad and checksum.
+fn packet(
+    headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
+    payload: &[u8],
+) -> Result<Vec<u8>, Violation> {
+    let mut head = [0; MAX_HEADER_LEN];
+    let len = headers(Pkey::DEFAULT, &mut head).ok_or("headers do not fit")?;
+    let mut bytes = head[..len].to_vec();
+    bytes.extend_from_slice(payload);
+    bytes.resize(bytes.len() + usize::from(pad_for(payload.len() as u32)), 0);
+    let sum = pattern::checksum(&bytes);
+    bytes.extend_from_slice(&sum);
+    Ok(bytes)
 }
 
 /// The status that sabotaged local data completes with.

@@ -49,7 +49,8 @@ pub enum Sabotage {
     /// It names an address outside of the region.
     BadAddress,
     /// Its local memory goes away when the packet at an offset is about to be sent, or has come,
-    /// for the `attempt`th time. Beyond the first time it only happens if something gets lost.
+    /// for the `attempt`th time. Beyond the first time it only happens if something gets lost or
+    /// is taken back.
     Local {
         /// The offset.
         offset: u32,

@@ -20,6 +20,19 @@ use crate::{
     Rng, //
 };
 
+/// How the stack of a host takes packets.
+#[derive(Clone, Copy, Debug)]
+pub struct Stack {
+    /// The most packets of a train.
+    pub max_train: usize,
+    /// In how many of 1000 cases it has no room for a train, or for a packet by itself.
+    pub refuse: u64,
+    /// The most refusals one after the other.
+    pub most_refusals: u64,
+    /// Nanoseconds that a half pauses after a refusal.
+    pub pause_ns: u64,
+}
+
 /// Parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -61,6 +74,8 @@ pub struct Scenario {
     rnr_retry: u8,
     min_rnr_timer: u8,
     max_rd_atomic: u8,
+    /// How the stack of each host takes packets.
+    pub stack: Stack,
 }
 
 impl Scenario {
@@ -69,7 +84,7 @@ impl Scenario {
         let mut rng = Rng::new(seed);
         let faults = draw_faults(&mut rng);
         let slow = rng.chance(300);
-        let scenario = Scenario {
+        let mut scenario = Scenario {
             seed,
             transport,
             mtu: rng.pick(&[256, 512, 1024, 2048, 4096]),
@@ -91,7 +106,13 @@ impl Scenario {
             rnr_retry: draw_retries(&mut rng),
             min_rnr_timer: rng.range(1..=14) as u8,
             max_rd_atomic: rng.pick(&[1, 2, 16]),
+            stack: draw_stack(&mut rng, &faults),
         };
+        if transport == Transport::Ud {
+            // It never waits for room.
+            scenario.stack.refuse = 0;
+        }
+        draw_train_faults(&mut rng, &mut scenario.faults);
         (scenario, rng)
     }
 
@@ -121,6 +142,12 @@ impl Scenario {
             rnr_retry: 7,
             min_rnr_timer: 1,
             max_rd_atomic: 1,
+            stack: Stack {
+                max_train: 15,
+                refuse: 0,
+                most_refusals: 0,
+                pause_ns: 0,
+            },
         }
     }
 
@@ -168,8 +195,7 @@ impl Scenario {
     /// Returns whether nothing but sabotage can make this run fail: retries are plenty, or not
     /// needed.
     pub fn must_succeed(&self) -> bool {
-        let f = &self.faults;
-        let clean = f.loss + f.duplicate + f.reorder + f.corrupt == 0 && self.backlog >= 128;
+        let clean = self.faults.is_none() && self.backlog >= 128;
         clean && (self.rnr_retry == 7 || self.recv_batch == 0)
     }
 }
@@ -198,7 +224,29 @@ fn draw_faults(rng: &mut Rng) -> Faults {
             duplicate: rng.pick(&[0, 10, 50]),
             reorder: rng.pick(&[0, 20, 100]),
             corrupt: rng.pick(&[0, 10]),
+            ..Faults::default()
         },
+    }
+}
+
+/// A network that loses packets may also lose some of a train. Any may take a train apart.
+fn draw_train_faults(rng: &mut Rng, faults: &mut Faults) {
+    faults.cut = rng.pick(&[0, 100, 1000]);
+    if faults.loss > 0 {
+        faults.partial_loss = rng.pick(&[0, 50, 300]);
+    }
+}
+
+/// Without faults, the pauses of the peer must not be as long as a timeout: a run could fail.
+fn draw_stack(rng: &mut Rng, faults: &Faults) -> Stack {
+    Stack {
+        max_train: rng.range(1..=15) as usize,
+        refuse: rng.pick(&[0, 20, 200, 600]),
+        most_refusals: match faults.is_none() {
+            true => 2,
+            false => rng.pick(&[2, 50]),
+        },
+        pause_ns: rng.pick(&[1_000, 50_000, 1_000_000]),
     }
 }
 

@@ -11,7 +11,11 @@ use roce::wr::SendOp;
 
 use crate::{
     check::Check,
-    net::Link,
+    net::{
+        Link,
+        Train,
+        TrainFaults, //
+    },
     node::{
         Counters,
         Violation, //
@@ -31,8 +35,8 @@ const MAX_QUEUE_NS: u64 = 200_000;
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A packet arrives at a node.
-    Arrive(usize, Vec<u8>),
+    /// A packet, or a train, arrives at a node.
+    Arrive(usize, Train),
     /// The timer of a node may be due.
     Timer(usize),
     /// A node goes on with what it could not finish.
@@ -73,6 +77,8 @@ pub struct Summary {
     pub delivered: u64,
     /// What happened at the nodes.
     pub counters: Counters,
+    /// What happened to trains on the links.
+    pub train_faults: TrainFaults,
 }
 
 impl Summary {
@@ -85,6 +91,31 @@ impl Summary {
         self.succeeded += other.succeeded;
         self.delivered += other.delivered;
         self.counters.add(&other.counters);
+        self.train_faults.add(&other.train_faults);
+    }
+
+    /// Returns what never happened to a train, although it should in enough RC runs.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let (requests, responses) = (&self.counters.requests, &self.counters.read_responses);
+        let faults = &self.train_faults;
+        let counts = [
+            (requests.trains, "requests in a train"),
+            (requests.refused_trains, "a refused train of requests"),
+            (requests.refused_packets, "a refused request"),
+            (requests.trains_off, "a timeout that turns trains off"),
+            (responses.trains, "READ responses in a train"),
+            (responses.refused_trains, "a refused train of responses"),
+            (responses.refused_packets, "a refused READ response"),
+            (responses.trains_off, "a READ that turns trains off"),
+            (self.counters.trains, "a train that arrives"),
+            (faults.lost, "a lost train"),
+            (faults.duplicated, "a duplicated train"),
+            (faults.reordered, "a late train"),
+            (faults.cut, "a train that is taken apart"),
+            (faults.partly_lost, "a train lost in part"),
+        ];
+        let missing = counts.iter().filter(|(count, _)| *count == 0);
+        missing.map(|(_, what)| *what).collect()
     }
 }
 
@@ -103,7 +134,7 @@ pub struct World {
     /// When each node goes on with what it could not finish, if it has to.
     resumes: [Option<u64>; 2],
     draining: [bool; 2],
-    /// Packets on their way.
+    /// Packets and trains on their way.
     in_flight: u64,
     check: Check,
     summary: Summary,
@@ -190,17 +221,20 @@ impl World {
         self.summary.succeeded = self.check.succeeded();
         self.summary.delivered = self.check.delivered();
         for node in &self.nodes {
-            self.summary.counters.add(node.counters());
+            self.summary.counters.add(&node.counters());
+        }
+        for link in &self.links {
+            self.summary.train_faults.add(link.train_faults());
         }
         Ok(self.summary)
     }
 
     fn handle(&mut self, event: Event) -> Result<(), Violation> {
         match event {
-            Event::Arrive(node, bytes) => {
-                self.summary.packets += 1;
+            Event::Arrive(node, train) => {
+                self.summary.packets += train.len() as u64;
                 self.in_flight -= 1;
-                self.nodes[node].on_packet(self.now, bytes, self.scenario.backlog)?;
+                self.nodes[node].on_train(self.now, train, self.scenario.backlog)?;
                 self.go_on(node)
             }
             Event::Timer(node) => {
@@ -230,14 +264,17 @@ impl World {
             return Ok(());
         }
         let more = self.nodes[node].run(self.now, &mut self.rng, self.scenario.budget)?;
-        while let Some(bytes) = self.nodes[node].out().pop_front() {
-            for (at, bytes) in self.links[node].send(self.now, &mut self.rng, bytes) {
+        while let Some(train) = self.nodes[node].out().pop_front() {
+            for (at, train) in self.links[node].send(self.now, &mut self.rng, train) {
                 self.in_flight += 1;
-                self.schedule(at - self.now, Event::Arrive(1 - node, bytes));
+                self.schedule(at - self.now, Event::Arrive(1 - node, train));
             }
         }
         if more {
             self.resume_after(1_000, node);
+        }
+        if let Some(at) = self.nodes[node].paused_until() {
+            self.resume_after(at.saturating_sub(self.now), node);
         }
         let timer = self.nodes[node].next_timeout();
         if timer != self.timers[node] {

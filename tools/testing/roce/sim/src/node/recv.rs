@@ -8,61 +8,150 @@ use roce::{
         Command,
         Outcome,
         Place,
+        ReadSegment,
         Verdict, //
     },
+    time::Instant,
     wire::Packet,
     wr::MemError, //
 };
 
 use super::{
+    packet,
+    tx::Handed,
     Node,
     Received,
     Violation, //
 };
-use crate::ops::{
-    BASE,
-    WORD, //
+use crate::{
+    ops::{
+        BASE,
+        WORD, //
+    },
+    Rng, //
 };
 
 impl Node {
-    /// Handles the backlog, and answers READs. Returns whether there is more to do.
-    pub(super) fn run_responder(&mut self, budget: u64) -> Result<bool, Violation> {
+    /// Answers READs, and handles the backlog. Returns whether there is more to do.
+    pub(super) fn run_responder(
+        &mut self,
+        now: Instant,
+        rng: &mut Rng,
+        budget: u64,
+    ) -> Result<bool, Violation> {
         let mut left = budget;
+        if std::mem::take(&mut self.command_is_new) {
+            return Ok(true);
+        }
         if let Some(command) = self.command.take() {
             let result = self.do_command(&command, &[]);
             let outcome = self.responder.executed(result);
             self.execute(outcome)?;
         }
         loop {
-            while let Some(segment) = self.responder.poll_response() {
-                if left == 0 {
-                    return Ok(true);
-                }
-                left -= 1;
-                let data = Self::region(&mut self.memory, segment.rkey, segment.va, segment.len);
-                let data = match data {
-                    Ok(data) => data.to_vec(),
-                    Err(error) => {
-                        let outcome = self.responder.response_failed(error);
-                        self.execute(outcome)?;
-                        break;
-                    }
-                };
-                self.put_out(|pkey, buf| segment.write_headers(pkey, buf), &data)?;
-                self.responder.response_sent();
-                self.counters.read_segments += 1;
+            let more = self.build_responses(now, rng, &mut left)?;
+            self.hand_over_responses(now, rng)?;
+            if more {
+                return Ok(true);
+            }
+            if self.responder.is_busy() {
+                // The stack had no room.
+                return Ok(false);
             }
             let Some(bytes) = self.backlog.pop_front() else {
                 return Ok(false);
             };
             self.on_request(&bytes)?;
-            if self.command.is_some() {
+            if std::mem::take(&mut self.command_is_new) {
                 return Ok(true);
             }
         }
     }
 
-    fn on_request(&mut self, bytes: &[u8]) -> Result<(), Violation> {
+    /// Sends READ responses, of which those of the last train are left to be handed over. Returns
+    /// whether the budget ends it.
+    fn build_responses(
+        &mut self,
+        now: Instant,
+        rng: &mut Rng,
+        left: &mut u64,
+    ) -> Result<bool, Violation> {
+        while let Some(segment) = self.responder.poll_response() {
+            if self.recv_tx.paused_until().is_some() {
+                return Ok(false);
+            }
+            if *left == 0 {
+                return Ok(true);
+            }
+            *left -= 1;
+            if !self.send_response(now, rng, &segment)? {
+                return Ok(false);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Builds a READ response, and adds it to the train or sends it alone. Returns false if the
+    /// stack had no room.
+    fn send_response(
+        &mut self,
+        now: Instant,
+        rng: &mut Rng,
+        segment: &ReadSegment,
+    ) -> Result<bool, Violation> {
+        let data = Self::region(&mut self.memory, segment.rkey, segment.va, segment.len);
+        let data = match data {
+            Ok(data) => data,
+            Err(error) => {
+                if !self.hand_over_responses(now, rng)? {
+                    return Ok(false);
+                }
+                let outcome = self.responder.response_failed(error);
+                self.execute(outcome)?;
+                return Ok(true);
+            }
+        };
+        let packet = packet(|pkey, buf| segment.write_headers(pkey, buf), data)?;
+        if !segment.again && self.recv_tx.takes_trains() {
+            if let Err(packet) = self.recv_tx.join(packet) {
+                if !self.hand_over_responses(now, rng)? {
+                    return Ok(false);
+                }
+                let mark = self.responder.mark_response();
+                self.recv_tx.begin(packet, (mark, *segment));
+            }
+        } else {
+            if !self.hand_over_responses(now, rng)?
+                || !self.recv_tx.send(now, rng, packet, &mut self.out)
+            {
+                return Ok(false);
+            }
+            self.counters.read_segments += 1;
+        }
+        self.responder.response_sent();
+        Ok(true)
+    }
+
+    /// Hands a train of READ responses over. Returns false if they were taken back.
+    fn hand_over_responses(&mut self, now: Instant, rng: &mut Rng) -> Result<bool, Violation> {
+        match self.recv_tx.hand_over(now, rng, &mut self.out) {
+            Handed::Over(packets) => {
+                self.counters.read_segments += packets;
+                Ok(true)
+            }
+            Handed::Back((mark, first)) => {
+                self.responder.take_back_responses(mark);
+                let next = self.responder.poll_response();
+                if next != Some(first) {
+                    return Err(format!("took back {first:?}, left {next:?}"));
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Handles a request. The half is not busy.
+    pub(super) fn on_request(&mut self, bytes: &[u8]) -> Result<(), Violation> {
         let pkt = Packet::parse(bytes).map_err(|error| format!("{error:?}"))?;
         match self.responder.on_request(&pkt, &mut self.recvs) {
             Verdict::Drop(reason) => {
@@ -71,7 +160,7 @@ impl Node {
             }
             Verdict::Reply(reply) => {
                 self.counters.replies += 1;
-                self.put_out(|pkey, buf| reply.write_headers(pkey, buf), &[])
+                self.reply(&reply)
             }
             Verdict::Fail(outcome) => self.execute(outcome),
             Verdict::Place(place) => {
@@ -85,6 +174,7 @@ impl Node {
             Verdict::Execute(command) => {
                 if let Action::Flush { .. } = command.action {
                     self.command = Some(command);
+                    self.command_is_new = true;
                     return Ok(());
                 }
                 let start = pkt.payload_offset();
@@ -95,6 +185,9 @@ impl Node {
                 self.execute(outcome)
             }
             Verdict::Read(request) => {
+                if request.again {
+                    self.recv_tx.lost();
+                }
                 let data = Self::region(&mut self.memory, request.rkey, request.va, request.len);
                 let result = data.map(|_| ());
                 match self.responder.start_read(result) {
@@ -174,7 +267,7 @@ impl Node {
             return Err("consumed and completion disagree".into());
         }
         if let Some(reply) = outcome.reply {
-            self.put_out(|pkey, buf| reply.write_headers(pkey, buf), &[])?;
+            self.reply(&reply)?;
         }
         if outcome.error {
             self.fail();

@@ -5,6 +5,8 @@
 use roce::{
     requester::{
         Local,
+        Mark,
+        SendSnapshot,
         Transmit, //
     },
     time::Instant,
@@ -16,6 +18,9 @@ use roce::{
 };
 
 use super::{
+    packet,
+    tx::Handed,
+    wire::Wire,
     Node,
     Sent,
     Violation,
@@ -26,6 +31,28 @@ use crate::{
     pattern,
     Rng, //
 };
+
+/// How far an operation is. Packets that were taken back do not count.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Progress {
+    /// A packet of it was sent.
+    started: bool,
+    /// It is a READ, an atomic or its like, and was asked for.
+    asked: bool,
+    /// Its last packet was sent, or it was executed.
+    begun: bool,
+}
+
+/// The place of the first packet of a train, and what was there.
+pub(super) struct SendMark {
+    mark: Mark,
+    first: Transmit,
+    half: SendSnapshot,
+    timeout: Option<Instant>,
+    is_stalled: bool,
+    progress: Vec<Progress>,
+    wire: Wire,
+}
 
 impl Node {
     /// Posts, sends and completes. Returns whether there is more to send.
@@ -39,15 +66,11 @@ impl Node {
         self.post(rng)?;
         let mut left = budget;
         loop {
-            while let Some(transmit) = self.requester.poll_transmit() {
-                if left == 0 {
-                    return Ok(true);
-                }
-                left -= 1;
-                if self.send(&transmit)? {
-                    self.requester.transmitted(now);
-                }
-                self.complete();
+            let more = self.build_all(now, rng, &mut left)?;
+            self.hand_over(now, rng)?;
+            self.complete();
+            if more {
+                return Ok(true);
             }
             let Some(local) = self.requester.poll_local() else {
                 break;
@@ -56,6 +79,7 @@ impl Node {
             self.requester.local_done(result);
             self.complete();
         }
+        self.check_wire()?;
         Ok(self.posted < self.ops.len() && !self.requester.is_full())
     }
 
@@ -92,7 +116,7 @@ impl Node {
             self.requester.placed(now, result);
         }
         self.complete();
-        Ok(())
+        self.check_wire()
     }
 
     /// Retires what is over.
@@ -129,22 +153,136 @@ impl Node {
         Ok(())
     }
 
-    /// Builds a packet and puts it out. Returns false if its data cannot be read.
-    fn send(&mut self, transmit: &Transmit) -> Result<bool, Violation> {
+    /// Sends packets, of which those of the last train are left to be handed over. Returns whether
+    /// the budget ends it.
+    fn build_all(
+        &mut self,
+        now: Instant,
+        rng: &mut Rng,
+        left: &mut u64,
+    ) -> Result<bool, Violation> {
+        while let Some(transmit) = self.requester.poll_transmit() {
+            if self.send_tx.paused_until().is_some() {
+                return Ok(false);
+            }
+            if *left == 0 {
+                return Ok(true);
+            }
+            *left -= 1;
+            if !self.send(now, rng, &transmit)? {
+                return Ok(false);
+            }
+            if !self.send_tx.is_pending() {
+                self.complete();
+            }
+        }
+        Ok(false)
+    }
+
+    /// Builds a packet, and adds it to the train or sends it alone. Returns false if the stack had
+    /// no room.
+    fn send(
+        &mut self,
+        now: Instant,
+        rng: &mut Rng,
+        transmit: &Transmit,
+    ) -> Result<bool, Violation> {
         let op = self.slots[usize::from(transmit.slot)];
         self.check_order(op, transmit)?;
         if self.is_gone(op, transmit.offset, transmit.len) {
+            // What is built goes before what happens to this one.
+            if !self.hand_over(now, rng)? {
+                return Ok(false);
+            }
             self.requester.local_error(transmit.slot, LOCAL_STATUS);
-            return Ok(false);
+            return Ok(true);
         }
         let mut payload = vec![0; transmit.len as usize];
         let id = self.ops[op].wr.wr_id;
         pattern::fill(id, transmit.offset as usize, &mut payload);
-        self.put_out(|pkey, buf| transmit.write_headers(pkey, buf), &payload)?;
-        let wr = &self.ops[op].wr;
-        self.begun[op] |=
-            wr.op.has_explicit_response() || transmit.offset + transmit.len == wr.length;
+        let packet = packet(|pkey, buf| transmit.write_headers(pkey, buf), &payload)?;
+
+        // UC cannot take packets back, and what may have been lost with a train is sent alone.
+        if self.reliable && !transmit.again && self.send_tx.takes_trains() {
+            if let Err(packet) = self.send_tx.join(packet) {
+                if !self.hand_over(now, rng)? {
+                    return Ok(false);
+                }
+                let mark = self.mark(transmit);
+                self.send_tx.begin(packet, mark);
+            }
+        } else if !self.hand_over(now, rng)? || !self.send_tx.send(now, rng, packet, &mut self.out)
+        {
+            return Ok(false);
+        }
+        self.note_sent(op, transmit)?;
+        self.requester.transmitted(now);
         Ok(true)
+    }
+
+    /// Accounts for a packet.
+    fn note_sent(&mut self, op: usize, transmit: &Transmit) -> Result<(), Violation> {
+        let wr = &self.ops[op].wr;
+        let is_explicit = wr.op.has_explicit_response();
+        let progress = &mut self.progress[op];
+        progress.started = true;
+        progress.asked |= is_explicit;
+        progress.begun |= is_explicit || transmit.offset + transmit.len == wr.length;
+        if self.reliable {
+            self.wire.sent(transmit)?;
+        }
+        Ok(())
+    }
+
+    /// Marks the place of a packet.
+    fn mark(&self, first: &Transmit) -> SendMark {
+        SendMark {
+            mark: self.requester.mark(),
+            first: *first,
+            half: self.requester.snapshot(),
+            timeout: self.requester.next_timeout(),
+            is_stalled: self.requester.is_stalled(),
+            progress: self.progress.clone(),
+            wire: self.wire,
+        }
+    }
+
+    /// Hands the train over. Returns false if its packets were taken back.
+    fn hand_over(&mut self, now: Instant, rng: &mut Rng) -> Result<bool, Violation> {
+        match self.send_tx.hand_over(now, rng, &mut self.out) {
+            Handed::Over(_) => Ok(true),
+            Handed::Back(mark) => {
+                self.take_back(mark)?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Takes the packets of a train back, and checks that everything is as it was before.
+    fn take_back(&mut self, mark: SendMark) -> Result<(), Violation> {
+        self.requester.take_back(&mark.mark);
+        self.progress = mark.progress;
+        self.wire = mark.wire;
+        let (half, next) = (self.requester.snapshot(), self.requester.poll_transmit());
+        if half != mark.half || next != Some(mark.first) {
+            return Err(format!(
+                "took back {:?} {:?}, left {half:?} {next:?}",
+                mark.half, mark.first
+            ));
+        }
+        let waits = (self.requester.next_timeout(), self.requester.is_stalled());
+        if waits != (mark.timeout, mark.is_stalled) {
+            return Err(format!("waits differently after taking back: {waits:?}"));
+        }
+        self.check_wire()
+    }
+
+    /// Checks that the requester knows what was sent.
+    fn check_wire(&self) -> Result<(), Violation> {
+        match self.reliable {
+            true => self.wire.check(&self.requester.snapshot()),
+            false => Ok(()),
+        }
     }
 
     /// Executes an operation of the own side, whose turn it must be.
@@ -152,13 +290,15 @@ impl Node {
         let op = self.slots[usize::from(local.slot)];
         let early = match local.op {
             SendOp::LocalInv => op != self.completed,
-            _ => self.begun[self.completed..op].contains(&false),
+            _ => self.progress[self.completed..op]
+                .iter()
+                .any(|earlier| !earlier.begun),
         };
-        if early || self.begun[op] || local.op != self.ops[op].wr.op {
+        if early || self.progress[op].begun || local.op != self.ops[op].wr.op {
             return Err(format!("local op {op} is executed out of turn"));
         }
         self.check_fence(op)?;
-        self.begun[op] = true;
+        self.progress[op].begun = true;
         Ok(match self.ops[op].sabotage {
             Sabotage::None => Ok(()),
             _ => Err(LOCAL_STATUS),
@@ -166,20 +306,23 @@ impl Node {
     }
 
     /// Checks that nothing overtakes what it has to wait for.
-    fn check_order(&mut self, op: usize, transmit: &Transmit) -> Result<(), Violation> {
+    fn check_order(&self, op: usize, transmit: &Transmit) -> Result<(), Violation> {
         let wr = &self.ops[op].wr;
+        if self.draining && !self.progress[op].started {
+            return Err(format!("op {op} starts while the send queue drains"));
+        }
         if transmit.opcode.starts_message() && transmit.offset == 0 {
             self.check_fence(op)?;
         }
         let overtakes =
-            |earlier: &usize| self.ops[*earlier].wr.op.is_local() && !self.begun[*earlier];
+            |earlier: &usize| self.ops[*earlier].wr.op.is_local() && !self.progress[*earlier].begun;
         if let Some(earlier) = (self.completed..op).find(overtakes) {
             return Err(format!("op {op} overtook local op {earlier}"));
         }
         if wr.op.has_explicit_response() {
-            self.asked[op] = true;
-            let outstanding = (self.completed..=op).filter(|&op| self.asked[op]).count();
-            if outstanding > self.max_rd_atomic {
+            let earlier = &self.progress[self.completed..op];
+            let outstanding = earlier.iter().filter(|earlier| earlier.asked).count();
+            if outstanding >= self.max_rd_atomic {
                 return Err(format!("{:?} {op} is one too many", self.ops[op].wr.op));
             }
         }

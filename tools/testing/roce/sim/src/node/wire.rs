@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The PSNs of the requests that were sent: an account of the shell, to check that of the requester
+//! (RC).
+
+use roce::{
+    opcode::Opcode,
+    psn::Psn,
+    requester::{
+        SendSnapshot,
+        Transmit, //
+    },
+};
+
+use super::Violation;
+
+/// What was sent and not taken back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wire {
+    mtu: u32,
+    /// The PSN after the last one that was sent.
+    max: Psn,
+    /// The PSN after the last packet that requested a response.
+    requested: Psn,
+}
+
+impl Wire {
+    /// Makes the account before the first packet.
+    pub(super) fn new(psn: Psn, mtu: u32) -> Wire {
+        Wire {
+            mtu,
+            max: psn,
+            requested: psn,
+        }
+    }
+
+    /// Accounts for a packet. A new one has the next PSN, and only another was sent before.
+    pub(super) fn sent(&mut self, transmit: &Transmit) -> Result<(), Violation> {
+        let is_new = transmit.psn == self.max;
+        if transmit.again == is_new || transmit.psn.is_after(self.max) {
+            return Err(format!("{transmit:?} does not follow {:?}", self.max));
+        }
+        let end = transmit.psn.add(self.count(transmit));
+        if end.is_after(self.max) {
+            self.max = end;
+        }
+        let requests = transmit.ack_req || has_explicit_response(transmit);
+        if requests && end.is_after(self.requested) {
+            self.requested = end;
+        }
+        Ok(())
+    }
+
+    /// Checks that a requester has sent what was sent, and waits only for what was requested.
+    pub(super) fn check(&self, half: &SendSnapshot) -> Result<(), Violation> {
+        if half.max != self.max {
+            return Err(format!("{:?} was sent last, not {half:?}", self.max));
+        }
+        if half.ack_due.is_some() && !half.una.is_before(self.requested) {
+            return Err(format!("waits for nothing: {half:?}"));
+        }
+        Ok(())
+    }
+
+    /// Returns the number of PSNs of a packet.
+    fn count(&self, transmit: &Transmit) -> u32 {
+        match transmit.reth {
+            Some(reth) if transmit.opcode == Opcode::RcReadRequest => {
+                reth.len.div_ceil(self.mtu).max(1)
+            }
+            _ => 1,
+        }
+    }
+}
+
+fn has_explicit_response(transmit: &Transmit) -> bool {
+    matches!(
+        transmit.opcode,
+        Opcode::RcReadRequest
+            | Opcode::RcCompareSwap
+            | Opcode::RcFetchAdd
+            | Opcode::RcAtomicWrite
+            | Opcode::RcFlush
+    )
+}
