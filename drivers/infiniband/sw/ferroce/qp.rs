@@ -185,6 +185,9 @@ pub(crate) struct Qp {
     send_pacer: FineTimer<Pacer>,
     #[pin]
     recv_pacer: FineTimer<Pacer>,
+    /// Bounds the wait for more doorbells.
+    #[pin]
+    batch_timer: FineTimer<Batch>,
     #[pin]
     work: Work<RunHalves>,
 }
@@ -314,6 +317,7 @@ impl Qp {
             timer <- Timer::new(AckTimeout(*qpn)),
             send_pacer <- FineTimer::new(Pacer(Half::Send, *qpn)),
             recv_pacer <- FineTimer::new(Pacer(Half::Recv, *qpn)),
+            batch_timer <- FineTimer::new(Batch(*qpn)),
             work <- Work::new(RunHalves(*qpn)),
         }? Error))
     }
@@ -511,6 +515,15 @@ impl TimerCallback for Pacer {
             }
             Half::Recv => recv::run(&qp),
         }
+    }
+}
+
+/// The timer for the requests of a process that keeps posting: the work item sends them.
+struct Batch(u32);
+
+impl TimerCallback for Batch {
+    fn expired(&self) {
+        wake(self.0);
     }
 }
 

@@ -5,11 +5,15 @@
 use super::{
     recv,
     rq::KernelRq,
-    sched::Next,
+    sched::{
+        Next,
+        BATCH_NS, //
+    },
     send,
     sq::KernelSq, //
 };
 use crate::{
+    clock,
     device::{
         Ferroce,
         IbQp,
@@ -121,6 +125,9 @@ fn serve(qp: &QpRef, keeps_posting: bool) {
             send::run(qp);
         }
         Next::Queue => qp.defer(),
+        Next::Later => qp
+            .batch_timer
+            .arm(clock::now().as_ns().saturating_add(BATCH_NS)),
         Next::Nothing => {}
     }
 }

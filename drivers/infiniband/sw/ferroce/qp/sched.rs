@@ -6,21 +6,25 @@
 //!
 //! - Posting and polling in turn is served best by the poster at once: nothing has to be woken up.
 //! - A process that keeps posting leaves the half to the work item ([`doorbell`](crate::doorbell)).
+//!   The work item is queued for several doorbells together, so that their packets leave in trains:
+//!   for the sixteenth, or after a timer that the first one arms.
 //! - A half that waits for its peer is run by the next response, or by its timer. A post meanwhile
 //!   could send nothing, so it does nothing.
 //!
 //! ```text
 //!   state        post                    end of a run
 //!   Direct       run                     stalled: Stalled
-//!    keeps on    queue, Deferred
-//!   Deferred     queue                   stalled: Stalled
+//!    keeps on    batch, Deferred
+//!   Deferred     batch                   stalled: Stalled
 //!   Stalled      nothing                 else: Direct, again
 //!
+//!   batch: the first doorbell arms the timer, the 16th queues the work item, the others do nothing
 //!   the half used up its budget: queue, Deferred       work item done: Deferred -> Direct
 //! ```
 //!
 //! Any context may run the half in any state. A run that finds the half no longer stalled looks at
-//! the send queue *again*, for requests whose posters did nothing.
+//! the send queue *again*, for requests whose posters did nothing. A run starts a new batch before
+//! it looks at the send queue: a doorbell that adds to the old one is seen by it.
 
 use kernel::sync::{
     atomic::{
@@ -32,6 +36,12 @@ use kernel::sync::{
         Full, //
     }, //
 };
+
+/// The doorbells after which the work item is queued.
+const BATCH: u32 = 16;
+
+/// The longest wait for more doorbells, in nanoseconds.
+pub(super) const BATCH_NS: u64 = 30_000;
 
 /// The state; see the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +62,9 @@ pub(super) enum Next {
     Run,
     /// Queue the work item.
     Queue,
-    /// Nothing: a response runs the half.
+    /// Have the timer queue it after [`BATCH_NS`].
+    Later,
+    /// Nothing: another context runs the half.
     Nothing,
 }
 
@@ -82,12 +94,19 @@ impl State {
 /// Changed under the lock of the half, and by posters without it. A change of a poster that is lost
 /// to one under the lock costs a wake-up, never a request: the poster queues the work item, or the
 /// half is stalled, or runs and looks at the send queue again.
-pub(super) struct Sched(Atomic<u32>);
+pub(super) struct Sched {
+    state: Atomic<u32>,
+    /// The doorbells of the current batch.
+    batch: Atomic<u32>,
+}
 
 impl Sched {
     pub(super) const fn new() -> Self {
-        // CAST: A small number.
-        Self(Atomic::new(State::Direct as u32))
+        Self {
+            // CAST: A small number.
+            state: Atomic::new(State::Direct as u32),
+            batch: Atomic::new(0),
+        }
     }
 
     /// Returns the next step of the poster of a request. Any context.
@@ -101,7 +120,30 @@ impl Sched {
         if then != state {
             self.change(state, then);
         }
-        next
+        match next {
+            Next::Queue => self.batch(),
+            next => next,
+        }
+    }
+
+    /// Adds a doorbell to the batch.
+    ///
+    /// The addition is a full barrier: either the run that starts the next batch sees the request,
+    /// or this begins that batch.
+    fn batch(&self) -> Next {
+        match self.batch.fetch_add(1, Full) {
+            0 => Next::Later,
+            before if before.wrapping_add(1) == BATCH => Next::Queue,
+            _ => Next::Nothing,
+        }
+    }
+
+    /// A run begins: it looks at all requests posted so far. The lock of the half is held.
+    #[inline]
+    pub(super) fn begin(&self) {
+        if self.batch.load(Relaxed) != 0 {
+            self.batch.xchg(0, Full);
+        }
     }
 
     /// A run ends; `stalled` is [`Requester::is_stalled`]. Returns whether to look at the send
@@ -135,12 +177,12 @@ impl Sched {
 
     /// Returns whether there may be requests that are left to the work item. A hint.
     pub(super) fn is_deferred(&self) -> bool {
-        self.get() == State::Deferred
+        self.get() == State::Deferred || self.batch.load(Relaxed) != 0
     }
 
     #[inline]
     fn get(&self) -> State {
-        match self.0.load(Relaxed) {
+        match self.state.load(Relaxed) {
             0 => State::Direct,
             1 => State::Deferred,
             _ => State::Stalled,
@@ -152,14 +194,14 @@ impl Sched {
     fn set(&self, from: State, to: State) {
         if from != to {
             // CAST: A small number.
-            self.0.store(to as u32, Relaxed);
+            self.state.store(to as u32, Relaxed);
         }
     }
 
     /// Changes one state to another. A state that was set meanwhile is newer, and stays.
     fn change(&self, from: State, to: State) {
         // CAST: Small numbers.
-        let _ = self.0.cmpxchg(from as u32, to as u32, Relaxed);
+        let _ = self.state.cmpxchg(from as u32, to as u32, Relaxed);
     }
 }
 
@@ -173,11 +215,12 @@ mod tests {
         let sched = Sched::new();
         assert_eq!(sched.on_post(false), Next::Run);
         assert!(!sched.end(false));
-        assert_eq!(sched.on_post(true), Next::Queue);
+        assert_eq!(sched.on_post(true), Next::Later);
         assert!(sched.is_deferred());
         // A run by a response does not end the deferral.
         assert!(!sched.end(false));
-        assert_eq!(sched.on_post(false), Next::Queue);
+        assert_eq!(sched.on_post(false), Next::Nothing);
+        sched.begin();
         sched.work_done();
         assert_eq!(sched.on_post(false), Next::Run);
     }
@@ -203,8 +246,27 @@ mod tests {
         let sched = Sched::new();
         assert!(!sched.end(true));
         sched.defer();
-        assert_eq!(sched.on_post(false), Next::Queue);
+        assert_eq!(sched.on_post(false), Next::Later);
         assert!(!sched.end(true));
         assert_eq!(sched.on_post(false), Next::Nothing);
+    }
+
+    #[test]
+    fn doorbells_are_batched() {
+        let sched = Sched::new();
+        for _ in 0..3 {
+            assert_eq!(sched.on_post(true), Next::Later);
+            for _ in 2..BATCH {
+                assert_eq!(sched.on_post(true), Next::Nothing);
+            }
+            assert_eq!(sched.on_post(true), Next::Queue);
+            // The work item is queued, and has not run yet.
+            assert_eq!(sched.on_post(true), Next::Nothing);
+            sched.begin();
+        }
+        // A run by a response takes what was posted, too.
+        assert_eq!(sched.on_post(true), Next::Later);
+        sched.begin();
+        assert_eq!(sched.on_post(true), Next::Later);
     }
 }

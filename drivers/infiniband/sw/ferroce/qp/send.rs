@@ -211,6 +211,8 @@ impl SendHalf {
         let mut after = After::default();
         let mut budget = BUDGET;
 
+        qp.sched.begin();
+
         match qp.state() {
             State::Err if self.req.state() != SendState::Error => {
                 self.stop_waiting();
