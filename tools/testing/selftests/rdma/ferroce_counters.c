@@ -438,16 +438,14 @@ static void test_not_sent(void)
 }
 
 /*
- * A queue that drains slowly: packets that it has no room for wait, and are not lost. They leave
- * it on any CPU. Without RPS they may overtake each other in the backlogs of the CPUs, which costs
- * retries.
+ * A queue that drains slowly: packets that it has no room for wait, and are not lost. Without RPS
+ * they may overtake each other in the backlogs of the CPUs, which costs retries.
  */
 static void test_full_queue(void)
 {
 	bool in_order = !access("/sys/class/net/lo/queues/rx-0/rps_cpus", F_OK);
-	const struct growth lossless[] = {
-		{ "send_err", 0 }, { in_order ? "completer_retry_err" : NULL, 0 }, {}
-	};
+	const char *retries = in_order ? "completer_retry_err" : NULL;
+	const struct growth lossless[] = { { "send_err", 0 }, { retries, 0 }, {} };
 	struct end a, b;
 	long long full;
 
