@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether packets leave in trains: packets of one flow that cross the network stack as one.
+//! Use of trains: packets of one flow that cross the network stack as one.
 //!
 //! A train is lost as a whole where something on the path cannot take it apart or has no room for
 //! it. After a loss some packets are sent one by one: after each further one twice as many as

@@ -343,7 +343,7 @@ impl SendHalf {
                     self.req.transmitted(now);
                 }
                 Err(SendError::Memory(error)) => {
-                    // What is built goes before what happens to this one.
+                    // Send the packets before it first.
                     if !self.hand_over(qp, run, now) {
                         return;
                     }

@@ -87,7 +87,7 @@ pub(crate) struct Tx {
     pace: Pace,
     /// The limit of packets in flight, and the wait for room in a queue below.
     backoff: TxBackoff,
-    /// Whether packets leave in trains.
+    /// Turns trains off after losses.
     trains: Trains,
 }
 

@@ -80,7 +80,7 @@ impl RecvHalf {
                     self.resp.response_sent();
                 }
                 Err(SendError::Memory(error)) => {
-                    // What is built goes before what happens to this one.
+                    // Send the responses before it first.
                     if self.hand_over(qp, run) {
                         self.cannot_read(qp, &segment, error);
                     }
