@@ -7,7 +7,7 @@
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
 . "$(dirname "$0")/lib.sh"
 need_module
-need_programs ibv_rc_pingpong rping ib_send_bw tc ip
+need_programs ibv_rc_pingpong rping ib_send_bw tc ip ping
 # shellcheck disable=SC2034
 after_each=clean
 
@@ -175,11 +175,12 @@ tagged() {
 	all_sent r1 r2
 }
 
-# disturbed NETEM...
+# disturbed NETEM...: the neighbours are resolved before, as the RDMA core waits one second for that.
 disturbed() {
 	local i
 
 	prepare
+	for i in 10.77.0.1 fd77::1; do in_ns n2 ping -q -c 1 "$i"; done
 	for i in 1 2; do in_ns "n$i" tc qdisc add dev "v$i" root netem "$@"; done
 	traffic
 	all_sent r1 r2

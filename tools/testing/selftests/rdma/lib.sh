@@ -294,12 +294,14 @@ gid_index() {
 
 # ---- The network
 
-# make_ns NETNS...
+# make_ns NETNS...: without duplicate address detection. While the link-local address of an interface is tentative, for up to two
+# seconds, the kernel sends no neighbour solicitation for the RDMA core, which gives up after one.
 make_ns() {
 	local ns
 
 	for ns; do
 		ip netns add "$ns" && ip -n "$ns" link set lo up || return
+		in_ns "$ns" sh -c 'echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad' || return
 	done
 }
 
