@@ -12,6 +12,7 @@ use super::{
         Record,
         SavedResponse, //
     },
+    sequence::next_msn,
     AsyncEvent,
     DropReason,
     Outcome,
@@ -104,6 +105,8 @@ pub(super) struct Stream {
     first: bool,
     /// True if the READ was answered before.
     again: bool,
+    /// The MSN of the acknowledgments.
+    msn: u32,
 }
 
 impl Responder {
@@ -212,6 +215,7 @@ impl Responder {
             remaining: len,
             first: true,
             again,
+            msn: self.sequence.msn(),
         });
         self.established().map(|event| Outcome {
             event: Some(event),
@@ -247,7 +251,7 @@ impl Responder {
             len,
             aeth: opcode.has_aeth().then_some(Aeth {
                 syndrome: Syndrome::ACK,
-                msn: self.sequence.msn(),
+                msn: stream.msn,
             }),
             dest_qpn: self.params.dest_qpn,
             again: stream.again,
@@ -261,7 +265,8 @@ impl Responder {
     }
 
     /// Takes back all responses since `mark`, which were reported by [`Responder::response_sent`]
-    /// and not sent. Nothing else may have happened since.
+    /// and not sent. Nothing but READs that were not answered before may have been executed since,
+    /// and at most [`MAX_RD_ATOMIC`] of them.
     #[cold]
     pub fn take_back_responses(&mut self, mark: ResponseMark) {
         self.stream = mark.0;
@@ -275,14 +280,39 @@ impl Responder {
         };
         let len = self.segment_len(&stream);
         let remaining = stream.remaining.wrapping_sub(len);
-        self.stream = (remaining > 0).then_some(Stream {
-            psn: stream.psn.next(),
-            rkey: stream.rkey,
-            va: stream.va.wrapping_add(u64::from(len)),
-            remaining,
-            first: false,
-            again: stream.again,
-        });
+        let psn = stream.psn.next();
+        self.stream = if remaining > 0 {
+            Some(Stream {
+                psn,
+                va: stream.va.wrapping_add(u64::from(len)),
+                remaining,
+                first: false,
+                ..stream
+            })
+        } else if stream.again || psn == self.sequence.epsn() {
+            None
+        } else {
+            self.next_taken_back(psn, stream.msn)
+        };
+    }
+
+    /// Returns the responses to the READ with `psn`, which were taken back with those of the READ
+    /// before, whose MSN was `msn`.
+    #[cold]
+    fn next_taken_back(&self, psn: Psn, msn: u32) -> Option<Stream> {
+        let record = self.resources.find(psn)?;
+        let SavedResponse::Read { rkey, va, len } = record.response else {
+            return None;
+        };
+        Some(Stream {
+            psn,
+            rkey,
+            va,
+            remaining: len,
+            first: true,
+            again: false,
+            msn: next_msn(msn),
+        })
     }
 
     /// Ends a READ because the memory that [`Responder::poll_response`] named cannot be read.
@@ -347,6 +377,7 @@ mod tests {
         },
         wire::{
             NakCode,
+            Reth,
             Syndrome, //
         },
         wr::SendOp, //
@@ -406,6 +437,38 @@ mod tests {
         rx.take_back_responses(mark);
         assert!(rx.read_in_progress());
         answer(&mut rx, &whole[1..]);
+    }
+
+    #[test]
+    fn responses_to_several_reads_are_taken_back() {
+        let mut rx = responder();
+        let mut transmit = read(MTU + 1);
+        let expected = [
+            (Opcode::RcReadResponseFirst, 0, 1),
+            (Opcode::RcReadResponseLast, 1, 1),
+            (Opcode::RcReadResponseOnly, 2, 2),
+            (Opcode::RcReadResponseOnly, 3, 3),
+        ];
+        let mut mark = None;
+        for (psn, len) in [(0, MTU + 1), (2, 1), (3, 0)] {
+            transmit.psn = Psn::new(psn);
+            transmit.reth = transmit.reth.map(|reth| Reth { len, ..reth });
+            assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
+            assert_eq!(rx.start_read(Ok(())), None);
+            mark = mark.or(Some(rx.mark_response()));
+            while rx.poll_response().is_some() {
+                rx.response_sent();
+            }
+        }
+        rx.take_back_responses(mark.unwrap());
+        for (opcode, psn, msn) in expected {
+            let segment = rx.poll_response().unwrap();
+            assert_eq!((segment.opcode, segment.psn.get()), (opcode, psn));
+            assert_eq!(segment.aeth.map(|aeth| aeth.msn), Some(msn));
+            rx.response_sent();
+        }
+        assert!(!rx.is_busy());
+        assert_eq!(rx.epsn().get(), 4);
     }
 
     #[test]

@@ -82,6 +82,11 @@ impl Sequence {
     /// Counts a completed message.
     #[inline]
     pub(super) fn count_message(&mut self) {
-        self.msn = self.msn.wrapping_add(1) & MSN_MASK;
+        self.msn = next_msn(self.msn);
     }
+}
+
+/// Returns the MSN of the message after one with `msn`.
+pub(super) fn next_msn(msn: u32) -> u32 {
+    msn.wrapping_add(1) & MSN_MASK
 }

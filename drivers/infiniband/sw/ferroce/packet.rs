@@ -34,7 +34,10 @@ use roce::{
         Pkey,
         Qpn, //
     },
-    opcode::Transport,
+    opcode::{
+        Opcode,
+        Transport, //
+    },
     wire::{
         Packet,
         ParseError,
@@ -105,6 +108,13 @@ impl Incoming {
     #[inline]
     pub(crate) fn packet(&self) -> Result<Packet<'_>, ParseError> {
         Packet::parse(self.skb.data())
+    }
+
+    /// Returns whether it is a READ request.
+    #[inline]
+    pub(crate) fn is_read_request(&self) -> bool {
+        self.packet()
+            .is_ok_and(|packet| packet.opcode() == Opcode::RcReadRequest)
     }
 
     /// Returns the payload.

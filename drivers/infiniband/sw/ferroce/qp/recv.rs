@@ -13,7 +13,8 @@ use self::{
         completion,
         grh_area, //
     },
-    odp::Parked, //
+    odp::Parked,
+    read_response::ReadRun, //
 };
 use super::{
     backlog::Backlog,
@@ -116,12 +117,15 @@ struct Arrival<'a> {
     failed: Option<MemError>,
 }
 
-/// The work left for after the lock is dropped.
-struct After {
+/// One run of the half, and the work that it leaves for after the lock is dropped.
+struct Run {
     notify: bool,
     again: bool,
     /// The steps that may be done before that.
     budget: u32,
+    /// The READ responses that were built and not handed over yet. They are before the lock is
+    /// dropped, and before anything else is sent.
+    responses: ReadRun,
 }
 
 /// Takes a request of the peer, and those of `flow` that came with it. Softirq or process context,
@@ -137,7 +141,7 @@ pub(crate) fn request(
     flow: Flow,
     batch: &mut Batch<'_>,
 ) -> Result<(), Counter> {
-    let mut after = After::new();
+    let mut run = Run::new();
     {
         let mut half = qp.recv.lock();
         half.admits(qp, origin)?;
@@ -145,7 +149,7 @@ pub(crate) fn request(
             half.counters.count(Counter::TrainsReceived);
         }
         half.counters.received(origin.bytes);
-        half.take(qp, incoming, &mut after);
+        half.take(qp, incoming, &mut run);
         for _ in 1..BUDGET {
             if !qp.state().is_receiving() {
                 break;
@@ -155,62 +159,65 @@ pub(crate) fn request(
             };
             traces::received_too(qp, &incoming);
             half.counters.received(origin.bytes);
-            half.take(qp, incoming, &mut after);
+            half.take(qp, incoming, &mut run);
         }
+        half.hand_over(qp, &mut run);
     }
-    finish(qp, &after);
+    finish(qp, &run);
     Ok(())
 }
 
 /// Takes a copy of a datagram for a group that the queue pair is in. Softirq context, no lock held.
 pub(crate) fn multicast(qp: &QpRef, incoming: &Incoming) {
-    let after = {
+    let run = {
         let mut half = qp.recv.lock();
-        let mut after = After::new();
+        let mut run = Run::new();
         if !qp.state().is_receiving() {
             half.counters.dropped(Counter::BadState, 1);
             return;
         }
-        half.take_copy(qp, incoming, &mut after);
-        after
+        half.take_copy(qp, incoming, &mut run);
+        run
     };
-    finish(qp, &after);
+    finish(qp, &run);
 }
 
 /// Continues a READ, takes the backlog, flushes. Process or softirq context, no lock held.
 pub(crate) fn run(qp: &QpRef) {
-    let after = {
+    let run = {
         let mut half = qp.recv.lock();
-        let mut after = After::new();
+        let mut run = Run::new();
         match qp.state() {
             State::Err => {
-                half.flush(qp, &mut after);
+                half.flush(qp, &mut run);
                 half.raise_last_wqe_reached(qp);
             }
-            state if state.is_receiving() => half.resume(qp, &mut after),
+            state if state.is_receiving() => half.resume(qp, &mut run),
             _ => {}
         }
-        after
+        half.hand_over(qp, &mut run);
+        run
     };
-    finish(qp, &after);
+    finish(qp, &run);
 }
 
 /// Does the work that must not be done under the lock.
-fn finish(qp: &QpRef, after: &After) {
-    if after.again {
+fn finish(qp: &QpRef, run: &Run) {
+    if run.again {
         qp.defer();
     }
-    if after.notify {
+    if run.notify {
         cq::notify(&qp.recv_cq);
     }
 }
 
-impl After {
+impl Run {
     fn new() -> Self {
         Self {
             notify: false,
             again: false,
             budget: BUDGET,
+            responses: ReadRun::new(),
         }
     }
 
@@ -289,34 +296,37 @@ impl RecvHalf {
         }
         if let Some(ack) = self.resp.last_ack() {
             for _ in 0..COPIES {
-                self.reply(qp, &ack);
+                self.reply(qp, &ack, &mut Run::new());
             }
         }
     }
 
     /// Handles a packet, or keeps it in the backlog.
     #[inline]
-    fn take(&mut self, qp: &IbQp, incoming: Incoming, after: &mut After) {
+    fn take(&mut self, qp: &IbQp, incoming: Incoming, run: &mut Run) {
+        if run.responses.pending() > 0 && !incoming.is_read_request() {
+            self.hand_over(qp, run);
+        }
         if self.resp.is_busy() || !self.backlog.is_empty() {
             self.backlog.push(qp, incoming, &self.counters);
         } else {
-            self.take_owned(qp, incoming, after);
+            self.take_owned(qp, incoming, run);
         }
-        self.send_responses(qp, after);
+        self.send_responses(qp, run);
     }
 
     /// Handles a packet at once.
     #[inline]
-    fn take_owned(&mut self, qp: &IbQp, incoming: Incoming, after: &mut After) {
-        match self.handle(qp, &incoming, after) {
+    fn take_owned(&mut self, qp: &IbQp, incoming: Incoming, run: &mut Run) {
+        match self.handle(qp, &incoming, run) {
             None => incoming.consume(),
-            Some(verdict) => self.park(qp, Parked { incoming, verdict }, after),
+            Some(verdict) => self.park(qp, Parked { incoming, verdict }, run),
         }
     }
 
     /// Handles a packet that others get too. Only if it has to wait it is copied.
     #[inline]
-    fn take_copy(&mut self, qp: &IbQp, incoming: &Incoming, after: &mut After) {
+    fn take_copy(&mut self, qp: &IbQp, incoming: &Incoming, run: &mut Run) {
         if self.resp.is_busy() || !self.backlog.is_empty() {
             match incoming.copy() {
                 Some(copy) => {
@@ -326,11 +336,11 @@ impl RecvHalf {
             }
             return;
         }
-        let Some(verdict) = self.handle(qp, incoming, after) else {
+        let Some(verdict) = self.handle(qp, incoming, run) else {
             return;
         };
         match incoming.copy() {
-            Some(incoming) => self.park(qp, Parked { incoming, verdict }, after),
+            Some(incoming) => self.park(qp, Parked { incoming, verdict }, run),
             None => self.abandon(),
         }
     }
@@ -343,28 +353,29 @@ impl RecvHalf {
     }
 
     /// Continues the current request, then takes the backlog.
-    fn resume(&mut self, qp: &IbQp, after: &mut After) {
+    fn resume(&mut self, qp: &IbQp, run: &mut Run) {
         if self.parked.is_some() && !self.wait.is_pending() {
-            self.unpark(qp, after);
+            self.unpark(qp, run);
         }
         loop {
-            self.send_responses(qp, after);
+            self.send_responses(qp, run);
+            self.hand_over(qp, run);
             if self.resp.is_busy() || self.backlog.is_empty() {
                 return;
             }
-            if !after.spend() {
+            if !run.spend() {
                 return;
             }
             let Some(incoming) = self.backlog.pop() else {
                 return;
             };
-            self.take_owned(qp, incoming, after);
+            self.take_owned(qp, incoming, run);
         }
     }
 
     /// Executes one request. Returns the verdict to apply later if memory has to be fetched first.
     #[inline]
-    fn handle(&mut self, qp: &IbQp, incoming: &Incoming, after: &mut After) -> Option<Verdict> {
+    fn handle(&mut self, qp: &IbQp, incoming: &Incoming, run: &mut Run) -> Option<Verdict> {
         let packet = incoming.packet().ok()?;
         if !qp.ty.is_connected() {
             self.resp.set_mtu(qp.device().mtu());
@@ -376,7 +387,7 @@ impl RecvHalf {
             incoming,
             failed: None,
         };
-        let done = self.apply_verdict(qp, &verdict, &arrival, after);
+        let done = self.apply_verdict(qp, &verdict, &arrival, run);
         (!done).then_some(verdict)
     }
 
@@ -387,7 +398,7 @@ impl RecvHalf {
         qp: &IbQp,
         verdict: &Verdict,
         arrival: &Arrival<'_>,
-        after: &mut After,
+        run: &mut Run,
     ) -> bool {
         let incoming = arrival.incoming;
         match verdict {
@@ -398,9 +409,9 @@ impl RecvHalf {
             }
             Verdict::Reply(reply) => {
                 self.counters.count(counters::of_reply(reply.syndrome));
-                self.reply(qp, reply);
+                self.reply(qp, reply, run);
             }
-            Verdict::Fail(outcome) => self.execute(qp, outcome, incoming, after),
+            Verdict::Fail(outcome) => self.execute(qp, outcome, incoming, run),
             Verdict::Place(place) => {
                 let result = match arrival.failed {
                     Some(error) => Err(error),
@@ -414,7 +425,7 @@ impl RecvHalf {
                     self.count_refused(result);
                 }
                 let outcome = self.resp.finish(result);
-                self.execute(qp, &outcome, incoming, after);
+                self.execute(qp, &outcome, incoming, run);
             }
             Verdict::Read(read) => {
                 if read.again {
@@ -430,7 +441,7 @@ impl RecvHalf {
                 };
                 self.count_refused(result);
                 if let Some(outcome) = self.resp.start_read(result) {
-                    self.execute(qp, &outcome, incoming, after);
+                    self.execute(qp, &outcome, incoming, run);
                 }
             }
             Verdict::Execute(command) => {
@@ -446,7 +457,7 @@ impl RecvHalf {
                 }
                 self.count_refused(result);
                 let outcome = self.resp.executed(result);
-                self.execute(qp, &outcome, incoming, after);
+                self.execute(qp, &outcome, incoming, run);
             }
         }
         true
@@ -504,7 +515,7 @@ impl RecvHalf {
     }
 
     /// Executes the outcome of a request.
-    fn execute(&mut self, qp: &IbQp, outcome: &Outcome, incoming: &Incoming, after: &mut After) {
+    fn execute(&mut self, qp: &IbQp, outcome: &Outcome, incoming: &Incoming, run: &mut Run) {
         let completion = outcome.completion.as_ref().map(|done| {
             let v6 = matches!(incoming.ip(), Some(IpHeader::V6(_)));
             Completion {
@@ -528,7 +539,7 @@ impl RecvHalf {
             Some(completion) => qp.complete(&qp.recv_cq, completion),
             None => Pushed::Quiet,
         };
-        after.notify |= pushed == Pushed::Notify;
+        run.notify |= pushed == Pushed::Notify;
         // Reply after the completion, so that a peer that sees the reply may rely on it. A message
         // whose completion is lost is not acknowledged.
         let reply = outcome.reply.filter(|_| pushed != Pushed::Lost);
@@ -536,7 +547,7 @@ impl RecvHalf {
             if let Syndrome::Nak(_) = reply.syndrome {
                 self.counters.count(Counter::NakSent);
             }
-            self.reply(qp, reply);
+            self.reply(qp, reply, run);
         }
         match outcome.event {
             Some(AsyncEvent::AccessError) => qp.raise(Event::AccessError),
@@ -549,9 +560,11 @@ impl RecvHalf {
         }
     }
 
-    /// Sends an acknowledgment. One that is not sent is as good as lost on the wire.
+    /// Sends an acknowledgment, after the READ responses before it. One that is not sent is as good
+    /// as lost on the wire.
     #[inline]
-    fn reply(&mut self, qp: &IbQp, reply: &Reply) {
+    fn reply(&mut self, qp: &IbQp, reply: &Reply, run: &mut Run) {
+        self.hand_over(qp, run);
         let headers = |pkey, buf: &mut [u8]| reply.write_headers(pkey, buf);
         if self.tx.send_reply(headers, &self.counters).is_ok() {
             traces::acknowledged(qp, reply);

@@ -4,7 +4,7 @@
 
 use super::{
     completion::completion,
-    After,
+    Run,
     RecvHalf, //
 };
 use crate::{
@@ -20,7 +20,7 @@ use roce::{
 
 impl RecvHalf {
     /// Flushes the posted requests (ERR).
-    pub(super) fn flush(&mut self, qp: &IbQp, after: &mut After) {
+    pub(super) fn flush(&mut self, qp: &IbQp, run: &mut Run) {
         self.resp.reset();
         self.stop_waiting();
         while qp.recv_flush_budget.take() {
@@ -37,8 +37,8 @@ impl RecvHalf {
                 src_qpn: Qpn::new(0),
             };
             let pushed = qp.complete(&qp.recv_cq, &completion(qp, wr_id, &done, false));
-            after.notify |= pushed == Pushed::Notify;
-            if !after.spend() {
+            run.notify |= pushed == Pushed::Notify;
+            if !run.spend() {
                 return;
             }
         }

@@ -4,7 +4,7 @@
 
 use super::{
     run,
-    After,
+    Run,
     Arrival,
     RecvHalf, //
 };
@@ -51,7 +51,7 @@ fn fetched(qp: &QpRef, round: u64, result: Result<(), MemError>) {
 impl RecvHalf {
     /// Parks a packet until its memory is present; later packets wait behind it.
     #[cold]
-    pub(super) fn park(&mut self, qp: &IbQp, parked: Parked, after: &mut After) {
+    pub(super) fn park(&mut self, qp: &IbQp, parked: Parked, run: &mut Run) {
         let Ok(packet) = parked.incoming.packet() else {
             return;
         };
@@ -68,7 +68,7 @@ impl RecvHalf {
             Ok(None) => None,
             Err(error) => Some(error),
         };
-        if !self.go_on(qp, &parked, failed, after) {
+        if !self.go_on(qp, &parked, failed, run) {
             // And went again.
             self.abandon();
         }
@@ -76,13 +76,13 @@ impl RecvHalf {
 
     /// Applies the verdict on the packet that waited for memory.
     #[cold]
-    pub(super) fn unpark(&mut self, qp: &IbQp, after: &mut After) {
+    pub(super) fn unpark(&mut self, qp: &IbQp, run: &mut Run) {
         let Some(parked) = self.parked.take() else {
             return;
         };
         let failed = self.wait.take_failure(0);
-        if !self.go_on(qp, &parked, failed, after) {
-            self.park(qp, parked, after);
+        if !self.go_on(qp, &parked, failed, run) {
+            self.park(qp, parked, run);
         }
     }
 
@@ -93,7 +93,7 @@ impl RecvHalf {
         qp: &IbQp,
         parked: &Parked,
         failed: Option<MemError>,
-        after: &mut After,
+        run: &mut Run,
     ) -> bool {
         let Ok(packet) = parked.incoming.packet() else {
             return true;
@@ -103,7 +103,7 @@ impl RecvHalf {
             incoming: &parked.incoming,
             failed,
         };
-        self.apply_verdict(qp, &parked.verdict, &arrival, after)
+        self.apply_verdict(qp, &parked.verdict, &arrival, run)
     }
 
     /// Returns the fault to resolve before the verdict on a packet can be applied.

@@ -3,7 +3,7 @@
 //! READ responses.
 
 use super::{
-    After,
+    Run,
     RecvHalf, //
 };
 use crate::{
@@ -38,28 +38,23 @@ use roce::{
 };
 
 /// One run, with the place of the first response of a train.
-type ReadRun = TxRun<ResponseMark>;
+pub(super) type ReadRun = TxRun<ResponseMark>;
 
 impl RecvHalf {
-    /// Sends responses of the READ in progress, within the budget.
-    pub(super) fn send_responses(&mut self, qp: &IbQp, after: &mut After) {
-        if self.wait.is_pending() {
-            return;
-        }
-        let mut run = TxRun::new();
-        if self.build_responses(qp, &mut run, after) {
+    /// Sends responses of the READ in progress, within the budget. Those of the last train are left
+    /// to be handed over.
+    pub(super) fn send_responses(&mut self, qp: &IbQp, run: &mut Run) {
+        if !self.wait.is_pending() && self.build_responses(qp, run) {
             // Packets that were received meanwhile.
-            after.again |= !self.backlog.is_empty();
+            run.again |= !self.backlog.is_empty();
         }
-        self.hand_over(qp, &mut run);
     }
 
-    /// Sends responses. Those of the last train are left to be handed over. Returns whether all
-    /// were sent.
+    /// Sends responses; see [`RecvHalf::send_responses`]. Returns whether all were sent.
     #[inline]
-    fn build_responses(&mut self, qp: &IbQp, run: &mut ReadRun, after: &mut After) -> bool {
+    fn build_responses(&mut self, qp: &IbQp, run: &mut Run) -> bool {
         while let Some(segment) = self.resp.poll_response() {
-            if !self.tx.may_send(qp, run, clock::now) || !after.spend() {
+            if !self.tx.may_send(qp, &mut run.responses, clock::now) || !run.spend() {
                 return false;
             }
             let result = if !segment.again && self.tx.takes_trains() {
@@ -82,7 +77,7 @@ impl RecvHalf {
                 Err(SendError::Memory(error)) => {
                     // Send the responses before it first.
                     if self.hand_over(qp, run) {
-                        self.cannot_read(qp, &segment, error);
+                        self.cannot_read(qp, &segment, error, run);
                     }
                     return false;
                 }
@@ -93,7 +88,13 @@ impl RecvHalf {
 
     /// Waits for the memory of a response, or ends the READ.
     #[cold]
-    fn cannot_read(&mut self, qp: &IbQp, segment: &ReadSegment, error: MemError) {
+    fn cannot_read(
+        &mut self,
+        qp: &IbQp,
+        segment: &ReadSegment,
+        error: MemError,
+        run: &mut Run,
+    ) {
         let result = match error {
             MemError::Absent => self.await_segment(qp, segment),
             error => Err(error),
@@ -104,7 +105,7 @@ impl RecvHalf {
         let outcome = self.resp.response_failed(error);
         if let Some(reply) = &outcome.reply {
             self.counters.count(Counter::NakSent);
-            self.reply(qp, reply);
+            self.reply(qp, reply, run);
         }
         if outcome.event == Some(AsyncEvent::AccessError) {
             qp.raise(Event::AccessError);
@@ -119,7 +120,7 @@ impl RecvHalf {
     fn ride(
         &mut self,
         qp: &IbQp,
-        run: &mut ReadRun,
+        run: &mut Run,
         segment: &ReadSegment,
     ) -> Result<(), SendError> {
         let pd = self.pd;
@@ -129,18 +130,22 @@ impl RecvHalf {
             |skb| append(qp, pd, segment, skb),
             &self.counters,
         )?;
-        if let Err(skb) = run.join(skb) {
+        if let Err(skb) = run.responses.join(skb) {
             if !self.hand_over(qp, run) {
                 return Err(SendError::NoRoom);
             }
-            run.begin(skb, self.resp.mark_response());
+            run.responses.begin(skb, self.resp.mark_response());
         }
         Ok(())
     }
 
     /// Hands the train over; returns `false` if its packets were taken back for want of room.
-    fn hand_over(&mut self, qp: &IbQp, run: &mut ReadRun) -> bool {
-        match self.tx.hand_over(qp, run, clock::now, &self.counters) {
+    #[inline]
+    pub(super) fn hand_over(&mut self, qp: &IbQp, run: &mut Run) -> bool {
+        match self
+            .tx
+            .hand_over(qp, &mut run.responses, clock::now, &self.counters)
+        {
             // The peer requests missing responses again.
             Handed::Over | Handed::Lost(_) => true,
             Handed::Back(mark) => {

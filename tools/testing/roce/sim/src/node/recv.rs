@@ -3,6 +3,7 @@
 //! The shell around the receive half.
 
 use roce::{
+    opcode::Opcode,
     responder::{
         Action,
         Command,
@@ -50,7 +51,11 @@ impl Node {
         }
         loop {
             let more = self.build_responses(now, rng, &mut left)?;
-            self.hand_over_responses(now, rng)?;
+            // Responses to several READs may share a train. Nothing else may come between.
+            let next = self.backlog.front();
+            if more || self.responder.is_busy() || !next.is_some_and(|bytes| is_read(bytes)) {
+                self.hand_over_responses(now, rng)?;
+            }
             if more {
                 return Ok(true);
             }
@@ -275,4 +280,9 @@ impl Node {
         }
         Ok(())
     }
+}
+
+/// Returns whether a packet is a READ request.
+fn is_read(bytes: &[u8]) -> bool {
+    Packet::parse(bytes).is_ok_and(|packet| packet.opcode() == Opcode::RcReadRequest)
 }
