@@ -44,6 +44,7 @@ pub use self::{
         OldestRequest,
         SendSnapshot, //
     },
+    transmit::Step,
     window::{
         PSN_WINDOW,
         READ_WINDOW, //

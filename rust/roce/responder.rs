@@ -405,12 +405,12 @@ mod tests {
         testutil::{
             recv_params,
             requester,
+            send,
             slots,
             wr,
             Frame,
             Recvs,
-            MTU,
-            NOW, //
+            MTU, //
         },
         wr::SendOp, //
     };
@@ -449,8 +449,7 @@ mod tests {
         let mut rq = Recvs { left: 2, size: MTU };
         for event in [Some(AsyncEvent::CommEst), None] {
             assert!(uc.post(wr(SendOp::Send, 3)).is_ok());
-            let frame = uc.poll_transmit().map(|sent| Frame::request(&sent));
-            uc.transmitted(NOW);
+            let frame = send(&mut uc).map(|sent| Frame::request(&sent));
             let frame = frame.unwrap();
             responder.on_request(&frame.packet(), &mut rq);
             assert_eq!(responder.finish(Ok(())).event, event);

@@ -170,9 +170,9 @@ pub(crate) fn slots<const N: usize>() -> [Slot; N] {
 
 /// Sends the next packet, and returns it.
 pub(crate) fn send(rc: &mut Requester<&mut [Slot]>) -> Option<Transmit> {
-    let transmit = rc.poll_transmit();
-    rc.transmitted(NOW);
-    transmit
+    let transmit = rc.poll_transmit()?;
+    rc.transmitted(NOW, &transmit);
+    Some(transmit)
 }
 
 /// Sends all packets, and returns their number.

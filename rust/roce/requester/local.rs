@@ -77,6 +77,7 @@ mod tests {
         opcode::Transport,
         testutil::{
             requester,
+            send,
             slots,
             wr,
             Frame,
@@ -126,7 +127,7 @@ mod tests {
             first.map(|packet| (packet.slot, packet.ack_req)),
             Some((1, true))
         );
-        rc.transmitted(NOW);
+        send(&mut rc);
         // A retransmission may need the key, and later requests do not overtake.
         assert_eq!(rc.poll_local(), None);
         assert!(rc.poll_transmit().is_none());
@@ -148,18 +149,18 @@ mod tests {
         for op in [SendOp::Write, SendOp::BindMw, SendOp::BindMw, SendOp::Send] {
             assert!(rc.post(wr(op, 4)).is_ok());
         }
-        rc.transmitted(NOW);
+        send(&mut rc);
         for slot in [1, 2] {
             assert_eq!(local(&rc), Some(slot));
             rc.local_done(Ok(()));
         }
-        rc.transmitted(NOW);
+        send(&mut rc);
         let nak = Frame::ack(0, Syndrome::Nak(NakCode::PsnSequence));
         rc.on_response(NOW, &nak.packet());
         for slot in [0, 3] {
             assert_eq!(rc.poll_transmit().map(|packet| packet.slot), Some(slot));
             assert_eq!(rc.poll_local(), None);
-            rc.transmitted(NOW);
+            send(&mut rc);
         }
         ack(&mut rc, 1);
         for op in [SendOp::Write, SendOp::BindMw, SendOp::BindMw, SendOp::Send] {
@@ -175,7 +176,7 @@ mod tests {
         for op in [SendOp::Write, SendOp::BindMw, SendOp::Send] {
             assert!(rc.post(wr(op, 4)).is_ok());
         }
-        rc.transmitted(NOW);
+        send(&mut rc);
         rc.local_done(Err(Status::MwBind));
         assert_eq!(completion(&mut rc), None);
         ack(&mut rc, 0);
@@ -193,7 +194,7 @@ mod tests {
         let mut bind = wr(SendOp::BindMw, 0);
         bind.fence = true;
         assert!(rc.post(bind).is_ok());
-        rc.transmitted(NOW);
+        send(&mut rc);
         assert_eq!(rc.poll_local(), None);
         let late = Instant::from_ns(1 << 40);
         rc.on_timeout(late);
@@ -206,7 +207,7 @@ mod tests {
         let mut uc = requester(Transport::Uc, &mut uc_slots);
         assert!(uc.post(wr(SendOp::Send, 0)).is_ok());
         assert!(uc.post(wr(SendOp::LocalInv, 0)).is_ok());
-        uc.transmitted(NOW);
+        send(&mut uc);
         assert_eq!(local(&uc), Some(1));
         uc.local_done(Err(Status::LocQpOp));
         assert_eq!(completion(&mut uc), Some((SendOp::Send, Status::Success)));

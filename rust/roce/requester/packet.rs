@@ -5,6 +5,7 @@
 use core::ops::DerefMut;
 
 use super::{
+    transmit::Step,
     Requester,
     Slot, //
 };
@@ -71,6 +72,8 @@ pub struct Transmit {
     /// The driver does not send it, but reports it as sent: the consumer gets no error
     /// (C10-93.1.1).
     pub oversize: bool,
+    /// The place in the queue, for [`Requester::transmitted`].
+    pub step: Step,
 }
 
 impl Transmit {
@@ -183,6 +186,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             },
             again: step.psn != self.window.max(),
             oversize: self.transport == Transport::Ud && len > self.params.mtu,
+            step,
         })
     }
 }

@@ -209,12 +209,12 @@ mod tests {
             acknowledge,
             post,
             requester,
+            send,
             send_all,
             slots,
             status,
             wr,
-            MTU,
-            NOW, //
+            MTU, //
         },
         wr::{
             SendOp, //
@@ -315,7 +315,7 @@ mod tests {
             ],
         );
         assert_eq!(rc.poll_transmit().map(|sent| sent.ack_req), Some(false));
-        rc.transmitted(NOW);
+        send(&mut rc);
         rc.local_error(1, Status::LocProt);
         assert_eq!(status(&mut rc), None);
         assert!(!rc.take_error());
@@ -333,10 +333,10 @@ mod tests {
     fn locally_failed_request_is_not_sent() {
         let mut slots = slots::<3>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        let send = wr(SendOp::Send, 0);
-        post(&mut rc, &[send, send, send]);
+        let empty = wr(SendOp::Send, 0);
+        post(&mut rc, &[empty; 3]);
         for _ in 0..2 {
-            rc.transmitted(NOW);
+            send(&mut rc);
         }
         rc.local_error(2, Status::LocProt);
         assert_eq!(acknowledge(&mut rc, 0, Syndrome::ACK), ResponseKind::Ack);

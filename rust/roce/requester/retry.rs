@@ -300,9 +300,11 @@ mod tests {
     };
 
     fn send(rc: &mut Requester<&mut [Slot]>, now: Instant) -> bool {
-        let sent = rc.poll_transmit().is_some();
-        rc.transmitted(now);
-        sent
+        let sent = rc.poll_transmit();
+        if let Some(transmit) = &sent {
+            rc.transmitted(now, transmit);
+        }
+        sent.is_some()
     }
 
     #[test]

@@ -8,7 +8,8 @@ use super::{
     slot::read_part,
     Requester,
     SendState,
-    Slot, //
+    Slot,
+    Transmit, //
 };
 use crate::{
     opcode::Transport,
@@ -17,8 +18,8 @@ use crate::{
 };
 
 /// The next packet: its slot and its position in the message.
-#[derive(Clone, Copy)]
-pub(super) struct Step {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Step {
     /// The index of the slot.
     pub(super) slot: usize,
     pub(super) psn: Psn,
@@ -57,15 +58,14 @@ impl Step {
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Reports that the packet that [`Requester::poll_transmit`] returned last was sent.
+    /// Reports that the packet that [`Requester::poll_transmit`] returned was sent. Nothing else may
+    /// have happened since.
     ///
     /// RC: starts the wait for the response. UC and UD: the last packet of a message completes it
     /// successfully.
     #[inline]
-    pub fn transmitted(&mut self, now: Instant) {
-        let Some(step) = self.next_step() else {
-            return;
-        };
+    pub fn transmitted(&mut self, now: Instant, transmit: &Transmit) {
+        let step = transmit.step;
         if step.probe {
             self.acks.requested(self.window.next());
             self.expect_response(now);
@@ -73,7 +73,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
         self.begin(&step);
         if self.transport == Transport::Rc {
-            self.sent_reliable(now, &step);
+            self.sent_reliable(now, &step, transmit.ack_req);
         } else {
             self.advance(&step);
             if step.ends_message() {
@@ -102,9 +102,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     }
 
     #[inline]
-    fn sent_reliable(&mut self, now: Instant, step: &Step) {
+    fn sent_reliable(&mut self, now: Instant, step: &Step, ack_req: bool) {
         let end = step.end();
-        let wants_ack = self.wants_ack(step);
         self.advance(step);
         let has_explicit_response = self
             .queue
@@ -115,7 +114,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             self.window.restart_at(end);
         }
         // An explicit response also acknowledges everything before it.
-        self.acks.sent(now, end, wants_ack || has_explicit_response);
+        self.acks.sent(now, end, ack_req || has_explicit_response);
         self.expect_response(now);
     }
 

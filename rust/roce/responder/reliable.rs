@@ -218,20 +218,18 @@ mod tests {
         testutil::{
             recv_params,
             requester,
+            send,
             slots,
             wr,
             Frame,
             Recvs,
-            MTU,
-            NOW, //
+            MTU, //
         },
         wr::SendOp,
     };
 
     fn next(rc: &mut Requester<&mut [Slot]>) -> Frame {
-        let frame = Frame::request(&rc.poll_transmit().unwrap());
-        rc.transmitted(NOW);
-        frame
+        Frame::request(&send(rc).unwrap())
     }
 
     fn responder() -> Responder {

@@ -93,12 +93,12 @@ mod tests {
             post,
             recv_params,
             requester,
+            send,
             slots,
             wr,
             Frame,
             Recvs,
-            MTU,
-            NOW, //
+            MTU, //
         },
         wr::{
             MemError,
@@ -119,8 +119,7 @@ mod tests {
         let size = 4 * MTU;
         let mut rq = Recvs { left: 1, size };
         let mut next = || {
-            let frame = rc.poll_transmit().map(|sent| Frame::request(&sent));
-            rc.transmitted(NOW);
+            let frame = send(&mut rc).map(|sent| Frame::request(&sent));
             frame.unwrap()
         };
         responder.on_request(&next().packet(), &mut rq);

@@ -106,12 +106,12 @@ mod tests {
         testutil::{
             recv_params,
             requester,
+            send,
             slots,
             wr,
             Frame,
             Recvs,
-            MTU,
-            NOW, //
+            MTU, //
         },
         wr::{
             MemError,
@@ -120,9 +120,7 @@ mod tests {
     };
 
     fn next(uc: &mut Requester<&mut [Slot]>) -> Frame {
-        let frame = Frame::request(&uc.poll_transmit().unwrap());
-        uc.transmitted(NOW);
-        frame
+        Frame::request(&send(uc).unwrap())
     }
 
     fn responder(params: &RecvParams) -> Responder {

@@ -335,12 +335,12 @@ impl SendHalf {
             match result {
                 Ok(()) => {
                     traces::sent(qp, &transmit);
-                    self.req.transmitted(now);
+                    self.req.transmitted(now, &transmit);
                 }
                 Err(SendError::NoRoom) => return,
                 Err(SendError::Lost) => {
                     traces::not_sent(qp, &transmit);
-                    self.req.transmitted(now);
+                    self.req.transmitted(now, &transmit);
                 }
                 Err(SendError::Memory(error)) => {
                     // Send the packets before it first.

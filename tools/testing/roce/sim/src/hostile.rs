@@ -25,6 +25,7 @@ use roce::{
         Requester,
         SendParams,
         Slot,
+        Step,
         Transmit, //
     },
     responder::{
@@ -181,10 +182,10 @@ impl Target {
             0..=2 => self.post(input),
             3..=5 => {
                 for _ in 0..input.u8() {
-                    if self.requester.poll_transmit().is_none() {
+                    let Some(transmit) = self.requester.poll_transmit() else {
                         break;
-                    }
-                    self.requester.transmitted(now);
+                    };
+                    self.requester.transmitted(now, &transmit);
                 }
                 if self.requester.poll_local().is_some() {
                     let failed = input.u8() < 10;
@@ -452,6 +453,7 @@ fn frame(opcode: Opcode, psn: Psn, input: &mut Input<'_>, mtu: u32) -> Vec<u8> {
         dest_qpn: Qpn::new(3),
         again: false,
         oversize: false,
+        step: Step::default(),
     };
     let mut head = [0; MAX_HEADER_LEN];
     let written = transmit.write_headers(Pkey::DEFAULT, &mut head);

@@ -19,7 +19,10 @@ use roce::{
         Operation, //
     },
     psn::Psn,
-    requester::Transmit,
+    requester::{
+        Step,
+        Transmit, //
+    },
     responder::{
         ReadSegment,
         Reply,
@@ -112,6 +115,7 @@ prop_compose! {
             dest_qpn: Qpn::new(words[4]),
             again: false,
             oversize: false,
+            step: Step::default(),
         }
     }
 }

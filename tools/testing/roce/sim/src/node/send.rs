@@ -216,7 +216,7 @@ impl Node {
             return Ok(false);
         }
         self.note_sent(op, transmit)?;
-        self.requester.transmitted(now);
+        self.requester.transmitted(now, transmit);
         Ok(true)
     }
 
