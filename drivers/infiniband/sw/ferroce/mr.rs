@@ -3,6 +3,7 @@
 //! Memory regions and the checks of their keys.
 
 mod bound;
+mod cache;
 mod fast;
 mod fetch;
 mod prefetch;
@@ -11,6 +12,7 @@ mod target;
 pub(crate) mod window;
 
 pub(crate) use self::{
+    cache::RegionCache,
     fast::Registration,
     fetch::{
         OdpFault,

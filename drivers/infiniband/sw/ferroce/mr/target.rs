@@ -26,7 +26,8 @@ use roce::wr::MemError;
 
 /// The memory that a key names: a whole region, or the part in a window.
 ///
-/// Destroying the region or the window waits for it, so it lives for one packet.
+/// Destroying the region or the window waits for it, so it lives for one packet, or for one run of
+/// a half ([`RegionCache`](super::RegionCache)).
 pub(crate) struct Target {
     mr: Ref<Mr>,
     key: KeyKind,
@@ -85,8 +86,15 @@ impl Target {
     }
 
     /// Returns the region.
+    #[inline]
     pub(super) fn mr(&self) -> &Mr {
         &self.mr
+    }
+
+    /// Returns whether the key is that of a region, and so valid as long as this exists.
+    #[inline]
+    pub(super) fn is_region(&self) -> bool {
+        matches!(self.key, KeyKind::Region)
     }
 
     /// Returns where `len` bytes at `va` are in [`memory`](Self::memory).
@@ -105,6 +113,7 @@ impl Target {
     }
 
     /// Returns whether it allows all of `access`.
+    #[inline]
     pub(super) fn allows(&self, access: Access) -> bool {
         self.mr.access.contains(access)
     }

@@ -43,7 +43,10 @@ use crate::{
         IbQp,
         QpRef, //
     },
-    mr,
+    mr::{
+        self,
+        RegionCache, //
+    },
     owner::Owner,
     packet::{
         Batch,
@@ -126,6 +129,7 @@ struct Run {
     /// The READ responses that were built and not handed over yet. They are before the lock is
     /// dropped, and before anything else is sent.
     responses: ReadRun,
+    regions: RegionCache,
 }
 
 /// Takes a request of the peer, and those of `flow` that came with it. Softirq or process context,
@@ -218,6 +222,7 @@ impl Run {
             again: false,
             budget: BUDGET,
             responses: ReadRun::new(),
+            regions: RegionCache::new(),
         }
     }
 
@@ -415,7 +420,7 @@ impl RecvHalf {
             Verdict::Place(place) => {
                 let result = match arrival.failed {
                     Some(error) => Err(error),
-                    None => self.place(qp, place, &arrival.packet, incoming),
+                    None => self.place(qp, place, &arrival.packet, incoming, run),
                 };
                 if result == Err(MemError::Absent) {
                     return false;
@@ -436,7 +441,8 @@ impl RecvHalf {
                 let result = if read.len == 0 {
                     Ok(())
                 } else {
-                    mr::find_remote(read.rkey.get(), self.pd, qp.qpn, Access::REMOTE_READ)
+                    run.regions
+                        .find_remote(read.rkey.get(), self.pd, qp.qpn, Access::REMOTE_READ)
                         .and_then(|region| region.offset(read.va, u64::from(read.len)).map(|_| ()))
                 };
                 self.count_refused(result);
@@ -479,6 +485,7 @@ impl RecvHalf {
         place: &Place,
         packet: &Packet<'_>,
         incoming: &Incoming,
+        run: &mut Run,
     ) -> Result<(), MemError> {
         let payload = incoming.payload(packet);
         match *place {
@@ -486,9 +493,10 @@ impl RecvHalf {
                 // CAST: Widening.
                 let bytes = payload.get(..len as usize).ok_or(MemError::Length)?;
                 if packet.deth().is_some() {
-                    self.rq.scatter(0, &grh_area(incoming))?;
+                    self.rq
+                        .scatter(0, &grh_area(incoming), &mut run.regions)?;
                 }
-                self.rq.scatter(offset, bytes)?;
+                self.rq.scatter(offset, bytes, &mut run.regions)?;
                 if let Some(rkey) = packet.ieth() {
                     mr::invalidate_remote(rkey.get(), self.pd, qp.qpn)
                         .map_err(|_| MemError::Invalidate)?;
@@ -504,7 +512,12 @@ impl RecvHalf {
                 len,
                 check_len,
             } => {
-                let region = mr::find_remote(rkey.get(), self.pd, qp.qpn, Access::REMOTE_WRITE)?;
+                let region = run.regions.find_remote(
+                    rkey.get(),
+                    self.pd,
+                    qp.qpn,
+                    Access::REMOTE_WRITE,
+                )?;
                 region.offset(va, u64::from(check_len))?;
                 let at = region.offset(va, u64::from(len))?;
                 // CAST: Widening.

@@ -5,7 +5,10 @@
 use super::sge;
 use crate::{
     device::SrqRef,
-    mr::OdpFault,
+    mr::{
+        OdpFault,
+        RegionCache, //
+    },
     queue::{
         Fill,
         Queue, //
@@ -158,9 +161,14 @@ impl Rq {
     }
 
     /// Copies bytes to `offset` of the buffers of the request in use.
-    pub(crate) fn scatter(&self, offset: u32, bytes: &[u8]) -> Result<(), MemError> {
+    pub(crate) fn scatter(
+        &self,
+        offset: u32,
+        bytes: &[u8],
+        regions: &mut RegionCache,
+    ) -> Result<(), MemError> {
         let sges = recv_sges(&self.copy, self.wr.num_sge).ok_or(MemError::Fault)?;
-        sge::scatter(self.pd, sges, offset, bytes)
+        sge::scatter(self.pd, sges, offset, bytes, regions)
     }
 
     /// Returns the fault to resolve before `len` bytes can be received at `offset` of the buffers

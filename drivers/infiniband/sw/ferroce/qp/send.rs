@@ -45,6 +45,7 @@ use crate::{
         IbQp,
         QpRef, //
     },
+    mr::RegionCache,
     owner::Owner,
     packet::Incoming,
     traces, //
@@ -305,13 +306,21 @@ impl SendHalf {
             return;
         }
         let mut run = TxRun::new();
-        self.build_all(qp, &mut run, time, budget);
+        let mut regions = RegionCache::new();
+        self.build_all(qp, &mut run, &mut regions, time, budget);
         self.hand_over(qp, &mut run, *time);
     }
 
     /// Sends packets. Those of the last train are left to be handed over.
     #[inline]
-    fn build_all(&mut self, qp: &IbQp, run: &mut SendRun, time: &mut Instant, budget: &mut u32) {
+    fn build_all(
+        &mut self,
+        qp: &IbQp,
+        run: &mut SendRun,
+        regions: &mut RegionCache,
+        time: &mut Instant,
+        budget: &mut u32,
+    ) {
         let mut is_first = true;
         while *budget > 0 {
             let Some(transmit) = self.req.poll_transmit() else {
@@ -326,9 +335,9 @@ impl SendHalf {
                 return;
             }
             let result = if self.rides(qp, &transmit) {
-                self.ride(qp, run, &transmit, now)
+                self.ride(qp, run, regions, &transmit, now)
             } else if self.hand_over(qp, run, now) {
-                self.send(qp, &transmit, now)
+                self.send(qp, regions, &transmit, now)
             } else {
                 return;
             };
@@ -377,6 +386,7 @@ impl SendHalf {
         &mut self,
         qp: &IbQp,
         run: &mut SendRun,
+        regions: &mut RegionCache,
         transmit: &Transmit,
         now: Instant,
     ) -> Result<(), SendError> {
@@ -384,7 +394,7 @@ impl SendHalf {
         let skb = self.tx.build(
             |pkey, buf| transmit.write_headers(pkey, buf),
             transmit.len,
-            |skb| sq.gather(transmit.slot, transmit.offset, transmit.len, skb),
+            |skb| sq.gather(transmit.slot, transmit.offset, transmit.len, skb, regions),
             &self.counters,
         )?;
         if let Err(skb) = run.join(skb) {
@@ -412,10 +422,18 @@ impl SendHalf {
 
     /// Builds and sends one packet.
     #[inline]
-    fn send(&mut self, qp: &IbQp, transmit: &Transmit, now: Instant) -> Result<(), SendError> {
+    fn send(
+        &mut self,
+        qp: &IbQp,
+        regions: &mut RegionCache,
+        transmit: &Transmit,
+        now: Instant,
+    ) -> Result<(), SendError> {
         let counters = &*self.counters;
         let sq = &self.sq;
-        let gather = |skb: &mut _| sq.gather(transmit.slot, transmit.offset, transmit.len, skb);
+        let gather = |skb: &mut _| {
+            sq.gather(transmit.slot, transmit.offset, transmit.len, skb, regions)
+        };
 
         if qp.ty.transport() == Transport::Ud {
             if let Some(netdev) = &self.frames {

@@ -4,7 +4,8 @@
 
 use crate::mr::{
     self,
-    OdpFault, //
+    OdpFault,
+    RegionCache, //
 };
 use kernel::prelude::*;
 use rdma::{
@@ -30,11 +31,12 @@ pub(super) fn scatter(
     sges: &[RawSge],
     offset: u32,
     bytes: &[u8],
+    regions: &mut RegionCache,
 ) -> Result<(), MemError> {
     let mut rest = bytes;
     let len = u32::try_from(bytes.len()).map_err(|_| MemError::Length)?;
     each_piece(sges, offset, len, |addr, len, key| {
-        let region = mr::find(key, pd, Access::LOCAL_WRITE)?;
+        let region = regions.find(key, pd, Access::LOCAL_WRITE)?;
         let at = region.offset(addr, u64::from(len))?;
         // CAST: Widening.
         let (piece, next) = rest
@@ -57,9 +59,10 @@ pub(super) fn gather(
     offset: u32,
     len: u32,
     skb: &mut SkBuff,
+    regions: &mut RegionCache,
 ) -> Result<(), MemError> {
     each_piece(sges, offset, len, |addr, len, key| {
-        let region = mr::find(key, pd, Access::NONE)?;
+        let region = regions.find(key, pd, Access::NONE)?;
         let at = region.offset(addr, u64::from(len))?;
         // CAST: Widening.
         region.memory().append_to(at, len as usize, skb)

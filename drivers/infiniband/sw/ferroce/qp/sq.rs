@@ -19,6 +19,7 @@ use crate::{
             Bind, //
         },
         OdpFault,
+        RegionCache,
         Registration, //
     },
     queue::{
@@ -242,6 +243,7 @@ impl Sq {
         offset: u32,
         len: u32,
         skb: &mut SkBuff,
+        regions: &mut RegionCache,
     ) -> Result<(), MemError> {
         let (payload, wqe) = self.slot(slot).ok_or(MemError::Fault)?;
         match payload {
@@ -256,7 +258,7 @@ impl Sq {
             }
             Payload::Sges { count } => {
                 let sges = send_sges(wqe, count).ok_or(MemError::Fault)?;
-                sge::gather(self.pd, sges, offset, len, skb)
+                sge::gather(self.pd, sges, offset, len, skb, regions)
             }
         }
     }
@@ -305,12 +307,18 @@ impl Sq {
 
     /// Copies bytes to `offset` of the buffers of a slot, a READ or an atomic operation.
     #[inline]
-    pub(crate) fn scatter(&self, slot: u16, offset: u32, bytes: &[u8]) -> Result<(), MemError> {
+    pub(crate) fn scatter(
+        &self,
+        slot: u16,
+        offset: u32,
+        bytes: &[u8],
+        regions: &mut RegionCache,
+    ) -> Result<(), MemError> {
         let (Payload::Sges { count }, wqe) = self.slot(slot).ok_or(MemError::Fault)? else {
             return Err(MemError::Length);
         };
         let sges = send_sges(wqe, count).ok_or(MemError::Fault)?;
-        sge::scatter(self.pd, sges, offset, bytes)
+        sge::scatter(self.pd, sges, offset, bytes, regions)
     }
 
     /// Returns the fault to resolve before `len` bytes at `offset` of the message of a slot can be

@@ -10,7 +10,7 @@ use crate::{
     clock,
     counters::Counter,
     device::IbQp,
-    mr,
+    mr::RegionCache,
     qp::{
         path::SendError,
         tx::{
@@ -60,7 +60,7 @@ impl RecvHalf {
             let result = if !segment.again && self.tx.takes_trains() {
                 self.ride(qp, run, &segment)
             } else if self.hand_over(qp, run) {
-                self.send_segment(qp, &segment)
+                self.send_segment(qp, &segment, run)
             } else {
                 return false;
             };
@@ -127,7 +127,7 @@ impl RecvHalf {
         let skb = self.tx.build(
             |pkey, buf| segment.write_headers(pkey, buf),
             segment.len,
-            |skb| append(qp, pd, segment, skb),
+            |skb| append(qp, pd, segment, skb, &mut run.regions),
             &self.counters,
         )?;
         if let Err(skb) = run.responses.join(skb) {
@@ -157,13 +157,18 @@ impl RecvHalf {
 
     /// Sends one READ response.
     #[inline]
-    fn send_segment(&mut self, qp: &IbQp, segment: &ReadSegment) -> Result<(), SendError> {
+    fn send_segment(
+        &mut self,
+        qp: &IbQp,
+        segment: &ReadSegment,
+        run: &mut Run,
+    ) -> Result<(), SendError> {
         let pd = self.pd;
         self.tx.send(
             qp,
             |pkey, buf| segment.write_headers(pkey, buf),
             segment.len,
-            |skb| append(qp, pd, segment, skb),
+            |skb| append(qp, pd, segment, skb, &mut run.regions),
             clock::now,
             &self.counters,
         )
@@ -172,8 +177,14 @@ impl RecvHalf {
 
 /// Appends the payload of a response.
 #[inline]
-fn append(qp: &IbQp, pd: PdId, segment: &ReadSegment, skb: &mut SkBuff) -> Result<(), MemError> {
-    let region = mr::find_remote(segment.rkey.get(), pd, qp.qpn, Access::REMOTE_READ)?;
+fn append(
+    qp: &IbQp,
+    pd: PdId,
+    segment: &ReadSegment,
+    skb: &mut SkBuff,
+    regions: &mut RegionCache,
+) -> Result<(), MemError> {
+    let region = regions.find_remote(segment.rkey.get(), pd, qp.qpn, Access::REMOTE_READ)?;
     let at = region.offset(segment.va, u64::from(segment.len))?;
     // CAST: Widening.
     region.memory().append_to(at, segment.len as usize, skb)

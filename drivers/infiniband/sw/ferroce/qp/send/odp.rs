@@ -14,6 +14,7 @@ use crate::{
         IbQp,
         QpRef, //
     },
+    mr::RegionCache,
     packet::Incoming,
     qp::wait::ahead, //
 };
@@ -116,7 +117,8 @@ impl SendHalf {
         let mut failed = self.response_wait.take_failure(0);
         let mut next = self.parked.take();
         while let Some(incoming) = next {
-            self.on_response(qp, clock::now(), incoming, failed.take());
+            let mut regions = RegionCache::new();
+            self.on_response(qp, clock::now(), incoming, failed.take(), &mut regions);
             if self.parked.is_some() {
                 return;
             }

@@ -17,6 +17,7 @@ use crate::{
         IbQp,
         QpRef, //
     },
+    mr::RegionCache,
     packet::{
         Batch,
         Flow,
@@ -57,14 +58,15 @@ pub(crate) fn respond(
         }
         half.counters.received(origin.bytes);
         let time = clock::now();
-        half.take(qp, time, incoming);
+        let mut regions = RegionCache::new();
+        half.take(qp, time, incoming, &mut regions);
         for _ in 1..BUDGET {
             let Some((incoming, origin)) = batch.pop_like(flow, origin) else {
                 break;
             };
             traces::received_too(qp, &incoming);
             half.counters.received(origin.bytes);
-            half.take(qp, time, incoming);
+            half.take(qp, time, incoming, &mut regions);
         }
         half.drive(qp, time)
     };
@@ -75,9 +77,15 @@ pub(crate) fn respond(
 impl SendHalf {
     /// Takes a response, or keeps it behind one that waits for memory.
     #[inline]
-    fn take(&mut self, qp: &IbQp, time: Instant, incoming: Incoming) {
+    fn take(
+        &mut self,
+        qp: &IbQp,
+        time: Instant,
+        incoming: Incoming,
+        regions: &mut RegionCache,
+    ) {
         if self.parked.is_none() {
-            self.on_response(qp, time, incoming, None);
+            self.on_response(qp, time, incoming, None, regions);
         } else if self.backlog.push(qp, incoming, &self.counters) {
             self.counters.count(Counter::AckDeferred);
         }
@@ -92,6 +100,7 @@ impl SendHalf {
         now: Instant,
         incoming: Incoming,
         failed: Option<MemError>,
+        regions: &mut RegionCache,
     ) {
         let Ok(packet) = incoming.packet() else {
             return;
@@ -106,7 +115,7 @@ impl SendHalf {
         if let Some(place) = response.place {
             let result = match failed {
                 Some(error) => Err(error),
-                None => self.place(&place, &packet, &incoming),
+                None => self.place(&place, &packet, &incoming, regions),
             };
             if result == Err(MemError::Absent) {
                 self.park(qp, incoming, &place);
@@ -139,6 +148,7 @@ impl SendHalf {
         place: &Placement,
         packet: &Packet<'_>,
         incoming: &Incoming,
+        regions: &mut RegionCache,
     ) -> Result<(), MemError> {
         let found = place.found.map(u64::to_ne_bytes);
         let data = match &found {
@@ -149,6 +159,6 @@ impl SendHalf {
             // CAST: Widening.
             .get(..place.len as usize)
             .ok_or(MemError::Length)?;
-        self.sq.scatter(place.slot, place.offset, bytes)
+        self.sq.scatter(place.slot, place.offset, bytes, regions)
     }
 }
