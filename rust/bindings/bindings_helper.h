@@ -19,7 +19,6 @@
 #include <linux/rtnetlink.h>
 #include <linux/siphash.h>
 #include <linux/skbuff.h>
-#include <linux/timer.h>
 #include <linux/vmalloc.h>
 #include <net/addrconf.h>
 #include <net/flow.h>

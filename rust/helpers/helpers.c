@@ -41,7 +41,6 @@
 #include "skbuff.c"
 #include "sock.c"
 #include "spinlock.c"
-#include "timer.c"
 #include "udp.c"
 #include "udp_tunnel.c"
 #include "uverbs_ioctl.c"

@@ -2,14 +2,21 @@
 
 //! Timers of nanosecond resolution.
 //!
-//! As [`Timer`](crate::timer::Timer), which costs less to move, for what cannot wait for a jiffy.
+//! The kernel's `HrTimer` abstraction cancels when a handle is dropped, and each arming makes a new
+//! handle: moving a deadline with it would cancel the timer just armed. This one is moved by arming
+//! it again. Its callback does not own the object with the timer, but has a number to look it up in
+//! a [`Table`](crate::sync::Table), so that neither keeps the other alive.
+//!
+//! ```text
+//!             arm()                  expires
+//!   stopped ---------> armed -------------------> TimerCallback::expired(), stopped
+//!                      |   ^
+//!                      +---+ arm() moves the expiry
+//! ```
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
-use crate::{
-    bindings,
-    timer::TimerCallback, //
-};
+use crate::bindings;
 use core::ptr::NonNull;
 use kernel::{
     container_of,
@@ -17,6 +24,12 @@ use kernel::{
     prelude::*,
     types::Opaque, //
 };
+
+/// The callback of a [`FineTimer`].
+pub trait TimerCallback: Send + Sync {
+    /// Called when the timer has expired. Softirq context.
+    fn expired(&self);
+}
 
 /// A `struct hrtimer` and its callback.
 ///

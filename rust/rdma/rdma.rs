@@ -20,7 +20,6 @@ pub mod random;
 pub mod siphash;
 pub mod sync;
 pub mod time;
-pub mod timer;
 pub mod workqueue;
 
 #[doc(hidden)]

@@ -22,9 +22,11 @@ mod explicit;
 mod local;
 mod mark;
 mod packet;
+mod probe;
 mod queue;
 mod response;
 mod retry;
+mod rtt;
 mod slot;
 mod snapshot;
 mod transmit;
@@ -39,6 +41,8 @@ pub use self::{
         Response,
         ResponseKind, //
     },
+    retry::Expired,
+    rtt::MIN_RTO_NS,
     slot::Slot,
     snapshot::{
         OldestRequest,
@@ -57,6 +61,7 @@ use self::{
     ack_request::AckRequests,
     explicit::Explicit,
     queue::Queue,
+    probe::Probe,
     retry::Retry,
     window::Window, //
 };
@@ -176,6 +181,7 @@ pub struct Requester<S> {
     window: Window,
     acks: AckRequests,
     retry: Retry,
+    probe: Probe,
     explicit: Explicit,
     /// True if [`Requester::take_error`] has an error to report.
     error_pending: bool,
@@ -194,6 +200,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             window: Window::new(Psn::default()),
             acks: AckRequests::new(Psn::default()),
             retry: Retry::new(&params),
+            probe: Probe::default(),
             explicit: Explicit::default(),
             error_pending: false,
         }
@@ -401,6 +408,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.window = Window::new(psn);
         self.acks = AckRequests::new(psn);
         self.retry = Retry::new(&self.params);
+        self.probe = Probe::default();
     }
 
     /// Fails the unfinished slot at `index` once all slots before it have finished.
@@ -450,5 +458,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.explicit = Explicit::default();
         self.acks.stop();
         self.retry.stop();
+        self.probe.stop();
     }
 }

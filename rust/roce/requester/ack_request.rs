@@ -5,7 +5,10 @@
 use core::ops::DerefMut;
 
 use super::{
-    transmit::Step,
+    transmit::{
+        Step,
+        StepKind, //
+    },
     Requester,
     SendState,
     Slot,
@@ -168,7 +171,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             index: slot.first_psn.forward(psn),
             packets: slot.packets(),
             count: 1,
-            probe: true,
+            kind: StepKind::AckProbe,
         })
     }
 }
@@ -181,7 +184,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 mod tests {
     use super::*;
     use crate::{
-        requester::ACK_REQUEST_NS,
+        requester::{
+            Expired,
+            ACK_REQUEST_NS, //
+        },
         testutil::{
             acknowledge,
             requester,
@@ -213,7 +219,7 @@ mod tests {
         }
         let ask = NOW.after(ACK_REQUEST_NS);
         assert_eq!(rc.next_timeout(), Some(ask));
-        assert!(!rc.on_timeout(ask));
+        assert_eq!(rc.on_timeout(ask), Expired::Nothing);
         let probe = send(&mut rc);
         assert_eq!(probe.map(|sent| sent.ack_req), Some(true));
         assert_eq!(probe.map(|sent| sent.psn.get()), Some(1));

@@ -226,6 +226,7 @@ mod tests {
             Opcode,
             Transport, //
         },
+        requester::Expired,
         responder::{
             ReadSegment,
             Reply,
@@ -350,7 +351,7 @@ mod tests {
         let again = rc.on_response(before, &second.packet());
         assert_eq!(again.outcome, ResponseKind::Duplicate);
         assert_eq!(rc.next_timeout(), Some(before.after(TIMEOUT_NS)));
-        assert!(!rc.on_timeout(due));
+        assert_eq!(rc.on_timeout(due), Expired::Nothing);
     }
 
     #[test]
@@ -380,7 +381,7 @@ mod tests {
         let stray = read_response(Opcode::RcReadResponseOnly, 7, 9);
         let mut now = NOW;
         let mut strays = 0;
-        while !rc.on_timeout(now) {
+        while rc.on_timeout(now) != Expired::Retry {
             let answer = rc.on_response(now, &stray.packet());
             assert_eq!(answer.outcome, ResponseKind::Duplicate);
             strays += 1;

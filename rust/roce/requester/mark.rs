@@ -10,17 +10,16 @@ use core::ops::DerefMut;
 
 use super::{
     ack_request::AckRequests,
+    retry::Timers,
     window::Window,
     Requester,
     Slot, //
 };
-use crate::time::Instant;
-
 /// A place in the sequence of packets; see [`Requester::mark`].
 pub struct Mark {
     window: Window,
     acks: AckRequests,
-    deadline: Option<Instant>,
+    timers: Timers,
     outstanding: u8,
     begun: usize,
     send: usize,
@@ -33,7 +32,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         Mark {
             window: self.window,
             acks: self.acks,
-            deadline: self.retry.deadline(),
+            timers: self.retry.timers(),
             outstanding: self.explicit.outstanding(),
             begun: self.queue.begun(),
             send: self.queue.next(),
@@ -49,7 +48,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     pub fn take_back(&mut self, mark: &Mark) {
         self.window = mark.window;
         self.acks = mark.acks;
-        self.retry.restore(mark.deadline);
+        self.retry.restore(mark.timers);
         self.explicit.restore(mark.outstanding);
         self.queue.restore(mark.begun, mark.send);
     }

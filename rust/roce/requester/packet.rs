@@ -5,7 +5,10 @@
 use core::ops::DerefMut;
 
 use super::{
-    transmit::Step,
+    transmit::{
+        Step,
+        StepKind, //
+    },
     Requester,
     Slot, //
 };
@@ -77,6 +80,12 @@ pub struct Transmit {
 }
 
 impl Transmit {
+    /// Returns whether it is a packet that is sent again, alone, to get a response.
+    #[inline]
+    pub fn is_probe(&self) -> bool {
+        self.step.kind != StepKind::Next
+    }
+
     /// Writes all headers to the front of `buf` and returns their length in bytes, or `None` if
     /// they do not fit.
     ///
@@ -151,7 +160,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             slot: self.queue.number(step.slot)?,
             opcode,
             psn: step.psn,
-            ack_req: step.probe || self.wants_ack(&step),
+            ack_req: match step.kind {
+                StepKind::Next => self.wants_ack(&step),
+                StepKind::AckProbe => true,
+                StepKind::LossProbe => !slot.has_explicit_response(),
+            },
             // A packet that consumes no receive request of the peer raises no event there.
             solicited: wr.solicited
                 && ends

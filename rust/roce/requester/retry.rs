@@ -7,6 +7,7 @@ use core::ops::DerefMut;
 use super::{
     ack_request::AckRequests,
     explicit::Explicit,
+    rtt::Rtt,
     Requester,
     SendParams,
     Slot,
@@ -30,7 +31,10 @@ const FORGET: u32 = 8;
 /// The most ACK timeouts for which responses other than the expected one extend the deadline.
 const BUSY: u64 = 16;
 
-/// The retransmission timer, the RNR wait and the retries that are left.
+/// The most doublings of the pause between probes.
+const MAX_PROBE_SHIFT: u32 = 10;
+
+/// The timers, the RNR wait and the retries that are left.
 #[derive(Default)]
 pub(super) struct Retry {
     retries_left: u8,
@@ -39,14 +43,38 @@ pub(super) struct Retry {
     ///
     /// Only a response to a packet first sent after that indicates another loss.
     rewound: Option<Psn>,
-    /// The expiry of the retransmission timer.
-    deadline: Option<Instant>,
+    timers: Timers,
+    /// The round-trip time, for the probe timer.
+    rtt: Rtt,
+    /// The probes since the last progress.
+    probes: u32,
     /// The start of the wait for the response.
     awaited: Instant,
     /// The longest recent time from one response of the peer to the next, in ns.
     slowest: u64,
     /// The end of the RNR wait.
     rnr_until: Option<Instant>,
+}
+
+/// The timers of the wait for a response.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Timers {
+    /// The expiry of the retransmission timer (the timeout of the queue pair).
+    deadline: Option<Instant>,
+    /// The expiry of the probe timer.
+    probe: Option<Instant>,
+}
+
+/// The result of [`Requester::on_timeout`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expired {
+    /// No response was overdue.
+    Nothing,
+    /// The response seems to be lost: the packet that waits longest is sent again, once, and no
+    /// retry is consumed.
+    Probe,
+    /// The response is overdue: everything is sent again.
+    Retry,
 }
 
 impl Retry {
@@ -66,7 +94,7 @@ impl Retry {
 
     /// Stops the timers.
     pub(super) fn stop(&mut self) {
-        self.deadline = None;
+        self.timers = Timers::default();
         self.rnr_until = None;
     }
 
@@ -78,7 +106,13 @@ impl Retry {
     /// Returns the expiry of the retransmission timer.
     #[inline]
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.deadline
+        self.timers.deadline
+    }
+
+    /// Returns the timers.
+    #[inline]
+    pub(super) fn timers(&self) -> Timers {
+        self.timers
     }
 
     /// Returns the end of the RNR wait.
@@ -93,43 +127,65 @@ impl Retry {
         self.rnr_until.is_some()
     }
 
-    /// Restores the expiry of the retransmission timer: the packets that started it were not sent.
-    pub(super) fn restore(&mut self, deadline: Option<Instant>) {
-        self.deadline = deadline;
+    /// Restores the timers: the packets that started them were not sent.
+    pub(super) fn restore(&mut self, timers: Timers) {
+        self.timers = timers;
+        self.rtt.forget_sample();
+    }
+
+    /// Accounts for a new packet before `end`, or a READ whose first response is, that requests a
+    /// response.
+    #[inline]
+    pub(super) fn requested(&mut self, now: Instant, end: Psn) {
+        self.rtt.sent(now, end);
     }
 
     /// Returns whether a timer is running.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {
-        self.deadline.or(self.rnr_until).is_some()
+        self.timers.deadline.or(self.rnr_until).is_some()
     }
 
     /// Accounts for the expected response.
     #[inline]
-    fn progressed(&mut self, now: Instant, params: &SendParams) {
+    fn progressed(&mut self, now: Instant, una: Psn, params: &SendParams) {
         self.reset_counts(params);
         self.rewound = None;
         self.rnr_until = None;
-        if self.deadline.is_some() {
+        self.probes = 0;
+        self.rtt.acknowledged(now, una);
+        if self.timers.deadline.is_some() {
             let took = now.since(self.awaited);
             self.slowest = took.max(self.slowest.saturating_sub(self.slowest >> FORGET));
         }
         self.awaited = now;
     }
 
-    /// Restarts the retransmission timer, or stops it if no response is owed.
+    /// Restarts the timers, or stops them if no response is owed.
     ///
     /// A timeout of `t` may take `t` to `4 * t` (IBTA 9.7.6.1.3): the slower the peer has been, the
     /// longer. A premature retransmission would slow the peer down further.
     #[inline]
     fn restart(&mut self, now: Instant, params: &SendParams, is_owed: bool) {
-        self.deadline = match params.ack_timeout {
-            Some(timeout) if is_owed => {
+        if !is_owed {
+            self.timers = Timers::default();
+            return;
+        }
+        self.timers = Timers {
+            deadline: params.ack_timeout.map(|timeout| {
                 let slow = self.slowest.min(timeout).saturating_mul(SLACK);
-                Some(now.after(timeout.max(slow)))
-            }
-            _ => None,
+                now.after(timeout.max(slow))
+            }),
+            probe: self.probe_time(now),
         };
+    }
+
+    /// Returns the time of the next probe: each without progress doubles the pause.
+    #[inline]
+    fn probe_time(&self, now: Instant) -> Option<Instant> {
+        let pause = self.rtt.timeout()?;
+        let pause = pause.saturating_mul(1 << self.probes.min(MAX_PROBE_SHIFT));
+        Some(now.after(pause))
     }
 }
 
@@ -140,33 +196,38 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         // Nothing is in flight during the RNR wait.
         self.retry
             .rnr_until
-            .or(match (self.retry.deadline, self.acks.due()) {
-                (Some(deadline), Some(request)) => Some(deadline.min(request)),
-                (one, other) => one.or(other),
+            .or_else(|| {
+                let Timers { deadline, probe } = self.retry.timers;
+                [deadline, probe, self.acks.due()].into_iter().flatten().min()
             })
     }
 
-    /// Handles expired timers, and returns whether a response was overdue.
+    /// Handles expired timers.
     ///
     /// Early, late and spurious calls are harmless.
-    pub fn on_timeout(&mut self, now: Instant) -> bool {
+    pub fn on_timeout(&mut self, now: Instant) -> Expired {
         if let Some(until) = self.retry.rnr_until {
             if until.is_due(now) {
                 self.retry.rnr_until = None;
             }
-            return false;
+            return Expired::Nothing;
         }
         self.acks.expire(now);
-        let overdue = self
-            .retry
-            .deadline
-            .is_some_and(|deadline| deadline.is_due(now));
-        if overdue {
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at.is_due(now));
+        if is_due(self.retry.timers.deadline) {
             // A NAK from now on reports another loss.
             self.retry.rewound = None;
             self.retry();
+            return Expired::Retry;
         }
-        overdue
+        if !is_due(self.retry.timers.probe) {
+            return Expired::Nothing;
+        }
+        self.probe.set_due();
+        self.retry.probes = self.retry.probes.saturating_add(1);
+        self.retry.timers.probe = self.retry.probe_time(now);
+        self.retry.rtt.forget_sample();
+        Expired::Probe
     }
 
     /// Rewinds because the response is overdue or reports a loss, or fails the request if no retry
@@ -220,7 +281,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Starts the retransmission timer if a response is expected and the timer is not running.
     #[inline]
     pub(super) fn expect_response(&mut self, now: Instant) {
-        if self.retry.deadline.is_none() {
+        let Timers { deadline, probe } = self.retry.timers;
+        if deadline.or(probe).is_none() {
             self.retry.awaited = now;
             self.restart_deadline(now);
         }
@@ -233,8 +295,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.window.acknowledge(una);
         self.window.widen(before);
         self.acks.acknowledged(una, self.window.next());
-        self.retry.progressed(now, &self.params);
+        self.retry.progressed(now, una, &self.params);
         self.restart_deadline(now);
+        self.end_probe();
     }
 
     /// Handles a response other than the expected one: to a repeated request, or to one after a
@@ -246,18 +309,20 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[cold]
     pub(super) fn peer_is_busy(&mut self, now: Instant) {
         let most = self.params.ack_timeout.unwrap_or(0).saturating_mul(BUSY);
-        if self.retry.deadline.is_some() && now.since(self.retry.awaited) < most {
+        if self.retry.timers.deadline.is_some() && now.since(self.retry.awaited) < most {
             self.restart_deadline(now);
         }
     }
 
     /// Rewinds to the packet at `una`.
-    fn rewind(&mut self) {
+    pub(super) fn rewind(&mut self) {
         self.queue.rewind();
         self.window.rewind();
         self.acks = AckRequests::new(self.window.una());
         self.explicit = Explicit::default();
-        self.retry.deadline = None;
+        self.retry.timers = Timers::default();
+        self.probe.stop();
+        self.retry.rtt.forget_sample();
     }
 
     /// Returns whether nothing was sent since the last rewind: a response is then not to a
@@ -336,11 +401,11 @@ mod tests {
         assert!(send(&mut rc, NOW) && send(&mut rc, NOW));
         let due = NOW.after(TIMEOUT_NS);
         assert_eq!(rc.next_timeout(), Some(due));
-        assert!(!rc.on_timeout(NOW));
+        assert_eq!(rc.on_timeout(NOW), Expired::Nothing);
         assert!(!send(&mut rc, NOW));
-        assert!(rc.on_timeout(due));
+        assert_eq!(rc.on_timeout(due), Expired::Retry);
         assert!(send(&mut rc, due) && send(&mut rc, due));
-        assert!(rc.on_timeout(due.after(TIMEOUT_NS)));
+        assert_eq!(rc.on_timeout(due.after(TIMEOUT_NS)), Expired::Retry);
         assert!(rc.take_error());
         let status = rc.poll_completion().map(|completion| completion.status);
         assert_eq!(status, Some(Status::RetryExceeded));
@@ -414,7 +479,7 @@ mod tests {
         let due = NOW.after(10_000);
         assert_eq!(rc.next_timeout(), Some(due));
         // The end of the RNR wait is not a response timeout.
-        assert!(!rc.on_timeout(due));
+        assert_eq!(rc.on_timeout(due), Expired::Nothing);
         assert!(send(&mut rc, due));
         assert_eq!(
             rc.on_response(due, &rnr.packet()).outcome,

@@ -29,8 +29,19 @@ pub struct Step {
     pub(super) packets: u32,
     /// The number of PSNs of this packet.
     pub(super) count: u32,
-    /// True if this is the last packet again, sent only to request an acknowledgment.
-    pub(super) probe: bool,
+    pub(super) kind: StepKind,
+}
+
+/// The reason to send a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum StepKind {
+    /// It is the next one.
+    #[default]
+    Next,
+    /// It is the last one again, to request an acknowledgment.
+    AckProbe,
+    /// It is the oldest unacknowledged one again, because the response seems to be lost.
+    LossProbe,
 }
 
 impl Step {
@@ -66,10 +77,17 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub fn transmitted(&mut self, now: Instant, transmit: &Transmit) {
         let step = transmit.step;
-        if step.probe {
-            self.acks.requested(self.window.next());
-            self.expect_response(now);
-            return;
+        match step.kind {
+            StepKind::Next => {}
+            StepKind::AckProbe => {
+                self.acks.requested(self.window.next());
+                self.expect_response(now);
+                return;
+            }
+            StepKind::LossProbe => {
+                self.probed(step.end());
+                return;
+            }
         }
         self.begin(&step);
         if self.transport == Transport::Rc {
@@ -104,6 +122,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     fn sent_reliable(&mut self, now: Instant, step: &Step, ack_req: bool) {
         let end = step.end();
+        let is_new = step.psn == self.window.max();
         self.advance(step);
         let has_explicit_response = self
             .queue
@@ -115,6 +134,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
         // An explicit response also acknowledges everything before it.
         self.acks.sent(now, end, ack_req || has_explicit_response);
+        if is_new && (ack_req || has_explicit_response) {
+            // That of the first response to a READ.
+            self.retry.requested(now, step.psn.next());
+        }
         self.expect_response(now);
     }
 
@@ -143,7 +166,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if !self.is_active() || self.retry.is_rnr_wait() {
             return None;
         }
-        self.step_at(self.queue.next(), self.window.next())
+        self.loss_probe()
+            .or_else(|| self.step_at(self.queue.next(), self.window.next()))
             .or_else(|| self.probe())
     }
 
@@ -169,7 +193,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             index,
             packets,
             count: 1,
-            probe: false,
+            kind: StepKind::Next,
         };
         if self.transport == Transport::Rc {
             let fenced = slot.wr.fence && index == 0 && self.explicit.is_outstanding();

@@ -93,6 +93,8 @@ counters! {
     ReceivedMulticast = c"rcvd_mcast_pkts",
     /// A response that was overdue.
     Timeout = c"ack_timeout",
+    /// A packet that was sent again because its response seemed to be lost.
+    Probe = c"roce_adp_retrans",
     /// A response that proves that one before it is missing.
     ImpliedNak = c"implied_nak_seq_err",
     /// A response without new information.

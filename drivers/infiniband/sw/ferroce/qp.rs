@@ -86,7 +86,10 @@ use kernel::{
 use modify::Attributes;
 use post::KernelQueues;
 use rdma::{
-    fine_timer::FineTimer,
+    fine_timer::{
+        FineTimer,
+        TimerCallback, //
+    },
     ib::{
         qp::{
             QpCap,
@@ -102,10 +105,6 @@ use rdma::{
         Owned,
         SpinLockBh,
         Table, //
-    },
-    timer::{
-        Timer,
-        TimerCallback, //
     },
     workqueue::{
         Work,
@@ -178,7 +177,7 @@ pub(crate) struct Qp {
     pub(crate) owner: Option<Arc<Owner>>,
     _share: Option<pool::Charge>,
     #[pin]
-    timer: Timer<AckTimeout>,
+    timer: FineTimer<AckTimeout>,
     /// For the pace of requests, and for that of READ responses; and to wait for room for
     /// them, and for those that another CPU has sent.
     #[pin]
@@ -314,7 +313,7 @@ impl Qp {
             _gsi: gsi,
             owner,
             _share: share,
-            timer <- Timer::new(AckTimeout(*qpn)),
+            timer <- FineTimer::new(AckTimeout(*qpn)),
             send_pacer <- FineTimer::new(Pacer(Half::Send, *qpn)),
             recv_pacer <- FineTimer::new(Pacer(Half::Recv, *qpn)),
             batch_timer <- FineTimer::new(Batch(*qpn)),

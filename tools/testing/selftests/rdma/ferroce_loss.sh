@@ -24,6 +24,16 @@ losses() {
 	done
 }
 
+# Nothing but a probe or a timeout notices the loss of a message that the requester waits for. A probe comes first, unless
+# the round trip takes as long as the timeout.
+probes() {
+	local i
+
+	for i in 1 2; do in_ns "n$i" tc qdisc change dev "v$i" root netem delay 1ms loss 10%; done
+	both ibv_rc_pingpong -n 200 -s 4
+	for i in 1 2; do [ "$(counter "r$i" roce_adp_retrans)" -gt "$(counter "r$i" ack_timeout)" ]; done
+}
+
 many=10000
 ! slow || many=500
 
@@ -40,5 +50,6 @@ test_case "ib_send_lat under loss" both ib_send_lat -F -n 50
 # Every way in which a loss can meet a message, as far as chance goes.
 test_case "ibv_rc_pingpong 10,000 times under loss" both ibv_rc_pingpong -c -n "$many"
 test_case "packets were lost" losses
+test_case "probes come before timeouts" probes
 
 run_cases "$@"

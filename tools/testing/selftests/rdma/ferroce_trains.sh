@@ -30,11 +30,6 @@ has_rps() {
 	[ -e /sys/class/net/lo/queues/rx-0/rps_cpus ]
 }
 
-# counter DEVICE NAME
-counter() {
-	rdma -j statistic show link "$1/1" | sed -n "s/.*\"$2\":\([0-9]*\).*/\1/p"
-}
-
 # traffic: SENDs, READs and WRITEs of 64 KiB, whose data is checked, over IPv4 and IPv6.
 traffic() {
 	local ip server rounds=20

@@ -244,6 +244,11 @@ no_objects() {
 	[ "$(objects "$1")" = 0 ]
 }
 
+# counter DEVICE NAME: its value.
+counter() {
+	rdma -j statistic show link "$1/1" | sed -n "s/.*\"$2\":\([0-9]*\).*/\1/p"
+}
+
 # gid_of ADDRESS: as sysfs prints the GID of an IPv4 or IPv6 address.
 gid_of() {
 	local a head tail i gid=''

@@ -64,6 +64,7 @@ use roce::{
     opcode::Transport,
     qp::state::State,
     requester::{
+        Expired,
         Mark,
         Requester,
         SendCompletion,
@@ -92,6 +93,8 @@ pub(crate) struct SendHalf {
     pub(crate) sqd_notify: bool,
     /// The net device of raw packets.
     frames: Option<ARef<NetDevice>>,
+    /// The time that the timer is armed for.
+    armed: Option<Instant>,
     /// The back-off after a failed allocation of a packet.
     retry: Backoff,
     /// The wait for the memory of the next packet.
@@ -129,9 +132,15 @@ pub(crate) fn expired(qp: &QpRef) {
     let after = {
         let mut half = qp.send.lock();
         let now = clock::now();
-        let due = half.req.next_timeout().is_some_and(|at| at.is_due(now));
-        if due && half.parked.is_none() {
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at.is_due(now));
+        half.armed = None;
+        let timeout = half.timeout();
+        if is_due(timeout) {
             half.on_timeout(qp, now);
+        } else if !is_due(half.retry.at()) {
+            // What it was armed for is no longer awaited.
+            half.arm_timer(qp, timeout);
+            return;
         }
         half.drive(qp, now)
     };
@@ -169,6 +178,7 @@ impl SendHalf {
                 tx <- Tx::new(Half::Send, qpn),
                 sqd_notify: false,
                 frames,
+                armed: None,
                 retry: Backoff::default(),
                 request_wait: OdpWait::with_permits(wake, qpn)?,
                 response_wait: OdpWait::with_permits(wake, qpn)?,
@@ -234,6 +244,9 @@ impl SendHalf {
             self.unpark(qp);
             time = clock::now();
         }
+        if self.req.take_loss() {
+            self.tx.lost(&self.counters);
+        }
         // Complete first: that frees slots for requests that may be sent, so one round is mostly
         // enough. It has a budget of its own, or 16 completions would leave none for sending.
         self.complete(qp, &mut { BUDGET }, &mut after);
@@ -261,22 +274,38 @@ impl SendHalf {
             self.sqd_notify = false;
             qp.raise(Event::SqDrained);
         }
-        let mut due = self.req.next_timeout();
-        if self.parked.is_some() {
-            // The response may be parked here.
-            due = None;
-            if !self.response_wait.is_pending() {
-                self.retry.failed(time);
-            }
+        if self.parked.is_some() && !self.response_wait.is_pending() {
+            self.retry.failed(time);
         }
-        let due = match self.retry.at() {
-            Some(retry) => Some(due.map_or(retry, |at| at.min(retry))),
-            None => due,
-        };
-        if let Some(at) = due {
-            qp.timer.arm(at.as_ns().saturating_sub(time.as_ns()));
-        }
+        self.arm_timer(qp, self.timeout());
         after
+    }
+
+    /// Returns when a response is overdue, or a receiver may be ready.
+    #[inline]
+    fn timeout(&self) -> Option<Instant> {
+        match self.parked {
+            None => self.req.next_timeout(),
+            // The response may be parked here.
+            Some(_) => None,
+        }
+    }
+
+    /// Arms the timer for `timeout` and for the next attempt to allocate a packet.
+    ///
+    /// Nearly every run moves the timeout to a later time. The timer is not moved with it: it
+    /// expires at the earlier one, and is armed again.
+    #[inline]
+    fn arm_timer(&mut self, qp: &IbQp, timeout: Option<Instant>) {
+        let due = match (timeout, self.retry.at()) {
+            (Some(timeout), Some(retry)) => timeout.min(retry),
+            (Some(at), None) | (None, Some(at)) => at,
+            (None, None) => return,
+        };
+        if self.armed.is_none_or(|armed| due < armed) {
+            self.armed = Some(due);
+            qp.timer.arm(due.as_ns());
+        }
     }
 
     /// Fetches as many requests as may leave at once. Returns whether there may be more that can be
@@ -373,11 +402,11 @@ impl SendHalf {
         }
     }
 
-    /// Returns whether a packet may leave in a train: a new one of an RC queue pair. UC cannot take
-    /// packets back, and what may have been lost with a train is sent alone.
+    /// Returns whether a packet of an RC queue pair may leave in a train. UC cannot take packets
+    /// back.
     #[inline]
     fn rides(&self, qp: &IbQp, transmit: &Transmit) -> bool {
-        qp.ty.transport() == Transport::Rc && !transmit.again && self.tx.takes_trains()
+        qp.ty.transport() == Transport::Rc && !transmit.is_probe() && self.tx.takes_trains()
     }
 
     /// Builds a packet and adds it to the train, or begins one with it.
@@ -491,11 +520,18 @@ impl SendHalf {
 
     /// Retransmits if a response is overdue.
     fn on_timeout(&mut self, qp: &IbQp, now: Instant) {
-        if self.req.on_timeout(now) {
-            self.counters.count(Counter::Timeout);
-            self.tx.lost(&self.counters);
-            self.count_retry();
-            traces::retried(qp, || self.req.snapshot(), Counter::Timeout);
+        match self.req.on_timeout(now) {
+            Expired::Nothing => {}
+            Expired::Probe => {
+                self.counters.count(Counter::Probe);
+                traces::retried(qp, || self.req.snapshot(), Counter::Probe);
+            }
+            Expired::Retry => {
+                self.counters.count(Counter::Timeout);
+                self.tx.lost(&self.counters);
+                self.count_retry();
+                traces::retried(qp, || self.req.snapshot(), Counter::Timeout);
+            }
         }
     }
 

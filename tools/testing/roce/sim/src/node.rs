@@ -18,6 +18,7 @@ use roce::{
     },
     opcode::Transport,
     requester::{
+        Expired,
         Requester,
         SendCompletion,
         Slot, //
@@ -87,8 +88,12 @@ pub struct Counters {
     pub replies: u64,
     /// READ responses sent.
     pub read_segments: u64,
-    /// Times that a timer did something.
+    /// Timeouts of a queue pair.
     pub timeouts: u64,
+    /// Probes for lost responses.
+    pub probes: u64,
+    /// Probes that showed a loss of other packets.
+    pub losses_found: u64,
     /// Trains of more than one packet that arrived as one.
     pub trains: u64,
     /// Requests on their way to the stack.
@@ -109,6 +114,8 @@ impl Counters {
         self.replies += other.replies;
         self.read_segments += other.read_segments;
         self.timeouts += other.timeouts;
+        self.probes += other.probes;
+        self.losses_found += other.losses_found;
         self.trains += other.trains;
         self.requests.add(&other.requests);
         self.read_responses.add(&other.read_responses);
@@ -344,11 +351,13 @@ impl Node {
 
     /// Lets the send half do what is due.
     pub fn on_timer(&mut self, now: u64) {
-        if self.next_timeout().is_some_and(|at| at <= now) {
-            self.counters.timeouts += 1;
-        }
-        if self.requester.on_timeout(Instant::from_ns(now)) {
-            self.send_tx.lost();
+        match self.requester.on_timeout(Instant::from_ns(now)) {
+            Expired::Nothing => {}
+            Expired::Probe => self.counters.probes += 1,
+            Expired::Retry => {
+                self.counters.timeouts += 1;
+                self.send_tx.lost();
+            }
         }
     }
 

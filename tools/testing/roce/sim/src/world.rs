@@ -108,6 +108,8 @@ impl Summary {
             (responses.refused_packets, "a refused READ response"),
             (responses.trains_off, "a READ that turns trains off"),
             (self.counters.trains, "a train that arrives"),
+            (self.counters.probes, "a probe"),
+            (self.counters.losses_found, "a probe that shows a loss"),
             (faults.lost, "a lost train"),
             (faults.duplicated, "a duplicated train"),
             (faults.reordered, "a late train"),

@@ -115,6 +115,10 @@ impl Node {
             };
             self.requester.placed(now, result);
         }
+        if self.requester.take_loss() {
+            self.counters.losses_found += 1;
+            self.send_tx.lost();
+        }
         self.complete();
         self.check_wire()
     }
@@ -203,7 +207,7 @@ impl Node {
         let packet = packet(|pkey, buf| transmit.write_headers(pkey, buf), &payload)?;
 
         // UC cannot take packets back, and what may have been lost with a train is sent alone.
-        if self.reliable && !transmit.again && self.send_tx.takes_trains() {
+        if self.reliable && !transmit.is_probe() && self.send_tx.takes_trains() {
             if let Err(packet) = self.send_tx.join(packet) {
                 if !self.hand_over(now, rng)? {
                     return Ok(false);

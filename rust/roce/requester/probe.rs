@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Probes for lost responses (RC).
+//!
+//! Most losses are reported by a NAK to a later packet. Nothing reports the loss of the last packets
+//! before the requester waits, of a NAK, or of a packet that was sent again, and the timeout of the
+//! queue pair is many round trips long. So after about two round trips without a response the packet
+//! that waits longest is sent again, and the response to it shows what was lost.
+
+use core::ops::DerefMut;
+
+use super::{
+    transmit::{
+        Step,
+        StepKind, //
+    },
+    Requester,
+    Slot, //
+};
+use crate::psn::Psn;
+
+/// The probe of a send half.
+#[derive(Default)]
+pub(super) struct Probe {
+    stage: Stage,
+    /// True if [`Requester::take_loss`] has a loss to report.
+    loss_found: bool,
+}
+
+/// The packet at `una`, sent once more because the response seems to be lost.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Stage {
+    /// There is none.
+    #[default]
+    None,
+    /// It is to be sent.
+    Due,
+    /// It was sent; the PSN after it.
+    Sent(Psn),
+}
+
+impl Probe {
+    /// Has a probe sent.
+    pub(super) fn set_due(&mut self) {
+        self.stage = Stage::Due;
+    }
+
+    /// Forgets a probe.
+    pub(super) fn stop(&mut self) {
+        self.stage = Stage::None;
+    }
+}
+
+impl<S: DerefMut<Target = [Slot]>> Requester<S> {
+    /// Returns true once after a probe has shown that packets were lost.
+    #[inline]
+    pub fn take_loss(&mut self) -> bool {
+        core::mem::take(&mut self.probe.loss_found)
+    }
+
+    /// Returns the probe for a lost response, if one is due.
+    ///
+    /// The peer responds with what it has executed. If that is only the probe, everything after it
+    /// is sent again; otherwise only the response was lost, or late, and nothing is.
+    #[inline]
+    pub(super) fn loss_probe(&self) -> Option<Step> {
+        if self.probe.stage == Stage::Due {
+            self.oldest_again()
+        } else {
+            None
+        }
+    }
+
+    /// Returns the oldest unacknowledged packet again.
+    #[cold]
+    fn oldest_again(&self) -> Option<Step> {
+        let psn = self.window.una();
+        let is_local = |at: &usize| {
+            self.queue
+                .get(*at)
+                .is_some_and(|slot| slot.wr.op.is_local())
+        };
+        let at = { self.queue.done()..self.queue.begun() }.find(|at| !is_local(at))?;
+        let slot = self.queue.get(at)?;
+        if !psn.is_before(self.window.next()) || self.queue.fails(at) {
+            return None;
+        }
+        let index = slot.first_psn.forward(psn);
+        Some(Step {
+            slot: at,
+            psn,
+            index,
+            packets: slot.packets(),
+            count: if slot.is_read() {
+                slot.read_part(index)
+            } else {
+                1
+            },
+            kind: StepKind::LossProbe,
+        })
+    }
+
+    /// Accounts for a probe that was sent, before `end`.
+    pub(super) fn probed(&mut self, end: Psn) {
+        self.probe.stage = Stage::Sent(end);
+        if !self.acks.is_owed(self.window.una()) {
+            self.acks.requested(end);
+        }
+    }
+
+    /// Rewinds if the peer has executed nothing but the probe.
+    #[inline]
+    pub(super) fn end_probe(&mut self) {
+        if let Stage::Sent(end) = core::mem::take(&mut self.probe.stage) {
+            let una = self.window.una();
+            if una == end && una.is_before(self.window.next()) {
+                self.probe.loss_found = true;
+                self.window.halve();
+                self.rewind();
+            }
+        }
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_probe))]
+mod tests {
+    use super::*;
+    use crate::{
+        opcode::Transport,
+        requester::{
+            Expired,
+            SendParams,
+            MIN_RTO_NS, //
+        },
+        testutil::{
+            acknowledge,
+            post,
+            requester,
+            send,
+            slots,
+            wr,
+            MTU,
+            NOW, //
+        },
+        time::Instant,
+        wire::Syndrome,
+        wr::SendOp, //
+    };
+
+    const TIMEOUT_NS: u64 = 64 * MIN_RTO_NS;
+
+    const DUE: Instant = NOW.after(MIN_RTO_NS);
+
+    /// Makes a requester that knows its round-trip time, which is 0, and has sent PSN 0.
+    fn measured(slots: &mut [Slot]) -> Requester<&mut [Slot]> {
+        let mut rc = requester(Transport::Rc, slots);
+        let params = rc.params;
+        rc.set_params(&SendParams {
+            ack_timeout: Some(TIMEOUT_NS),
+            ..params
+        });
+        post(&mut rc, &[wr(SendOp::Send, 0)]);
+        assert!(send(&mut rc).is_some());
+        assert_eq!(rc.next_timeout(), Some(NOW.after(TIMEOUT_NS)));
+        acknowledge(&mut rc, 0, Syndrome::ACK);
+        assert_eq!(rc.next_timeout(), None);
+        rc
+    }
+
+    /// Sends all packets, and returns their PSNs and whether they request an acknowledgment.
+    fn sent(rc: &mut Requester<&mut [Slot]>) -> [Option<(u32, bool)>; 4] {
+        [(); 4].map(|()| send(rc).map(|sent| (sent.psn.get(), sent.ack_req)))
+    }
+
+    #[test]
+    fn oldest_packet_is_sent_again_and_requests_ack() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        post(&mut rc, &[wr(SendOp::Write, 3 * MTU)]);
+        assert_eq!(
+            sent(&mut rc),
+            [Some((1, false)), Some((2, false)), Some((3, true)), None]
+        );
+        let left = rc.retry.left();
+        assert_eq!(rc.next_timeout(), Some(DUE));
+        assert_eq!(rc.on_timeout(DUE), Expired::Probe);
+        assert_eq!(sent(&mut rc), [Some((1, true)), None, None, None]);
+        assert_eq!(rc.retry.left(), left);
+        // Only the acknowledgment was lost.
+        acknowledge(&mut rc, 3, Syndrome::ACK);
+        assert_eq!(sent(&mut rc), [None; 4]);
+        assert!(!rc.take_loss());
+        assert_eq!(rc.next_timeout(), None);
+    }
+
+    #[test]
+    fn rest_is_sent_again_if_only_probe_is_acknowledged() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        let window = rc.window.size();
+        post(&mut rc, &[wr(SendOp::Write, 3 * MTU)]);
+        assert!(sent(&mut rc)[2].is_some());
+        assert_eq!(rc.on_timeout(DUE), Expired::Probe);
+        assert!(send(&mut rc).is_some());
+        acknowledge(&mut rc, 1, Syndrome::ACK);
+        assert!(rc.take_loss());
+        assert!(!rc.take_loss());
+        assert_eq!(
+            sent(&mut rc),
+            [Some((2, false)), Some((3, true)), None, None]
+        );
+        assert_eq!(rc.window.size(), window / 2);
+        acknowledge(&mut rc, 3, Syndrome::ACK);
+        assert_eq!(rc.poll_completion().map(|done| done.wr_id), Some(0));
+        assert!(rc.poll_completion().is_some());
+    }
+
+    #[test]
+    fn partial_ack_from_before_probe_sends_nothing_again() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        post(&mut rc, &[wr(SendOp::Write, 3 * MTU)]);
+        assert!(sent(&mut rc)[2].is_some());
+        assert_eq!(rc.on_timeout(DUE), Expired::Probe);
+        assert!(send(&mut rc).is_some());
+        acknowledge(&mut rc, 2, Syndrome::ACK);
+        assert_eq!(sent(&mut rc), [None; 4]);
+        assert!(!rc.take_loss());
+        // Its own acknowledgment comes late.
+        acknowledge(&mut rc, 2, Syndrome::ACK);
+        assert_eq!(sent(&mut rc), [None; 4]);
+    }
+
+    #[test]
+    fn read_is_requested_again_from_missing_response_on() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        post(&mut rc, &[wr(SendOp::Read, 3 * MTU)]);
+        assert!(send(&mut rc).is_some());
+        assert_eq!(rc.on_timeout(DUE), Expired::Probe);
+        let again = send(&mut rc).unwrap();
+        assert_eq!((again.psn.get(), again.ack_req), (1, false));
+        assert_eq!(again.reth.map(|reth| reth.len), Some(3 * MTU));
+        assert_eq!(send(&mut rc), None);
+    }
+
+    #[test]
+    fn pause_doubles_and_timeout_consumes_retry() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        post(&mut rc, &[wr(SendOp::Send, 1)]);
+        assert!(send(&mut rc).is_some());
+        let left = rc.retry.left();
+        let mut at = NOW;
+        let mut pause = MIN_RTO_NS;
+        while at.after(pause) < NOW.after(TIMEOUT_NS) {
+            at = at.after(pause);
+            pause *= 2;
+            assert_eq!(rc.next_timeout(), Some(at));
+            assert_eq!(rc.on_timeout(at), Expired::Probe);
+            assert!(send(&mut rc).is_some());
+        }
+        assert_eq!(rc.retry.left(), left);
+        assert_eq!(rc.next_timeout(), Some(NOW.after(TIMEOUT_NS)));
+        assert_eq!(rc.on_timeout(NOW.after(TIMEOUT_NS)), Expired::Retry);
+        assert_ne!(rc.retry.left(), left);
+    }
+
+    #[test]
+    fn nothing_is_probed_during_rnr_wait() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        post(&mut rc, &[wr(SendOp::Send, 1)]);
+        assert!(send(&mut rc).is_some());
+        assert_eq!(rc.on_timeout(DUE), Expired::Probe);
+        acknowledge(&mut rc, 1, Syndrome::Rnr { timer: 1 });
+        assert_eq!(sent(&mut rc), [None; 4]);
+    }
+}

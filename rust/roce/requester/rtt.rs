@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The round-trip time, and the time after which a response is probably lost (RC).
+
+use crate::{
+    psn::Psn,
+    time::Instant, //
+};
+
+/// The shortest time after which a response may count as lost, in ns.
+///
+/// The peer answers in a softirq, which other work can delay by that much.
+pub const MIN_RTO_NS: u64 = 1_000_000;
+
+/// The round-trip time of a connection.
+///
+/// It is measured from a packet that requests a response to that response, one packet at a time. A
+/// packet that was sent twice is not measured, because the response may be to either (Karn).
+#[derive(Default)]
+pub(super) struct Rtt {
+    /// The smoothed time and its mean deviation in ns (RFC 6298), once there is a sample.
+    estimate: Option<(u64, u64)>,
+    /// The PSN after the packet that is being measured, and the time when it was sent.
+    sample: Option<(Psn, Instant)>,
+}
+
+impl Rtt {
+    /// Accounts for a new packet before `end`, or a READ whose first response is, that requests a
+    /// response.
+    #[inline]
+    pub(super) fn sent(&mut self, now: Instant, end: Psn) {
+        if self.sample.is_none() {
+            self.sample = Some((end, now));
+        }
+    }
+
+    /// Accounts for the acknowledgment of all packets before `una`.
+    #[inline]
+    pub(super) fn acknowledged(&mut self, now: Instant, una: Psn) {
+        if let Some((end, sent)) = self.sample {
+            if !una.is_before(end) {
+                self.sample = None;
+                self.measured(now.since(sent));
+            }
+        }
+    }
+
+    /// Drops the packet that is being measured: it was not sent, or is sent again.
+    pub(super) fn forget_sample(&mut self) {
+        self.sample = None;
+    }
+
+    #[inline]
+    fn measured(&mut self, ns: u64) {
+        self.estimate = Some(match self.estimate {
+            None => (ns, ns / 2),
+            Some((time, deviation)) => {
+                let error = ns.abs_diff(time);
+                (
+                    time.saturating_sub(time / 8).saturating_add(ns / 8),
+                    deviation
+                        .saturating_sub(deviation / 4)
+                        .saturating_add(error / 4),
+                )
+            }
+        });
+    }
+
+    /// Returns the time in ns after which a response is probably lost, once there is a sample.
+    #[inline]
+    pub(super) fn timeout(&self) -> Option<u64> {
+        let (time, deviation) = self.estimate?;
+        let ns = time
+            .saturating_mul(2)
+            .saturating_add(deviation.saturating_mul(4));
+        Some(ns.max(MIN_RTO_NS))
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_rtt))]
+mod tests {
+    use super::*;
+    use crate::testutil::NOW;
+
+    /// Measures a round trip of `ns`.
+    fn round_trip(rtt: &mut Rtt, ns: u64) {
+        rtt.sent(NOW, Psn::new(1));
+        rtt.acknowledged(NOW.after(ns), Psn::new(1));
+    }
+
+    #[test]
+    fn timeout_follows_round_trip_time() {
+        let mut rtt = Rtt::default();
+        assert_eq!(rtt.timeout(), None);
+        round_trip(&mut rtt, 1000);
+        assert_eq!(rtt.timeout(), Some(MIN_RTO_NS));
+        let slow = 4 * MIN_RTO_NS;
+        round_trip(&mut rtt, slow);
+        assert!(rtt.timeout() > Some(2 * MIN_RTO_NS));
+        for _ in 0..100 {
+            round_trip(&mut rtt, slow);
+        }
+        assert!(rtt.timeout() > Some(2 * slow * 9 / 10) && rtt.timeout() < Some(3 * slow));
+    }
+
+    #[test]
+    fn only_first_packet_is_measured() {
+        let mut rtt = Rtt::default();
+        rtt.sent(NOW, Psn::new(2));
+        rtt.sent(NOW.after(7 * MIN_RTO_NS), Psn::new(3));
+        rtt.acknowledged(NOW, Psn::new(1));
+        assert_eq!(rtt.timeout(), None);
+        rtt.acknowledged(NOW.after(8 * MIN_RTO_NS), Psn::new(3));
+        assert_eq!(rtt.timeout(), Some(32 * MIN_RTO_NS));
+    }
+
+    #[test]
+    fn packet_sent_twice_is_not_measured() {
+        let mut rtt = Rtt::default();
+        rtt.sent(NOW, Psn::new(2));
+        rtt.forget_sample();
+        rtt.acknowledged(NOW, Psn::new(2));
+        assert_eq!(rtt.timeout(), None);
+    }
+}
