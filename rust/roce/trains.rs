@@ -19,7 +19,7 @@ pub struct Trains {
 
 impl Trains {
     /// The packets sent one by one after a first loss.
-    const FIRST: u32 = 64;
+    const FIRST: u32 = 16;
 
     /// The most packets sent one by one after a loss.
     const MOST: u32 = 1 << 16;
@@ -86,7 +86,7 @@ mod tests {
         let mut trains = Trains::default();
         // No train was sent.
         assert!(!trains.lost());
-        for packets in [64, 128, 256] {
+        for packets in [16, 32, 64] {
             assert!(trains.is_on());
             trains.sent(16);
             assert!(trains.lost());

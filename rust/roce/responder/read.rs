@@ -265,8 +265,8 @@ impl Responder {
     }
 
     /// Takes back all responses since `mark`, which were reported by [`Responder::response_sent`]
-    /// and not sent. Nothing but READs that were not answered before may have been executed since,
-    /// and at most [`MAX_RD_ATOMIC`] of them.
+    /// and not sent. Nothing may have been executed since, or only READs that were not answered
+    /// before, at most [`MAX_RD_ATOMIC`](super::MAX_RD_ATOMIC) of them.
     #[cold]
     pub fn take_back_responses(&mut self, mark: ResponseMark) {
         self.stream = mark.0;

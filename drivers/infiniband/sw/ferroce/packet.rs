@@ -38,6 +38,7 @@ use roce::{
         Opcode,
         Transport, //
     },
+    psn::Psn,
     wire::{
         Packet,
         ParseError,
@@ -110,11 +111,11 @@ impl Incoming {
         Packet::parse(self.skb.data())
     }
 
-    /// Returns whether it is a READ request.
+    /// Returns whether it is a READ request with PSN `psn`.
     #[inline]
-    pub(crate) fn is_read_request(&self) -> bool {
+    pub(crate) fn is_read(&self, psn: Psn) -> bool {
         self.packet()
-            .is_ok_and(|packet| packet.opcode() == Opcode::RcReadRequest)
+            .is_ok_and(|packet| packet.opcode() == Opcode::RcReadRequest && packet.psn() == psn)
     }
 
     /// Returns the payload.

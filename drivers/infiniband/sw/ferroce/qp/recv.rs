@@ -309,7 +309,8 @@ impl RecvHalf {
     /// Handles a packet, or keeps it in the backlog.
     #[inline]
     fn take(&mut self, qp: &IbQp, incoming: Incoming, run: &mut Run) {
-        if run.responses.pending() > 0 && !incoming.is_read_request() {
+        // Only the responses to new READs may share a train.
+        if run.responses.pending() > 0 && !incoming.is_read(self.resp.epsn()) {
             self.hand_over(qp, run);
         }
         if self.resp.is_busy() || !self.backlog.is_empty() {

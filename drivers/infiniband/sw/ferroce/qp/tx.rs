@@ -13,7 +13,7 @@
 //!   runs the half again
 //! ```
 //!
-//! New requests of RC and READ responses leave in trains: `may_send()` and `build()` for each
+//! Requests of RC and READ responses leave in trains: `may_send()` and `build()` for each
 //! packet, then `hand_over()` for all of them. The packets are reported as sent when they are
 //! built, and taken back if a queue below has no room.
 

@@ -57,7 +57,7 @@ impl RecvHalf {
             if !self.tx.may_send(qp, &mut run.responses, clock::now) || !run.spend() {
                 return false;
             }
-            let result = if !segment.again && self.tx.takes_trains() {
+            let result = if self.tx.takes_trains() {
                 self.ride(qp, run, &segment)
             } else if self.hand_over(qp, run) {
                 self.send_segment(qp, &segment, run)
@@ -81,6 +81,9 @@ impl RecvHalf {
                     }
                     return false;
                 }
+            }
+            if segment.again && !self.resp.read_in_progress() && !self.hand_over(qp, run) {
+                return false;
             }
         }
         true

@@ -4,6 +4,7 @@
 
 use roce::{
     opcode::Opcode,
+    psn::Psn,
     responder::{
         Action,
         Command,
@@ -51,9 +52,10 @@ impl Node {
         }
         loop {
             let more = self.build_responses(now, rng, &mut left)?;
-            // Responses to several READs may share a train. Nothing else may come between.
+            // Only the responses to new READs may share a train.
+            let epsn = self.responder.epsn();
             let next = self.backlog.front();
-            if more || self.responder.is_busy() || !next.is_some_and(|bytes| is_read(bytes)) {
+            if more || self.responder.is_busy() || !next.is_some_and(|bytes| is_read(bytes, epsn)) {
                 self.hand_over_responses(now, rng)?;
             }
             if more {
@@ -117,7 +119,7 @@ impl Node {
             }
         };
         let packet = packet(|pkey, buf| segment.write_headers(pkey, buf), data)?;
-        if !segment.again && self.recv_tx.takes_trains() {
+        if self.recv_tx.takes_trains() {
             if let Err(packet) = self.recv_tx.join(packet) {
                 if !self.hand_over_responses(now, rng)? {
                     return Ok(false);
@@ -134,6 +136,9 @@ impl Node {
             self.counters.read_segments += 1;
         }
         self.responder.response_sent();
+        if segment.again && !self.responder.read_in_progress() {
+            return self.hand_over_responses(now, rng);
+        }
         Ok(true)
     }
 
@@ -282,7 +287,8 @@ impl Node {
     }
 }
 
-/// Returns whether a packet is a READ request.
-fn is_read(bytes: &[u8]) -> bool {
-    Packet::parse(bytes).is_ok_and(|packet| packet.opcode() == Opcode::RcReadRequest)
+/// Returns whether a packet is a READ request with a PSN.
+fn is_read(bytes: &[u8], psn: Psn) -> bool {
+    Packet::parse(bytes)
+        .is_ok_and(|packet| packet.opcode() == Opcode::RcReadRequest && packet.psn() == psn)
 }
