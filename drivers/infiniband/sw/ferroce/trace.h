@@ -141,6 +141,27 @@ TRACE_EVENT(ferroce_retry,
 		      __get_str(device), __entry->qpn, __entry->psn, __entry->left,
 		      __get_str(reason)));
 
+/* A half handed packets to IP together. Softirq or process. */
+TRACE_EVENT(ferroce_train,
+	    TP_PROTO(const char *device, u32 qpn, bool receive, u16 packets, u32 bytes,
+		     const char *result),
+	    TP_ARGS(device, qpn, receive, packets, bytes, result),
+	    TP_STRUCT__entry(__string(device, device)
+			     __field(u32, qpn)
+			     __field(bool, receive)
+			     __field(u16, packets)
+			     __field(u32, bytes)
+			     __string(result, result)),
+	    TP_fast_assign(__assign_str(device);
+			   __entry->qpn = qpn;
+			   __entry->receive = receive;
+			   __entry->packets = packets;
+			   __entry->bytes = bytes;
+			   __assign_str(result);),
+	    TP_printk("device=%s qpn=%u half=%s packets=%u bytes=%u result=%s",
+		      __get_str(device), __entry->qpn, __entry->receive ? "receive" : "send",
+		      __entry->packets, __entry->bytes, __get_str(result)));
+
 /* A packet was dropped: the reason is the name of the counter. No device: none was found. */
 TRACE_EVENT(ferroce_drop,
 	    TP_PROTO(const char *device, u32 qpn, u8 opcode, u32 psn, u32 len, const char *reason),

@@ -16,9 +16,13 @@ use ferroce_trace::{
     Packet,
     Retry, //
 };
-use rdma::ib::{
-    Device,
-    DeviceName, //
+use kernel::prelude::*;
+use rdma::{
+    ib::{
+        Device,
+        DeviceName, //
+    },
+    net::skbuff::Train, //
 };
 use roce::{
     requester::{
@@ -203,6 +207,43 @@ pub(crate) fn was_dropped(device: Option<&Device<Ferroce>>, kept: &Option<Kept>,
         let kept = kept.as_ref().unwrap_or(&Kept::UNREADABLE);
         (counter.name(), kept.of_device(device))
     });
+}
+
+/// The fields of a train that is gone when it is traced; none if the tracepoint is disabled.
+pub(crate) struct KeptTrain(Option<(u16, u32)>);
+
+/// Keeps the fields of a train, if the tracepoint is enabled.
+#[inline(always)]
+pub(crate) fn keep_train(train: &Train) -> KeptTrain {
+    KeptTrain(if trace::train_is_on() {
+        // CAST: Less than 16 packets of 65535 bytes.
+        Some((train.packets(), train.bytes() as u32))
+    } else {
+        None
+    })
+}
+
+/// A half, the receive half or the send half, handed a train to IP, with this result.
+#[inline(always)]
+pub(crate) fn handed_over(
+    qp: &IbQp,
+    receive: bool,
+    kept: KeptTrain,
+    result: impl FnOnce() -> &'static CStr,
+) {
+    if !trace::train_is_on() {
+        return;
+    }
+    if let KeptTrain(Some((packets, bytes))) = kept {
+        trace::train(|| trace::Train {
+            device: qp.device().name(),
+            qpn: qp.qpn,
+            receive,
+            packets,
+            bytes,
+            result: result(),
+        });
+    }
 }
 
 /// Returns the traced fields of a request.

@@ -13,6 +13,10 @@
 
 #define TRACING "/sys/kernel/tracing/"
 #define EVENTS TRACING "events/ferroce/enable"
+/* The length of packets over IPv4. "payload" is that of all, with the headers beyond the BTH. */
+#define PACKETS(packets, payload) ((packets) * (20 + 8 + 12 + 4) + (payload))
+#define AETH 4
+#define RETH 16
 /* Why a queue pair drops what comes in RESET. */
 #define DROP_REASON "rx_bad_state"
 
@@ -45,6 +49,14 @@ static bool packet(const char *event, const char *device, uint32_t qpn, const ch
 		   opcode, psn, len);
 }
 
+/* Whether packets were traced as handed over together. */
+static bool train(const char *device, uint32_t qpn, const char *half, int packets, int bytes,
+		  const char *result)
+{
+	return has("ferroce_train: device=%s qpn=%u half=%s packets=%d bytes=%d result=%s\n",
+		   device, qpn, half, packets, bytes, result);
+}
+
 static void traced_send(void)
 {
 	struct end a, b;
@@ -65,7 +77,9 @@ static void traced_send(void)
 	CHECK(has("ferroce_ack: device=r2 qpn=%u sent psn=1000 syndrome=ACK value=31 msn=1\n", qb));
 	CHECK(packet("receive", "r1", qa, "RC_ACKNOWLEDGE", 1000, 0));
 	CHECK(has("ferroce_ack: device=r1 qpn=%u received psn=1000 syndrome=ACK ", qa));
-	CHECK_EQ(count(": device="), 5);
+	/* One packet makes no train, but is handed over like one. */
+	CHECK(train("r1", qa, "send", 1, PACKETS(1, 12), "sent"));
+	CHECK_EQ(count(": device="), 6);
 
 	trace_on();
 	post_send(&a, &b, IBV_WR_RDMA_READ, 3, 0, 3000, IBV_SEND_SIGNALED);
@@ -82,6 +96,60 @@ static void traced_send(void)
 	expect(&a, 4, IBV_WC_SUCCESS);
 	read_trace();
 	CHECK_EQ(count(": device="), 0);
+	pair_close(&a, &b);
+}
+
+static void traced_train(void)
+{
+	struct end a, b;
+	uint32_t qa, qb;
+
+	open_pair(&a, &b);
+	a.timeout = 0;
+	pair_create(&a, &b);
+	qa = a.qp->qp_num;
+	qb = b.qp->qp_num;
+	trace_on();
+	post_send(&a, &b, IBV_WR_RDMA_WRITE, 1, 0, 3000, IBV_SEND_SIGNALED);
+	expect(&a, 1, IBV_WC_SUCCESS);
+	post_send(&a, &b, IBV_WR_RDMA_READ, 2, 0, 3000, IBV_SEND_SIGNALED);
+	expect(&a, 2, IBV_WC_SUCCESS);
+	read_trace();
+	CHECK(train("r1", qa, "send", 3, PACKETS(3, RETH + 3000), "sent"));
+	CHECK(train("r1", qa, "send", 1, PACKETS(1, RETH), "sent"));
+	CHECK(train("r2", qb, "receive", 3, PACKETS(3, 2 * AETH + 3000), "sent"));
+	/* Acknowledgments are not handed over together. */
+	CHECK_EQ(count("ferroce_train: "), 3);
+
+	/* A queue with room for one packet, and for no train. */
+	trace_on();
+	shell("tc -n n1 qdisc add dev v1 root bfifo limit 1500");
+	post_send(&a, &b, IBV_WR_RDMA_WRITE, 3, 0, 3000, IBV_SEND_SIGNALED);
+	expect(&a, 3, IBV_WC_SUCCESS);
+	shell("tc -n n1 qdisc del dev v1 root");
+	read_trace();
+	CHECK(train("r1", qa, "send", 3, PACKETS(3, RETH + 3000), "refused"));
+	CHECK_EQ(count("ferroce_train: "), 1);
+	CHECK_EQ(count("ferroce_send: device=r1 "), 6);
+
+	pair_close(&a, &b);
+
+	/* No route. What is sent again is sent packet by packet. */
+	open_pair(&a, &b);
+	a.v6 = true;
+	b.v6 = true;
+	/* 4 ms. */
+	a.timeout = 10;
+	a.retry_cnt = 2;
+	pair_create(&a, &b);
+	shell("ip -n n1 -6 route del fd77::/64");
+	trace_on();
+	post_send(&a, &b, IBV_WR_RDMA_WRITE, 1, 0, 3000, IBV_SEND_SIGNALED);
+	expect(&a, 1, IBV_WC_RETRY_EXC_ERR);
+	shell("ip -n n1 -6 route add fd77::/64 dev v1");
+	read_trace();
+	CHECK(train("r1", a.qp->qp_num, "send", 3, PACKETS(3, 3 * 20 + RETH + 3000), "lost"));
+	CHECK_EQ(count("ferroce_train: "), 1);
 	pair_close(&a, &b);
 }
 
@@ -304,6 +372,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		{ "a SEND and a READ", traced_send },
+		{ "trains", traced_train },
 		{ "receiver not ready", traced_rnr },
 		{ "unresponsive peer", traced_timeout },
 		{ "stray packet", traced_stray },

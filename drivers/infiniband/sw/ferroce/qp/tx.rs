@@ -31,7 +31,8 @@ use crate::{
         Counter,
         Counters, //
     },
-    device::IbQp, //
+    device::IbQp,
+    traces, //
 };
 use kernel::prelude::*;
 use rdma::{
@@ -109,6 +110,17 @@ pub(super) enum Handed<M> {
     /// A queue below had no room: the packets are to be sent again, and the half is run again when
     /// to try.
     Back(M),
+}
+
+impl<M> Handed<M> {
+    /// Returns the name of the end of a train that there was.
+    fn name(&self) -> &'static CStr {
+        match self {
+            Handed::Over => c"sent",
+            Handed::Lost(_) => c"lost",
+            Handed::Back(_) => c"refused",
+        }
+    }
 }
 
 impl<M> TxRun<M> {
@@ -306,6 +318,23 @@ impl Tx {
         let Some((train, mark)) = run.train.take() else {
             return Handed::Over;
         };
+        let kept = traces::keep_train(&train);
+        let handed = self.pass(qp, train, mark, clock, counters);
+        let receive = matches!(self.half, Half::Recv);
+        traces::handed_over(qp, receive, kept, || handed.name());
+        handed
+    }
+
+    /// Hands a train to the IP layer. Bottom halves are off.
+    #[inline(always)]
+    fn pass<M>(
+        &mut self,
+        qp: &IbQp,
+        train: Train,
+        mark: M,
+        clock: impl Fn() -> Instant,
+        counters: &Counters,
+    ) -> Handed<M> {
         let packets = train.packets();
         let Some(path) = &mut self.path else {
             counters.lost(Counter::NoRoute, packets);

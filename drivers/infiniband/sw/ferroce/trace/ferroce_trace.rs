@@ -65,6 +65,23 @@ pub struct Retry {
     pub reason: &'static CStr,
 }
 
+/// The fields of a train in tracepoints.
+#[derive(Clone, Copy)]
+pub struct Train {
+    /// The name of the device.
+    pub device: DeviceName,
+    /// The number of the queue pair.
+    pub qpn: u32,
+    /// True if the receive half sent it, false if the send half.
+    pub receive: bool,
+    /// The number of packets.
+    pub packets: u16,
+    /// Bytes of all packets, from the IP headers on.
+    pub bytes: u32,
+    /// What became of it.
+    pub result: &'static CStr,
+}
+
 /// Returns whether a tracepoint is enabled: a static branch.
 macro_rules! is_on {
     ($tracepoint:ident) => {{
@@ -186,6 +203,34 @@ fn emit_retry(retry: impl FnOnce() -> Retry) {
         r.psn,
         r.left,
         text(r.reason),
+    ));
+}
+
+/// Returns whether the tracepoint of trains is enabled, for callers that must keep its fields.
+#[inline(always)]
+pub fn train_is_on() -> bool {
+    is_on!(__tracepoint_ferroce_train)
+}
+
+/// A train was handed to IP, which may not have taken it.
+#[inline(always)]
+pub fn train(train: impl FnOnce() -> Train) {
+    if train_is_on() {
+        emit_train(train);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn emit_train(train: impl FnOnce() -> Train) {
+    let t = train();
+    emit!(rust_do_trace_ferroce_train(
+        text(t.device.as_c_str()),
+        t.qpn,
+        t.receive,
+        t.packets,
+        t.bytes,
+        text(t.result),
     ));
 }
 
