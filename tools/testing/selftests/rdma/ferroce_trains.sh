@@ -8,6 +8,9 @@
 . "$(dirname "$0")/lib.sh"
 need_module
 need_programs ibv_rc_pingpong rping ib_send_bw tc ip ping
+here=$PWD
+[ -x "$here/ferroce_xdp" ] || here=$(dirname "$0")
+xdp_pid=()
 # shellcheck disable=SC2034
 after_each=clean
 
@@ -28,6 +31,34 @@ in_order() {
 
 has_rps() {
 	[ -e /sys/class/net/lo/queues/rx-0/rps_cpus ]
+}
+
+# xdp NUMBER WORDS...: attaches an XDP program to the net device with this number: ferroce_xdp.
+xdp() {
+	start "xdp$1" "n$1" "$here/ferroce_xdp" "v$1" "${@:2}"
+	xdp_pid[$1]=$pid
+	wait_for grep -q attached "$tmp/xdp$1.log"
+}
+
+# xdp_off NUMBER: detaches it; $seen is how many packets it has seen.
+xdp_off() {
+	kill -TERM "${xdp_pid[$1]}"
+	ends "${xdp_pid[$1]}"
+	seen=$(sed -n 's/ packets$//p' "$tmp/xdp$1.log")
+}
+
+has_xdp() {
+	[ -e /proc/sys/kernel/unprivileged_bpf_disabled ]
+}
+
+# feature NUMBER FEATURE on|off
+feature() {
+	in_ns "n$1" "$here/ferroce_feature" "v$1" "$2" "$3"
+}
+
+# show_counters: of both devices, those that are not 0.
+show_counters() {
+	grep -v ':0$' /sys/class/infiniband/r[12]/ports/1/hw_counters/* || true
 }
 
 # traffic: SENDs, READs and WRITEs of 64 KiB, whose data is checked, over IPv4 and IPv6.
@@ -71,6 +102,11 @@ whole() {
 	equal 0 "$(counter r1 tx_trains_off)"
 }
 
+# no_retries DEVICE
+no_retries() {
+	equal 0 "$(counter "$1" completer_retry_err)" || { show_counters; return 1; }
+}
+
 # unchanged: trains were sent, and every packet arrived as it had been.
 unchanged() {
 	local dev
@@ -79,7 +115,7 @@ unchanged() {
 	for dev in r1 r2; do
 		equal 0 "$(counter "$dev" rx_bad_icrc)"
 		equal 0 "$(counter "$dev" rx_malformed)"
-		! has_rps || equal 0 "$(counter "$dev" completer_retry_err)"
+		! has_rps || no_retries "$dev"
 	done
 }
 
@@ -95,6 +131,159 @@ taken_apart() {
 	equal 0 "$(counter r2 rx_trains)"
 }
 
+# A device without one of the features that a train needs, in front of which it is taken apart.
+without() {
+	local i
+
+	prepare
+	for i in 1 2; do feature "$i" "$1" off; done
+	traffic
+	unchanged
+	equal 0 "$(counter r1 rx_trains)"
+	equal 0 "$(counter r2 rx_trains)"
+}
+
+# A generic XDP program gets a train copied into one packet. It can be taken apart only if its packets are of equal length, as
+# those of a SEND are. Other trains are lost, and turned off.
+xdp_generic() {
+	local i seen=0
+
+	prepare
+	for i in 1 2; do xdp "$i" generic "$@"; done
+	both ibv_rc_pingpong -c -n 20 -s 65536 -m 4096
+	unchanged
+	traffic
+	for i in 1 2; do
+		[ "$(counter "r$i" tx_trains_off)" -gt 0 ]
+		equal 0 "$(counter "r$i" rx_trains)"
+		xdp_off "$i"
+		[ "$seen" -gt 0 ]
+		[ "$seen" -lt "$(counter "r$i" rcvd_pkts)" ]
+	done
+}
+
+# In front of a net device with a native XDP program, the other end of the pair takes trains apart.
+xdp_native() {
+	local i seen=0
+
+	prepare
+	for i in 1 2; do xdp "$i" native frags; done
+	traffic
+	unchanged
+	for i in 1 2; do
+		equal 0 "$(counter "r$i" rx_trains)"
+		xdp_off "$i"
+		[ "$seen" -ge "$(counter "r$i" rcvd_pkts)" ]
+	done
+}
+
+# stream ADDRESS: READs and WRITEs of 65000 bytes, whose data is checked, until the case ends; $stream are the processes.
+stream() {
+	start server n1 rping -s -a "$1" -V -S 65000
+	stream=("$pid")
+	wait_for listening
+	start client n2 rping -c -a "$1" -V -S 65000
+	stream+=("$pid")
+}
+
+# counted DEVICE NAME NUMBER
+counted() {
+	[ "$(counter "$1" "$2")" -ge "$3" ]
+}
+
+# flows: the stream goes on.
+flows() {
+	wait_for counted r1 rcvd_pkts $(($(counter r1 rcvd_pkts) + 500)) || { show_counters; return 1; }
+	kill -0 "${stream[@]}"
+}
+
+# flows_whole: the same with trains that arrive whole.
+flows_whole() {
+	wait_for counted r1 rx_trains $(($(counter r1 rx_trains) + 1))
+	wait_for counted r2 rx_trains $(($(counter r2 rx_trains) + 1))
+	flows
+}
+
+# The features of the net devices change under traffic.
+xdp_under_traffic() {
+	local mode i stream seen
+
+	prepare
+	stream fd77::1
+	for mode in native generic; do
+		flows_whole
+		for i in 1 2; do xdp "$i" "$mode" frags; done
+		flows
+		for i in 1 2; do xdp_off "$i"; done
+	done
+	flows_whole
+}
+
+features_under_traffic() {
+	local feature i stream
+
+	prepare
+	stream 10.77.0.1
+	for feature in tx-gso-list tx-udp_tnl-segmentation tx-scatter-gather-fraglist; do
+		flows_whole
+		for i in 1 2; do feature "$i" "$feature" off; done
+		flows
+		for i in 1 2; do feature "$i" "$feature" on; done
+	done
+	flows_whole
+}
+
+# rejected DEVICE...: $rejected is how many packets the stack has refused. No program is started for it.
+rejected() {
+	local dev count
+
+	rejected=0
+	for dev; do
+		read -r count <"/sys/class/infiniband/$dev/ports/1/hw_counters/tx_rejected"
+		rejected=$((rejected + count))
+	done
+}
+
+rejected_more() {
+	local rejected
+
+	rejected r1 r2
+	[ "$rejected" -gt "$1" ]
+}
+
+# set_mtu MTU NUMBER...
+set_mtu() {
+	local i
+
+	for i in "${@:2}"; do ip -n "n$i" link set "v$i" mtu "$1"; done
+}
+
+# The path MTU of a connection stays, and packets that do not fit are refused until the MTU is large enough again. In between
+# nothing slow is done: the connection ends after some seconds, when its retries have run out.
+mtu_under_traffic() {
+	local stream rejected i
+
+	prepare
+	stream "$1"
+	for i in 1 2 "1 2"; do
+		flows_whole
+		rejected r1 r2
+		# shellcheck disable=SC2086 # Numbers.
+		{
+			set_mtu 1500 $i
+			wait_for rejected_more "$rejected"
+			set_mtu 4200 $i
+		}
+	done
+	flows_whole
+	for i in 1 2; do
+		equal 4096 "$(active_mtu "r$i")"
+		equal 0 "$(counter "r$i" rx_bad_icrc)"
+		equal 0 "$(counter "r$i" rx_malformed)"
+		equal 0 "$(counter "r$i" retry_exceeded_err)"
+	done
+}
+
 # The identification of IPv4 packets, which the ICRC covers, wraps in the middle of a train.
 identification_wraps() {
 	prepare
@@ -103,7 +292,7 @@ identification_wraps() {
 	both ib_send_bw -F -s 65536 -n 4200
 	[ "$(counter r2 sent_pkts)" -gt 65536 ]
 	equal 0 "$(counter r1 rx_bad_icrc)"
-	! has_rps || equal 0 "$(counter r2 completer_retry_err)"
+	! has_rps || no_retries r2
 }
 
 # A packet socket may share the train when it is received.
@@ -233,11 +422,21 @@ checked() {
 test_case "trains are received whole" whole
 test_case "device without GSO" taken_apart
 slow || test_case "IPv4 identification wraps" identification_wraps
+test_case "device without GSO of fragment lists" without tx-gso-list
+test_case "device without GSO of UDP" without tx-udp-segmentation
+test_case "device without fragment lists" without tx-scatter-gather-fraglist
 test_case "captured on both ends" captured
 ! nft list tables >/dev/null 2>&1 || test_case "network that drops trains" too_long
 ! modprobe -qa nf_tables nft_ct || test_case "connection tracking" tracked
 ! modprobe -q bridge || test_case "bridge" bridged
 test_case "VLAN" tagged
+! has_xdp || test_case "generic XDP" xdp_generic
+! has_xdp || test_case "generic XDP with fragments" xdp_generic frags
+! has_xdp || test_case "native XDP" xdp_native
+! has_xdp || test_case "XDP under traffic" xdp_under_traffic
+test_case "changing features under traffic" features_under_traffic
+test_case "changing MTU under traffic, IPv4" mtu_under_traffic 10.77.0.1
+test_case "changing MTU under traffic, IPv6" mtu_under_traffic fd77::1
 test_case "loss" disturbed loss 3%
 ! modprobe -q sch_prio || test_case "corruption" corrupted
 test_case "duplicates and reordering" disturbed delay 1ms duplicate 3% reorder 5%
