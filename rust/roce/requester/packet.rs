@@ -72,8 +72,10 @@ pub struct Transmit {
     pub again: bool,
     /// True if this is a datagram longer than the MTU.
     ///
-    /// The driver does not send it, but reports it as sent: the consumer gets no error
-    /// (C10-93.1.1).
+    /// The driver does not send it, but fails its request with [`Status::LocLen`]
+    /// ([`Requester::local_error`]).
+    ///
+    /// [`Status::LocLen`]: crate::wr::Status::LocLen
     pub oversize: bool,
     /// The place in the queue, for [`Requester::transmitted`].
     pub step: Step,

@@ -299,10 +299,29 @@ mod tests {
         assert_eq!(completion.map(|end| end.byte_len), Some(MTU));
         assert_eq!(ud.next_psn().get(), 1);
         assert_eq!(ud.next_timeout(), None);
-        // A datagram longer than the MTU completes too, but is not sent.
-        assert!(ud.post(wr(SendOp::Send, MTU + 1)).is_ok());
-        assert!(send(&mut ud).is_some_and(|sent| sent.oversize));
+    }
+
+    #[test]
+    fn datagram_above_current_mtu_is_not_for_sending() {
+        let mut slots = slots::<3>();
+        let mut ud = requester(Transport::Ud, &mut slots);
+        for _ in 0..2 {
+            assert!(ud.post(wr(SendOp::Send, MTU + 1)).is_ok());
+        }
+        ud.set_mtu(2 * MTU);
+        assert!(send(&mut ud).is_some_and(|sent| !sent.oversize));
         assert!(ud.poll_completion().is_some());
+        ud.set_mtu(MTU);
+        let long = ud.poll_transmit().unwrap();
+        assert!(long.oversize);
+        ud.local_error(long.slot, Status::LocLen);
+        assert_eq!((ud.state(), ud.take_error()), (SendState::SendError, true));
+        assert_eq!(
+            ud.poll_completion().map(|end| end.status),
+            Some(Status::LocLen)
+        );
+        // It has used no PSN.
+        assert_eq!(ud.next_psn().get(), 1);
     }
 
     #[test]

@@ -471,7 +471,8 @@ impl SendHalf {
             let no_route = || SendError::lost(counters, Counter::NoRoute);
             let av = sq.av(transmit.slot).ok_or_else(no_route)?;
             if transmit.oversize {
-                return Err(SendError::lost(counters, Counter::Oversize));
+                counters.lost(Counter::Oversize, 1);
+                return Err(SendError::Memory(MemError::Length));
             }
             if !self.tx.path().is_some_and(|path| path.leads(&av.path)) {
                 self.tx
