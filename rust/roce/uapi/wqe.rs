@@ -80,8 +80,8 @@ pub enum WqeErrorKind {
     NotInline,
     /// More SGEs than the queue pair was created for.
     SgeCount,
-    /// More inline data than the queue pair was created for, a message over [`MAX_MESSAGE`], or no
-    /// room for what an atomic operation finds.
+    /// More inline data than the queue pair was created for, a message over [`MAX_MESSAGE`], or an
+    /// atomic operation whose buffers are not as long as a word.
     Length,
     /// A UD send without an address handle.
     AddressHandle,

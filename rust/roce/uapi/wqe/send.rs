@@ -225,10 +225,9 @@ fn payload(
             Err(WqeErrorKind::NotInline)
         }
         SendOp::CompareSwap | SendOp::FetchAdd => {
-            // Room beyond the word is no mistake.
             match sge_payload(&wqe.dma, tail, limits.max_sge)? {
-                (_, 0..WORD) => Err(WqeErrorKind::Length),
-                (payload, _) => Ok((payload, WORD)),
+                (payload, WORD) => Ok((payload, WORD)),
+                _ => Err(WqeErrorKind::Length),
             }
         }
         _ if is_inline => inline_payload(&wqe.dma, tail, limits.max_inline),
@@ -347,7 +346,7 @@ mod tests {
         raw: false,
     };
 
-    /// A copied WQE with four SGEs of which the header uses `num_sge`.
+    /// A copied WQE with four SGEs of 8 bytes, of which the header uses `num_sge`.
     fn send_bytes(opcode: u32, flags: u32, num_sge: u32, length: u32) -> [u8; 272] {
         let mut wqe = SendWqe::new_zeroed();
         wqe.wr_id = U64::new(7);
@@ -364,7 +363,7 @@ mod tests {
             let start = SEND_WQE_LEN + i * SGE_LEN;
             let sge = RawSge {
                 addr: U64::new(0x1000 * i as u64),
-                length: U32::new(100),
+                length: U32::new(8),
                 lkey: U32::new(i as u32),
             };
             bytes[start..start + SGE_LEN].copy_from_slice(sge.as_bytes());
@@ -389,7 +388,7 @@ mod tests {
         assert_eq!(wr.wr_id, 7);
         assert_eq!(wr.va, 0x1122_3344_5566_7788);
         assert_eq!(wr.rkey.get(), 0xabcd);
-        assert_eq!(wr.length, 300);
+        assert_eq!(wr.length, 24);
         assert!(wr.signalled && wr.fence && !wr.solicited);
         assert_eq!(payload, Payload::Sges { count: 3 });
         let last = send_sges(&bytes, 3).and_then(|sges| sges.last());
@@ -480,8 +479,12 @@ mod tests {
         assert_eq!(payload, Payload::Sges { count: 1 });
         assert_eq!((wr.op, wr.length), (SendOp::CompareSwap, 8));
         assert_eq!((wr.compare, wr.swap_add, wr.rkey), (1, 2, Rkey::new(3)));
-        set_sge_length(&mut bytes, 0, 7);
-        assert_eq!(kind(&bytes, Transport::Rc), Some(WqeErrorKind::Length));
+        let mut bytes = send_bytes(6, 0, 2, 0);
+        for (first, second) in [(3, 5), (0, 8), (8, 1), (4, 3), (0, 0)] {
+            set_sge_length(&mut bytes, 0, first);
+            set_sge_length(&mut bytes, 1, second);
+            assert_eq!(kind(&bytes, Transport::Rc).is_some(), first + second != 8);
+        }
         let inline = send_bytes(6, SEND_INLINE, 0, 8);
         assert_eq!(kind(&inline, Transport::Rc), Some(WqeErrorKind::NotInline));
         Ok(())

@@ -113,7 +113,7 @@ static void test_fetch_add(void)
 	pair_close(&a, &b);
 }
 
-/* The extended functions, several buffers, and room beyond the word. */
+/* The extended functions, and several buffers. */
 static void test_extended(void)
 {
 	struct ibv_sge sges[2];
@@ -126,7 +126,7 @@ static void test_extended(void)
 	memset(a.buf, 0x11, LEN);
 	store(&b, AT, 7);
 	sges[0] = (struct ibv_sge){ (uintptr_t)a.buf + 3, 5, a.mr->lkey };
-	sges[1] = (struct ibv_sge){ (uintptr_t)a.buf + 100, 50, a.mr->lkey };
+	sges[1] = (struct ibv_sge){ (uintptr_t)a.buf + 100, 3, a.mr->lkey };
 	qp = ex_begin(&a, 1, IBV_SEND_SIGNALED);
 	ibv_wr_atomic_fetch_add(qp, b.mr->rkey, (uintptr_t)b.buf + AT, 0x0101010101010101);
 	ibv_wr_set_sge_list(qp, 2, sges);
@@ -140,14 +140,48 @@ static void test_extended(void)
 	CHECK(all_bytes(a.buf + 103, 97, 0x11));
 	CHECK_EQ(load(&a, 200), 0x0101010101010108);
 	CHECK_EQ(load(&b, AT), 42);
-	/* No room for the word, and inline, which the plain function does not let pass. */
-	qp = ex_begin(&a, 3, IBV_SEND_SIGNALED);
-	ibv_wr_atomic_fetch_add(qp, b.mr->rkey, (uintptr_t)b.buf + AT, 1);
-	ibv_wr_set_sge(qp, a.mr->lkey, (uintptr_t)a.buf, 7);
-	ex_post(&a);
-	expect(&a, 3, IBV_WC_LOC_LEN_ERR);
-	CHECK_EQ(load(&b, AT), 42);
 	pair_close(&a, &b);
+}
+
+/* The buffers take the word, and nothing else: otherwise the request is not even sent. */
+static void test_lengths(void)
+{
+	static const uint32_t lens[] = { 0, 4, 7, 9, 16, 64 };
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
+	struct ibv_qp_ex *qp;
+	struct end a, b;
+
+	for (size_t i = 0; i < 2 * ARRAY_LEN(lens); i++) {
+		uint32_t len = lens[i / 2];
+
+		printf("# %u bytes\n", len);
+		atomic_init(&a, &b, LEN);
+		a.ops = ATOMIC_OPS;
+		pair_connect(&a, &b);
+		memset(a.buf, 0x11, LEN);
+		store(&b, AT, 7);
+		/* The plain function does not let less pass. */
+		if (i & 1 || len < 8) {
+			qp = ex_begin(&a, 1, IBV_SEND_SIGNALED);
+			ibv_wr_atomic_fetch_add(qp, b.mr->rkey, (uintptr_t)b.buf + AT, 1);
+			ibv_wr_set_sge(qp, a.mr->lkey, (uintptr_t)a.buf, len);
+			ex_post(&a);
+		} else {
+			make_send(&wr, &sge, &a, &b, IBV_WR_ATOMIC_CMP_AND_SWP, 1, 0, len, 0);
+			wr.wr.atomic.remote_addr = (uintptr_t)b.buf + AT;
+			wr.wr.atomic.rkey = b.mr->rkey;
+			wr.wr.atomic.compare_add = 7;
+			wr.wr.atomic.swap = 8;
+			post_wr(&a, &wr);
+		}
+		expect(&a, 1, IBV_WC_LOC_LEN_ERR);
+		end_await(&a, IBV_QPS_ERR);
+		CHECK_EQ(end_state(&b), IBV_QPS_RTS);
+		CHECK_EQ(load(&b, AT), 7);
+		CHECK(all_bytes(a.buf, LEN, 0x11));
+		pair_close(&a, &b);
+	}
 }
 
 #define ADDS 200
@@ -387,6 +421,7 @@ static const struct test tests[] = {
 	{ "compare and swap", test_compare_swap },
 	{ "fetch and add", test_fetch_add },
 	{ "extended functions", test_extended },
+	{ "buffers not as long as a word", test_lengths },
 	{ "concurrent with other queue pairs and the CPU", test_together },
 	{ "over a lossy link", test_loss },
 	{ "the fence", test_fence },
