@@ -422,4 +422,31 @@ mod tests {
         assert_eq!(outcome.event, Some(AsyncEvent::AccessError));
         assert!(outcome.error);
     }
+
+    #[test]
+    fn refused_write_imm_fails_the_wqe_that_it_took() {
+        // The length of the message, and the packet that is refused.
+        for (length, refused) in [(5, 0), (2 * MTU, 0), (2 * MTU, 1)] {
+            let mut slots = slots::<1>();
+            let mut rc = requester(Transport::Rc, &mut slots);
+            assert!(rc.post(wr(SendOp::WriteImm, length)).is_ok());
+            let mut rx = responder();
+            let mut rq = Recvs { left: 1, size: 0 };
+            for _ in 0..refused {
+                accept(&mut rx, &next(&mut rc), &mut rq);
+            }
+            let verdict = rx.on_request(&next(&mut rc).packet(), &mut rq);
+            assert!(matches!(verdict, Verdict::Place(_)));
+            let outcome = rx.finish(Err(MemError::Protection));
+            let nak = Syndrome::Nak(NakCode::RemoteAccess);
+            assert_eq!(outcome.reply.map(|reply| reply.syndrome), Some(nak));
+            // Only the last packet, which has the immediate data, takes one.
+            let took = length == 5 || refused == 1;
+            let status = outcome.completion.map(|end| end.status);
+            assert_eq!(status, took.then_some(Status::LocAccess));
+            assert_eq!((outcome.consumed, rq.left), (took, usize::from(!took)));
+            let event = (!took).then_some(AsyncEvent::AccessError);
+            assert_eq!(outcome.event, event);
+        }
+    }
 }

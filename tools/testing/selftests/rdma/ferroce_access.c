@@ -38,8 +38,10 @@ static const char *const fault_names[] = {
 	"no right",
 };
 
-static void one_fault(enum ibv_wr_opcode op, enum fault fault, bool is_rc)
+static void one_fault(enum ibv_wr_opcode op, enum fault fault, bool is_rc, enum ibv_mtu mtu)
 {
+	/* Only the packet with the immediate data takes a receive request. */
+	bool takes = op == IBV_WR_RDMA_WRITE_WITH_IMM && mtu == IBV_MTU_4096 && fault != TOO_LONG;
 	struct ibv_pd *pd = ibv_alloc_pd(r2.ctx);
 	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
 	struct ibv_send_wr wr;
@@ -48,7 +50,11 @@ static void one_fault(enum ibv_wr_opcode op, enum fault fault, bool is_rc)
 	struct end a, b;
 
 	printf("# opcode %d: %s\n", op, fault_names[fault]);
-	pair_open(&a, &b, is_rc ? IBV_QPT_RC : IBV_QPT_UC, LEN);
+	end_init(&a, &r1, is_rc ? IBV_QPT_RC : IBV_QPT_UC, LEN);
+	end_init(&b, &r2, is_rc ? IBV_QPT_RC : IBV_QPT_UC, LEN);
+	a.mtu = mtu;
+	b.mtu = mtu;
+	pair_create(&a, &b);
 	memset(a.buf, 0x11, LEN);
 	memset(b.buf, 0x22, LEN);
 	if (fault == NO_RIGHT)
@@ -82,16 +88,18 @@ static void one_fault(enum ibv_wr_opcode op, enum fault fault, bool is_rc)
 		break;
 	}
 	if (op == IBV_WR_RDMA_WRITE_WITH_IMM)
-		post_recv(&b, 9, 0, 1);
+		post_recv(&b, 9, LEN - 64, 64);
 	post_wr(&a, &wr);
 	if (is_rc) {
 		expect(&a, 1, IBV_WC_REM_ACCESS_ERR);
 		end_await(&a, IBV_QPS_ERR);
 		end_await(&b, IBV_QPS_ERR);
 		if (op == IBV_WR_RDMA_WRITE_WITH_IMM)
-			CHECK_EQ(expect(&b, 9, IBV_WC_WR_FLUSH_ERR).status, IBV_WC_WR_FLUSH_ERR);
-		/* The consumer of the target hears of it. */
-		expect_event(&b, IBV_EVENT_QP_ACCESS_ERR);
+			expect(&b, 9, takes ? IBV_WC_LOC_ACCESS_ERR : IBV_WC_WR_FLUSH_ERR);
+		/* The consumer of the target hears of it, once (C9-222.1). */
+		if (!takes)
+			expect_event(&b, IBV_EVENT_QP_ACCESS_ERR);
+		CHECK(!have_event(&b));
 	} else {
 		expect(&a, 1, IBV_WC_SUCCESS);
 		/* Nobody is told, and the next message arrives. */
@@ -113,19 +121,29 @@ static void one_fault(enum ibv_wr_opcode op, enum fault fault, bool is_rc)
 static void test_rc_write(void)
 {
 	for (int fault = 0; fault < FAULTS; fault++)
-		one_fault(IBV_WR_RDMA_WRITE, fault, true);
+		one_fault(IBV_WR_RDMA_WRITE, fault, true, IBV_MTU_1024);
+}
+
+static void test_rc_write_imm(void)
+{
+	for (int fault = 0; fault < FAULTS; fault++) {
+		one_fault(IBV_WR_RDMA_WRITE_WITH_IMM, fault, true, IBV_MTU_1024);
+		one_fault(IBV_WR_RDMA_WRITE_WITH_IMM, fault, true, IBV_MTU_4096);
+	}
 }
 
 static void test_rc_read(void)
 {
 	for (int fault = 0; fault < FAULTS; fault++)
-		one_fault(IBV_WR_RDMA_READ, fault, true);
+		one_fault(IBV_WR_RDMA_READ, fault, true, IBV_MTU_1024);
 }
 
 static void test_uc_write(void)
 {
-	for (int fault = 0; fault < FAULTS; fault++)
-		one_fault(IBV_WR_RDMA_WRITE, fault, false);
+	for (int fault = 0; fault < FAULTS; fault++) {
+		one_fault(IBV_WR_RDMA_WRITE, fault, false, IBV_MTU_1024);
+		one_fault(IBV_WR_RDMA_WRITE_WITH_IMM, fault, false, IBV_MTU_4096);
+	}
 }
 
 /* Where there is nothing to read or write, key and address may be anything. */
@@ -318,6 +336,7 @@ static void test_peer_gone(void)
 
 static const struct test tests[] = {
 	{ "RC, bad WRITEs", test_rc_write },
+	{ "RC, bad WRITEs with immediate data", test_rc_write_imm },
 	{ "RC, bad READs", test_rc_read },
 	{ "UC, bad WRITEs", test_uc_write },
 	{ "zero length, any key", test_no_length },
