@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Exponential back-off after an allocation failure.
+//! Exponential back-off: after an allocation failure, and between looks at a ring in ERR.
 //!
 //! There is no notification when memory becomes available, so a timer retries. Thousands of queue
 //! pairs may be short of memory at the same time: if each retried every millisecond, their timers

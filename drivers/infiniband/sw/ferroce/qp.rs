@@ -178,6 +178,9 @@ pub(crate) struct Qp {
     _share: Option<pool::Charge>,
     #[pin]
     timer: FineTimer<AckTimeout>,
+    /// For receive requests that are posted in ERR; see [`recv::look`].
+    #[pin]
+    watch_timer: FineTimer<Watch>,
     /// For the pace of requests, and for that of READ responses; and to wait for room for
     /// them, and for those that another CPU has sent.
     #[pin]
@@ -314,6 +317,7 @@ impl Qp {
             owner,
             _share: share,
             timer <- FineTimer::new(AckTimeout(*qpn)),
+            watch_timer <- FineTimer::new(Watch(*qpn)),
             send_pacer <- FineTimer::new(Pacer(Half::Send, *qpn)),
             recv_pacer <- FineTimer::new(Pacer(Half::Recv, *qpn)),
             batch_timer <- FineTimer::new(Batch(*qpn)),
@@ -422,6 +426,11 @@ impl Qp {
     /// Grants each half a flush budget of the size of its queue.
     fn allow_flush(&self) {
         self.send_flush_budget.grant(self.cap.max_send_wr);
+        self.allow_recv_flush();
+    }
+
+    /// Grants the receive half a flush budget of the size of its queue.
+    fn allow_recv_flush(&self) {
         // With a shared queue there is at most the request in use.
         self.recv_flush_budget.grant(self.cap.max_recv_wr.max(1));
     }
@@ -496,6 +505,17 @@ impl TimerCallback for AckTimeout {
     fn expired(&self) {
         if let Some(qp) = find(self.0) {
             send::expired(&qp);
+        }
+    }
+}
+
+/// The callback of the timer that looks for receive requests posted in ERR.
+struct Watch(u32);
+
+impl TimerCallback for Watch {
+    fn expired(&self) {
+        if let Some(qp) = find(self.0) {
+            recv::look(&qp);
         }
     }
 }

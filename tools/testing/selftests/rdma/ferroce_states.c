@@ -52,13 +52,55 @@ static void test_err_flushes(void)
 		/* Posting a send rings; both queues are flushed then, unsignalled requests too. */
 		post_both(&a, &b, 20);
 		expect_flushed(&a, 20, 20);
-		/* Receives alone ring no bell: the next one, or the next modify, flushes them. */
+		/* Receives alone ring no bell: the next one, or the next modify, need not wait. */
 		post_recv(&a, 100, 0, 64);
 		doorbell(&a);
 		expect_flushed(&a, 1, 0);
 		post_recv(&a, 100, 0, 64);
 		end_modify(&a, IBV_QPS_ERR);
 		expect_flushed(&a, 1, 0);
+		pair_close(&a, &b);
+	}
+}
+
+/* Receives that are posted in ERR are flushed although nothing rings a bell, at any time. */
+static void flushed_unrung(struct end *e, int rounds)
+{
+	for (int round = 0; round < rounds; round++) {
+		for (uint32_t i = 0; i < 20; i++)
+			post_recv(e, 100 + i, 0, 64);
+		expect_flushed(e, 20, 0);
+	}
+}
+
+static void test_err_receives(void)
+{
+	struct end a, b;
+
+	for (int type = IBV_QPT_RC; type <= IBV_QPT_UD; type++) {
+		pair_open(&a, &b, type, 4096);
+		end_modify(&a, IBV_QPS_ERR);
+		flushed_unrung(&a, 4);
+		/* RESET ends it: what is posted then stays, for longer than the peer's in ERR. */
+		end_modify(&a, IBV_QPS_RESET);
+		end_modify(&b, IBV_QPS_ERR);
+		end_to(&a, &b, IBV_QPS_RTS);
+		post_recv(&a, 7, 0, 128);
+		flushed_unrung(&b, 6);
+		expect_none(&a);
+		end_modify(&b, IBV_QPS_RESET);
+		end_to(&b, &a, IBV_QPS_RTS);
+		post_send(&b, &a, IBV_WR_SEND, 8, 0, 64, IBV_SEND_SIGNALED);
+		expect(&b, 8, IBV_WC_SUCCESS);
+		expect(&a, 7, IBV_WC_SUCCESS);
+		/* And ERR begins it again, also without a modify. */
+		post_recv(&a, 9, 0, 63);
+		if (type != IBV_QPT_UD) {
+			post_send(&b, &a, IBV_WR_SEND, 8, 0, 64, IBV_SEND_SIGNALED);
+			expect(&a, 9, IBV_WC_LOC_LEN_ERR);
+			end_await(&a, IBV_QPS_ERR);
+			flushed_unrung(&a, 2);
+		}
 		pair_close(&a, &b);
 	}
 }
@@ -511,6 +553,7 @@ static void test_communication_established(void)
 
 static const struct test tests[] = {
 	{ "ERR flushes both queues", test_err_flushes },
+	{ "ERR flushes receives without a doorbell", test_err_receives },
 	{ "ERR flushes requests in flight", test_err_in_flight },
 	{ "ERR flushes long queues", test_err_many },
 	{ "a full queue", test_full_queue },

@@ -8,6 +8,8 @@ mod flush;
 mod odp;
 mod read_response;
 
+pub(crate) use flush::look;
+
 use self::{
     completion::{
         completion,
@@ -71,6 +73,7 @@ use rdma::{
     }, //
 };
 use roce::{
+    backoff::Backoff,
     opcode::Transport,
     qp::state::State,
     responder::{
@@ -102,6 +105,8 @@ pub(crate) struct RecvHalf {
     address: Option<(u32, NetId, [u8; 16])>,
     /// True once the last WQE reached event was raised.
     last_wqe_reached: bool,
+    /// The next look at the ring (ERR).
+    next_look: Backoff,
     /// Packets that wait while the half executes a READ or waits for memory.
     backlog: Backlog,
     /// The wait for memory of `parked`, or of a READ response.
@@ -195,6 +200,7 @@ pub(crate) fn run(qp: &QpRef) {
             State::Err => {
                 half.flush(qp, &mut run);
                 half.raise_last_wqe_reached(qp);
+                half.watch(qp);
             }
             state if state.is_receiving() => half.resume(qp, &mut run),
             _ => {}
@@ -261,6 +267,7 @@ impl RecvHalf {
                 address: None,
                 backlog,
                 last_wqe_reached: false,
+                next_look: Backoff::default(),
                 wait: OdpWait::new(),
                 parked: None,
                 counters,
@@ -275,6 +282,7 @@ impl RecvHalf {
         self.rq.discard();
         self.tx.reset();
         self.last_wqe_reached = false;
+        self.next_look.succeeded();
         self.stop_waiting();
     }
 

@@ -4,21 +4,53 @@
 
 use super::{
     completion::completion,
+    run,
     Run,
     RecvHalf, //
 };
 use crate::{
+    clock,
     cq::Pushed,
-    device::IbQp,
+    device::{
+        IbQp,
+        QpRef, //
+    },
     qp::Event, //
 };
 use roce::{
     ids::Qpn,
+    qp::state::State,
     responder::RecvCompletion,
     wr::Status, //
 };
 
+/// Flushes the receive requests that a process has posted since the last look (ERR). Softirq
+/// context, no lock held.
+pub(crate) fn look(qp: &QpRef) {
+    if qp.state() == State::Err {
+        qp.allow_recv_flush();
+        run(qp);
+    }
+}
+
 impl RecvHalf {
+    /// Arms the timer that looks for more requests (ERR): librxe rings no doorbell for receive
+    /// requests.
+    ///
+    /// Requests in a shared queue do not belong to the queue pair, and a kernel consumer posts by a
+    /// verb.
+    pub(super) fn watch(&mut self, qp: &IbQp) {
+        if qp.kernel.is_some() || self.rq.is_shared() {
+            return;
+        }
+        let now = clock::now();
+        self.next_look.expire(now);
+        self.next_look.failed(now);
+        if let Some(at) = self.next_look.at() {
+            qp.watch_timer.arm(at.as_ns());
+        }
+    }
+
     /// Flushes the posted requests (ERR).
     pub(super) fn flush(&mut self, qp: &IbQp, run: &mut Run) {
         self.resp.reset();
