@@ -199,17 +199,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     ///
     /// `psn` must be unacknowledged.
     fn request_of(&self, psn: Psn) -> Option<(usize, Psn)> {
-        let una = self.window.una();
-        let distance = una.forward(psn);
-        for index in self.queue.done()..self.queue.begun() {
-            let slot = self.queue.get(index)?;
-            if !slot.wr.op.is_local() && una.forward(slot.last_psn) >= distance {
-                return slot
-                    .has_explicit_response()
-                    .then_some((index, slot.first_psn));
-            }
-        }
-        None
+        let index = self.slot_of(psn)?;
+        let slot = self.queue.get(index)?;
+        slot.has_explicit_response()
+            .then_some((index, slot.first_psn))
     }
 }
 

@@ -122,9 +122,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 self.gap(now, psn, ResponseKind::NakSequence)
             }
             Syndrome::Nak(NakCode::PsnSequence) => self.gap(now, psn, ResponseKind::Gap),
-            // The peer executes nothing any more, so an incomplete READ before the refused request
-            // fails too.
-            Syndrome::Nak(code) => self.refused(code),
+            Syndrome::Nak(code) => self.refused(psn, code),
             _ if !complete => self.gap(now, psn, ResponseKind::Gap),
             Syndrome::Rnr { timer } if self.wait_rnr(now, timer) => ResponseKind::Rnr,
             Syndrome::Rnr { .. } => ResponseKind::Duplicate,
@@ -174,16 +172,48 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
+    /// Fails the request with PSN `psn`, which the peer refused.
+    ///
+    /// The peer executes nothing any more and repeats no response. A request before it whose
+    /// response is missing is therefore flushed, and so is everything between the two: after one
+    /// that did not succeed, none may.
     #[cold]
-    fn refused(&mut self, code: NakCode) -> ResponseKind {
-        self.fail(match code {
+    fn refused(&mut self, psn: Psn, code: NakCode) -> ResponseKind {
+        let mut status = match code {
             NakCode::RemoteAccess => Status::RemAccess,
             NakCode::RemoteOperation => Status::RemOp,
             NakCode::PsnSequence | NakCode::InvalidRequest | NakCode::InvalidRd => {
                 Status::RemInvReq
             }
-        });
+        };
+        if let Some(guilty) = self.slot_of(psn) {
+            while self.queue.done() < guilty {
+                if let Some(failure) = self.queue.due_failure() {
+                    // It failed locally, before its turn to be sent again.
+                    status = failure;
+                    break;
+                }
+                self.queue.finish(Status::WrFlush);
+            }
+        }
+        self.fail(status);
         ResponseKind::NakFatal
+    }
+
+    /// Returns the index of the request that `psn` belongs to.
+    ///
+    /// `psn` must be unacknowledged.
+    #[inline]
+    pub(super) fn slot_of(&self, psn: Psn) -> Option<usize> {
+        let una = self.window.una();
+        let distance = una.forward(psn);
+        let mut begun = self.queue.done()..self.queue.begun();
+        begun.find(|&index| {
+            let covers = |slot: &Slot| una.forward(slot.last_psn) >= distance;
+            self.queue
+                .get(index)
+                .is_some_and(|slot| !slot.wr.op.is_local() && covers(slot))
+        })
     }
 
     #[cold]
@@ -300,6 +330,66 @@ mod tests {
         post(&mut rc, &[wr(SendOp::Send, 0)]);
         assert_eq!(status(&mut rc), Some(Status::WrFlush));
         assert_eq!(send_all(&mut rc), 0);
+    }
+
+    /// Sends a SEND, a READ of two responses, and three requests of one packet.
+    fn requests_around_read(rc: &mut Requester<&mut [Slot]>) {
+        post(
+            rc,
+            &[
+                wr(SendOp::Send, 0),
+                wr(SendOp::Read, 2 * MTU),
+                wr(SendOp::Write, 0),
+                wr(SendOp::Send, 0),
+                wr(SendOp::Send, 0),
+            ],
+        );
+        assert_eq!(send_all(rc), 5);
+    }
+
+    #[test]
+    fn fatal_nak_behind_incomplete_read_fails_the_refused_request() {
+        // The PSN of the NAK, and the status of each request.
+        let cases = [
+            (1, [Status::RemOp, Status::WrFlush, Status::WrFlush]),
+            // A later part of the READ.
+            (2, [Status::RemOp, Status::WrFlush, Status::WrFlush]),
+            (3, [Status::WrFlush, Status::RemOp, Status::WrFlush]),
+            (4, [Status::WrFlush, Status::WrFlush, Status::RemOp]),
+        ];
+        for (psn, statuses) in cases {
+            let mut slots = slots::<5>();
+            let mut rc = requester(Transport::Rc, &mut slots);
+            requests_around_read(&mut rc);
+            let nak = Syndrome::Nak(NakCode::RemoteOperation);
+            assert_eq!(acknowledge(&mut rc, psn, nak), ResponseKind::NakFatal);
+            assert!(rc.take_error());
+            assert_eq!(status(&mut rc), Some(Status::Success));
+            for expected in statuses {
+                assert_eq!(status(&mut rc), Some(expected));
+            }
+            assert_eq!(status(&mut rc), Some(Status::WrFlush));
+            assert_eq!((status(&mut rc), send_all(&mut rc)), (None, 0));
+        }
+    }
+
+    #[test]
+    fn fatal_nak_behind_local_error_does_not_hide_it() {
+        let mut slots = slots::<5>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        requests_around_read(&mut rc);
+        rc.local_error(3, Status::LocProt);
+        let nak = Syndrome::Nak(NakCode::RemoteAccess);
+        assert_eq!(acknowledge(&mut rc, 5, nak), ResponseKind::NakFatal);
+        for expected in [
+            Status::Success,
+            Status::WrFlush,
+            Status::WrFlush,
+            Status::LocProt,
+            Status::WrFlush,
+        ] {
+            assert_eq!(status(&mut rc), Some(expected));
+        }
     }
 
     #[test]

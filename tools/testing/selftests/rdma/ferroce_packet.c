@@ -321,6 +321,47 @@ static void test_mad_peer(void)
 	all_unharmed(6);
 }
 
+/*
+ * The peer refuses a request while the response to a READ before it is missing. The request that
+ * was refused fails, and the READ, for which there will be no response, is flushed.
+ */
+static void test_refused_behind_read(void)
+{
+	for (int refused = 2; refused <= 5; refused++) {
+		struct ibv_qp_init_attr init;
+		struct ibv_qp_attr attr;
+		struct end pair[2];
+		struct packet p;
+		uint32_t psn;
+
+		end_init(&pair[0], &r1, IBV_QPT_RC, LEN);
+		end_init(&pair[1], &r2, IBV_QPT_RC, LEN);
+		/* More than two hours. */
+		pair[0].timeout = 31;
+		pair_create(&pair[0], &pair[1]);
+		psn = pair[0].psn;
+		/* It answers nothing. */
+		end_modify(&pair[1], IBV_QPS_RESET);
+		for (int i = 1; i <= 5; i++)
+			post_send(&pair[0], &pair[1], i == 2 ? IBV_WR_RDMA_READ : IBV_WR_SEND, i, 0,
+				  64, IBV_SEND_SIGNALED);
+		wait_begin();
+		do {
+			wait_more_verb("requests to be sent");
+			CHECK_EQ(ibv_query_qp(pair[0].qp, &attr, IBV_QP_SQ_PSN, &init), 0);
+		} while (attr.sq_psn != psn + 5);
+		p = make(RC_ACK, pair[0].qp->qp_num, psn + refused - 1);
+		add_aeth(&p, NAK_REMOTE_ACCESS, 1);
+		send_packet(&p);
+		expect(&pair[0], 1, IBV_WC_SUCCESS);
+		for (int i = 2; i <= 5; i++)
+			expect(&pair[0], i,
+			       i == refused ? IBV_WC_REM_ACCESS_ERR : IBV_WC_WR_FLUSH_ERR);
+		end_await(&pair[0], IBV_QPS_ERR);
+		pair_close(&pair[0], &pair[1]);
+	}
+}
+
 /* Random datagrams from an ordinary socket. */
 static void test_noise(void)
 {
@@ -447,6 +488,7 @@ static const struct test tests[] = {
 	{ "queue pair numbers", test_numbers },
 	{ "responses", test_responses },
 	{ "protocol violations", test_mad_peer },
+	{ "refused behind a READ without response", test_refused_behind_read },
 	{ "random datagrams", test_noise },
 	{ "wrong source port", test_source_port },
 	{ "peer changes its source port", test_changed_port },

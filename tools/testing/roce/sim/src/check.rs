@@ -47,8 +47,10 @@ use crate::{
 struct Progress {
     /// Operations that completed.
     completed: usize,
-    /// The first one that failed, and how.
+    /// The first one that failed and was not flushed, or the first one that was, and how.
     failure: Option<(usize, Status)>,
+    /// The first one that was flushed before that (RC).
+    flushed: Option<usize>,
     succeeded: u64,
     /// Receive work requests that completed.
     received: u64,
@@ -180,7 +182,7 @@ impl Check {
         let progress = &self.progress[index];
         let least = match (node.failed() || peer.failed(), progress.failure) {
             (false, _) => ops.len(),
-            (true, Some((at, _))) => at,
+            (true, Some((at, _))) => progress.flushed.unwrap_or(at),
             (true, None) => progress.completed,
         };
         if !(least..=ops.len()).any(|at| added_before(ops, at) == counter) {
@@ -215,14 +217,23 @@ impl Check {
         }
         if status != Status::Success {
             // A failed connection stays so; UC and UD recover after the flush.
-            if self.transport == Transport::Rc
-                && status != Status::WrFlush
-                && progress.failure.is_some()
-            {
-                return wrong("a second error");
-            }
-            if progress.failure.is_none() {
-                progress.failure = Some((at, status));
+            match progress.failure {
+                None => progress.failure = Some((at, status)),
+                Some((first, Status::WrFlush))
+                    if self.transport == Transport::Rc && status != Status::WrFlush =>
+                {
+                    // The peer refused this one, while a response before it was missing.
+                    let missing = &node.ops()[first].wr.op;
+                    if !missing.has_explicit_response() || op.sabotage == Sabotage::None {
+                        return wrong("an error after a flush");
+                    }
+                    progress.failure = Some((at, status));
+                    progress.flushed = Some(first);
+                }
+                Some(_) if self.transport == Transport::Rc && status != Status::WrFlush => {
+                    return wrong("a second error");
+                }
+                Some(_) => {}
             }
             if self.transport != Transport::Rc
                 && status != Status::WrFlush
