@@ -11,7 +11,7 @@ use headers::Headers;
 pub enum Transport {
     /// Reliable connection: in order, exactly once.
     Rc,
-    /// Unreliable connection: in order, at most once, whole messages only.
+    /// Unreliable connection: whole messages only, which the network may lose, double or reorder.
     Uc,
     /// Unreliable datagram: one packet a message, any peer. The GSI queue pair is one of these.
     Ud,

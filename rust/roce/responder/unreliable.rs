@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! UC: in order, at most once, whole messages only.
+//! UC: whole messages only.
+//!
+//! The packets of a message are taken in order. A packet that starts a message may have any PSN,
+//! because messages before it may be lost. So if the network doubles such a packet, a message of
+//! one packet is received twice, and a longer one begins again.
 
 use super::{
     message::{
@@ -223,5 +227,48 @@ mod tests {
         let last = rx.on_request(&next(&mut uc).packet(), &mut rq);
         assert_eq!(dropped(last), Some(DropReason::PsnGap));
         assert_eq!(rq.left, 1);
+    }
+
+    #[test]
+    fn doubled_first_packet_starts_the_message_again() {
+        let mut slots = slots::<2>();
+        let mut uc = requester(Transport::Uc, &mut slots);
+        for length in [7, 2 * MTU] {
+            assert!(uc.post(wr(SendOp::Send, length)).is_ok());
+        }
+        let mut rx = responder(&recv_params());
+        let mut rq = Recvs {
+            left: 3,
+            size: 2 * MTU,
+        };
+        let only = next(&mut uc);
+        for _ in 0..2 {
+            let place = rx.on_request(&only.packet(), &mut rq);
+            assert_eq!(place, Verdict::Place(Place::Recv { offset: 0, len: 7 }));
+            assert!(rx.finish(Ok(())).consumed);
+        }
+        let first = next(&mut uc);
+        for _ in 0..2 {
+            let place = rx.on_request(&first.packet(), &mut rq);
+            assert_eq!(
+                place,
+                Verdict::Place(Place::Recv {
+                    offset: 0,
+                    len: MTU
+                })
+            );
+            assert!(!rx.finish(Ok(())).consumed);
+        }
+        let last = next(&mut uc);
+        assert!(matches!(
+            rx.on_request(&last.packet(), &mut rq),
+            Verdict::Place(_)
+        ));
+        let outcome = rx.finish(Ok(()));
+        assert_eq!(outcome.completion.map(|end| end.byte_len), Some(2 * MTU));
+        // The last packet is not taken twice.
+        let again = rx.on_request(&last.packet(), &mut rq);
+        assert_eq!(dropped(again), Some(DropReason::PsnGap));
+        assert_eq!(rq.left, 0);
     }
 }

@@ -38,12 +38,7 @@ impl RegionCache {
     ///
     /// As [`find`](super::find).
     #[inline]
-    pub(crate) fn find(
-        &mut self,
-        key: u32,
-        pd: PdId,
-        access: Access,
-    ) -> Result<&Target, MemError> {
+    pub(crate) fn find(&mut self, key: u32, pd: PdId, access: Access) -> Result<&Target, MemError> {
         if !self.holds(key, pd, access) {
             self.keep(key, find(key, pd, access)?);
         }

@@ -502,8 +502,7 @@ impl RecvHalf {
                 // CAST: Widening.
                 let bytes = payload.get(..len as usize).ok_or(MemError::Length)?;
                 if packet.deth().is_some() {
-                    self.rq
-                        .scatter(0, &grh_area(incoming), &mut run.regions)?;
+                    self.rq.scatter(0, &grh_area(incoming), &mut run.regions)?;
                 }
                 self.rq.scatter(offset, bytes, &mut run.regions)?;
                 if let Some(rkey) = packet.ieth() {
@@ -521,12 +520,9 @@ impl RecvHalf {
                 len,
                 check_len,
             } => {
-                let region = run.regions.find_remote(
-                    rkey.get(),
-                    self.pd,
-                    qp.qpn,
-                    Access::REMOTE_WRITE,
-                )?;
+                let region =
+                    run.regions
+                        .find_remote(rkey.get(), self.pd, qp.qpn, Access::REMOTE_WRITE)?;
                 region.offset(va, u64::from(check_len))?;
                 let at = region.offset(va, u64::from(len))?;
                 // CAST: Widening.

@@ -460,9 +460,8 @@ impl SendHalf {
     ) -> Result<(), SendError> {
         let counters = &*self.counters;
         let sq = &self.sq;
-        let gather = |skb: &mut _| {
-            sq.gather(transmit.slot, transmit.offset, transmit.len, skb, regions)
-        };
+        let gather =
+            |skb: &mut _| sq.gather(transmit.slot, transmit.offset, transmit.len, skb, regions);
 
         if qp.ty.transport() == Transport::Ud {
             if let Some(netdev) = &self.frames {

@@ -4,9 +4,9 @@
 
 use super::{
     run,
-    Run,
     Arrival,
     RecvHalf, //
+    Run,
 };
 use crate::{
     device::{

@@ -3,8 +3,8 @@
 //! READ responses.
 
 use super::{
-    Run,
     RecvHalf, //
+    Run,
 };
 use crate::{
     clock,
@@ -91,13 +91,7 @@ impl RecvHalf {
 
     /// Waits for the memory of a response, or ends the READ.
     #[cold]
-    fn cannot_read(
-        &mut self,
-        qp: &IbQp,
-        segment: &ReadSegment,
-        error: MemError,
-        run: &mut Run,
-    ) {
+    fn cannot_read(&mut self, qp: &IbQp, segment: &ReadSegment, error: MemError, run: &mut Run) {
         let result = match error {
             MemError::Absent => self.await_segment(qp, segment),
             error => Err(error),
@@ -120,12 +114,7 @@ impl RecvHalf {
 
     /// Builds a response and adds it to the train, or begins one with it.
     #[inline]
-    fn ride(
-        &mut self,
-        qp: &IbQp,
-        run: &mut Run,
-        segment: &ReadSegment,
-    ) -> Result<(), SendError> {
+    fn ride(&mut self, qp: &IbQp, run: &mut Run, segment: &ReadSegment) -> Result<(), SendError> {
         let pd = self.pd;
         let skb = self.tx.build(
             |pkey, buf| segment.write_headers(pkey, buf),

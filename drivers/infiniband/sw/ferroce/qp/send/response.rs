@@ -77,13 +77,7 @@ pub(crate) fn respond(
 impl SendHalf {
     /// Takes a response, or keeps it behind one that waits for memory.
     #[inline]
-    fn take(
-        &mut self,
-        qp: &IbQp,
-        time: Instant,
-        incoming: Incoming,
-        regions: &mut RegionCache,
-    ) {
+    fn take(&mut self, qp: &IbQp, time: Instant, incoming: Incoming, regions: &mut RegionCache) {
         if self.parked.is_none() {
             self.on_response(qp, time, incoming, None, regions);
         } else if self.backlog.push(qp, incoming, &self.counters) {
