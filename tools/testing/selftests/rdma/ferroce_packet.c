@@ -362,6 +362,28 @@ static void test_refused_behind_read(void)
 	}
 }
 
+/*
+ * A queue pair that is destroyed soon after a message repeats the acknowledgment, which may have
+ * been lost. After some seconds the peer would have asked for it.
+ */
+static void test_last_acknowledgment(void)
+{
+	struct stats stats = {};
+	struct end pair[2];
+
+	for (int idle = 0; idle < 2; idle++) {
+		open_pair(pair, IBV_QPT_RC);
+		exchange(&pair[0], &pair[1], 1);
+		if (idle)
+			sleep(6);
+		stats_read(&stats, "show link r1/1");
+		end_close(&pair[0]);
+		stats_grew_among(&stats, (struct growth[]){ { "sent_pkts", idle ? 0 : 3 }, {} });
+		end_close(&pair[1]);
+	}
+	all_unharmed(9);
+}
+
 /* Random datagrams from an ordinary socket. */
 static void test_noise(void)
 {
@@ -489,6 +511,7 @@ static const struct test tests[] = {
 	{ "responses", test_responses },
 	{ "protocol violations", test_mad_peer },
 	{ "refused behind a READ without response", test_refused_behind_read },
+	{ "last acknowledgment", test_last_acknowledgment },
 	{ "random datagrams", test_noise },
 	{ "wrong source port", test_source_port },
 	{ "peer changes its source port", test_changed_port },

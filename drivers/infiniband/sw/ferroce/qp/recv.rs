@@ -5,6 +5,7 @@
 mod admit;
 mod completion;
 mod flush;
+mod last_ack;
 mod odp;
 mod read_response;
 
@@ -84,6 +85,7 @@ use roce::{
         Responder,
         Verdict, //
     },
+    time::Instant,
     wire::{
         Packet,
         Syndrome, //
@@ -105,6 +107,8 @@ pub(crate) struct RecvHalf {
     address: Option<(u32, NetId, [u8; 16])>,
     /// True once the last WQE reached event was raised.
     last_wqe_reached: bool,
+    /// The time of the last request, by [`coarse_now`](crate::clock::coarse_now).
+    heard_at: Instant,
     /// The next look at the ring (ERR).
     next_look: Backoff,
     /// Packets that wait while the half executes a READ or waits for memory.
@@ -158,6 +162,7 @@ pub(crate) fn request(
             half.counters.count(Counter::TrainsReceived);
         }
         half.counters.received(origin.bytes);
+        half.heard();
         half.take(qp, incoming, &mut run);
         for _ in 1..BUDGET {
             if !qp.state().is_receiving() {
@@ -267,6 +272,7 @@ impl RecvHalf {
                 address: None,
                 backlog,
                 last_wqe_reached: false,
+                heard_at: Instant::default(),
                 next_look: Backoff::default(),
                 wait: OdpWait::new(),
                 parked: None,
@@ -282,6 +288,7 @@ impl RecvHalf {
         self.rq.discard();
         self.tx.reset();
         self.last_wqe_reached = false;
+        self.heard_at = Instant::default();
         self.next_look.succeeded();
         self.stop_waiting();
     }
@@ -294,24 +301,6 @@ impl RecvHalf {
     /// Returns the number of packets in the backlog.
     pub(crate) fn waiting(&self) -> usize {
         self.backlog.len()
-    }
-
-    /// Repeats the last acknowledgment of a queue pair that is destroyed.
-    ///
-    /// Programs destroy a queue pair as soon as they have all messages. If the acknowledgment of
-    /// the last message is lost then, no retry of the peer is answered, and it reports an error for
-    /// a message that succeeded. A peer ignores duplicates.
-    pub(crate) fn repeat_last_ack(&mut self, qp: &IbQp) {
-        const COPIES: u32 = 3;
-
-        if !qp.state().is_receiving() {
-            return;
-        }
-        if let Some(ack) = self.resp.last_ack() {
-            for _ in 0..COPIES {
-                self.reply(qp, &ack, &mut Run::new());
-            }
-        }
     }
 
     /// Handles a packet, or keeps it in the backlog.

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The last acknowledgment, repeated when the queue pair is destroyed.
+
+use super::{
+    RecvHalf,
+    Run, //
+};
+use crate::{
+    clock,
+    device::IbQp, //
+};
+
+/// The number of repetitions.
+const COPIES: u32 = 3;
+
+/// The time after a request in which its acknowledgment may be repeated, in ns.
+///
+/// A peer that has missed it asks again after its timeout, a second or less in most programs. IBTA
+/// lets it wait for four times that.
+const REPEAT_FOR: u64 = 5_000_000_000;
+
+impl RecvHalf {
+    /// Notes that a request arrived.
+    #[inline]
+    pub(super) fn heard(&mut self) {
+        self.heard_at = clock::coarse_now();
+    }
+
+    /// Repeats the last acknowledgment of a queue pair that is destroyed.
+    ///
+    /// Programs destroy a queue pair as soon as they have all messages. If the acknowledgment of
+    /// the last message is lost then, no retry of the peer is answered, and it reports an error for
+    /// a message that succeeded. A peer ignores duplicates.
+    ///
+    /// If the peer has been silent for long, it has got the acknowledgment. Then nothing is sent,
+    /// because the peer may be another queue pair with the same number by now.
+    pub(crate) fn repeat_last_ack(&mut self, qp: &IbQp) {
+        let silent = clock::coarse_now().since(self.heard_at) > REPEAT_FOR;
+        if silent || !qp.state().is_receiving() {
+            return;
+        }
+        if let Some(ack) = self.resp.last_ack() {
+            for _ in 0..COPIES {
+                self.reply(qp, &ack, &mut Run::new());
+            }
+        }
+    }
+}
