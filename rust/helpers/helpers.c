@@ -18,6 +18,7 @@
 
 #include "bottom_half.c"
 #include "dst.c"
+#include "gfp.c"
 #include "ib_umem.c"
 #include "ib_verbs.c"
 #include "if_vlan.c"

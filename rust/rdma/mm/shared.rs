@@ -26,12 +26,18 @@ use kernel::{
 ///
 /// A mapping keeps the pages by itself: it may outlive this value.
 ///
+/// A few pages are taken as they lie in memory, one behind the other, which costs nothing more. A
+/// vmalloc area needs some hundred bytes besides, and much time: it is for more pages, and for a
+/// host whose memory is in pieces.
+///
 /// # Invariants
 ///
-/// `ptr` is a vmalloc area of `size` bytes, a multiple of the page size, owned by this value.
+/// `ptr` is a vmalloc area of `size` bytes if `is_area`, and else as many that `alloc_pages_exact`
+/// has returned. `size` is a multiple of the page size. This value owns the memory.
 pub struct SharedMemory {
     ptr: NonNull<u8>,
     size: usize,
+    is_area: bool,
 }
 
 // SAFETY: All accesses are volatile or atomic.
@@ -40,6 +46,9 @@ unsafe impl Send for SharedMemory {}
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
+    /// The most bytes for which pages that are adjacent are looked for.
+    const MAX_EXACT: usize = 4 * PAGE_SIZE;
+
     /// Allocates at least `size` bytes, rounded up to pages. May sleep.
     ///
     /// # Errors
@@ -48,12 +57,26 @@ impl SharedMemory {
     pub fn new(size: usize) -> Result<Self> {
         let size = size.checked_next_multiple_of(PAGE_SIZE).ok_or(ENOMEM)?;
         let gfp = bindings::GFP_KERNEL_ACCOUNT | bindings::__GFP_ZERO;
+        if size != 0 && size <= Self::MAX_EXACT {
+            let cheap = gfp | bindings::RUST_CONST_HELPER_GFP_NORETRY | bindings::__GFP_NOWARN;
+            // SAFETY: No requirement for a size that is not 0.
+            let ptr = unsafe { bindings::alloc_pages_exact(size, cheap) };
+            if let Some(ptr) = NonNull::new(ptr.cast()) {
+                // INVARIANT: The pages were just allocated.
+                return Ok(Self {
+                    ptr,
+                    size,
+                    is_area: false,
+                });
+            }
+        }
         // SAFETY: `__vmalloc` has no requirement.
         let ptr = unsafe { bindings::__vmalloc(size, gfp) };
         // INVARIANT: The area was just allocated.
         Ok(Self {
             ptr: NonNull::new(ptr.cast()).ok_or(ENOMEM)?,
             size,
+            is_area: true,
         })
     }
 
@@ -85,10 +108,16 @@ impl SharedMemory {
         let mut offset = 0;
         while offset < len {
             // SAFETY: `offset` is a multiple of the page size below `size`, so that this is the
-            // address of a page of the vmalloc area; the area of the process is being set up, and
-            // `start + offset` lies in it. `vm_insert_page` takes a reference on the page.
+            // address of a page of the memory, each of which has a reference count of its own; the
+            // area of the process is being set up, and `start + offset` lies in it.
+            // `vm_insert_page` takes a reference on the page.
             let ret = unsafe {
-                let page = bindings::vmalloc_to_page(self.ptr.as_ptr().add(offset).cast());
+                let at = self.ptr.as_ptr().add(offset).cast();
+                let page = if self.is_area {
+                    bindings::vmalloc_to_page(at)
+                } else {
+                    bindings::virt_to_page(at)
+                };
                 bindings::vm_insert_page(area.as_ptr(), vma.start().wrapping_add(offset), page)
             };
             kernel::error::to_result(ret)?;
@@ -175,7 +204,16 @@ impl SharedMemory {
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        // SAFETY: This value owns the area. Pages that are mapped have references of their own.
-        unsafe { bindings::vfree(self.ptr.as_ptr().cast()) };
+        let ptr = self.ptr.as_ptr().cast();
+
+        // SAFETY: This value owns the memory, which was allocated so by the type invariant. Pages
+        // that are mapped have references of their own.
+        unsafe {
+            if self.is_area {
+                bindings::vfree(ptr);
+            } else {
+                bindings::free_pages_exact(ptr, self.size);
+            }
+        }
     }
 }
