@@ -12,6 +12,7 @@
 
 mod headers;
 mod pool;
+mod queue;
 mod train;
 mod transmit;
 
@@ -20,6 +21,7 @@ mod tests;
 
 pub use headers::IpHeader;
 pub use pool::PacketPools;
+pub use queue::SkBuffQueue;
 pub use train::{
     SkBuffList,
     Train, //

@@ -51,6 +51,12 @@ use roce::{
 /// A linear packet, from the BTH to the ICRC.
 pub(crate) struct Incoming {
     skb: SkBuff,
+    about: About,
+}
+
+/// What is known of a packet besides its bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct About {
     /// The VLAN of the net device that it was received on.
     vlan: Option<u16>,
     sport: u16,
@@ -65,23 +71,35 @@ impl Incoming {
     fn new(skb: SkBuff, dev: &NetDevice, is_local: bool) -> Option<(Self, Origin)> {
         let mut incoming = Self {
             skb,
-            vlan: dev.vlan_id(),
-            sport: 0,
-            is_local,
+            about: About {
+                vlan: dev.vlan_id(),
+                sport: 0,
+                is_local,
+            },
         };
         let origin = incoming.origin(dev.net_id())?;
-        incoming.sport = origin.sport;
+        incoming.about.sport = origin.sport;
         Some((incoming, origin))
+    }
+
+    /// Takes the packet apart, to keep it in a queue.
+    pub(crate) fn into_parts(self) -> (SkBuff, About) {
+        (self.skb, self.about)
+    }
+
+    /// Puts a packet together again.
+    pub(crate) fn from_parts(skb: SkBuff, about: About) -> Self {
+        Self { skb, about }
     }
 
     /// Returns the UDP source port.
     pub(crate) fn sport(&self) -> u16 {
-        self.sport
+        self.about.sport
     }
 
     /// Returns the VLAN of the net device that the packet was received on.
     pub(crate) fn vlan(&self) -> Option<u16> {
-        self.vlan
+        self.about.vlan
     }
 
     /// Returns a copy, of which the bytes are shared.
@@ -89,9 +107,7 @@ impl Incoming {
     pub(crate) fn copy(&self) -> Option<Self> {
         Some(Self {
             skb: self.skb.try_clone()?,
-            vlan: self.vlan,
-            sport: self.sport,
-            is_local: self.is_local,
+            about: self.about,
         })
     }
 
@@ -137,7 +153,7 @@ impl Incoming {
     /// checked, as little as a checksum of TCP is, unless a module parameter says so.
     #[inline]
     pub(crate) fn is_intact(&self) -> bool {
-        if self.is_local && !*module_parameters::check_local_icrc.value_ref() {
+        if self.about.is_local && !*module_parameters::check_local_icrc.value_ref() {
             return true;
         }
         let check = || {

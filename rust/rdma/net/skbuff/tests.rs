@@ -7,9 +7,53 @@ use super::{
     PacketPools,
     SkBuff,
     SkBuffList,
+    SkBuffQueue,
     Train, //
 };
 use kernel::prelude::*;
+
+#[kernel::macros::kunit_tests(rdma_skbuff_queue)]
+mod queue {
+    use super::*;
+
+    fn packet(byte: u8) -> Result<SkBuff> {
+        let mut skb = SkBuff::alloc(0, 64).ok_or(ENOMEM)?;
+        skb.append(&[byte])?;
+        Ok(skb)
+    }
+
+    #[test]
+    fn packets_and_values_come_out_in_order() -> Result {
+        let mut queue = SkBuffQueue::<(u64, Option<u16>)>::new();
+
+        assert!(queue.is_empty() && queue.pop().is_none());
+        for round in 0..2 {
+            for byte in 0..3u8 {
+                queue.push(packet(byte)?, (u64::from(byte) << 40, Some(round)));
+                assert_eq!(queue.len(), usize::from(byte) + 1);
+            }
+            for byte in 0..3u8 {
+                let (skb, value) = queue.pop().ok_or(EINVAL)?;
+                assert_eq!(skb.data(), [byte]);
+                assert_eq!(value, (u64::from(byte) << 40, Some(round)));
+            }
+            assert!(queue.is_empty() && queue.len() == 0 && queue.pop().is_none());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn dropped_queue_frees_packets() -> Result {
+        let mut queue = SkBuffQueue::<()>::new();
+
+        for byte in 0..3 {
+            queue.push(packet(byte)?, ());
+        }
+        drop(queue.pop());
+        drop(queue);
+        Ok(())
+    }
+}
 
 #[kernel::macros::kunit_tests(rdma_skbuff)]
 mod skbuff {

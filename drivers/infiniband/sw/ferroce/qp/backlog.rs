@@ -9,14 +9,15 @@ use crate::{
     },
     device::IbQp,
     owner::Owner,
-    packet::Incoming,
+    packet::{
+        About,
+        Incoming, //
+    },
     pool::BACKLOG,
     traces, //
 };
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
+use rdma::net::skbuff::SkBuffQueue;
 
 /// The most packets that wait; more are dropped.
 const MAX: usize = 128;
@@ -25,17 +26,20 @@ const MAX: usize = 128;
 ///
 /// The memory of each is charged to [`BACKLOG`] for the process that has the queue pair: it keeps
 /// them waiting, for instance by memory that does not come, and the sender is not known here.
+///
+/// An empty one has no memory besides this: few queue pairs ever have one that is not.
 pub(crate) struct Backlog {
-    packets: KVec<(Incoming, u32)>,
+    /// With what is known of each packet, and what was charged for it.
+    packets: SkBuffQueue<(About, u32)>,
     owner: Option<Arc<Owner>>,
 }
 
 impl Backlog {
-    pub(crate) fn new(owner: Option<Arc<Owner>>) -> Result<Self> {
-        Ok(Self {
-            packets: KVec::with_capacity(MAX, GFP_KERNEL_ACCOUNT)?,
+    pub(crate) const fn new(owner: Option<Arc<Owner>>) -> Self {
+        Self {
+            packets: SkBuffQueue::new(),
             owner,
-        })
+        }
     }
 
     #[inline]
@@ -68,31 +72,25 @@ impl Backlog {
         let Ok(size) = u32::try_from(incoming.footprint()) else {
             return Err(incoming);
         };
-        if BACKLOG.take(owner, size).is_err() {
+        if self.packets.len() >= MAX || BACKLOG.take(owner, size).is_err() {
             return Err(incoming);
         }
-        self.packets
-            .push_within_capacity((incoming, size))
-            .map_err(|full| {
-                BACKLOG.give_back(owner, size);
-                full.0 .0
-            })
+        let (skb, about) = incoming.into_parts();
+        self.packets.push(skb, (about, size));
+        Ok(())
     }
 
     /// Takes the packet that has waited longest.
     pub(crate) fn pop(&mut self) -> Option<Incoming> {
-        let (incoming, size) = self.packets.remove(0).ok()?;
+        let (skb, (about, size)) = self.packets.pop()?;
         BACKLOG.give_back(self.owner.as_deref(), size);
-        Some(incoming)
+        Some(Incoming::from_parts(skb, about))
     }
 
     /// Drops all packets; returns how many there were.
     pub(crate) fn clear(&mut self) -> usize {
         let count = self.packets.len();
-        for (_, size) in &self.packets {
-            BACKLOG.give_back(self.owner.as_deref(), *size);
-        }
-        self.packets.clear();
+        while self.pop().is_some() {}
         count
     }
 }

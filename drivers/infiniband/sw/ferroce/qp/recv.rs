@@ -262,7 +262,6 @@ impl RecvHalf {
         counters: Arc<Counters>,
         owner: Option<Arc<Owner>>,
     ) -> Result<KBox<Self>> {
-        let backlog = Backlog::new(owner)?;
         KBox::init(
             init!(Self {
                 resp: Responder::new(transport),
@@ -270,7 +269,7 @@ impl RecvHalf {
                 tx <- Tx::new(Half::Recv, qpn),
                 pd,
                 address: None,
-                backlog,
+                backlog: Backlog::new(owner),
                 last_wqe_reached: false,
                 heard_at: Instant::default(),
                 next_look: Backoff::default(),

@@ -170,7 +170,6 @@ impl SendHalf {
         owner: Option<Arc<Owner>>,
     ) -> Result<KBox<Self>> {
         let slots = KVec::from_elem(Slot::default(), slots, GFP_KERNEL_ACCOUNT)?;
-        let backlog = Backlog::new(owner)?;
         KBox::init(
             init!(Self {
                 req: Requester::new(transport, slots),
@@ -183,7 +182,7 @@ impl SendHalf {
                 request_wait: OdpWait::with_permits(wake, qpn)?,
                 response_wait: OdpWait::with_permits(wake, qpn)?,
                 parked: None,
-                backlog,
+                backlog: Backlog::new(owner),
                 counters,
             }? Error),
             GFP_KERNEL_ACCOUNT,
