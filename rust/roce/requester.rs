@@ -305,7 +305,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             return Err(PostError::TooLong);
         }
         let slot = Slot {
-            wr,
+            wr: wr.into(),
             ..Slot::default()
         };
         self.queue.push(slot).ok_or(PostError::Full)

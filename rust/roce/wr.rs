@@ -114,7 +114,8 @@ pub struct SendWr {
     /// Bytes of the message, up to [`MAX_MESSAGE_LEN`](crate::wire::MAX_MESSAGE_LEN). FLUSH: bytes
     /// of the range.
     pub length: u32,
-    /// Key of the remote memory. SEND with invalidate: the key to invalidate.
+    /// Key of the remote memory. SEND with invalidate, LOCAL_INV: the key to invalidate. BIND_MW,
+    /// REG_MR: the key that the memory gets.
     pub rkey: Rkey,
     /// The queue pair that the datagram is for. UD only.
     pub dest_qpn: Qpn,
@@ -135,12 +136,39 @@ pub struct SendWr {
     pub fence: bool,
 }
 
+impl SendWr {
+    /// Sets the arguments of BIND_MW or REG_MR, in fields that these have no other use for.
+    #[inline]
+    pub fn set_local(&mut self, args: &LocalArgs) {
+        self.va = args.addr;
+        self.swap_add = args.length;
+        self.compare = u64::from(args.mr_lkey) << 32 | u64::from(args.mw_rkey);
+        self.imm = args.access.to_ne_bytes();
+    }
+}
+
+/// The arguments of BIND_MW and REG_MR, besides the key that the memory gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LocalArgs {
+    /// The first byte. BIND_MW: in the address space of the memory region. REG_MR: the address that
+    /// requests use for it.
+    pub addr: u64,
+    /// Bytes. BIND_MW only.
+    pub length: u64,
+    /// The key of the memory region. BIND_MW only.
+    pub mr_lkey: u32,
+    /// The key that the window has. BIND_MW only.
+    pub mw_rkey: u32,
+    /// Set of `enum ib_access_flags`.
+    pub access: u32,
+}
+
 /// The status of a completed work request: the part of `enum ib_wc_status` that this driver
 /// reports.
 ///
 /// C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u32)]
+#[repr(u8)]
 pub enum Status {
     /// Done.
     #[default]

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     ids::Rkey,
     wr::{
+        LocalArgs,
         SendOp,
         Status, //
     }, //
@@ -24,8 +25,10 @@ pub struct Local {
     pub slot: u16,
     /// The operation.
     pub op: SendOp,
-    /// The key to invalidate ([`SendOp::LocalInv`] only).
+    /// The key to invalidate, or that the memory gets.
     pub key: Rkey,
+    /// The arguments ([`SendOp::BindMw`] and [`SendOp::RegMr`] only).
+    pub args: LocalArgs,
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
@@ -52,6 +55,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             slot: self.queue.number(next)?,
             op: slot.wr.op,
             key: slot.wr.rkey,
+            args: slot.wr.local(),
         })
     }
 

@@ -8,8 +8,8 @@
 //! documented bounds, or an error that completes that request.
 //!
 //! The expected use is to copy the header, learn the length of the tail from [`SendWqe::tail_len`],
-//! copy that, and parse both as one slice. The header is not read again after the tail was sized
-//! from it.
+//! copy that, and parse both. The header is not read again after the tail was sized from it. Once
+//! they are parsed, only the tail of a send WQE is needed.
 
 mod layout;
 mod recv;
@@ -42,11 +42,9 @@ pub use self::{
     },
     send::{
         ah_num,
-        bind_args,
         effective_qkey,
         inline_data,
         parse_send,
-        reg_args,
         send_sges,
         Payload,
         SendLimits, //

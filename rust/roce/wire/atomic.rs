@@ -101,6 +101,18 @@ impl Feth {
         }
     }
 
+    /// Returns the number on the wire.
+    #[inline]
+    pub(crate) const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Makes one from what [`bits`](Self::bits) returned.
+    #[inline]
+    pub(crate) const fn from_bits(bits: u32) -> Feth {
+        Feth(bits)
+    }
+
     /// Returns whether it selects something, and nothing reserved.
     #[inline]
     pub const fn is_valid(self) -> bool {

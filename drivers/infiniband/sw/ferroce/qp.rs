@@ -240,6 +240,9 @@ impl Qp {
         };
         let owner = init.pd.owner.clone();
         let share = pool::Charge::new(&pool::QPS, owner.as_ref())?;
+        // Not what is granted, which is up to twice as much. More wait in the ring.
+        // CAST: Bounded by `MAX_IN_FLIGHT`.
+        let slots = init.cap.max_send_wr.clamp(1, MAX_IN_FLIGHT) as usize;
         let queues = layout::lay_out(&mut init.cap, init.srq.is_some())?;
         let send_queue = Queue::new(queues.send)?;
         let recv_queue = queues.recv.map(Queue::new).transpose()?;
@@ -273,8 +276,6 @@ impl Qp {
             QpType::Gsi => Some(GsiQp::new(device_number, qpn)?),
             QpType::Rc | QpType::Uc | QpType::Ud | QpType::RawPacket => None,
         };
-        // CAST: Bounded by `MAX_IN_FLIGHT`.
-        let slots = cap.max_send_wr.min(MAX_IN_FLIGHT) as usize;
         let send = SendHalf::new(
             transport,
             Sq::new(send_queue, transport, pd, limits, signal_all, slots)?,

@@ -10,6 +10,7 @@ use super::{
     SendLimits,
     WORD_LEN, //
 };
+use crate::wr::LocalArgs;
 use core::mem::{
     offset_of,
     size_of, //
@@ -232,6 +233,28 @@ const _: () = {
     assert!(size_of::<RecvWqe>() == 40);
     assert!(offset_of!(RecvWqe, dma) == 16);
 };
+
+impl From<&BindArgs> for LocalArgs {
+    fn from(bind: &BindArgs) -> LocalArgs {
+        LocalArgs {
+            addr: bind.addr.get(),
+            length: bind.length.get(),
+            mr_lkey: bind.mr_lkey.get(),
+            mw_rkey: bind.mw_rkey.get(),
+            access: bind.access.get(),
+        }
+    }
+}
+
+impl From<&RegArgs> for LocalArgs {
+    fn from(reg: &RegArgs) -> LocalArgs {
+        LocalArgs {
+            addr: reg.iova.get(),
+            access: reg.access.get(),
+            ..LocalArgs::default()
+        }
+    }
+}
 
 impl SendWqe {
     /// Returns how many bytes of tail have to be copied for [`parse_send`](super::parse_send) to

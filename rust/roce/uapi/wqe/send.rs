@@ -21,7 +21,6 @@ use super::{
     SEND_INLINE,
     SEND_SIGNALED,
     SEND_SOLICITED,
-    SEND_WQE_LEN,
     WORD_LEN, //
 };
 use crate::{
@@ -66,16 +65,16 @@ pub enum Payload {
     /// In memory regions that the first `count` elements of the tail name: [`send_sges`].
     Sges {
         /// 0 to [`SendLimits::max_sge`].
-        count: u32,
+        count: u16,
     },
     /// In the tail itself: [`inline_data`].
     Inline {
         /// 0 to [`SendLimits::max_inline`] bytes.
-        len: u32,
+        len: u16,
     },
 }
 
-/// Validates a private copy of a send WQE.
+/// Validates a private copy of a send WQE, and of its tail.
 ///
 /// `signalled` in the result is the flag of the WQE; a queue pair that was created to signal
 /// everything sets it.
@@ -85,16 +84,11 @@ pub enum Payload {
 /// A violation is a [`WqeError`], which completes the request with its
 /// [`status`](WqeError::status).
 pub fn parse_send(
-    bytes: &[u8],
+    wqe: &SendWqe,
+    tail: &[u8],
     transport: Transport,
     limits: &SendLimits,
 ) -> Result<(SendWr, Payload), WqeError> {
-    let Ok((wqe, tail)) = SendWqe::ref_from_prefix(bytes) else {
-        return Err(WqeError {
-            wr_id: 0,
-            kind: WqeErrorKind::Truncated,
-        });
-    };
     validate_send(wqe, tail, transport, limits).map_err(|kind| WqeError {
         wr_id: wqe.wr_id.get(),
         kind,
@@ -160,8 +154,16 @@ fn validate_send(
             wr.feth = Feth::new(flush.placement, flush.level).ok_or(WqeErrorKind::Flush)?;
         }
         SendOp::SendInv | SendOp::LocalInv => wr.rkey = Rkey::new(u32::from_ne_bytes(wqe.ex)),
-        // The driver calls `reg_args` or `bind_args`.
-        SendOp::RegMr | SendOp::BindMw => {}
+        SendOp::RegMr => {
+            let reg: &RegArgs = args(wqe)?;
+            wr.rkey = Rkey::new(reg.key.get());
+            wr.set_local(&reg.into());
+        }
+        SendOp::BindMw => {
+            let bind: &BindArgs = args(wqe)?;
+            wr.rkey = Rkey::new(bind.rkey.get());
+            wr.set_local(&bind.into());
+        }
     }
     Ok((wr, payload))
 }
@@ -240,55 +242,44 @@ fn inline_payload(
     tail: &[u8],
     max_inline: u32,
 ) -> Result<(Payload, u32), WqeErrorKind> {
-    let len = dma.length.get();
-    if len > max_inline {
-        return Err(WqeErrorKind::Length);
-    }
-    if tail.len() < len as usize {
+    let length = dma.length.get();
+    let len = match u16::try_from(length) {
+        Ok(len) if length <= max_inline => len,
+        _ => return Err(WqeErrorKind::Length),
+    };
+    if tail.len() < usize::from(len) {
         return Err(WqeErrorKind::Truncated);
     }
-    Ok((Payload::Inline { len }, len))
+    Ok((Payload::Inline { len }, length))
 }
 
 fn sge_payload(dma: &DmaInfo, tail: &[u8], max_sge: u32) -> Result<(Payload, u32), WqeErrorKind> {
     let count = dma.num_sge.get();
     let total = sum_sges(tail, count, max_sge)?;
+    let count = u16::try_from(count).map_err(|_| WqeErrorKind::SgeCount)?;
     match u32::try_from(total) {
         Ok(length) if length <= MAX_MESSAGE => Ok((Payload::Sges { count }, length)),
         _ => Err(WqeErrorKind::Length),
     }
 }
 
-/// Returns the `count` elements of the scatter or gather list of a copied send WQE, as
-/// [`parse_send`] has counted them; none if the copy ends before.
+/// Returns the `count` elements of the scatter or gather list in a copied tail, as [`parse_send`]
+/// has counted them; none if the copy ends before.
 #[inline]
-pub fn send_sges(bytes: &[u8], count: u32) -> Option<&[RawSge]> {
-    sges(bytes.get(SEND_WQE_LEN..)?, count)
+pub fn send_sges(tail: &[u8], count: u16) -> Option<&[RawSge]> {
+    sges(tail, count.into())
 }
 
-/// Returns the `len` bytes of inline data of a copied send WQE.
+/// Returns the `len` bytes of inline data in a copied tail.
 #[inline]
-pub fn inline_data(bytes: &[u8], len: u32) -> Option<&[u8]> {
-    bytes.get(SEND_WQE_LEN..)?.get(..len as usize)
+pub fn inline_data(tail: &[u8], len: u16) -> Option<&[u8]> {
+    tail.get(..usize::from(len))
 }
 
 /// Returns the number of the address handle of a copied UD send WQE.
 #[inline]
-pub fn ah_num(bytes: &[u8]) -> Option<NonZeroU32> {
-    let (wqe, _) = SendWqe::ref_from_prefix(bytes).ok()?;
+pub fn ah_num(wqe: &SendWqe) -> Option<NonZeroU32> {
     NonZeroU32::new(args::<UdArgs>(wqe).ok()?.ah_num.get())
-}
-
-/// Returns the arguments of a BIND_MW in a copied WQE.
-pub fn bind_args(bytes: &[u8]) -> Option<&BindArgs> {
-    let (wqe, _) = SendWqe::ref_from_prefix(bytes).ok()?;
-    args(wqe).ok()
-}
-
-/// Returns the arguments of a REG_MR in a copied WQE of a kernel consumer.
-pub fn reg_args(bytes: &[u8]) -> Option<&RegArgs> {
-    let (wqe, _) = SendWqe::ref_from_prefix(bytes).ok()?;
-    args(wqe).ok()
 }
 
 /// Returns the arguments of a WQE as those of its operation.
@@ -324,6 +315,7 @@ mod tests {
     use super::{
         super::{
             RawSge,
+            SEND_WQE_LEN,
             SGE_LEN, //
         },
         *, //
@@ -376,14 +368,28 @@ mod tests {
         bytes[at..at + 4].copy_from_slice(&length.to_ne_bytes());
     }
 
+    /// The header of a copied WQE, and its tail.
+    fn parts(bytes: &[u8]) -> (SendWqe, &[u8]) {
+        SendWqe::read_from_prefix(bytes).unwrap_or((SendWqe::new_zeroed(), &[]))
+    }
+
+    fn parse(
+        bytes: &[u8],
+        transport: Transport,
+        limits: &SendLimits,
+    ) -> Result<(SendWr, Payload), WqeError> {
+        let (wqe, tail) = parts(bytes);
+        parse_send(&wqe, tail, transport, limits)
+    }
+
     fn kind(bytes: &[u8], transport: Transport) -> Option<WqeErrorKind> {
-        parse_send(bytes, transport, &LIMITS).err().map(|e| e.kind)
+        parse(bytes, transport, &LIMITS).err().map(|e| e.kind)
     }
 
     #[test]
     fn write_takes_raddr_from_wqe_and_sums_sges() -> Result<(), WqeError> {
         let bytes = send_bytes(0, SEND_SIGNALED | SEND_FENCE, 3, 0xffff_ffff);
-        let (wr, payload) = parse_send(&bytes, Transport::Rc, &LIMITS)?;
+        let (wr, payload) = parse(&bytes, Transport::Rc, &LIMITS)?;
         assert!(matches!(wr.op, SendOp::Write));
         assert_eq!(wr.wr_id, 7);
         assert_eq!(wr.va, 0x1122_3344_5566_7788);
@@ -391,22 +397,22 @@ mod tests {
         assert_eq!(wr.length, 24);
         assert!(wr.signalled && wr.fence && !wr.solicited);
         assert_eq!(payload, Payload::Sges { count: 3 });
-        let last = send_sges(&bytes, 3).and_then(|sges| sges.last());
+        let last = send_sges(parts(&bytes).1, 3).and_then(|sges| sges.last());
         assert_eq!(last.map(|sge| sge.addr.get()), Some(0x2000));
-        assert!(send_sges(&bytes, 5).is_none());
-        assert!(send_sges(&bytes, u32::MAX).is_none());
+        assert!(send_sges(parts(&bytes).1, 5).is_none());
+        assert!(send_sges(parts(&bytes).1, u16::MAX).is_none());
         Ok(())
     }
 
     #[test]
     fn inline_length_is_authoritative_and_bounded() -> Result<(), WqeError> {
         let bytes = send_bytes(3, SEND_INLINE, 9, 64);
-        let (wr, payload) = parse_send(&bytes, Transport::Uc, &LIMITS)?;
+        let (wr, payload) = parse(&bytes, Transport::Uc, &LIMITS)?;
         assert_eq!(wr.length, 64);
         assert_eq!(wr.imm, [1, 2, 3, 4]);
         assert_eq!(payload, Payload::Inline { len: 64 });
-        assert_eq!(inline_data(&bytes, 64).map(<[u8]>::len), Some(64));
-        assert_eq!(inline_data(&bytes, 65), None);
+        assert_eq!(inline_data(parts(&bytes).1, 64).map(<[u8]>::len), Some(64));
+        assert_eq!(inline_data(parts(&bytes).1, 65), None);
         let long = send_bytes(3, SEND_INLINE, 0, 65);
         assert_eq!(kind(&long, Transport::Uc), Some(WqeErrorKind::Length));
         Ok(())
@@ -420,7 +426,7 @@ mod tests {
             // No address handle: its number is zero.
             let mut wqe = SendWqe::new_zeroed();
             wqe.opcode = U32::new(opcode);
-            let parsed = parse_send(wqe.as_bytes(), Transport::Ud, &raw);
+            let parsed = parse(wqe.as_bytes(), Transport::Ud, &raw);
             assert_eq!(parsed.is_ok(), opcode == 2);
             assert!(kind(wqe.as_bytes(), Transport::Ud).is_some());
         }
@@ -459,14 +465,14 @@ mod tests {
         };
         let kind = |opcode| {
             let bytes = send_bytes(opcode, 0, 0, 0);
-            let parsed = parse_send(&bytes, Transport::Rc, &limits);
+            let parsed = parse(&bytes, Transport::Rc, &limits);
             parsed.err().map(|e| e.kind)
         };
         assert_eq!(kind(0x20), None);
         assert_eq!(kind(8), Some(WqeErrorKind::Opcode));
         let bytes = send_bytes(0x20, 0, 0, 0);
-        let reg = reg_args(&bytes).map(|reg| (reg.iova.get(), reg.key.get()));
-        assert_eq!(reg, Some((0x1122_3344_5566_7788, 0xabcd)));
+        let reg = parse(&bytes, Transport::Rc, &limits).map(|(wr, _)| (wr.va, wr.rkey));
+        assert_eq!(reg, Ok((0x1122_3344_5566_7788, Rkey::new(0xabcd))));
     }
 
     #[test]
@@ -475,7 +481,7 @@ mod tests {
         bytes[32..40].copy_from_slice(&1u64.to_ne_bytes());
         bytes[40..48].copy_from_slice(&2u64.to_ne_bytes());
         bytes[48..52].copy_from_slice(&3u32.to_ne_bytes());
-        let (wr, payload) = parse_send(&bytes, Transport::Rc, &LIMITS)?;
+        let (wr, payload) = parse(&bytes, Transport::Rc, &LIMITS)?;
         assert_eq!(payload, Payload::Sges { count: 1 });
         assert_eq!((wr.op, wr.length), (SendOp::CompareSwap, 8));
         assert_eq!((wr.compare, wr.swap_add, wr.rkey), (1, 2, Rkey::new(3)));
@@ -493,11 +499,10 @@ mod tests {
     #[test]
     fn atomic_write_operand_is_in_tail() -> Result<(), WqeError> {
         let bytes = send_bytes(15, 0, 0, 8);
-        let (wr, payload) = parse_send(&bytes, Transport::Rc, &LIMITS)?;
+        let (wr, payload) = parse(&bytes, Transport::Rc, &LIMITS)?;
         assert_eq!((wr.op, wr.length), (SendOp::AtomicWrite, 8));
         assert_eq!(payload, Payload::Inline { len: 8 });
-        let len = SendWqe::ref_from_prefix(&bytes).map(|(wqe, _)| wqe.tail_len(&LIMITS));
-        assert_eq!(len.ok(), Some(8));
+        assert_eq!(parts(&bytes).0.tail_len(&LIMITS), 8);
         let long = send_bytes(15, 0, 0, 9);
         assert_eq!(kind(&long, Transport::Rc), Some(WqeErrorKind::Length));
         assert_eq!(
@@ -513,7 +518,7 @@ mod tests {
         bytes[36..40].copy_from_slice(&3u32.to_ne_bytes());
         assert_eq!(kind(&bytes, Transport::Rc), Some(WqeErrorKind::Flush));
         bytes[40] = 1;
-        let (wr, payload) = parse_send(&bytes, Transport::Rc, &LIMITS)?;
+        let (wr, payload) = parse(&bytes, Transport::Rc, &LIMITS)?;
         assert_eq!(payload, Payload::Inline { len: 0 });
         assert_eq!((wr.length, wr.rkey), (4096, Rkey::new(3)));
         assert!(wr.feth.global() && !wr.feth.whole());
@@ -526,7 +531,7 @@ mod tests {
     fn rkey_to_invalidate_is_in_host_order() -> Result<(), WqeError> {
         for opcode in [7, 9] {
             let bytes = send_bytes(opcode, 0, 0, 0);
-            let (wr, _) = parse_send(&bytes, Transport::Rc, &LIMITS)?;
+            let (wr, _) = parse(&bytes, Transport::Rc, &LIMITS)?;
             assert_eq!(wr.rkey.get(), u32::from_ne_bytes([1, 2, 3, 4]));
         }
         Ok(())
@@ -547,9 +552,9 @@ mod tests {
     }
 
     #[test]
-    fn truncated_wqe_is_refused() {
+    fn truncated_tail_is_refused() {
         let bytes = send_bytes(2, 0, 4, 0);
-        for len in 0..bytes.len() {
+        for len in SEND_WQE_LEN..bytes.len() {
             assert_eq!(
                 kind(&bytes[..len], Transport::Rc),
                 Some(WqeErrorKind::Truncated)
@@ -565,35 +570,33 @@ mod tests {
             kind(&bytes, Transport::Ud),
             Some(WqeErrorKind::AddressHandle)
         );
-        assert_eq!(ah_num(&bytes), None);
+        assert_eq!(ah_num(&parts(&bytes).0), None);
 
         bytes[36..40].copy_from_slice(&5u32.to_ne_bytes());
         bytes[24..28].copy_from_slice(&0x0100_0011u32.to_ne_bytes());
         bytes[28..32].copy_from_slice(&0x1111_1111u32.to_ne_bytes());
-        let wr = parse_send(&bytes, Transport::Ud, &LIMITS).map(|(wr, _)| wr);
-        assert_eq!(ah_num(&bytes).map(NonZeroU32::get), Some(5));
+        let wr = parse(&bytes, Transport::Ud, &LIMITS).map(|(wr, _)| wr);
+        assert_eq!(ah_num(&parts(&bytes).0).map(NonZeroU32::get), Some(5));
         assert_eq!(wr.map(|wr| wr.dest_qpn.get()), Ok(0x11));
         assert_eq!(wr.map(|wr| wr.qkey.get()), Ok(0x1111_1111));
 
         bytes[28..32].copy_from_slice(&0x8000_0001u32.to_ne_bytes());
-        let wr = parse_send(&bytes, Transport::Ud, &LIMITS).map(|(wr, _)| wr);
+        let wr = parse(&bytes, Transport::Ud, &LIMITS).map(|(wr, _)| wr);
         assert_eq!(wr.map(|wr| wr.qkey.get()), Ok(0x8001_0000));
     }
 
     #[test]
     fn tail_length_is_capped_by_limits() {
         let bytes = send_bytes(2, 0, u32::MAX, 0);
-        let len = SendWqe::ref_from_prefix(&bytes).map(|(wqe, _)| wqe.tail_len(&LIMITS));
-        assert_eq!(len.ok(), Some(4 * SGE_LEN));
+        assert_eq!(parts(&bytes).0.tail_len(&LIMITS), 4 * SGE_LEN);
         let bytes = send_bytes(2, SEND_INLINE, 0, u32::MAX);
-        let len = SendWqe::ref_from_prefix(&bytes).map(|(wqe, _)| wqe.tail_len(&LIMITS));
-        assert_eq!(len.ok(), Some(64));
+        assert_eq!(parts(&bytes).0.tail_len(&LIMITS), 64);
     }
 
     #[test]
     fn refused_wqe_keeps_wr_id() {
         let bytes = send_bytes(99, 0, 0, 0);
-        let error = parse_send(&bytes, Transport::Rc, &LIMITS).err();
+        let error = parse(&bytes, Transport::Rc, &LIMITS).err();
         assert_eq!(error.map(|e| e.placeholder().wr_id), Some(7));
         assert_eq!(error.map(|e| e.status()), Some(Status::LocQpOp));
     }

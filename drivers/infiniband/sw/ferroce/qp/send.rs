@@ -73,13 +73,17 @@ use roce::{
         Transmit, //
     },
     time::Instant,
-    uapi::cqe::Cqe,
+    uapi::{
+        cqe::Cqe,
+        wqe::SendWqe, //
+    },
     wr::{
         MemError,
         SendOp,
         Status, //
     }, //
 };
+use zerocopy::FromZeros;
 
 /// One run, with the place and the contents of the first packet of a train.
 type SendRun = TxRun<(Mark, Transmit)>;
@@ -88,6 +92,8 @@ type SendRun = TxRun<(Mark, Transmit)>;
 pub(crate) struct SendHalf {
     pub(crate) req: Requester<KVec<Slot>>,
     pub(crate) sq: Sq,
+    /// A private copy of the header of the request that is being fetched.
+    wqe: SendWqe,
     pub(crate) tx: Tx,
     /// True if the SQ drained event is to be raised.
     pub(crate) sqd_notify: bool,
@@ -174,6 +180,7 @@ impl SendHalf {
             init!(Self {
                 req: Requester::new(transport, slots),
                 sq,
+                wqe: SendWqe::new_zeroed(),
                 tx <- Tx::new(Half::Send, qpn),
                 sqd_notify: false,
                 frames,
@@ -309,6 +316,8 @@ impl SendHalf {
 
     /// Fetches as many requests as may leave at once. Returns whether there may be more that can be
     /// fetched.
+    // Not inlined, to keep the stack frame of its caller small.
+    #[inline(never)]
     fn pull(&mut self, qp: &IbQp) -> bool {
         for _ in 0..BUDGET {
             let state = qp.state();
@@ -320,7 +329,7 @@ impl SendHalf {
             if flushes && !qp.send_flush_budget.take() {
                 return false;
             }
-            if !self.sq.pull(&mut self.req) {
+            if !self.sq.pull(&mut self.req, &mut self.wqe) {
                 return false;
             }
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The send queue: work requests in the ring, and private copies of those in flight.
+//! The send queue: work requests in the ring, and private copies of what those in flight need.
 
 use super::{
     sge,
@@ -27,6 +27,7 @@ use crate::{
         Queue, //
     }, //
 };
+use core::ops::Range;
 use kernel::prelude::*;
 use rdma::{
     ib::{
@@ -46,10 +47,8 @@ use roce::{
     },
     uapi::wqe::{
         ah_num,
-        bind_args,
         inline_data,
         parse_send,
-        reg_args,
         send_sges,
         AtomicArgs,
         Payload,
@@ -70,7 +69,6 @@ use roce::{
     }, //
 };
 use zerocopy::{
-    FromBytes,
     FromZeros,
     IntoBytes, //
 };
@@ -91,11 +89,12 @@ pub(crate) struct Sq {
     fetched: u64,
     /// The consumer index that the process sees, which advances when requests complete.
     consumer: u32,
-    /// Bytes of a private copy.
+    /// Bytes of a private copy of a tail.
     stride: usize,
-    /// Private copies, one for each slot of the requester.
-    copies: KVVec<u8>,
-    /// The payloads of the copies.
+    /// Private copies of tails, one for each slot of the requester. Nothing else of a request is
+    /// needed once it is parsed.
+    tails: KVVec<u8>,
+    /// The payloads in the tails.
     payloads: KVec<Payload>,
     /// The address vectors of datagrams.
     avs: KVec<Option<Av>>,
@@ -113,10 +112,7 @@ impl Sq {
         // CAST: Limits are far below 2^32.
         let tail =
             (limits.max_inline as usize).max((limits.max_sge as usize).saturating_mul(SGE_LEN));
-        let stride = SEND_WQE_LEN
-            .checked_add(tail)
-            .and_then(|len| len.checked_next_multiple_of(8))
-            .ok_or(EINVAL)?;
+        let stride = tail.checked_next_multiple_of(8).ok_or(EINVAL)?;
         let bytes = stride.checked_mul(slots).ok_or(EINVAL)?;
         let avs = if transport == Transport::Ud { slots } else { 0 };
         Ok(Self {
@@ -129,7 +125,7 @@ impl Sq {
             fetched: 0,
             consumer: 0,
             stride,
-            copies: KVVec::from_elem(0, bytes, GFP_KERNEL_ACCOUNT)?,
+            tails: KVVec::from_elem(0, bytes, GFP_KERNEL_ACCOUNT)?,
             payloads: KVec::from_elem(Payload::Inline { len: 0 }, slots, GFP_KERNEL_ACCOUNT)?,
             avs: KVec::from_elem(None, avs, GFP_KERNEL_ACCOUNT)?,
         })
@@ -158,7 +154,9 @@ impl Sq {
     }
 
     /// Fetches one request into the requester; returns `false` if there is none or no slot is free.
-    pub(crate) fn pull(&mut self, req: &mut Requester<KVec<Slot>>) -> bool {
+    ///
+    /// `wqe` is the place for a private copy of its header.
+    pub(crate) fn pull(&mut self, req: &mut Requester<KVec<Slot>>, wqe: &mut SendWqe) -> bool {
         let Some(slot) = req.next_slot() else {
             return false;
         };
@@ -169,12 +167,12 @@ impl Sq {
         {
             return false;
         }
-        self.read(slot);
+        self.read(slot, wqe);
         self.fetch = self.queue.ring().next(self.fetch);
         self.fetched = self.fetched.wrapping_add(1);
 
         let (mut wr, payload, mut error) =
-            match parse_send(self.copy(slot), self.transport, &self.limits) {
+            match parse_send(wqe, self.tail(slot), self.transport, &self.limits) {
                 Ok((wr, payload)) => (wr, payload, None),
                 Err(e) => (
                     e.placeholder(),
@@ -184,7 +182,7 @@ impl Sq {
             };
         wr.signalled |= self.signal_all;
         if self.transport == Transport::Ud && !self.limits.raw && error.is_none() {
-            let av = self.find_av(slot);
+            let av = self.find_av(wqe);
             if av.is_none() {
                 error = Some(Status::LocQpOp);
             }
@@ -245,10 +243,10 @@ impl Sq {
         skb: &mut SkBuff,
         regions: &mut RegionCache,
     ) -> Result<(), MemError> {
-        let (payload, wqe) = self.slot(slot).ok_or(MemError::Fault)?;
+        let (payload, tail) = self.slot(slot).ok_or(MemError::Fault)?;
         match payload {
             Payload::Inline { len: total } => {
-                let data = inline_data(wqe, total).ok_or(MemError::Fault)?;
+                let data = inline_data(tail, total).ok_or(MemError::Fault)?;
                 // CAST: Widening.
                 let (from, len) = (offset as usize, len as usize);
                 let data = data
@@ -257,7 +255,7 @@ impl Sq {
                 skb.append(data).map_err(|_| MemError::Fault)
             }
             Payload::Sges { count } => {
-                let sges = send_sges(wqe, count).ok_or(MemError::Fault)?;
+                let sges = send_sges(tail, count).ok_or(MemError::Fault)?;
                 sge::gather(self.pd, sges, offset, len, skb, regions)
             }
         }
@@ -271,8 +269,8 @@ impl Sq {
     pub(crate) fn execute(&self, local: &Local, qp: &Qp) -> Result<(), Status> {
         let result = match local.op {
             SendOp::LocalInv => mr::invalidate_local(local.key.get(), self.pd, qp.qpn),
-            SendOp::BindMw => self.bind(local.slot, qp),
-            SendOp::RegMr => self.register(local.slot),
+            SendOp::BindMw => self.bind(local, qp),
+            SendOp::RegMr => self.register(local),
             _ => return Err(Status::LocQpOp),
         };
         // The specification calls it a memory management operation error, for which the kernel has
@@ -281,26 +279,24 @@ impl Sq {
     }
 
     /// Binds a memory window.
-    fn bind(&self, slot: u16, qp: &Qp) -> Result<(), MemError> {
-        let args = bind_args(self.copy(slot)).ok_or(MemError::Fault)?;
+    fn bind(&self, local: &Local, qp: &Qp) -> Result<(), MemError> {
         let bind = Bind {
-            mw_rkey: args.mw_rkey.get(),
-            new_rkey: args.rkey.get(),
-            mr_lkey: args.mr_lkey.get(),
-            addr: args.addr.get(),
-            len: args.length.get(),
-            access: Access::from_raw(args.access.get()),
+            mw_rkey: local.args.mw_rkey,
+            new_rkey: local.key.get(),
+            mr_lkey: local.args.mr_lkey,
+            addr: local.args.addr,
+            len: local.args.length,
+            access: Access::from_raw(local.args.access),
         };
         window::bind(&bind, self.pd, qp.qpn, &qp.windows)
     }
 
     /// Registers the memory that a kernel consumer has mapped.
-    fn register(&self, slot: u16) -> Result<(), MemError> {
-        let args = reg_args(self.copy(slot)).ok_or(MemError::Fault)?;
+    fn register(&self, local: &Local) -> Result<(), MemError> {
         let registration = Registration {
-            key: args.key.get(),
-            iova: args.iova.get(),
-            access: Access::from_raw(args.access.get()),
+            key: local.key.get(),
+            iova: local.args.addr,
+            access: Access::from_raw(local.args.access),
         };
         mr::register(&registration, self.pd)
     }
@@ -314,10 +310,10 @@ impl Sq {
         bytes: &[u8],
         regions: &mut RegionCache,
     ) -> Result<(), MemError> {
-        let (Payload::Sges { count }, wqe) = self.slot(slot).ok_or(MemError::Fault)? else {
+        let (Payload::Sges { count }, tail) = self.slot(slot).ok_or(MemError::Fault)? else {
             return Err(MemError::Length);
         };
-        let sges = send_sges(wqe, count).ok_or(MemError::Fault)?;
+        let sges = send_sges(tail, count).ok_or(MemError::Fault)?;
         sge::scatter(self.pd, sges, offset, bytes, regions)
     }
 
@@ -336,53 +332,51 @@ impl Sq {
         ahead: u64,
         access: Access,
     ) -> Result<Option<OdpFault>, MemError> {
-        let (Payload::Sges { count }, wqe) = self.slot(slot).ok_or(MemError::Fault)? else {
+        let (Payload::Sges { count }, tail) = self.slot(slot).ok_or(MemError::Fault)? else {
             return Ok(None);
         };
-        let sges = send_sges(wqe, count).ok_or(MemError::Fault)?;
+        let sges = send_sges(tail, count).ok_or(MemError::Fault)?;
         sge::odp_fault(self.pd, sges, offset, len, ahead, access)
     }
 
     /// Copies the next request out of the ring, once, for a slot.
-    fn read(&mut self, slot: u16) {
-        let from = usize::from(slot).saturating_mul(self.stride);
-        let Some(copy) = self.copies.get_mut(from..from.saturating_add(self.stride)) else {
-            return;
-        };
-        let Some((head, tail)) = copy.split_at_mut_checked(SEND_WQE_LEN) else {
+    fn read(&mut self, slot: u16, wqe: &mut SendWqe) {
+        let range = self.range(slot);
+        let Some(tail) = self.tails.get_mut(range) else {
             return;
         };
         // After a failed read the old contents remain, which are validated again.
-        self.queue.read(self.fetch, 0, head);
-        let len = match SendWqe::ref_from_bytes(head) {
-            Ok(wqe) => wqe.tail_len(&self.limits).saturating_add(7) & !7,
-            Err(_) => 0,
-        };
+        self.queue.read(self.fetch, 0, wqe.as_mut_bytes());
+        let len = wqe.tail_len(&self.limits).saturating_add(7) & !7;
         if let Some(tail) = tail.get_mut(..len) {
             self.queue.read(self.fetch, SEND_WQE_LEN, tail);
         }
     }
 
-    /// Returns the private copy of a slot.
+    /// Returns the place of the private copy of a slot.
     #[inline]
-    fn copy(&self, slot: u16) -> &[u8] {
+    fn range(&self, slot: u16) -> Range<usize> {
         let from = usize::from(slot).saturating_mul(self.stride);
-        self.copies
-            .get(from..from.saturating_add(self.stride))
-            .unwrap_or(&[])
+        from..from.saturating_add(self.stride)
     }
 
-    /// Looks up the address handle that the copy of a slot names.
-    fn find_av(&self, slot: u16) -> Option<Av> {
-        let number = ah_num(self.copy(slot))?;
+    /// Returns the private copy of a slot.
+    #[inline]
+    fn tail(&self, slot: u16) -> &[u8] {
+        self.tails.get(self.range(slot)).unwrap_or(&[])
+    }
+
+    /// Looks up the address handle that a request names.
+    fn find_av(&self, wqe: &SendWqe) -> Option<Av> {
+        let number = ah_num(wqe)?;
         let av = ah::find(number.get())?;
         (av.pd == self.pd).then_some(av)
     }
 
-    /// Returns the payload of a slot, and its copy.
+    /// Returns the payload of a slot, and its tail.
     #[inline]
     fn slot(&self, slot: u16) -> Option<(Payload, &[u8])> {
-        Some((*self.payloads.get(usize::from(slot))?, self.copy(slot)))
+        Some((*self.payloads.get(usize::from(slot))?, self.tail(slot)))
     }
 }
 
