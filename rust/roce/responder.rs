@@ -38,6 +38,11 @@ pub use self::{
         ReadSegment,
         ResponseMark, //
     },
+    resources::{
+        records_for,
+        Record,
+        Records, //
+    },
     snapshot::{
         RecvSnapshot,
         RecvStage, //
@@ -164,8 +169,9 @@ struct PendingCommand {
 
 /// The receive half of a queue pair.
 ///
-/// It has no lock; the driver calls it with the lock of the receive half held.
-pub struct Responder {
+/// It has no lock; the driver calls it with the lock of the receive half held. `S` is the storage
+/// for the last requests with an explicit response.
+pub struct Responder<S = [Record; MAX_RD_ATOMIC]> {
     transport: Transport,
     params: RecvParams,
     sequence: Sequence,
@@ -180,12 +186,20 @@ pub struct Responder {
     pending: Pending,
     /// The READ that is being answered.
     stream: Option<Stream>,
-    resources: ResponderResources,
+    resources: ResponderResources<S>,
 }
 
 impl Responder {
-    /// Creates the receive half of a queue pair that has received nothing.
+    /// Creates the receive half of a queue pair that has received nothing, with storage for as many
+    /// requests as any queue pair may have outstanding.
     pub fn new(transport: Transport) -> Responder {
+        Responder::with_records(transport, [Record::default(); MAX_RD_ATOMIC])
+    }
+}
+
+impl<S: Records> Responder<S> {
+    /// Creates the receive half of a queue pair that has received nothing.
+    pub fn with_records(transport: Transport, records: S) -> Responder<S> {
         Responder {
             transport,
             params: RecvParams::default(),
@@ -196,7 +210,7 @@ impl Responder {
             held: None,
             pending: Pending::None,
             stream: None,
-            resources: ResponderResources::new(),
+            resources: ResponderResources::new(records),
         }
     }
 
@@ -204,9 +218,26 @@ impl Responder {
     ///
     /// The parameters are kept.
     pub fn reset(&mut self) {
-        let params = self.params;
-        *self = Responder::new(self.transport);
-        self.params = params;
+        self.sequence = Sequence::new(Psn::default());
+        self.failed = false;
+        self.comm_est = false;
+        self.message = Message::None;
+        self.held = None;
+        self.pending = Pending::None;
+        self.stream = None;
+        self.resources.clear();
+    }
+
+    /// Returns how many requests with an explicit response there is storage for.
+    #[inline]
+    pub fn records(&self) -> usize {
+        self.resources.capacity()
+    }
+
+    /// Moves the saved requests to other storage, the last ones if it is smaller. Returns the old
+    /// one.
+    pub fn move_records(&mut self, records: S) -> S {
+        self.resources.move_to(records)
     }
 
     /// Changes the attributes of the receive half.

@@ -10,6 +10,7 @@ use super::{
     reliable::access_code,
     resources::{
         Record,
+        Records,
         SavedResponse, //
     },
     Action,
@@ -44,7 +45,7 @@ use crate::{
 /// The size of an atomic operand in bytes.
 const WORD: u32 = 8;
 
-impl Responder {
+impl<S: Records> Responder<S> {
     /// Handles a new request that the driver executes.
     pub(super) fn on_command(&mut self, pkt: &Packet<'_>) -> Verdict {
         let psn = pkt.psn();

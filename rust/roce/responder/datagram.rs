@@ -5,6 +5,7 @@
 use super::{
     message::Message,
     recv_status,
+    resources::Records,
     DropReason,
     Outcome,
     Pending,
@@ -23,7 +24,7 @@ use crate::{
     wr::MemError, //
 };
 
-impl Responder {
+impl<S: Records> Responder<S> {
     #[inline]
     pub(super) fn on_datagram(&mut self, pkt: &Packet<'_>, rq: &mut impl RecvQueue) -> Verdict {
         let Some(deth) = pkt.deth() else {

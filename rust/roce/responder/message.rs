@@ -3,6 +3,7 @@
 //! Validation of the packets of a message.
 
 use super::{
+    resources::Records,
     Place,
     Responder, //
 };
@@ -60,7 +61,7 @@ pub(super) struct Plan {
     pub(super) needs_wqe: bool,
 }
 
-impl Responder {
+impl<S: Records> Responder<S> {
     /// Checks a SEND or WRITE packet against the message that is being received.
     #[inline]
     pub(super) fn plan(&self, pkt: &Packet<'_>) -> Result<Plan, Fault> {

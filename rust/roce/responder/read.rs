@@ -10,6 +10,7 @@ use super::{
     reliable::access_code,
     resources::{
         Record,
+        Records,
         SavedResponse, //
     },
     sequence::next_msn,
@@ -109,7 +110,7 @@ pub(super) struct Stream {
     msn: u32,
 }
 
-impl Responder {
+impl<S: Records> Responder<S> {
     /// Handles a new READ request.
     pub(super) fn on_read(&mut self, pkt: &Packet<'_>) -> Verdict {
         let psn = pkt.psn();

@@ -5,6 +5,7 @@
 use super::{
     message::Fault,
     recv_status,
+    resources::Records,
     AsyncEvent,
     DropReason,
     Outcome,
@@ -32,7 +33,7 @@ use crate::{
     }, //
 };
 
-impl Responder {
+impl<S: Records> Responder<S> {
     #[inline]
     pub(super) fn on_reliable(&mut self, pkt: &Packet<'_>, rq: &mut impl RecvQueue) -> Verdict {
         let psn = pkt.psn();

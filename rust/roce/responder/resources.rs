@@ -23,9 +23,9 @@ pub(super) enum SavedResponse {
     Done,
 }
 
-/// A request that was executed, and its response.
+/// Storage for a request that was executed, and its response.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record {
+pub struct Record {
     /// The PSN of the request, which is also that of the first response.
     pub(super) first_psn: Psn,
     /// The number of PSNs of the response; 0 if the record is empty.
@@ -35,23 +35,38 @@ pub(super) struct Record {
     pub(super) response: SavedResponse,
 }
 
-impl Record {
-    const EMPTY: Record = Record {
-        first_psn: Psn::new(0),
-        count: 0,
-        opcode: Opcode::RcInvalid,
-        response: SavedResponse::Done,
-    };
+impl Default for Record {
+    /// Returns an empty record.
+    fn default() -> Record {
+        Record {
+            first_psn: Psn::new(0),
+            count: 0,
+            opcode: Opcode::RcInvalid,
+            response: SavedResponse::Done,
+        }
+    }
 }
 
-/// The last requests with an explicit response, up to the number that a queue pair may have
-/// outstanding.
+/// Storage for the records of a queue pair: a power of two of them, see [`records_for`].
+pub trait Records: AsRef<[Record]> + AsMut<[Record]> {}
+
+impl<T: AsRef<[Record]> + AsMut<[Record]>> Records for T {}
+
+/// Returns the number of records, up to [`MAX_RD_ATOMIC`], for a queue pair whose peer may have
+/// `max_dest_rd_atomic` requests outstanding.
 ///
-/// A peer may have more outstanding than `max_dest_rd_atomic`: C rxe and some adapters round the
-/// number up to a power of two.
+/// A peer may have more outstanding than that: C rxe and some adapters round the number up to a
+/// power of two.
+pub fn records_for(max_dest_rd_atomic: u8) -> usize {
+    usize::from(max_dest_rd_atomic)
+        .next_power_of_two()
+        .min(MAX_RD_ATOMIC)
+}
+
+/// The last requests with an explicit response, as many as there is storage for.
 #[derive(Debug)]
-pub(super) struct ResponderResources {
-    records: [Record; MAX_RD_ATOMIC],
+pub(super) struct ResponderResources<S> {
+    records: S,
     /// The number of records ever saved, wrapping.
     total: usize,
     /// The PSN of the last FLUSH.
@@ -61,21 +76,54 @@ pub(super) struct ResponderResources {
     flush: Option<Psn>,
 }
 
-impl ResponderResources {
-    pub(super) fn new() -> ResponderResources {
+impl<S: Records> ResponderResources<S> {
+    /// Creates resources in which nothing is saved.
+    pub(super) fn new(records: S) -> ResponderResources<S> {
         ResponderResources {
-            records: [Record::EMPTY; MAX_RD_ATOMIC],
+            records,
             total: 0,
             flush: None,
         }
     }
 
+    /// Forgets all requests.
+    pub(super) fn clear(&mut self) {
+        self.records.as_mut().fill(Record::default());
+        self.total = 0;
+        self.flush = None;
+    }
+
+    /// Returns how many requests can be saved.
+    pub(super) fn capacity(&self) -> usize {
+        self.records.as_ref().len()
+    }
+
+    /// Saves requests elsewhere, beginning with those that are saved here. Returns the old storage.
+    pub(super) fn move_to(&mut self, records: S) -> S {
+        let old = core::mem::replace(&mut self.records, records);
+        let total = core::mem::replace(&mut self.total, 0);
+        self.records.as_mut().fill(Record::default());
+        for age in (1..=old.as_ref().len()).rev() {
+            let place = place(total.wrapping_sub(age), old.as_ref().len());
+            match old.as_ref().get(place) {
+                Some(record) if record.count != 0 => self.save(*record),
+                _ => {}
+            }
+        }
+        old
+    }
+
     pub(super) fn remember(&mut self, record: Record) {
         if record.opcode.operation() == Operation::Flush {
             self.flush = Some(record.first_psn);
-            return;
+        } else {
+            self.save(record);
         }
-        if let Some(place) = self.records.get_mut(self.total % MAX_RD_ATOMIC) {
+    }
+
+    fn save(&mut self, record: Record) {
+        let place = place(self.total, self.capacity());
+        if let Some(place) = self.records.as_mut().get_mut(place) {
             *place = record;
         }
         self.total = self.total.wrapping_add(1);
@@ -88,12 +136,73 @@ impl ResponderResources {
 
     /// Returns the record whose response covers the PSN, if there is one.
     pub(super) fn find(&self, psn: Psn) -> Option<&Record> {
+        let records = self.records.as_ref();
         // The newest first.
-        (1..=MAX_RD_ATOMIC)
-            .filter_map(|age| {
-                let index = self.total.wrapping_sub(age) % MAX_RD_ATOMIC;
-                self.records.get(index)
-            })
+        (1..=records.len())
+            .filter_map(|age| records.get(place(self.total.wrapping_sub(age), records.len())))
             .find(|record| record.first_psn.forward(psn) < record.count)
+    }
+}
+
+/// Returns the place of the record with a number among `len`, a power of two.
+#[inline]
+fn place(number: usize, len: usize) -> usize {
+    number & len.wrapping_sub(1)
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(
+    CONFIG_KUNIT = "y",
+    kernel::macros::kunit_tests(roce_responder_resources)
+)]
+mod tests {
+    use super::*;
+
+    fn record(psn: u32) -> Record {
+        Record {
+            first_psn: Psn::new(psn),
+            count: 1,
+            opcode: Opcode::RcFetchAdd,
+            response: SavedResponse::Found(u64::from(psn)),
+        }
+    }
+
+    /// Returns which of the first PSNs are saved.
+    fn saved<S: Records>(resources: &ResponderResources<S>) -> u32 {
+        (0..32)
+            .filter(|psn| resources.find(Psn::new(*psn)).is_some())
+            .fold(0, |set, psn| set | 1 << psn)
+    }
+
+    #[test]
+    fn last_requests_are_saved_and_moved() {
+        let mut storage = [[Record::default(); 8]; 4];
+        let mut storage = storage.each_mut();
+        let [four, eight, two, none] = &mut storage;
+        let mut resources = ResponderResources::new(&mut four[..4]);
+        for psn in 0..6 {
+            resources.remember(record(psn));
+        }
+        assert_eq!((resources.capacity(), saved(&resources)), (4, 0b11_1100));
+        resources.move_to(&mut eight[..]);
+        assert_eq!((resources.capacity(), saved(&resources)), (8, 0b11_1100));
+        for psn in 6..12 {
+            resources.remember(record(psn));
+        }
+        assert_eq!(saved(&resources), 0b1111_1111_0000);
+        resources.move_to(&mut two[..2]);
+        assert_eq!(saved(&resources), 0b1100_0000_0000);
+        resources.clear();
+        assert_eq!(saved(&resources), 0);
+        resources.move_to(&mut none[..0]);
+        resources.remember(record(1));
+        assert_eq!(saved(&resources), 0);
+    }
+
+    #[test]
+    fn records_are_a_power_of_two() {
+        for (outstanding, records) in [(0, 1), (1, 1), (3, 4), (4, 4), (16, 16), (255, 16)] {
+            assert_eq!(records_for(outstanding), records);
+        }
     }
 }

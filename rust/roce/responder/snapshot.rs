@@ -4,6 +4,7 @@
 
 use super::{
     message::Message,
+    resources::Records,
     Pending,
     Responder, //
 };
@@ -57,7 +58,7 @@ impl RecvStage {
     }
 }
 
-impl Responder {
+impl<S: Records> Responder<S> {
     /// Returns a snapshot of the half.
     pub fn snapshot(&self) -> RecvSnapshot {
         let stage = match self.pending {

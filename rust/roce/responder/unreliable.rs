@@ -12,6 +12,7 @@ use super::{
         Message, //
     },
     recv_status,
+    resources::Records,
     DropReason,
     Pending,
     PendingPlace,
@@ -28,7 +29,7 @@ use crate::{
     wr::Status, //
 };
 
-impl Responder {
+impl<S: Records> Responder<S> {
     #[inline]
     pub(super) fn on_unreliable(&mut self, pkt: &Packet<'_>, rq: &mut impl RecvQueue) -> Verdict {
         let psn = pkt.psn();

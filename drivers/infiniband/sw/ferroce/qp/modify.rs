@@ -8,6 +8,7 @@ use super::{
     path::TxPath,
     recv::{
         self,
+        Records,
         RecvHalf, //
     },
     send::{
@@ -115,6 +116,15 @@ pub(crate) fn modify(
         None if mask.contains(AttrMask::AV) => return Err(EINVAL),
         _ => None,
     };
+    // Allocated even if the modification turns out to be invalid.
+    let records = if mask.contains(AttrMask::MAX_DEST_RD_ATOMIC) {
+        let outstanding = attr.get(AttrMask::MAX_DEST_RD_ATOMIC.bits());
+        let have = qp.recv.lock().resp.records();
+        // CAST: More than fit are invalid.
+        Records::beyond(have, outstanding.min(u32::from(MAX_RD_ATOMIC)) as u8)?
+    } else {
+        None
+    };
 
     let (notify, next);
     {
@@ -137,6 +147,9 @@ pub(crate) fn modify(
             attributes.path = Some(paths.path);
             send.tx.set_path(paths.send);
             recv.tx.set_path(paths.recv);
+        }
+        if let Some(records) = records {
+            recv.save_in(records);
         }
         // For datagrams the port's MTU is what counts, as it is now.
         let mtu = if qp.ty.is_connected() {

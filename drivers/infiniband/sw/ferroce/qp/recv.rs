@@ -8,8 +8,12 @@ mod flush;
 mod last_ack;
 mod odp;
 mod read_response;
+mod records;
 
-pub(crate) use flush::look;
+pub(crate) use self::{
+    flush::look,
+    records::Records, //
+};
 
 use self::{
     completion::{
@@ -98,7 +102,7 @@ use roce::{
 
 /// The receive half, under its lock.
 pub(crate) struct RecvHalf {
-    pub(crate) resp: Responder,
+    pub(crate) resp: Responder<Records>,
     pub(crate) rq: Rq,
     pub(crate) tx: Tx,
     pd: PdId,
@@ -264,7 +268,7 @@ impl RecvHalf {
     ) -> Result<KBox<Self>> {
         KBox::init(
             init!(Self {
-                resp: Responder::new(transport),
+                resp: Responder::with_records(transport, Records::few()),
                 rq,
                 tx <- Tx::new(Half::Recv, qpn),
                 pd,
