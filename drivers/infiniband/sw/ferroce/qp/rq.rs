@@ -14,6 +14,10 @@ use crate::{
         Queue, //
     }, //
 };
+use core::ops::{
+    Deref,
+    DerefMut, //
+};
 use kernel::prelude::*;
 use rdma::ib::{
     object::PdId,
@@ -55,6 +59,46 @@ enum Requests {
     },
 }
 
+/// Bytes of a request with one SGE.
+const FEW: usize = RECV_WQE_LEN + SGE_LEN;
+
+/// A private copy of a request, which is part of the queue if it has one SGE at most.
+enum WqeCopy {
+    Few([u8; FEW]),
+    Many(KVec<u8>),
+}
+
+impl WqeCopy {
+    fn new(len: usize) -> Result<Self> {
+        if len <= FEW {
+            return Ok(Self::Few([0; FEW]));
+        }
+        Ok(Self::Many(KVec::from_elem(0, len, GFP_KERNEL_ACCOUNT)?))
+    }
+}
+
+impl Deref for WqeCopy {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Few(few) => few,
+            Self::Many(many) => many,
+        }
+    }
+}
+
+impl DerefMut for WqeCopy {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Few(few) => few,
+            Self::Many(many) => many,
+        }
+    }
+}
+
 /// The source of receive requests, as a snapshot reports it.
 pub(crate) enum Source {
     /// A queue of the queue pair's own.
@@ -69,7 +113,7 @@ pub(crate) struct Rq {
     pd: PdId,
     max_sge: u32,
     /// A private copy of the request in use.
-    copy: KVec<u8>,
+    copy: WqeCopy,
     /// The parsed copy.
     wr: RecvWr,
 }
@@ -95,7 +139,7 @@ impl Rq {
             requests,
             pd,
             max_sge,
-            copy: KVec::from_elem(0, len, GFP_KERNEL_ACCOUNT)?,
+            copy: WqeCopy::new(len)?,
             wr: EMPTY,
         })
     }
