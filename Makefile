@@ -37,6 +37,9 @@ bench: module ## compare with C rdma_rxe, siw and TCP in one boot (build/bench.c
 bench-icount: module ## the same by instruction counts: slower, but repeatable (build/bench-icount.csv, .svg)
 	@scripts/vm/bench --icount
 
+bench-loss: module ## C rdma_rxe, ferroce and TCP over a network that loses packets (build/bench-loss.csv)
+	@scripts/vm/bench-loss
+
 bench-publish: ## take the results of both into Documentation
 	@scripts/vm/bench-publish
 
@@ -90,4 +93,4 @@ clean: ## remove what was built here (the lab stays)
 help: ## show this
 	@awk -F ':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-z_-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' Makefile
 
-.PHONY: module samples modules_install demo shell bench bench-icount bench-publish check check-pyverbs check-interop check-debug lab lab-debug lab-um fmt fmt-check clippy doc rust-analyzer clean help
+.PHONY: module samples modules_install demo shell bench bench-icount bench-loss bench-publish check check-pyverbs check-interop check-debug lab lab-debug lab-um fmt fmt-check clippy doc rust-analyzer clean help

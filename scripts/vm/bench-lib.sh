@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# What bench-rounds and bench-loss-rounds share: the drivers in turn, each loaded alone, and the programs that measure.
+
+PORT=18515 NETPERF_PORT=12865
+# A measurement takes some seconds on a quiet machine.
+LIMIT=90
+netserver='' finished=0 total=0 began=$SECONDS
+
+# progress WHAT: and how much is to come, were it all as fast as what was.
+progress() {
+	local left='' passed=$((SECONDS - began))
+
+	[ "$finished" = 0 ] || left=", $((passed * (total - finished) / finished / 60 + 1)) min left"
+	echo "# $((finished + 1))/$total, $1$left"
+}
+
+note_failure() {
+	echo "# FAILED: $1"
+	{ echo "=== $1"; cat; } >>/out/failures.log
+}
+
+load() {
+	case $1 in
+	tcp) start_netserver; return ;;
+	ferroce) load_ferroce || return ;;
+	siw) insmod /src/build/siw/siw.ko || return ;;
+	*) modprobe "rdma_$1" || return ;;
+	esac
+	if [ "$1" = siw ]; then add_siw_links; return; fi
+	add_links "$1" && gid1=$(gid_index r1 10.77.0.1) && gid2=$(gid_index r2 10.77.0.2)
+}
+
+# iWARP has no GIDs of addresses.
+add_siw_links() {
+	local i
+
+	for i in 1 2; do
+		ip netns exec "n$i" rdma link add "r$i" type siw netdev "v$i" && wait_state "r$i" ACTIVE || return
+	done
+}
+
+start_netserver() {
+	[ -n "$netserver" ] || ip netns exec n1 netserver -p "$NETPERF_PORT" && wait_port n1 "$NETPERF_PORT" && netserver=1
+}
+
+# Succeeds if the module is not there, in whichever way it went.
+unload() {
+	case $1 in
+	tcp) return ;;
+	rxe) set -- rdma_rxe ;;
+	esac
+	delete_links
+	[ ! -e "/sys/module/$1" ] || wait_for rmmod "$1"
+}
+
+# perftest DRIVER COMMAND PREFIX: the result line, which is the last that begins with the size of the message. The prefix is the
+# client's alone.
+perftest() {
+	local client server
+
+	if [ "$1" = siw ]; then
+		server="$2 -R" client="$3 $2 -R 10.77.0.1"
+	else
+		server="$2 -d r1 -x $gid1" client="$3 $2 -d r2 -x $gid2 10.77.0.1"
+	fi
+	pair "$server" "$client" | awk '/^ [0-9]/ {l = $0} !/^ [0-9]/ {print >"/dev/stderr"} END {if (l == "") exit 1; print l}'
+}
+
+# pair 'SERVER COMMAND' 'CLIENT COMMAND': a program that hangs ends after a while.
+pair() {
+	local limit="timeout -k 5 $LIMIT"
+
+	serve_and_connect "$PORT" "$limit $1" "$limit $2 2>&1"
+}
+
+# iperf3_bw SIZE STREAMS: over all streams, as the receiver saw it.
+iperf3_bw() {
+	local bytes=$((100 << 20))
+
+	# The time goes into system calls.
+	case $1 in
+	64) bytes=$((4 << 20)) ;;
+	4096) bytes=$((50 << 20)) ;;
+	esac
+	pair "iperf3 -s -1 -p $PORT" "iperf3 -c 10.77.0.1 -p $PORT -l $1 -P $2 -n $bytes -f M" | tee /dev/stderr | receiver_rate
+}
+
+# receiver_rate: of iperf3's output, in MiB/s.
+receiver_rate() {
+	awk '/receiver$/ {for (i = 2; i <= NF; i++) if ($i == "MBytes/sec") v = $(i - 1)} END {if (v == "") exit 1; print v}'
+}
+
+# netperf_lat SIZE: half of the time of a transaction.
+netperf_lat() {
+	ip netns exec n2 timeout -k 5 "$LIMIT" netperf -H 10.77.0.1 -p "$NETPERF_PORT" -t TCP_RR -l -3000 -P 0 -- -r "$1,$1" |
+		tee /dev/stderr |
+		awk 'NF == 6 {v = 500000 / $6} END {if (v == "") exit 1; printf "%.6g\n", v}'
+}

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""bench-loss-table.py build/NAME: from NAME/raw.csv (net,test,size,qps,driver,value,unit, no head line) writes
+
+NAME.csv  medians, their ratios to C rxe, and to the same driver over the clean network: above 1 is better
+NAME.txt  a table for people, which is printed too; NAME/conditions goes before it
+
+A figure of which one measurement failed is "failed": a median of the others would flatter."""
+
+import csv
+import importlib.util
+import pathlib
+import sys
+
+SPEC = importlib.util.spec_from_file_location("table", pathlib.Path(__file__).with_name("bench-table.py"))
+TABLE = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(TABLE)
+
+DRIVERS = ("rxe", "ferroce", "tcp")
+
+
+def read(path):
+    """(net, test, size, qps, unit) -> driver -> values"""
+    figures = {}
+    with open(path, encoding="ascii") as file:
+        for net, test, size, qps, driver, value, unit in csv.reader(file):
+            figures.setdefault((net, test, int(size), int(qps), unit), {}).setdefault(driver, []).append(value)
+    return figures
+
+
+def shown(value):
+    return "" if value is None else f"{value:.2f}"
+
+
+def main():
+    name = sys.argv[1]
+    figures = read(f"{name}/raw.csv")
+    medians = {row: {driver: TABLE.median(values) for driver, values in by_driver.items()}
+               for row, by_driver in figures.items()}
+    drivers = [driver for driver in DRIVERS if any(driver in by_driver for by_driver in figures.values())]
+    head = "net".ljust(13) + "test".ljust(17) + "size".rjust(7) + "QPs".rjust(4) + "unit".rjust(7)
+    lines = [head + "".join(driver.rjust(10) for driver in drivers) + "   to rxe to clean"]
+
+    with open(f"{name}.csv", "w", encoding="ascii") as file:
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow(["net", "test", "size", "qps", "driver", "median", "unit", "ratio_to_rxe", "ratio_to_clean"])
+        for row, by_driver in medians.items():
+            net, test, size, qps, unit = row
+            clean = medians.get(("clean", test, size, qps, unit), {})
+            line = f"{net:13}{test:17}{TABLE.size_name(size):>7}{qps:>4}{unit:>7}"
+            for driver in drivers:
+                if driver not in by_driver:
+                    line += "-".rjust(10)
+                    continue
+                value = by_driver[driver]
+                to_rxe = TABLE.ratio(value, by_driver.get("rxe"), unit)
+                to_clean = TABLE.ratio(value, clean.get(driver), unit)
+                figure = "failed" if value is None else f"{value:.2f}"
+                out.writerow([net, test, size, qps, driver, figure, unit, shown(to_rxe), shown(to_clean)])
+                line += figure.rjust(10)
+            ours = by_driver.get("ferroce")
+            line += shown(TABLE.ratio(ours, by_driver.get("rxe"), unit)).rjust(9)
+            line += shown(TABLE.ratio(ours, clean.get("ferroce"), unit)).rjust(9)
+            lines.append(line)
+
+    with open(f"{name}/conditions", encoding="utf-8") as file:
+        conditions = file.read()
+    with open(f"{name}.txt", "w", encoding="utf-8") as file:
+        print(conditions, *lines, sep="\n", file=file)
+    print(*lines, sep="\n")
+    return any(by_driver.get("ferroce", 1) is None for by_driver in medians.values())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
