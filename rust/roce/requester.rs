@@ -60,8 +60,8 @@ use core::ops::DerefMut;
 use self::{
     ack_request::AckRequests,
     explicit::Explicit,
-    queue::Queue,
     probe::Probe,
+    queue::Queue,
     retry::Retry,
     window::Window, //
 };

@@ -142,7 +142,7 @@ impl SendWr {
     pub fn set_local(&mut self, args: &LocalArgs) {
         self.va = args.addr;
         self.swap_add = args.length;
-        self.compare = u64::from(args.mr_lkey) << 32 | u64::from(args.mw_rkey);
+        self.compare = (u64::from(args.mr_lkey) << 32) | u64::from(args.mw_rkey);
         self.imm = args.access.to_ne_bytes();
     }
 }

@@ -2,10 +2,11 @@
 
 //! Probes for lost responses (RC).
 //!
-//! Most losses are reported by a NAK to a later packet. Nothing reports the loss of the last packets
-//! before the requester waits, of a NAK, or of a packet that was sent again, and the timeout of the
-//! queue pair is many round trips long. So after about two round trips without a response the packet
-//! that waits longest is sent again, and the response to it shows what was lost.
+//! Most losses are reported by a NAK to a later packet. Nothing reports the loss of the last
+//! packets before the requester waits, of a NAK, or of a packet that was sent again, and the
+//! timeout of the queue pair is many round trips long. So after about two round trips without a
+//! response the packet that waits longest is sent again, and the response to it shows what was
+//! lost.
 
 use core::ops::DerefMut;
 

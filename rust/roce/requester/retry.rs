@@ -194,12 +194,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
         // Nothing is in flight during the RNR wait.
-        self.retry
-            .rnr_until
-            .or_else(|| {
-                let Timers { deadline, probe } = self.retry.timers;
-                [deadline, probe, self.acks.due()].into_iter().flatten().min()
-            })
+        self.retry.rnr_until.or_else(|| {
+            let Timers { deadline, probe } = self.retry.timers;
+            [deadline, probe, self.acks.due()]
+                .into_iter()
+                .flatten()
+                .min()
+        })
     }
 
     /// Handles expired timers.

@@ -45,7 +45,7 @@ impl KeptWr {
     /// Returns the value to compare with. Compare and swap, fetch and add only.
     #[inline]
     pub(super) fn compare(&self) -> u64 {
-        u64::from(self.pair.0) << 32 | u64::from(self.pair.1)
+        (u64::from(self.pair.0) << 32) | u64::from(self.pair.1)
     }
 
     /// Returns the queue pair that the datagram is for. UD only.

@@ -69,8 +69,8 @@ impl Step {
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Reports that the packet that [`Requester::poll_transmit`] returned was sent. Nothing else may
-    /// have happened since.
+    /// Reports that the packet that [`Requester::poll_transmit`] returned was sent. Nothing else
+    /// may have happened since.
     ///
     /// RC: starts the wait for the response. UC and UD: the last packet of a message completes it
     /// successfully.

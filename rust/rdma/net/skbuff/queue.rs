@@ -21,8 +21,8 @@ use core::{
 /// # Invariants
 ///
 /// `first` is null if `len` is 0. Else it begins a list of `len` packets, which ends with `last`.
-/// These packets fulfil the invariants of [`SkBuff`] and belong to this value, and the control block
-/// of each begins with a `T`.
+/// These packets fulfil the invariants of [`SkBuff`] and belong to this value, and the control
+/// block of each begins with a `T`.
 pub struct SkBuffQueue<T: Copy> {
     first: *mut bindings::sk_buff,
     last: *mut bindings::sk_buff,

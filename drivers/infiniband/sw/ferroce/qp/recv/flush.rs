@@ -5,8 +5,8 @@
 use super::{
     completion::completion,
     run,
-    RecvHalf, //
-    Run,
+    RecvHalf,
+    Run, //
 };
 use crate::{
     clock,

@@ -5,8 +5,8 @@
 use super::{
     run,
     Arrival,
-    RecvHalf, //
-    Run,
+    RecvHalf,
+    Run, //
 };
 use crate::{
     device::{

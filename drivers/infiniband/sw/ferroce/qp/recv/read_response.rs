@@ -3,8 +3,8 @@
 //! READ responses.
 
 use super::{
-    RecvHalf, //
-    Run,
+    RecvHalf,
+    Run, //
 };
 use crate::{
     clock,
