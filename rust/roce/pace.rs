@@ -235,10 +235,10 @@ mod tests {
     #[test]
     fn idle_time_is_not_made_up_for() {
         let mut pace = Pace::new();
-        pace.sent(at(0), Some(GAP));
-        assert_eq!(pace.wait(at(1)), Some(at(GAP)));
-        assert_eq!(pace.wait(at(GAP)), None);
-        pace.sent(at(GAP), Some(GAP));
+        pace.sent(at(1), Some(GAP));
+        assert_eq!(pace.wait(at(2)), Some(at(1 + GAP)));
+        assert_eq!(pace.wait(at(1 + GAP)), None);
+        pace.sent(at(1 + GAP), Some(GAP));
         // No packet waited meanwhile.
         let late = 1_000 * GAP;
         pace.sent(at(late), Some(GAP));
@@ -248,8 +248,8 @@ mod tests {
     #[test]
     fn burst_after_late_timer_is_bounded() {
         let mut pace = Pace::new();
-        pace.sent(at(0), Some(GAP));
-        assert_eq!(pace.wait(at(1)), Some(at(GAP)));
+        pace.sent(at(1), Some(GAP));
+        assert_eq!(pace.wait(at(2)), Some(at(1 + GAP)));
         let now = at(1_000_000_000);
         let mut burst = 0;
         while pace.wait(now).is_none() {

@@ -2,21 +2,31 @@
 
 //! Time in nanoseconds, as an argument: the core has no clock.
 
-/// A point in time: nanoseconds of a monotonic clock with any origin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Instant(u64);
+use core::num::NonZero;
+
+/// A point in time: nanoseconds of a monotonic clock with any origin, but never 0.
+///
+/// So an `Option` of it takes no more memory: a queue pair has many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(NonZero<u64>);
 
 impl Instant {
-    /// Makes an instant from nanoseconds.
+    /// The earliest instant.
+    const FIRST: Instant = Instant(NonZero::<u64>::MIN);
+
+    /// Makes an instant from nanoseconds; 0 becomes 1.
     #[inline]
     pub const fn from_ns(ns: u64) -> Instant {
-        Instant(ns)
+        match NonZero::new(ns) {
+            Some(ns) => Instant(ns),
+            None => Instant::FIRST,
+        }
     }
 
     /// Returns the nanoseconds.
     #[inline]
     pub const fn as_ns(self) -> u64 {
-        self.0
+        self.0.get()
     }
 
     /// Returns the instant `ns` nanoseconds later; saturates.
@@ -28,13 +38,19 @@ impl Instant {
     /// Returns the nanoseconds since an earlier instant, 0 if it is not earlier.
     #[inline]
     pub const fn since(self, earlier: Instant) -> u64 {
-        self.0.saturating_sub(earlier.0)
+        self.as_ns().saturating_sub(earlier.as_ns())
     }
 
     /// Returns whether the instant is now or past.
     #[inline]
     pub const fn is_due(self, now: Instant) -> bool {
-        self.0 <= now.0
+        self.as_ns() <= now.as_ns()
+    }
+}
+
+impl Default for Instant {
+    fn default() -> Instant {
+        Instant::FIRST
     }
 }
 

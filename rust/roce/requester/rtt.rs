@@ -19,7 +19,7 @@ pub const MIN_RTO_NS: u64 = 1_000_000;
 #[derive(Default)]
 pub(super) struct Rtt {
     /// The smoothed time and its mean deviation in ns (RFC 6298), once there is a sample.
-    estimate: Option<(u64, u64)>,
+    estimate: Option<(u32, u32)>,
     /// The PSN after the packet that is being measured, and the time when it was sent.
     sample: Option<(Psn, Instant)>,
 }
@@ -52,6 +52,8 @@ impl Rtt {
 
     #[inline]
     fn measured(&mut self, ns: u64) {
+        // Beyond four seconds, the timeout of the queue pair is what counts.
+        let ns = u32::try_from(ns).unwrap_or(u32::MAX);
         self.estimate = Some(match self.estimate {
             None => (ns, ns / 2),
             Some((time, deviation)) => {
@@ -70,6 +72,7 @@ impl Rtt {
     #[inline]
     pub(super) fn timeout(&self) -> Option<u64> {
         let (time, deviation) = self.estimate?;
+        let (time, deviation) = (u64::from(time), u64::from(deviation));
         let ns = time
             .saturating_mul(2)
             .saturating_add(deviation.saturating_mul(4));
