@@ -25,6 +25,8 @@ use rdma::{
     net::skbuff::Train, //
 };
 use roce::{
+    opcode::Opcode,
+    psn::Psn,
     requester::{
         SendSnapshot,
         SendState,
@@ -86,7 +88,7 @@ impl Kept {
 /// A request was sent.
 #[inline(always)]
 pub(crate) fn sent(qp: &IbQp, transmit: &Transmit) {
-    trace::send(|| request(qp, transmit));
+    trace::send(|| request(qp, &transmit.into()));
 }
 
 /// A READ response was sent.
@@ -168,10 +170,29 @@ pub(crate) fn retried(qp: &IbQp, snapshot: impl FnOnce() -> SendSnapshot, counte
     });
 }
 
+/// What is told of a request packet.
+#[derive(Clone, Copy)]
+pub(crate) struct About {
+    opcode: Opcode,
+    psn: Psn,
+    len: u32,
+}
+
+impl From<&Transmit> for About {
+    #[inline(always)]
+    fn from(transmit: &Transmit) -> Self {
+        Self {
+            opcode: transmit.opcode,
+            psn: transmit.psn,
+            len: transmit.len,
+        }
+    }
+}
+
 /// A packet is not sent.
 #[inline(always)]
-pub(crate) fn not_sent(qp: &IbQp, transmit: &Transmit) {
-    trace::drop(|| (c"not_sent", request(qp, transmit)));
+pub(crate) fn not_sent(qp: &IbQp, about: &About) {
+    trace::drop(|| (c"not_sent", request(qp, about)));
 }
 
 /// Keeps the fields of a packet for its drop, if the tracepoint is enabled.
@@ -247,12 +268,12 @@ pub(crate) fn handed_over(
 }
 
 /// Returns the traced fields of a request.
-fn request(qp: &IbQp, transmit: &Transmit) -> Packet {
+fn request(qp: &IbQp, about: &About) -> Packet {
     Packet {
         device: qp.device().name(),
         qpn: qp.qpn,
-        opcode: transmit.opcode.raw(),
-        psn: transmit.psn.get(),
-        len: transmit.len,
+        opcode: about.opcode.raw(),
+        psn: about.psn.get(),
+        len: about.len,
     }
 }

@@ -373,11 +373,9 @@ mod tests {
         SendWqe::read_from_prefix(bytes).unwrap_or((SendWqe::new_zeroed(), &[]))
     }
 
-    fn parse(
-        bytes: &[u8],
-        transport: Transport,
-        limits: &SendLimits,
-    ) -> Result<(SendWr, Payload), WqeError> {
+    type Parsed = Result<(SendWr, Payload), WqeError>;
+
+    fn parse(bytes: &[u8], transport: Transport, limits: &SendLimits) -> Parsed {
         let (wqe, tail) = parts(bytes);
         parse_send(&wqe, tail, transport, limits)
     }
@@ -571,7 +569,6 @@ mod tests {
             Some(WqeErrorKind::AddressHandle)
         );
         assert_eq!(ah_num(&parts(&bytes).0), None);
-
         bytes[36..40].copy_from_slice(&5u32.to_ne_bytes());
         bytes[24..28].copy_from_slice(&0x0100_0011u32.to_ne_bytes());
         bytes[28..32].copy_from_slice(&0x1111_1111u32.to_ne_bytes());

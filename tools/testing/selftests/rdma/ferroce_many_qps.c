@@ -18,7 +18,7 @@
 #define MOST_BESIDES_RINGS (6 << 10)
 
 #define MANY 10000
-/* Times are the least of so many medians, each over as many queue pairs: others use the host too. */
+/* Times are the least of so many medians, each over as many queue pairs: the host is shared. */
 #define ROUNDS 5
 #define BATCH 200
 #define MESSAGE 64

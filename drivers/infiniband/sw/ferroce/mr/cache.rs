@@ -32,11 +32,11 @@ impl RegionCache {
         }
     }
 
-    /// As [`find`](super::find).
+    /// As [`find`].
     ///
     /// # Errors
     ///
-    /// As [`find`](super::find).
+    /// As [`find`].
     #[inline]
     pub(crate) fn find(&mut self, key: u32, pd: PdId, access: Access) -> Result<&Target, MemError> {
         if !self.holds(key, pd, access) {
@@ -45,11 +45,11 @@ impl RegionCache {
         self.target.as_ref().ok_or(MemError::Protection)
     }
 
-    /// As [`find_remote`](super::find_remote).
+    /// As [`find_remote`].
     ///
     /// # Errors
     ///
-    /// As [`find`](super::find).
+    /// As [`find`].
     #[inline]
     pub(crate) fn find_remote(
         &mut self,

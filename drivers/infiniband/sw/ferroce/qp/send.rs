@@ -85,8 +85,8 @@ use roce::{
 };
 use zerocopy::FromZeros;
 
-/// One run, with the place and the contents of the first packet of a train.
-type SendRun = TxRun<(Mark, Transmit)>;
+/// One run, with the place of the first packet of a train, and what is traced of it.
+type SendRun = TxRun<(Mark, traces::About)>;
 
 /// The send half, under its lock.
 pub(crate) struct SendHalf {
@@ -338,6 +338,8 @@ impl SendHalf {
 
     /// Sends all packets that may be sent now, within the budget. `time` becomes that of the last
     /// one.
+    // Not inlined, to keep the stack frame of its caller small.
+    #[inline(never)]
     fn transmit(&mut self, qp: &IbQp, time: &mut Instant, budget: &mut u32) {
         if self.request_wait.is_pending() {
             return;
@@ -385,7 +387,7 @@ impl SendHalf {
                 }
                 Err(SendError::NoRoom) => return,
                 Err(SendError::Lost) => {
-                    traces::not_sent(qp, &transmit);
+                    traces::not_sent(qp, &(&transmit).into());
                     self.req.transmitted(now, &transmit);
                 }
                 Err(SendError::Memory(error)) => {
@@ -438,7 +440,7 @@ impl SendHalf {
             if !self.hand_over(qp, run, now) {
                 return Err(SendError::NoRoom);
             }
-            run.begin(skb, (self.req.mark(), *transmit));
+            run.begin(skb, (self.req.mark(), transmit.into()));
         }
         Ok(())
     }
