@@ -9,6 +9,7 @@ use crate::{
         Qpn,
         Rkey, //
     },
+    opcode::Transport,
     qp::Access,
     requester::{
         Requester,
@@ -22,7 +23,9 @@ use crate::{
         RecvParams,
         RecvQueue,
         Reply,
-        ReplyKind, //
+        ReplyKind,
+        Responder,
+        Verdict, //
     },
     time::Instant,
     wire::{
@@ -153,10 +156,7 @@ pub(crate) fn recv_params() -> RecvParams {
 }
 
 /// Makes a send half that starts at PSN 0.
-pub(crate) fn requester(
-    transport: crate::opcode::Transport,
-    slots: &mut [Slot],
-) -> Requester<&mut [Slot]> {
+pub(crate) fn requester(transport: Transport, slots: &mut [Slot]) -> Requester<&mut [Slot]> {
     let mut requester = Requester::new(transport, slots);
     requester.set_params(&send_params());
     requester.set_psn(crate::psn::Psn::new(0));
@@ -208,4 +208,33 @@ pub(crate) fn acknowledge(
 /// Returns how the next request completes, if one does.
 pub(crate) fn status(rc: &mut Requester<&mut [Slot]>) -> Option<Status> {
     rc.poll_completion().map(|completion| completion.status)
+}
+
+/// Makes a READ request with PSN 0.
+pub(crate) fn read(length: u32) -> Transmit {
+    let mut slots = slots::<1>();
+    let mut rc = requester(Transport::Rc, &mut slots);
+    post(&mut rc, &[wr(SendOp::Read, length)]);
+    rc.poll_transmit().unwrap()
+}
+
+/// Makes an RC receive half.
+pub(crate) fn responder() -> Responder {
+    let mut responder = Responder::new(Transport::Rc);
+    responder.set_params(&recv_params());
+    responder
+}
+
+/// Hands a request in that needs no receive request.
+pub(crate) fn request(rx: &mut Responder, transmit: &Transmit) -> Verdict {
+    let mut rq = Recvs { left: 0, size: 0 };
+    rx.on_request(&Frame::request(transmit).packet(), &mut rq)
+}
+
+/// Starts a READ, and sends all responses.
+pub(crate) fn answer_all(rx: &mut Responder) {
+    assert_eq!(rx.start_read(Ok(())), None);
+    while rx.poll_response().is_some() {
+        rx.response_sent();
+    }
 }

@@ -239,7 +239,10 @@ mod tests {
             NOW,
             TIMEOUT_NS, //
         },
-        wire::Aeth,
+        wire::{
+            Aeth,
+            NakCode, //
+        },
         wr::{
             SendOp, //
         },
@@ -449,6 +452,69 @@ mod tests {
             assert_eq!(response.outcome, ResponseKind::ReadResponse);
             assert_eq!(response.place, None);
             assert_eq!(status(&mut rc), Some(Status::Success));
+        }
+    }
+
+    /// Reads `length` bytes, and returns how the last of the responses is handled. The others are
+    /// placed.
+    fn answer(length: u32, responses: &[Frame]) -> ResponseKind {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Read, length)]);
+        assert_eq!(send_all(&mut rc), 1);
+        let mut outcome = ResponseKind::Dropped;
+        for response in responses {
+            let response = respond(&mut rc, response);
+            rc.placed(NOW, Ok(()));
+            outcome = response.outcome;
+        }
+        let bad = outcome == ResponseKind::BadResponse;
+        assert_eq!(status(&mut rc), bad.then_some(Status::BadResp));
+        outcome
+    }
+
+    #[test]
+    fn read_response_that_ends_at_wrong_place_is_fatal() {
+        let first = || read_response(Opcode::RcReadResponseFirst, 0, MTU);
+        let early = [
+            read_response(Opcode::RcReadResponseOnly, 0, MTU),
+            read_response(Opcode::RcReadResponseLast, 0, MTU),
+        ];
+        for response in early {
+            assert_eq!(answer(2 * MTU, &[response]), ResponseKind::BadResponse);
+        }
+        for opcode in [Opcode::RcReadResponseFirst, Opcode::RcReadResponseMiddle] {
+            let late = read_response(opcode, 1, MTU);
+            let outcome = answer(2 * MTU, &[first(), late]);
+            assert_eq!(outcome, ResponseKind::BadResponse);
+        }
+        assert_eq!(answer(2 * MTU, &[first()]), ResponseKind::ReadResponse);
+    }
+
+    #[test]
+    fn negative_explicit_response_is_fatal() {
+        let bad = [
+            Syndrome::Nak(NakCode::RemoteAccess),
+            Syndrome::Nak(NakCode::PsnSequence),
+            Syndrome::Rnr { timer: 1 },
+            Syndrome::Reserved,
+        ];
+        for syndrome in bad {
+            let mut slots = slots::<1>();
+            let mut rc = requester(Transport::Rc, &mut slots);
+            post(&mut rc, &[wr(SendOp::FetchAdd, 8)]);
+            assert_eq!(send_all(&mut rc), 1);
+            let negative = Reply {
+                kind: ReplyKind::Found(1),
+                psn: Psn::new(0),
+                syndrome,
+                msn: 0,
+                dest_qpn: Qpn::new(1),
+            };
+            let frame = Frame::new(|pkey, buf| negative.write_headers(pkey, buf), 0);
+            let outcome = respond(&mut rc, &frame).outcome;
+            assert_eq!(outcome, ResponseKind::BadResponse);
+            assert_eq!(status(&mut rc), Some(Status::BadResp));
         }
     }
 }

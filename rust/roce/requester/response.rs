@@ -235,6 +235,10 @@ mod tests {
             Opcode,
             Transport, //
         },
+        requester::{
+            Expired,
+            SendParams, //
+        },
         testutil::{
             acknowledge,
             post,
@@ -437,5 +441,50 @@ mod tests {
         assert_eq!(acknowledge(&mut rc, 1, Syndrome::ACK), ResponseKind::Ack);
         assert_eq!(status(&mut rc), Some(Status::Success));
         assert_eq!(status(&mut rc), Some(Status::LocProt));
+    }
+
+    /// Makes a requester with `retry_cnt` retries.
+    fn with_retries(slots: &mut [Slot], retry_cnt: u8) -> Requester<&mut [Slot]> {
+        let mut rc = requester(Transport::Rc, slots);
+        let params = rc.params;
+        rc.set_params(&SendParams {
+            retry_cnt,
+            ..params
+        });
+        rc
+    }
+
+    #[test]
+    fn nak_after_timeout_reports_another_loss() {
+        let mut slots = slots::<3>();
+        let mut rc = with_retries(&mut slots, 7);
+        let nak = Syndrome::Nak(NakCode::PsnSequence);
+        post(&mut rc, &[wr(SendOp::Send, 0); 3]);
+        assert_eq!(send_all(&mut rc), 3);
+        assert_eq!(acknowledge(&mut rc, 0, nak), ResponseKind::NakSequence);
+        assert_eq!(send_all(&mut rc), 3);
+        assert_eq!(acknowledge(&mut rc, 0, nak), ResponseKind::Duplicate);
+        let due = rc.next_timeout().unwrap();
+        assert_eq!(rc.on_timeout(due), Expired::Retry);
+        assert_eq!(send_all(&mut rc), 3);
+        assert_eq!(acknowledge(&mut rc, 0, nak), ResponseKind::NakSequence);
+        assert_eq!(rc.snapshot().retries_left, 4);
+    }
+
+    #[test]
+    fn each_loss_consumes_one_retry() {
+        let mut slots = slots::<8>();
+        let mut rc = with_retries(&mut slots, 3);
+        post(&mut rc, &[wr(SendOp::Read, 9)]);
+        // Each new SEND is acknowledged, which proves that the response to the READ was lost again.
+        for (psn, left) in (1..).zip([2, 1, 0, 0]) {
+            post(&mut rc, &[wr(SendOp::Send, 0)]);
+            assert!(send_all(&mut rc) > 0);
+            assert!(!rc.take_error());
+            let outcome = acknowledge(&mut rc, psn, Syndrome::ACK);
+            assert_eq!(outcome, ResponseKind::Gap);
+            assert_eq!(rc.snapshot().retries_left, left);
+        }
+        assert!(rc.take_error());
     }
 }

@@ -361,46 +361,20 @@ impl<S: Records> Responder<S> {
 mod tests {
     use super::*;
     use crate::{
-        opcode::Transport,
-        requester::Transmit,
-        responder::{
-            RecvParams,
-            MAX_RD_ATOMIC, //
-        },
+        qp::Access,
         testutil::{
+            read,
             recv_params,
-            requester,
-            slots,
-            wr,
-            Frame,
-            Recvs,
+            request,
+            responder,
             MTU, //
         },
         wire::{
             NakCode,
             Reth,
             Syndrome, //
-        },
-        wr::SendOp, //
+        }, //
     };
-
-    fn read(length: u32) -> Transmit {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        assert!(rc.post(wr(SendOp::Read, length)).is_ok());
-        rc.poll_transmit().unwrap()
-    }
-
-    fn responder() -> Responder {
-        let mut responder = Responder::new(Transport::Rc);
-        responder.set_params(&recv_params());
-        responder
-    }
-
-    fn request(rx: &mut Responder, transmit: &Transmit) -> Verdict {
-        let mut rq = Recvs { left: 0, size: 0 };
-        rx.on_request(&Frame::request(transmit).packet(), &mut rq)
-    }
 
     /// Sends all responses, and compares opcodes and PSNs.
     fn answer(rx: &mut Responder, expected: &[(Opcode, u32)]) {
@@ -520,45 +494,6 @@ mod tests {
     }
 
     #[test]
-    fn repeat_of_longest_read_is_recognized() {
-        let mut rx = responder();
-        rx.set_params(&RecvParams {
-            mtu: 256,
-            ..recv_params()
-        });
-        let mut transmit = read(1);
-        // Other requesters do not split a long READ.
-        let mut reth = transmit.reth.unwrap();
-        reth.len = 1 << 31;
-        transmit.reth = Some(reth);
-        assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
-        assert_eq!(rx.start_read(Ok(())), None);
-        while rx.poll_response().is_some() {
-            rx.response_sent();
-        }
-        assert_eq!(rx.epsn().get(), Psn::HALF);
-        assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
-    }
-
-    #[test]
-    fn only_last_max_rd_atomic_reads_are_remembered() {
-        let mut rx = responder();
-        let mut transmit = read(1);
-        // CAST: 16.
-        for psn in 0..=MAX_RD_ATOMIC as u32 {
-            transmit.psn = Psn::new(psn);
-            assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
-            assert_eq!(rx.start_read(Ok(())), None);
-            rx.response_sent();
-        }
-        transmit.psn = Psn::new(0);
-        let verdict = request(&mut rx, &transmit);
-        assert_eq!(verdict, Verdict::Drop(DropReason::Duplicate));
-        transmit.psn = Psn::new(1);
-        assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
-    }
-
-    #[test]
     fn memory_error_during_read_is_fatal() {
         for (error, code) in [
             (MemError::Protection, NakCode::RemoteAccess),
@@ -584,5 +519,36 @@ mod tests {
         let outcome = rx.start_read(Err(MemError::Protection));
         assert_eq!(outcome.map(|outcome| outcome.error), Some(true));
         assert_eq!(rx.epsn().get(), 0);
+    }
+
+    #[test]
+    fn read_without_right_or_resources_is_refused() {
+        let mut others = [recv_params(); 2];
+        others[0].access = Access::from_bits(Access::REMOTE_WRITE).unwrap_or_default();
+        others[1].max_dest_rd_atomic = 0;
+        for params in others {
+            let mut rx = responder();
+            rx.set_params(&params);
+            let verdict = request(&mut rx, &read(1));
+            assert!(matches!(verdict, Verdict::Fail(outcome)
+                if outcome.error
+                    && outcome.event == Some(AsyncEvent::RequestError)
+                    && outcome.reply.map(|reply| reply.syndrome)
+                        == Some(Syndrome::Nak(NakCode::InvalidRequest))));
+            assert!(!rx.is_busy());
+        }
+    }
+
+    #[test]
+    fn read_counts_as_message_once() {
+        let mut rx = responder();
+        let transmit = read(1);
+        for _ in 0..2 {
+            assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
+            assert_eq!(rx.start_read(Ok(())), None);
+            let aeth = rx.poll_response().and_then(|segment| segment.aeth);
+            assert_eq!(aeth.map(|aeth| aeth.msn), Some(1));
+            rx.response_sent();
+        }
     }
 }

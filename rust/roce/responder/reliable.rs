@@ -450,4 +450,45 @@ mod tests {
             assert_eq!(outcome.event, event);
         }
     }
+
+    #[test]
+    fn duplicate_is_acknowledged_only_on_request() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for _ in 0..2 {
+            assert!(rc.post(wr(SendOp::Send, 5)).is_ok());
+        }
+        let mut rx = responder();
+        let mut rq = Recvs { left: 2, size: MTU };
+        let quiet = next(&mut rc);
+        assert!(!quiet.packet().ack_req());
+        accept(&mut rx, &quiet, &mut rq);
+        let asks = next(&mut rc);
+        accept(&mut rx, &asks, &mut rq);
+        let verdict = rx.on_request(&quiet.packet(), &mut rq);
+        assert_eq!(verdict, Verdict::Drop(DropReason::Duplicate));
+        let verdict = rx.on_request(&asks.packet(), &mut rq);
+        assert_eq!(replied(verdict), Some((1, Syndrome::ACK)));
+    }
+
+    #[test]
+    fn duplicate_is_not_acknowledged_with_psn_of_read() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        assert!(rc.post(wr(SendOp::Send, 5)).is_ok());
+        let mut rx = responder();
+        let mut rq = Recvs { left: 1, size: MTU };
+        let send = next(&mut rc);
+        accept(&mut rx, &send, &mut rq);
+        assert!(rc.post(wr(SendOp::Read, 3 * MTU)).is_ok());
+        let verdict = rx.on_request(&next(&mut rc).packet(), &mut rq);
+        assert!(matches!(verdict, Verdict::Read(_)));
+        assert_eq!(rx.start_read(Ok(())), None);
+        while rx.poll_response().is_some() {
+            rx.response_sent();
+        }
+        assert_eq!(rx.epsn().get(), 4);
+        let verdict = rx.on_request(&send.packet(), &mut rq);
+        assert_eq!(replied(verdict), Some((0, Syndrome::ACK)));
+    }
 }

@@ -157,6 +157,22 @@ fn place(number: usize, len: usize) -> usize {
 )]
 mod tests {
     use super::*;
+    use crate::{
+        responder::{
+            DropReason,
+            RecvParams,
+            Verdict, //
+        },
+        testutil::{
+            answer_all,
+            read,
+            recv_params,
+            request,
+            responder,
+            MTU, //
+        },
+        wire::Reth, //
+    };
 
     fn record(psn: u32) -> Record {
         Record {
@@ -203,6 +219,80 @@ mod tests {
     fn records_are_a_power_of_two() {
         for (outstanding, records) in [(0, 1), (1, 1), (3, 4), (4, 4), (16, 16), (255, 16)] {
             assert_eq!(records_for(outstanding), records);
+        }
+    }
+
+    #[test]
+    fn repeat_of_longest_read_is_recognized() {
+        let mut rx = responder();
+        rx.set_params(&RecvParams {
+            mtu: 256,
+            ..recv_params()
+        });
+        let mut transmit = read(1);
+        // Other requesters do not split a long READ.
+        let mut reth = transmit.reth.unwrap();
+        reth.len = 1 << 31;
+        transmit.reth = Some(reth);
+        assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
+        answer_all(&mut rx);
+        assert_eq!(rx.epsn().get(), Psn::HALF);
+        assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
+    }
+
+    #[test]
+    fn only_last_max_rd_atomic_reads_are_remembered() {
+        let mut rx = responder();
+        let mut transmit = read(1);
+        // CAST: 16.
+        for psn in 0..=MAX_RD_ATOMIC as u32 {
+            transmit.psn = Psn::new(psn);
+            assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
+            assert_eq!(rx.start_read(Ok(())), None);
+            rx.response_sent();
+        }
+        transmit.psn = Psn::new(0);
+        let verdict = request(&mut rx, &transmit);
+        assert_eq!(verdict, Verdict::Drop(DropReason::Duplicate));
+        transmit.psn = Psn::new(1);
+        assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
+    }
+
+    #[test]
+    fn repeat_of_other_data_is_dropped() {
+        let mut rx = responder();
+        let mut transmit = read(2 * MTU + 1);
+        assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
+        answer_all(&mut rx);
+
+        // The key and the address relative to those of the first request, and the length.
+        let first = transmit.reth.unwrap();
+        let reth = |key: u32, va: u32, len: u32| Reth {
+            rkey: Rkey::new(first.rkey.get() + key),
+            va: first.va + u64::from(va),
+            len,
+        };
+        let bad = [
+            (0, reth(1, 0, 2 * MTU + 1)),
+            (0, reth(0, 1, 2 * MTU)),
+            (0, reth(0, 0, 2 * MTU + 2)),
+            (0, reth(0, 0, 0)),
+            (1, reth(1, MTU, MTU + 1)),
+            (1, reth(0, 0, MTU + 1)),
+            (1, reth(0, MTU, MTU + 2)),
+        ];
+        for (psn, reth) in bad {
+            transmit.psn = Psn::new(psn);
+            transmit.reth = Some(reth);
+            let verdict = request(&mut rx, &transmit);
+            assert_eq!(verdict, Verdict::Drop(DropReason::Duplicate));
+        }
+        for (psn, reth) in [(0, first), (1, reth(0, MTU, MTU + 1))] {
+            transmit.psn = Psn::new(psn);
+            transmit.reth = Some(reth);
+            let verdict = request(&mut rx, &transmit);
+            assert!(matches!(verdict, Verdict::Read(read) if read.again));
+            answer_all(&mut rx);
         }
     }
 }
