@@ -10,6 +10,9 @@
 //!   found, and the last one, is the sum of what was added before.
 //! - RC: packets that the stack refuses leave no trace in the half that takes them back. New
 //!   packets have consecutive PSNs, and the timer runs only if a response was requested.
+//! - RC: what fails has a cause: sabotage, or the end of the retries. With seven retries, a network
+//!   that is not too bad makes nothing fail. Each recovery has a cause, see [`crate::cause`],
+//!   `node::ledger` and `node::probe`. The receive half counts as many messages as were sent.
 //! - Nothing starts while the send queue drains.
 //! - Operations of the own side are executed once, in their turn.
 //! - UC, UD: what arrives is unchanged. Only sabotage fails.
@@ -63,6 +66,7 @@ struct Progress {
 pub struct Check {
     transport: Transport,
     must_succeed: bool,
+    must_recover: bool,
     progress: [Progress; 2],
 }
 
@@ -72,6 +76,7 @@ impl Check {
         Check {
             transport: scenario.transport,
             must_succeed: scenario.must_succeed(),
+            must_recover: scenario.must_recover(),
             progress: Default::default(),
         }
     }
@@ -138,6 +143,12 @@ impl Check {
                 return Err(format!(
                     "node {index}: {written} bytes were to be written, {} were",
                     peer.written()
+                ));
+            }
+            let ((sent, _), (_, counted)) = (node.messages(), peer.messages());
+            if sent != counted {
+                return Err(format!(
+                    "node {index}: {sent} messages, the peer counts {counted}"
                 ));
             }
             let flushes = node.ops().iter().filter(|op| op.wr.op == SendOp::Flush);
@@ -218,13 +229,21 @@ impl Check {
         if status != Status::Success {
             // A failed connection stays so; UC and UD recover after the flush.
             match progress.failure {
-                None => progress.failure = Some((at, status)),
+                None => {
+                    progress.failure = Some((at, status));
+                    if self.transport == Transport::Rc
+                        && !has_cause(node, peer, (at, status), self.must_recover)
+                    {
+                        return wrong("failed without a cause");
+                    }
+                }
                 Some((first, Status::WrFlush))
                     if self.transport == Transport::Rc && status != Status::WrFlush =>
                 {
                     // The peer refused this one, while a response before it was missing.
                     let missing = &node.ops()[first].wr.op;
-                    if !missing.has_explicit_response() || op.sabotage == Sabotage::None {
+                    let refused = op.sabotage != Sabotage::None && expected_status(op) == status;
+                    if !missing.has_explicit_response() || !refused {
                         return wrong("an error after a flush");
                     }
                     progress.failure = Some((at, status));
@@ -343,6 +362,23 @@ impl Check {
             return wrong("data differs");
         }
         Ok(())
+    }
+}
+
+/// Returns whether an operation may be the first that fails.
+fn has_cause(node: &Node, peer: &Node, (at, status): (usize, Status), must_recover: bool) -> bool {
+    match status {
+        Status::RetryExceeded | Status::RnrRetryExceeded => {
+            // A peer in ERR is silent.
+            !must_recover || is_sabotaged(node.ops()) || is_sabotaged(peer.ops())
+        }
+        // The receive half refused what the peer asked for, or its data was not there.
+        // A refused request also flushes an incomplete READ before it.
+        Status::WrFlush => is_sabotaged(peer.ops()) || is_sabotaged(&node.ops()[at..]),
+        _ => {
+            let op = &node.ops()[at];
+            op.sabotage != Sabotage::None && expected_status(op) == status
+        }
     }
 }
 

@@ -13,6 +13,7 @@
 //! A run ends when every posted operation of both nodes has completed. What must hold is checked on
 //! the way; see [`check`].
 
+mod cause;
 pub mod check;
 pub mod hostile;
 pub mod net;

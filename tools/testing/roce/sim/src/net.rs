@@ -65,6 +65,27 @@ impl TrainFaults {
     }
 }
 
+/// What happened to packets and trains, as causes of what the nodes do about it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Disturbances {
+    /// Gaps in the sequence that arrives, because they are lost or late.
+    pub missing: u64,
+    /// They arrived twice.
+    pub repeated: u64,
+}
+
+impl Disturbances {
+    /// Adds the counts of another link.
+    pub fn add(&mut self, other: &Disturbances) {
+        self.missing += other.missing;
+        self.repeated += other.repeated;
+    }
+}
+
+/// The gaps that a late packet makes: where it should be, and behind it when it comes, as what
+/// followed it was dropped.
+const LATE: u64 = 2;
+
 /// One direction of the network.
 #[derive(Clone, Debug)]
 pub struct Link {
@@ -74,6 +95,7 @@ pub struct Link {
     sixteenths_per_byte: u64,
     /// When the packet before has left.
     free_at: u64,
+    disturbances: Disturbances,
     train_faults: TrainFaults,
 }
 
@@ -85,6 +107,7 @@ impl Link {
             latency_ns,
             sixteenths_per_byte,
             free_at: 0,
+            disturbances: Disturbances::default(),
             train_faults: TrainFaults::default(),
         }
     }
@@ -106,6 +129,11 @@ impl Link {
         self.free_at.saturating_sub(now)
     }
 
+    /// Returns what happened to packets.
+    pub fn disturbances(&self) -> Disturbances {
+        self.disturbances
+    }
+
     /// Returns how often each thing happened to a train.
     pub fn train_faults(&self) -> &TrainFaults {
         &self.train_faults
@@ -122,17 +150,22 @@ impl Link {
         let mut arrivals = Vec::new();
         if rng.chance(self.faults.duplicate) {
             self.train_faults.duplicated += one;
+            self.disturbances.repeated += 1;
             arrivals.push((on_time + self.delay(rng), train.clone()));
         }
         if rng.chance(self.faults.loss) {
             self.train_faults.lost += one;
+            // The copy that is left, if there is one, is late.
+            self.disturbances.missing += if arrivals.is_empty() { 1 } else { LATE };
             return arrivals;
         }
         if is_train && rng.chance(self.faults.partial_loss) {
             self.train_faults.partly_lost += 1;
+            self.disturbances.missing += 1;
             lose_part(rng, &mut train);
         }
         if rng.chance(self.faults.corrupt) {
+            self.disturbances.missing += 1;
             let bytes = match train.len() {
                 1 => &mut train[0],
                 len => &mut train[rng.range(0..=len as u64 - 1) as usize],
@@ -142,6 +175,7 @@ impl Link {
         }
         let late = if rng.chance(self.faults.reorder) {
             self.train_faults.reordered += one;
+            self.disturbances.missing += LATE;
             self.delay(rng)
         } else {
             0

@@ -2,12 +2,17 @@
 
 //! One end: the shell around the two halves of a queue pair.
 
+mod ledger;
+mod probe;
 mod recv;
 mod send;
 mod tx;
 mod wire;
 
-pub use tx::TxCounters;
+pub use self::{
+    ledger::Recoveries,
+    tx::TxCounters, //
+};
 
 use std::collections::VecDeque;
 
@@ -45,6 +50,7 @@ use roce::{
 };
 
 use self::{
+    ledger::Ledger,
     send::{
         Progress,
         SendMark, //
@@ -188,6 +194,8 @@ pub struct Node {
     progress: Vec<Progress>,
     /// The PSNs that were sent.
     wire: Wire,
+    /// What was done to recover.
+    ledger: Ledger,
     /// Whether no operation may start.
     draining: bool,
     written: u64,
@@ -239,6 +247,7 @@ impl Node {
             attempts: vec![0; ops.len()],
             progress: vec![Progress::default(); ops.len()],
             wire: Wire::new(scenario.psn(index), scenario.mtu),
+            ledger: Ledger::new(scenario.send_params(index), scenario.psn(index)),
             draining: false,
             written: 0,
             flushed: 0,
@@ -349,16 +358,33 @@ impl Node {
         }
     }
 
+    /// Returns what was done to recover.
+    pub fn recoveries(&self) -> Recoveries {
+        self.ledger.total()
+    }
+
+    /// Returns how many messages were sent, and how many of the peer's the receive half counts.
+    pub fn messages(&self) -> (u32, u32) {
+        (self.wire.messages(), self.responder.snapshot().msn)
+    }
+
     /// Lets the send half do what is due.
-    pub fn on_timer(&mut self, now: u64) {
+    pub fn on_timer(&mut self, now: u64) -> Result<(), Violation> {
+        let left = self.requester.snapshot().retries_left;
         match self.requester.on_timeout(Instant::from_ns(now)) {
             Expired::Nothing => {}
-            Expired::Probe => self.counters.probes += 1,
+            Expired::Probe => {
+                self.counters.probes += 1;
+                let half = self.requester.snapshot();
+                self.ledger.probes().is_due(now, left, &half)?;
+            }
             Expired::Retry => {
                 self.counters.timeouts += 1;
+                self.ledger.timed_out();
                 self.send_tx.lost();
             }
         }
+        Ok(())
     }
 
     /// Takes a train from the network: all its packets, before anything is sent but replies.
@@ -385,6 +411,8 @@ impl Node {
             }
             if self.backlog.len() < backlog {
                 self.backlog.push_back(bytes);
+            } else {
+                self.ledger.overflowed();
             }
             Ok(())
         } else {

@@ -20,6 +20,9 @@ use crate::{
     Rng, //
 };
 
+/// Losses in thousandths, up to which seven retries are enough.
+const MODERATE: u64 = 60;
+
 /// How the stack of a host takes packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack {
@@ -190,6 +193,29 @@ impl Scenario {
     /// Returns the first PSN that a node sends.
     pub fn psn(&self, node: u64) -> Psn {
         Psn::new(self.first_psn[node as usize])
+    }
+
+    /// Returns how many timeouts fit in the time in which node 1 does nothing.
+    pub fn stalls(&self) -> u64 {
+        let timeout = ack_timeout_ns(self.ack_timeout).unwrap_or(u64::MAX);
+        let stall = self.stall.map_or(0, |(from, until)| until - from);
+        stall.div_ceil(timeout)
+    }
+
+    /// Returns whether the retries are enough for what the network loses.
+    pub fn must_recover(&self) -> bool {
+        let Faults {
+            loss,
+            corrupt,
+            partial_loss,
+            ..
+        } = self.faults;
+        loss + corrupt + partial_loss <= MODERATE
+            && self.retry_cnt == 7
+            && self.backlog >= 128
+            // A READ fails if its responses take longer than the timeout, and some are lost.
+            && (self.stack.refuse == 0 || self.stack.pause_ns < 1_000_000)
+            && (self.rnr_retry == 7 || self.recv_batch == 0)
     }
 
     /// Returns whether nothing but sabotage can make this run fail: retries are plenty, or not

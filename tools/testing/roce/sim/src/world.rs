@@ -7,17 +7,23 @@ use std::{
     collections::BinaryHeap, //
 };
 
-use roce::wr::SendOp;
+use roce::{
+    opcode::Transport,
+    wr::SendOp, //
+};
 
 use crate::{
+    cause,
     check::Check,
     net::{
+        Disturbances,
         Link,
         Train,
         TrainFaults, //
     },
     node::{
         Counters,
+        Recoveries,
         Violation, //
     },
     ops,
@@ -79,6 +85,10 @@ pub struct Summary {
     pub counters: Counters,
     /// What happened to trains on the links.
     pub train_faults: TrainFaults,
+    /// What happened to packets on the links.
+    pub disturbances: Disturbances,
+    /// What the nodes did to recover.
+    pub recoveries: Recoveries,
 }
 
 impl Summary {
@@ -92,6 +102,8 @@ impl Summary {
         self.delivered += other.delivered;
         self.counters.add(&other.counters);
         self.train_faults.add(&other.train_faults);
+        self.disturbances.add(&other.disturbances);
+        self.recoveries.add(&other.recoveries);
     }
 
     /// Returns what never happened to a train, although it should in enough RC runs.
@@ -115,6 +127,10 @@ impl Summary {
             (faults.reordered, "a late train"),
             (faults.cut, "a train that is taken apart"),
             (faults.partly_lost, "a train lost in part"),
+            (self.recoveries.timeouts, "a timeout"),
+            (self.recoveries.gaps, "a missing response"),
+            (self.recoveries.rnrs, "a receiver that is not ready"),
+            (self.recoveries.overflows, "a full backlog"),
         ];
         let missing = counts.iter().filter(|(count, _)| *count == 0);
         missing.map(|(_, what)| *what).collect()
@@ -218,15 +234,21 @@ impl World {
             self.check.observe(&mut self.nodes)?;
         }
         self.check.finish(&self.nodes)?;
+        if self.scenario.transport == Transport::Rc {
+            let on_the_way = self.links.each_ref().map(Link::disturbances);
+            cause::check(&self.nodes, on_the_way, self.scenario.stalls())?;
+        }
         self.summary.elapsed = self.now;
         self.summary.failed = self.nodes.iter().filter(|node| node.failed()).count() as u64;
         self.summary.succeeded = self.check.succeeded();
         self.summary.delivered = self.check.delivered();
         for node in &self.nodes {
             self.summary.counters.add(&node.counters());
+            self.summary.recoveries.add(&node.recoveries());
         }
         for link in &self.links {
             self.summary.train_faults.add(link.train_faults());
+            self.summary.disturbances.add(&link.disturbances());
         }
         Ok(self.summary)
     }
@@ -240,7 +262,7 @@ impl World {
                 self.go_on(node)
             }
             Event::Timer(node) => {
-                self.nodes[node].on_timer(self.now);
+                self.nodes[node].on_timer(self.now)?;
                 self.go_on(node)
             }
             Event::Continue(node) => {

@@ -163,6 +163,7 @@ impl Node {
     /// Handles a request. The half is not busy.
     pub(super) fn on_request(&mut self, bytes: &[u8]) -> Result<(), Violation> {
         let pkt = Packet::parse(bytes).map_err(|error| format!("{error:?}"))?;
+        let (epsn, is_ready) = (self.responder.epsn(), !self.recvs.sizes.is_empty());
         match self.responder.on_request(&pkt, &mut self.recvs) {
             Verdict::Drop(reason) => {
                 self.counters.drops[reason as usize] += 1;
@@ -170,6 +171,7 @@ impl Node {
             }
             Verdict::Reply(reply) => {
                 self.counters.replies += 1;
+                self.ledger.check_reply(&pkt, &reply, epsn, is_ready)?;
                 self.reply(&reply)
             }
             Verdict::Fail(outcome) => self.execute(outcome),
@@ -281,7 +283,7 @@ impl Node {
         }
         if outcome.error {
             self.fail();
-            self.complete();
+            self.complete()?;
         }
         Ok(())
     }

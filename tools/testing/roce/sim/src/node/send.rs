@@ -62,13 +62,14 @@ impl Node {
         rng: &mut Rng,
         budget: u64,
     ) -> Result<bool, Violation> {
-        self.complete();
+        self.complete()?;
+        self.check_life(now)?;
         self.post(rng)?;
         let mut left = budget;
         loop {
             let more = self.build_all(now, rng, &mut left)?;
             self.hand_over(now, rng)?;
-            self.complete();
+            self.complete()?;
             if more {
                 return Ok(true);
             }
@@ -77,7 +78,7 @@ impl Node {
             };
             let result = self.execute_local(&local)?;
             self.requester.local_done(result);
-            self.complete();
+            self.complete()?;
         }
         self.check_wire()?;
         Ok(self.posted < self.ops.len() && !self.requester.is_full())
@@ -91,6 +92,9 @@ impl Node {
         bytes: &[u8],
     ) -> Result<(), Violation> {
         let response = self.requester.on_response(now, pkt);
+        self.ledger
+            .observe(now.as_ns(), self.requester.snapshot().una);
+        self.ledger.responded(now.as_ns(), response.outcome);
         self.counters.responses[response.outcome as usize] += 1;
         if let Some(place) = response.place {
             let op = self.slots[usize::from(place.slot)];
@@ -114,32 +118,40 @@ impl Node {
                 false => Ok(()),
             };
             self.requester.placed(now, result);
+            self.ledger
+                .observe(now.as_ns(), self.requester.snapshot().una);
         }
-        if self.requester.take_loss() {
+        let found_loss = self.requester.take_loss();
+        if found_loss {
             self.counters.losses_found += 1;
             self.send_tx.lost();
         }
-        self.complete();
+        let half = self.requester.snapshot();
+        self.ledger
+            .check_loss(found_loss, response.outcome, &half)?;
+        self.complete()?;
         self.check_wire()
     }
 
     /// Retires what is over.
-    pub(super) fn complete(&mut self) {
+    pub(super) fn complete(&mut self) -> Result<(), Violation> {
         while let Some(completion) = self.requester.poll_completion() {
             let op = self.slots[usize::from(completion.slot)];
             let landed = std::mem::take(&mut self.landed[op]);
             self.completed += 1;
+            self.ledger.check_status(completion.status)?;
             self.sent.push(Sent { completion, landed });
         }
         if self.requester.take_error() {
             if self.reliable {
                 self.fail();
-                self.complete();
+                self.complete()?;
             } else {
                 // What was behind the failed request has been flushed above.
                 self.requester.resume();
             }
         }
+        Ok(())
     }
 
     /// Posts some of what is left.
@@ -153,7 +165,7 @@ impl Node {
                 break;
             }
         }
-        self.complete();
+        self.complete()?;
         Ok(())
     }
 
@@ -177,7 +189,7 @@ impl Node {
                 return Ok(false);
             }
             if !self.send_tx.is_pending() {
-                self.complete();
+                self.complete()?;
             }
         }
         Ok(false)
@@ -219,13 +231,13 @@ impl Node {
         {
             return Ok(false);
         }
-        self.note_sent(op, transmit)?;
+        self.note_sent(now, op, transmit)?;
         self.requester.transmitted(now, transmit);
         Ok(true)
     }
 
     /// Accounts for a packet.
-    fn note_sent(&mut self, op: usize, transmit: &Transmit) -> Result<(), Violation> {
+    fn note_sent(&mut self, now: Instant, op: usize, transmit: &Transmit) -> Result<(), Violation> {
         let wr = &self.ops[op].wr;
         let is_explicit = wr.op.has_explicit_response();
         let progress = &mut self.progress[op];
@@ -233,7 +245,10 @@ impl Node {
         progress.asked |= is_explicit;
         progress.begun |= is_explicit || transmit.offset + transmit.len == wr.length;
         if self.reliable {
-            self.wire.sent(transmit)?;
+            let (end, requests) = self.wire.sent(transmit)?;
+            self.ledger
+                .probes()
+                .sent(now.as_ns(), transmit, end, requests);
         }
         Ok(())
     }
@@ -267,6 +282,7 @@ impl Node {
         self.requester.take_back(&mark.mark);
         self.progress = mark.progress;
         self.wire = mark.wire;
+        self.ledger.probes().taken_back();
         let (half, next) = (self.requester.snapshot(), self.requester.poll_transmit());
         if half != mark.half || next != Some(mark.first) {
             return Err(format!(
@@ -279,6 +295,16 @@ impl Node {
             return Err(format!("waits differently after taking back: {waits:?}"));
         }
         self.check_wire()
+    }
+
+    /// Checks that the half makes progress, or will.
+    fn check_life(&mut self, now: Instant) -> Result<(), Violation> {
+        if !self.reliable || self.failed {
+            return Ok(());
+        }
+        self.ledger.check_retries()?;
+        let half = self.requester.snapshot();
+        self.ledger.check_life(now.as_ns(), &half)
     }
 
     /// Checks that the requester knows what was sent.

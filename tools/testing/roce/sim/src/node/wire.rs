@@ -22,6 +22,8 @@ pub(super) struct Wire {
     max: Psn,
     /// The PSN after the last packet that requested a response.
     requested: Psn,
+    /// Messages that were sent; each part of a READ is one.
+    messages: u32,
 }
 
 impl Wire {
@@ -31,11 +33,14 @@ impl Wire {
             mtu,
             max: psn,
             requested: psn,
+            messages: 0,
         }
     }
 
     /// Accounts for a packet. A new one has the next PSN, and only another was sent before.
-    pub(super) fn sent(&mut self, transmit: &Transmit) -> Result<(), Violation> {
+    ///
+    /// Returns the PSN after it, and whether it has to be answered.
+    pub(super) fn sent(&mut self, transmit: &Transmit) -> Result<(Psn, bool), Violation> {
         let is_new = transmit.psn == self.max;
         if transmit.again == is_new || transmit.psn.is_after(self.max) {
             return Err(format!("{transmit:?} does not follow {:?}", self.max));
@@ -44,11 +49,18 @@ impl Wire {
         if end.is_after(self.max) {
             self.max = end;
         }
+        let ends = transmit.opcode.ends_message() || transmit.opcode == Opcode::RcReadRequest;
+        self.messages += u32::from(is_new && ends);
         let requests = transmit.ack_req || has_explicit_response(transmit);
         if requests && end.is_after(self.requested) {
             self.requested = end;
         }
-        Ok(())
+        Ok((end, requests))
+    }
+
+    /// Returns how many messages were sent.
+    pub(super) fn messages(&self) -> u32 {
+        self.messages
     }
 
     /// Checks that a requester has sent what was sent, and waits only for what was requested.

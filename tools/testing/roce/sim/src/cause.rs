@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Every recovery has a cause (RC).
+//!
+//! The network and the nodes count what they did to packets, and the nodes count what they did to
+//! recover. Nothing is recovered that was not disturbed.
+
+use crate::{
+    net::Disturbances,
+    node::{
+        Recoveries,
+        Violation, //
+    },
+    Node, //
+};
+
+/// How often one loss is found at most.
+///
+/// The acknowledgment of a duplicate names the last PSN that was executed. After progress, the
+/// requester takes it for proof of another loss, although the response that is missing comes next.
+const FALSE_PROOFS: u64 = 2;
+
+/// What happened to the packets on both ways of a connection, as its requester sees it.
+#[derive(Clone, Copy, Debug)]
+struct Causes {
+    /// Requests that were lost, or came late.
+    requests: u64,
+    /// Responses that were lost, or came late.
+    responses: u64,
+    /// Requests that came twice.
+    repeated: u64,
+    /// Packets that came twice, and times that a stack made a half wait.
+    others: u64,
+}
+
+/// Checks the totals of a run: `on_the_way[n]` is what happened to the packets that node `n` sent,
+/// and a node did nothing for as long as `stalls` timeouts.
+pub(crate) fn check(
+    nodes: &[Node; 2],
+    on_the_way: [Disturbances; 2],
+    stalls: u64,
+) -> Result<(), Violation> {
+    for index in 0..2 {
+        let (node, peer) = (&nodes[index], &nodes[1 - index]);
+        let (own, theirs) = (node.recoveries(), peer.recoveries());
+        let counters = peer.counters();
+        let refusals = |tx: &crate::node::TxCounters| tx.refused_trains + tx.refused_packets;
+        let causes = Causes {
+            requests: on_the_way[index].missing + theirs.overflows,
+            responses: on_the_way[1 - index].missing,
+            repeated: on_the_way[index].repeated,
+            others: stalls
+                + on_the_way[index].repeated
+                + on_the_way[1 - index].repeated
+                + refusals(&counters.read_responses)
+                + refusals(&node.counters().requests),
+        };
+        check_one(&own, &theirs, &causes, peer.failed())
+            .map_err(|what| format!("node {index}: {what}: {own:?} {theirs:?} {causes:?}"))?;
+    }
+    Ok(())
+}
+
+fn check_one(
+    own: &Recoveries,
+    theirs: &Recoveries,
+    causes: &Causes,
+    peer_failed: bool,
+) -> Result<(), &'static str> {
+    // A copy may fill a gap, or find a receive request, ahead of what has to follow it.
+    if theirs.sent_naks > causes.requests + causes.repeated {
+        return Err("a NAK without a cause");
+    }
+    if own.naks > theirs.sent_naks + causes.others {
+        return Err("sent again without a NAK");
+    }
+    if own.rnrs > theirs.sent_rnrs + causes.others {
+        return Err("waited without an RNR NAK");
+    }
+    let all = causes.requests + causes.responses;
+    if own.naks + own.gaps + own.losses_found > all * FALSE_PROOFS + causes.others {
+        return Err("found a loss without a cause");
+    }
+    // A peer in ERR is silent.
+    if own.timeouts > all + causes.others && !peer_failed {
+        return Err("a timeout without a cause");
+    }
+    Ok(())
+}

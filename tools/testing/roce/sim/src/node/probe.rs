@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Whether a probe for a lost response had a reason, and what followed from it (RC).
+//!
+//! - The response is late: the pause is the measured one (RFC 6298, Karn), doubled with each probe,
+//!   since the last progress, and since the oldest packet was sent.
+//! - The probe consumes no retry.
+//! - Everything is sent again if the peer acknowledges nothing but the probe, and only then.
+
+use roce::{
+    psn::Psn,
+    requester::{
+        ResponseKind,
+        SendSnapshot,
+        SendState,
+        Transmit,
+        MIN_RTO_NS, //
+    },
+};
+
+use super::Violation;
+
+/// The half calculates with whole numbers.
+const ROUNDING_NS: f64 = 100.0;
+
+/// The most doublings of the pause.
+const MOST_DOUBLINGS: u32 = 10;
+
+/// A probe that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    None,
+    /// It is to be sent.
+    Due,
+    /// It was sent; the PSN after it.
+    Sent(Psn),
+}
+
+/// What was acknowledged after a probe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Proof {
+    /// There was no probe, or much more was.
+    #[default]
+    None,
+    /// The probe only.
+    Probe,
+    /// The probe, and the packet after it.
+    OneMore,
+}
+
+/// The account of the probes of one node.
+#[derive(Clone, Debug)]
+pub(super) struct Probes {
+    /// The smoothed round-trip time and its deviation.
+    estimate: Option<(f64, f64)>,
+    /// The PSN after the packet that is measured, and when it was sent.
+    sample: Option<(Psn, u64)>,
+    una: Psn,
+    /// When there was progress, the oldest packet was sent, or the last probe was due.
+    since: u64,
+    /// Probes since the last progress.
+    count: u32,
+    stage: Stage,
+    proof: Proof,
+}
+
+impl Probes {
+    pub(super) fn new(psn: Psn) -> Probes {
+        Probes {
+            estimate: None,
+            sample: None,
+            una: psn,
+            since: 0,
+            count: 0,
+            stage: Stage::None,
+            proof: Proof::None,
+        }
+    }
+
+    /// Accounts for a packet before `end`; `requests` tells whether it has to be answered.
+    pub(super) fn sent(&mut self, now: u64, transmit: &Transmit, end: Psn, requests: bool) {
+        if transmit.is_probe() {
+            if self.stage == Stage::Due {
+                self.stage = Stage::Sent(end);
+            }
+            return;
+        }
+        if transmit.psn == self.una {
+            self.since = now;
+        }
+        if !transmit.again && requests && self.sample.is_none() {
+            self.sample = Some((transmit.psn.next(), now));
+        }
+    }
+
+    /// Accounts for packets that were taken back.
+    pub(super) fn taken_back(&mut self) {
+        self.sample = None;
+    }
+
+    /// Accounts for a rewind.
+    pub(super) fn rewound(&mut self) {
+        self.sample = None;
+        self.stage = Stage::None;
+    }
+
+    /// Accounts for what was acknowledged.
+    pub(super) fn observe(&mut self, now: u64, una: Psn) {
+        if una == self.una {
+            return;
+        }
+        if let Stage::Sent(end) = self.stage {
+            self.proof = match una {
+                una if una == end => Proof::Probe,
+                una if una == end.next() => Proof::OneMore,
+                _ => Proof::None,
+            };
+        }
+        self.una = una;
+        self.since = now;
+        self.count = 0;
+        self.stage = Stage::None;
+        match self.sample {
+            Some((end, sent)) if !una.is_before(end) => {
+                self.sample = None;
+                self.measured((now - sent) as f64);
+            }
+            _ => {}
+        }
+    }
+
+    fn measured(&mut self, ns: f64) {
+        self.estimate = Some(match self.estimate {
+            None => (ns, ns / 2.0),
+            Some((time, deviation)) => (
+                time + (ns - time) / 8.0,
+                deviation + ((ns - time).abs() - deviation) / 4.0,
+            ),
+        });
+    }
+
+    /// Checks that the response is late. There were `left` retries before the probe.
+    pub(super) fn is_due(
+        &mut self,
+        now: u64,
+        left: u8,
+        half: &SendSnapshot,
+    ) -> Result<(), Violation> {
+        let Some((time, deviation)) = self.estimate else {
+            return Err(format!("a probe before anything was measured: {half:?}"));
+        };
+        let rto = (2.0 * time + 4.0 * deviation).max(MIN_RTO_NS as f64);
+        let pause = rto * f64::from(1 << self.count.min(MOST_DOUBLINGS));
+        let waited = (now - self.since) as f64;
+        if half.una == half.next || waited + ROUNDING_NS < pause {
+            return Err(format!(
+                "a probe after {waited} of {pause} ns: {half:?} {self:?}"
+            ));
+        }
+        if half.retries_left != left {
+            return Err(format!("a probe left {half:?} of {left} retries"));
+        }
+        self.count += 1;
+        self.since = now;
+        self.sample = None;
+        self.stage = Stage::Due;
+        Ok(())
+    }
+
+    /// Checks whether a response showed a loss: `found_loss` is what the half says.
+    pub(super) fn check(
+        &mut self,
+        found_loss: bool,
+        outcome: ResponseKind,
+        half: &SendSnapshot,
+    ) -> Result<(), Violation> {
+        let proof = std::mem::take(&mut self.proof);
+        let shows_loss = match proof {
+            Proof::None => false,
+            Proof::Probe => true,
+            // A response that followed told of the packet before it, too.
+            Proof::OneMore => outcome == ResponseKind::ReadResponse,
+        };
+        let is_active = matches!(half.state, SendState::Running | SendState::Draining);
+        if found_loss && !shows_loss {
+            return Err(format!("no probe shows a loss: {half:?}"));
+        }
+        if !found_loss && proof == Proof::Probe && is_active && half.una.is_before(half.next) {
+            return Err(format!("the loss that a probe shows is ignored: {half:?}"));
+        }
+        if found_loss {
+            self.rewound();
+        }
+        Ok(())
+    }
+}
