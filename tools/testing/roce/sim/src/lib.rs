@@ -23,6 +23,7 @@ pub mod pattern;
 pub mod rng;
 pub mod runner;
 pub mod scenario;
+pub mod switch;
 pub mod world;
 
 pub use self::{

@@ -2,10 +2,28 @@
 
 //! A network that may lose, repeat, delay and corrupt packets, and take trains apart.
 
-use crate::Rng;
+use crate::{
+    switch::{
+        Bottleneck,
+        Passage,
+        Queue, //
+    },
+    Rng, //
+};
 
 /// A packet, or several that were handed to the stack as one and arrive as one.
 pub type Train = Vec<Vec<u8>>;
+
+/// What arrives at a node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Arrival {
+    /// When it arrives, in ns.
+    pub at: u64,
+    /// The packets.
+    pub train: Train,
+    /// True if a switch has marked them (ECN).
+    pub is_marked: bool,
+}
 
 /// How bad a network is. Chances are in thousandths of what is sent: packets or whole trains.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,6 +90,10 @@ pub struct Disturbances {
     pub missing: u64,
     /// They arrived twice.
     pub repeated: u64,
+    /// The queue of a switch was full; these are missing, too.
+    pub dropped: u64,
+    /// A switch marked them.
+    pub marked: u64,
 }
 
 impl Disturbances {
@@ -79,6 +101,8 @@ impl Disturbances {
     pub fn add(&mut self, other: &Disturbances) {
         self.missing += other.missing;
         self.repeated += other.repeated;
+        self.dropped += other.dropped;
+        self.marked += other.marked;
     }
 }
 
@@ -95,26 +119,34 @@ pub struct Link {
     sixteenths_per_byte: u64,
     /// When the packet before has left.
     free_at: u64,
+    /// The switch on the way.
+    queue: Option<Queue>,
     disturbances: Disturbances,
     train_faults: TrainFaults,
 }
 
 impl Link {
     /// Makes an idle link.
-    pub fn new(faults: Faults, latency_ns: u64, sixteenths_per_byte: u64) -> Link {
+    pub fn new(
+        faults: Faults,
+        latency_ns: u64,
+        sixteenths_per_byte: u64,
+        bottleneck: Option<Bottleneck>,
+    ) -> Link {
         Link {
             faults,
             latency_ns,
             sixteenths_per_byte,
             free_at: 0,
+            queue: bottleneck.map(Queue::new),
             disturbances: Disturbances::default(),
             train_faults: TrainFaults::default(),
         }
     }
 
-    /// Sends a train at `now`, and returns what arrives when.
-    pub fn send(&mut self, now: u64, rng: &mut Rng, train: Train) -> Vec<(u64, Train)> {
-        if train.len() == 1 || !rng.chance(self.faults.cut) {
+    /// Sends a train at `now`, and returns what arrives when. A switch takes trains apart.
+    pub fn send(&mut self, now: u64, rng: &mut Rng, train: Train) -> Vec<Arrival> {
+        if train.len() == 1 || (self.queue.is_none() && !rng.chance(self.faults.cut)) {
             return self.send_whole(now, rng, train);
         }
         self.train_faults.cut += 1;
@@ -140,10 +172,21 @@ impl Link {
     }
 
     /// Sends a packet or a train as one. It arrives once, twice or not at all.
-    fn send_whole(&mut self, now: u64, rng: &mut Rng, mut train: Train) -> Vec<(u64, Train)> {
+    fn send_whole(&mut self, now: u64, rng: &mut Rng, mut train: Train) -> Vec<Arrival> {
         let busy: u64 = train.iter().map(|bytes| self.busy_of(bytes)).sum();
         self.free_at = self.free_at.max(now) + busy;
-        let on_time = self.free_at + self.latency_ns;
+        let Some((leaves, is_marked)) = self.cross(&train) else {
+            self.disturbances.missing += 1;
+            self.disturbances.dropped += 1;
+            return Vec::new();
+        };
+        self.disturbances.marked += u64::from(is_marked);
+        let on_time = leaves + self.latency_ns;
+        let arrive = |at, train| Arrival {
+            at,
+            train,
+            is_marked,
+        };
         let is_train = train.len() > 1;
         let one = u64::from(is_train);
 
@@ -151,7 +194,7 @@ impl Link {
         if rng.chance(self.faults.duplicate) {
             self.train_faults.duplicated += one;
             self.disturbances.repeated += 1;
-            arrivals.push((on_time + self.delay(rng), train.clone()));
+            arrivals.push(arrive(on_time + self.delay(rng), train.clone()));
         }
         if rng.chance(self.faults.loss) {
             self.train_faults.lost += one;
@@ -180,8 +223,20 @@ impl Link {
         } else {
             0
         };
-        arrivals.push((on_time + late, train));
+        arrivals.push(arrive(on_time + late, train));
         arrivals
+    }
+
+    /// Returns when a train has left the switch, and whether it is marked, or `None` if it was
+    /// dropped.
+    fn cross(&mut self, train: &Train) -> Option<(u64, bool)> {
+        let Some(queue) = &mut self.queue else {
+            return Some((self.free_at, false));
+        };
+        match queue.pass(self.free_at, train.iter().map(Vec::len).sum()) {
+            Passage::Dropped => None,
+            Passage::Left(at, is_marked) => Some((at, is_marked)),
+        }
     }
 
     /// Returns for how many nanoseconds a packet keeps the link busy.

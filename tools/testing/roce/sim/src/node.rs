@@ -59,7 +59,10 @@ use self::{
     wire::Wire, //
 };
 use crate::{
-    net::Train,
+    net::{
+        Arrival,
+        Train, //
+    },
     ops::{
         Op,
         Sabotage,
@@ -102,6 +105,8 @@ pub struct Counters {
     pub losses_found: u64,
     /// Trains of more than one packet that arrived as one.
     pub trains: u64,
+    /// Packets that a switch had marked.
+    pub marked: u64,
     /// Requests on their way to the stack.
     pub requests: TxCounters,
     /// READ responses on their way to the stack.
@@ -123,6 +128,7 @@ impl Counters {
         self.probes += other.probes;
         self.losses_found += other.losses_found;
         self.trains += other.trains;
+        self.marked += other.marked;
         self.requests.add(&other.requests);
         self.read_responses.add(&other.read_responses);
     }
@@ -388,10 +394,14 @@ impl Node {
     }
 
     /// Takes a train from the network: all its packets, before anything is sent but replies.
-    pub fn on_train(&mut self, now: u64, train: Train, backlog: usize) -> Result<(), Violation> {
+    pub fn on_train(&mut self, arrival: Arrival, backlog: usize) -> Result<(), Violation> {
+        let train = arrival.train;
         self.counters.trains += u64::from(train.len() > 1);
+        if arrival.is_marked {
+            self.counters.marked += train.len() as u64;
+        }
         for bytes in train {
-            self.on_packet(now, bytes, backlog)?;
+            self.on_packet(arrival.at, bytes, backlog)?;
         }
         Ok(())
     }

@@ -17,8 +17,12 @@ use roce::{
 
 use crate::{
     net::Faults,
+    switch::Bottleneck,
     Rng, //
 };
+
+/// A timeout (65 µs) that is shorter than many responses take.
+const HASTY: u8 = 4;
 
 /// Losses in thousandths, up to which seven retries are enough.
 const MODERATE: u64 = 60;
@@ -72,6 +76,10 @@ pub struct Scenario {
     pub stall: Option<(u64, u64)>,
     /// The first PSN of each node.
     pub first_psn: [u32; 2],
+    /// The switch on the way, if there is one.
+    pub bottleneck: Option<Bottleneck>,
+    /// Timers expire at multiples of this, in ns. 0: when they are due.
+    pub tick_ns: u64,
     ack_timeout: u8,
     retry_cnt: u8,
     rnr_retry: u8,
@@ -110,12 +118,21 @@ impl Scenario {
             min_rnr_timer: rng.range(1..=14) as u8,
             max_rd_atomic: rng.pick(&[1, 2, 16]),
             stack: draw_stack(&mut rng, &faults),
+            bottleneck: None,
+            tick_ns: 0,
         };
         if transport == Transport::Ud {
             // It never waits for room.
             scenario.stack.refuse = 0;
         }
         draw_train_faults(&mut rng, &mut scenario.faults);
+        scenario.tick_ns = rng.pick(&[0, 0, 1_000_000, 4_000_000]);
+        if rng.chance(150) {
+            scenario.bottleneck = Some(draw_bottleneck(&mut rng, &scenario));
+        }
+        if rng.chance(50) {
+            scenario.ack_timeout = HASTY;
+        }
         (scenario, rng)
     }
 
@@ -145,6 +162,8 @@ impl Scenario {
             rnr_retry: 7,
             min_rnr_timer: 1,
             max_rd_atomic: 1,
+            bottleneck: None,
+            tick_ns: 0,
             stack: Stack {
                 max_train: 15,
                 refuse: 0,
@@ -195,6 +214,11 @@ impl Scenario {
         Psn::new(self.first_psn[node as usize])
     }
 
+    /// Returns whether the timeout is shorter than a response takes.
+    pub fn is_hasty(&self) -> bool {
+        self.ack_timeout == HASTY
+    }
+
     /// Returns how many timeouts fit in the time in which node 1 does nothing.
     pub fn stalls(&self) -> u64 {
         let timeout = ack_timeout_ns(self.ack_timeout).unwrap_or(u64::MAX);
@@ -211,8 +235,10 @@ impl Scenario {
             ..
         } = self.faults;
         loss + corrupt + partial_loss <= MODERATE
+            && !self.is_hasty()
             && self.retry_cnt == 7
             && self.backlog >= 128
+            && self.bottleneck.is_none_or(|bottleneck| bottleneck.limit >= 32)
             // A READ fails if its responses take longer than the timeout, and some are lost.
             && (self.stack.refuse == 0 || self.stack.pause_ns < 1_000_000)
             && (self.rnr_retry == 7 || self.recv_batch == 0)
@@ -221,7 +247,8 @@ impl Scenario {
     /// Returns whether nothing but sabotage can make this run fail: retries are plenty, or not
     /// needed.
     pub fn must_succeed(&self) -> bool {
-        let clean = self.faults.is_none() && self.backlog >= 128;
+        let clean = self.faults.is_none() && self.bottleneck.is_none();
+        let clean = clean && self.backlog >= 128 && !self.is_hasty();
         clean && (self.rnr_retry == 7 || self.recv_batch == 0)
     }
 }
@@ -260,6 +287,16 @@ fn draw_train_faults(rng: &mut Rng, faults: &mut Faults) {
     faults.cut = rng.pick(&[0, 100, 1000]);
     if faults.loss > 0 {
         faults.partial_loss = rng.pick(&[0, 50, 300]);
+    }
+}
+
+/// The link behind the switch is up to four times as slow as that of the hosts.
+fn draw_bottleneck(rng: &mut Rng, scenario: &Scenario) -> Bottleneck {
+    let limit = rng.pick(&[8, 32, 128]);
+    Bottleneck {
+        sixteenths_per_byte: scenario.sixteenths_per_byte * rng.range(1..=4),
+        limit,
+        mark: limit / 4,
     }
 }
 

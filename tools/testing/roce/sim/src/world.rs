@@ -16,9 +16,9 @@ use crate::{
     cause,
     check::Check,
     net::{
+        Arrival,
         Disturbances,
         Link,
-        Train,
         TrainFaults, //
     },
     node::{
@@ -42,7 +42,7 @@ const MAX_QUEUE_NS: u64 = 200_000;
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A packet, or a train, arrives at a node.
-    Arrive(usize, Train),
+    Arrive(usize, Arrival),
     /// The timer of a node may be due.
     Timer(usize),
     /// A node goes on with what it could not finish.
@@ -127,6 +127,8 @@ impl Summary {
             (faults.reordered, "a late train"),
             (faults.cut, "a train that is taken apart"),
             (faults.partly_lost, "a train lost in part"),
+            (self.disturbances.dropped, "a full queue of a switch"),
+            (self.counters.marked, "a packet that a switch marked"),
             (self.recoveries.timeouts, "a timeout"),
             (self.recoveries.gaps, "a missing response"),
             (self.recoveries.rnrs, "a receiver that is not ready"),
@@ -187,6 +189,7 @@ impl World {
             scenario.faults,
             scenario.latency_ns,
             scenario.sixteenths_per_byte,
+            scenario.bottleneck,
         );
         World {
             check: Check::new(&scenario),
@@ -236,7 +239,12 @@ impl World {
         self.check.finish(&self.nodes)?;
         if self.scenario.transport == Transport::Rc {
             let on_the_way = self.links.each_ref().map(Link::disturbances);
-            cause::check(&self.nodes, on_the_way, self.scenario.stalls())?;
+            cause::check(
+                &self.nodes,
+                on_the_way,
+                self.scenario.stalls(),
+                self.scenario.is_hasty(),
+            )?;
         }
         self.summary.elapsed = self.now;
         self.summary.failed = self.nodes.iter().filter(|node| node.failed()).count() as u64;
@@ -255,10 +263,10 @@ impl World {
 
     fn handle(&mut self, event: Event) -> Result<(), Violation> {
         match event {
-            Event::Arrive(node, train) => {
-                self.summary.packets += train.len() as u64;
+            Event::Arrive(node, arrival) => {
+                self.summary.packets += arrival.train.len() as u64;
                 self.in_flight -= 1;
-                self.nodes[node].on_train(self.now, train, self.scenario.backlog)?;
+                self.nodes[node].on_train(arrival, self.scenario.backlog)?;
                 self.go_on(node)
             }
             Event::Timer(node) => {
@@ -289,9 +297,9 @@ impl World {
         }
         let more = self.nodes[node].run(self.now, &mut self.rng, self.scenario.budget)?;
         while let Some(train) = self.nodes[node].out().pop_front() {
-            for (at, train) in self.links[node].send(self.now, &mut self.rng, train) {
+            for arrival in self.links[node].send(self.now, &mut self.rng, train) {
                 self.in_flight += 1;
-                self.schedule(at - self.now, Event::Arrive(1 - node, train));
+                self.schedule(arrival.at - self.now, Event::Arrive(1 - node, arrival));
             }
         }
         if more {
@@ -304,6 +312,7 @@ impl World {
         if timer != self.timers[node] {
             self.timers[node] = timer;
             if let Some(at) = timer {
+                let at = at.next_multiple_of(self.scenario.tick_ns.max(1));
                 self.schedule(at.saturating_sub(self.now), Event::Timer(node));
             }
         }
