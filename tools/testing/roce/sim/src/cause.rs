@@ -29,7 +29,7 @@ struct Causes {
     responses: u64,
     /// Requests that came twice.
     repeated: u64,
-    /// Packets that came twice, and times that a stack made a half wait.
+    /// Packets that came twice, habits of a foreign peer, and times that a stack made a half wait.
     others: u64,
 }
 
@@ -56,6 +56,8 @@ pub(crate) fn check(
             others: stalls
                 + on_the_way[index].repeated
                 + on_the_way[1 - index].repeated
+                + peer.oddities().duplicates
+                + peer.oddities().dropped_reads
                 + refusals(&counters.read_responses)
                 + refusals(&node.counters().requests),
         };

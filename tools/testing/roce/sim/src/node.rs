@@ -2,6 +2,7 @@
 
 //! One end: the shell around the two halves of a queue pair.
 
+mod foreign;
 mod ledger;
 mod probe;
 mod recv;
@@ -10,6 +11,7 @@ mod tx;
 mod wire;
 
 pub use self::{
+    foreign::Oddities,
     ledger::Recoveries,
     tx::TxCounters, //
 };
@@ -50,6 +52,7 @@ use roce::{
 };
 
 use self::{
+    foreign::Foreign,
     ledger::Ledger,
     send::{
         Progress,
@@ -202,6 +205,8 @@ pub struct Node {
     wire: Wire,
     /// What was done to recover.
     ledger: Ledger,
+    /// The habits of the receive half, if they are not those of crate `roce`.
+    foreign: Option<Foreign>,
     /// Whether no operation may start.
     draining: bool,
     written: u64,
@@ -254,6 +259,7 @@ impl Node {
             progress: vec![Progress::default(); ops.len()],
             wire: Wire::new(scenario.psn(index), scenario.mtu),
             ledger: Ledger::new(scenario.send_params(index), scenario.psn(index)),
+            foreign: (scenario.foreign && index == 1).then(|| Foreign::new(scenario.seed)),
             draining: false,
             written: 0,
             flushed: 0,
@@ -369,6 +375,14 @@ impl Node {
         self.ledger.total()
     }
 
+    /// Returns what the receive half did that that of crate `roce` does not do.
+    pub fn oddities(&self) -> Oddities {
+        self.foreign
+            .as_ref()
+            .map(Foreign::oddities)
+            .unwrap_or_default()
+    }
+
     /// Returns how many messages were sent, and how many of the peer's the receive half counts.
     pub fn messages(&self) -> (u32, u32) {
         (self.wire.messages(), self.responder.snapshot().msn)
@@ -439,7 +453,8 @@ impl Node {
         self.send_tx.expire(now);
         let received = self.run_responder(now, rng, budget)?;
         let sent = self.run_requester(now, rng, budget)?;
-        Ok(received || sent)
+        let holds = self.release(now.as_ns())?;
+        Ok(received || sent || holds)
     }
 
     /// Moves the queue pair to ERR.
@@ -449,10 +464,33 @@ impl Node {
         self.backlog.clear();
         self.command = None;
         self.recvs.held = None;
+        if let Some(foreign) = &mut self.foreign {
+            foreign.stop();
+        }
     }
 
     /// Sends an acknowledgment. It neither waits for room nor joins a train.
     fn reply(&mut self, reply: &Reply) -> Result<(), Violation> {
+        let replies = match &mut self.foreign {
+            Some(foreign) => foreign.reply(reply),
+            None => vec![*reply],
+        };
+        replies.iter().try_for_each(|reply| self.send_reply(reply))
+    }
+
+    /// Sends what was held back for long enough. Returns whether something still is.
+    fn release(&mut self, now: u64) -> Result<bool, Violation> {
+        let Some(foreign) = &mut self.foreign else {
+            return Ok(false);
+        };
+        let (reply, holds) = (foreign.release(now), foreign.holds());
+        if let Some(reply) = reply {
+            self.send_reply(&reply)?;
+        }
+        Ok(holds)
+    }
+
+    fn send_reply(&mut self, reply: &Reply) -> Result<(), Violation> {
         let packet = packet(|pkey, buf| reply.write_headers(pkey, buf), &[])?;
         self.out.push_back(vec![packet]);
         Ok(())

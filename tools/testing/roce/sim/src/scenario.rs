@@ -80,6 +80,8 @@ pub struct Scenario {
     pub bottleneck: Option<Bottleneck>,
     /// Timers expire at multiples of this, in ns. 0: when they are due.
     pub tick_ns: u64,
+    /// Whether the receive half of node 1 has the habits of others.
+    pub foreign: bool,
     ack_timeout: u8,
     retry_cnt: u8,
     rnr_retry: u8,
@@ -120,6 +122,7 @@ impl Scenario {
             stack: draw_stack(&mut rng, &faults),
             bottleneck: None,
             tick_ns: 0,
+            foreign: false,
         };
         if transport == Transport::Ud {
             // It never waits for room.
@@ -130,6 +133,7 @@ impl Scenario {
         if rng.chance(150) {
             scenario.bottleneck = Some(draw_bottleneck(&mut rng, &scenario));
         }
+        scenario.foreign = transport == Transport::Rc && rng.chance(200);
         if rng.chance(50) {
             scenario.ack_timeout = HASTY;
         }
@@ -164,6 +168,7 @@ impl Scenario {
             max_rd_atomic: 1,
             bottleneck: None,
             tick_ns: 0,
+            foreign: false,
             stack: Stack {
                 max_train: 15,
                 refuse: 0,

@@ -23,6 +23,7 @@ use crate::{
     },
     node::{
         Counters,
+        Oddities,
         Recoveries,
         Violation, //
     },
@@ -89,6 +90,8 @@ pub struct Summary {
     pub disturbances: Disturbances,
     /// What the nodes did to recover.
     pub recoveries: Recoveries,
+    /// What a foreign peer did.
+    pub oddities: Oddities,
 }
 
 impl Summary {
@@ -104,6 +107,7 @@ impl Summary {
         self.train_faults.add(&other.train_faults);
         self.disturbances.add(&other.disturbances);
         self.recoveries.add(&other.recoveries);
+        self.oddities.add(&other.oddities);
     }
 
     /// Returns what never happened to a train, although it should in enough RC runs.
@@ -133,6 +137,11 @@ impl Summary {
             (self.recoveries.gaps, "a missing response"),
             (self.recoveries.rnrs, "a receiver that is not ready"),
             (self.recoveries.overflows, "a full backlog"),
+            (self.oddities.coalesced, "a coalesced acknowledgment"),
+            (self.oddities.unasked, "an unsolicited acknowledgment"),
+            (self.oddities.duplicates, "an acknowledged duplicate"),
+            (self.oddities.headless, "a repeated READ without FIRST"),
+            (self.oddities.dropped_reads, "a READ that goes back"),
         ];
         let missing = counts.iter().filter(|(count, _)| *count == 0);
         missing.map(|(_, what)| *what).collect()
@@ -253,6 +262,7 @@ impl World {
         for node in &self.nodes {
             self.summary.counters.add(&node.counters());
             self.summary.recoveries.add(&node.recoveries());
+            self.summary.oddities.add(&node.oddities());
         }
         for link in &self.links {
             self.summary.train_faults.add(link.train_faults());

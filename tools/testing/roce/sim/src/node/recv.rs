@@ -8,9 +8,11 @@ use roce::{
     responder::{
         Action,
         Command,
+        DropReason,
         Outcome,
         Place,
         ReadSegment,
+        ReplyKind,
         Verdict, //
     },
     time::Instant,
@@ -19,6 +21,7 @@ use roce::{
 };
 
 use super::{
+    foreign::Foreign,
     packet,
     tx::Handed,
     Node,
@@ -118,7 +121,11 @@ impl Node {
                 return Ok(true);
             }
         };
-        let packet = packet(|pkey, buf| segment.write_headers(pkey, buf), data)?;
+        let sent = match &mut self.foreign {
+            Some(foreign) => foreign.segment(segment),
+            None => *segment,
+        };
+        let packet = packet(|pkey, buf| sent.write_headers(pkey, buf), data)?;
         if self.recv_tx.takes_trains() {
             if let Err(packet) = self.recv_tx.join(packet) {
                 if !self.hand_over_responses(now, rng)? {
@@ -164,10 +171,23 @@ impl Node {
     pub(super) fn on_request(&mut self, bytes: &[u8]) -> Result<(), Violation> {
         let pkt = Packet::parse(bytes).map_err(|error| format!("{error:?}"))?;
         let (epsn, is_ready) = (self.responder.epsn(), !self.recvs.sizes.is_empty());
+        if self
+            .foreign
+            .as_mut()
+            .is_some_and(|foreign| foreign.drops(&pkt, epsn))
+        {
+            return Ok(());
+        }
         match self.responder.on_request(&pkt, &mut self.recvs) {
             Verdict::Drop(reason) => {
                 self.counters.drops[reason as usize] += 1;
-                Ok(())
+                let foreign = self.foreign.as_mut();
+                let acknowledges = reason == DropReason::Duplicate
+                    && foreign.is_some_and(|foreign| foreign.acknowledges_duplicate(&pkt));
+                match acknowledges {
+                    true => self.acknowledge_unasked(),
+                    false => Ok(()),
+                }
             }
             Verdict::Reply(reply) => {
                 self.counters.replies += 1;
@@ -181,7 +201,13 @@ impl Node {
                 let payload = payload.ok_or("payload is longer than the packet")?;
                 let result = self.place(place, payload)?;
                 let outcome = self.responder.finish(result);
-                self.execute(outcome)
+                let may_be_eager = !outcome.error && outcome.reply.is_none();
+                self.execute(outcome)?;
+                let foreign = self.foreign.as_mut();
+                match may_be_eager && foreign.is_some_and(Foreign::is_eager) {
+                    true => self.acknowledge_unasked(),
+                    false => Ok(()),
+                }
             }
             Verdict::Execute(command) => {
                 if let Action::Flush { .. } = command.action {
@@ -202,11 +228,23 @@ impl Node {
                 }
                 let data = Self::region(&mut self.memory, request.rkey, request.va, request.len);
                 let result = data.map(|_| ());
-                match self.responder.start_read(result) {
+                let outcome = self.responder.start_read(result);
+                if let (Some(foreign), false) = (&mut self.foreign, request.again) {
+                    foreign.read(epsn, self.responder.epsn());
+                }
+                match outcome {
                     Some(outcome) => self.execute(outcome),
                     None => Ok(()),
                 }
             }
+        }
+    }
+
+    /// Acknowledges what was executed, though nobody asks for it.
+    fn acknowledge_unasked(&mut self) -> Result<(), Violation> {
+        match self.responder.last_ack() {
+            Some(reply) if reply.kind == ReplyKind::Acknowledge => self.reply(&reply),
+            _ => Ok(()),
         }
     }
 
