@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The effort of RC in networks of several kinds: packets, recoveries and time.
+//!
+//! Other tests judge whether everything arrives. Here a change that costs or saves more than a
+//! tenth fails, too: if it was meant, take the new figures over from the message.
+
+use roce::opcode::Transport;
+use sim::{
+    net::Faults,
+    switch::Bottleneck,
+    world::Summary,
+    Scenario,
+    World, //
+};
+
+/// Seeds of each kind.
+const SEEDS: u64 = 150;
+
+/// Totals of a few events differ by more than a tenth for no reason.
+const FEW: u64 = 8;
+
+/// Packets, READ responses, timeouts, probes, losses that these show, sequence NAKs, missing
+/// responses, RNR NAKs, replies, and microseconds.
+type Totals = [u64; 10];
+
+fn totals(summary: &Summary) -> Totals {
+    let recoveries = &summary.recoveries;
+    [
+        summary.packets,
+        summary.counters.read_segments,
+        recoveries.timeouts,
+        summary.counters.probes,
+        recoveries.losses_found,
+        recoveries.sent_naks,
+        recoveries.gaps,
+        recoveries.sent_rnrs,
+        summary.counters.replies,
+        summary.elapsed / 1000,
+    ]
+}
+
+/// Runs the seeds in a network that `change` makes of a perfect one.
+fn run(change: fn(&mut Scenario)) -> Totals {
+    let mut total = Summary::default();
+    for seed in 0..SEEDS {
+        let (mut scenario, rng) = Scenario::draw(seed, Transport::Rc);
+        scenario.faults = Faults::default();
+        scenario.sabotage = 0;
+        scenario.mtu = 1024;
+        scenario.backlog = 128;
+        scenario.recv_batch = 0;
+        scenario.bottleneck = None;
+        scenario.tick_ns = 0;
+        scenario.foreign = false;
+        scenario.stack.refuse = 0;
+        change(&mut scenario);
+        total.add(&World::new(scenario, rng).run().unwrap());
+    }
+    totals(&total)
+}
+
+fn check(kind: &str, change: fn(&mut Scenario), golden: Totals) {
+    let found = run(change);
+    let fits = found
+        .iter()
+        .zip(golden)
+        .all(|(&found, golden)| found.abs_diff(golden) <= golden / 10 + FEW);
+    assert!(fits, "{kind}: found {found:?}, expected {golden:?}");
+}
+
+#[test]
+fn perfect_network() {
+    check("perfect", |_| (), [9723, 1102, 0, 0, 0, 0, 0, 0, 56, 58356]);
+}
+
+#[test]
+fn lossy_network() {
+    let change = |scenario: &mut Scenario| scenario.faults.loss = 20;
+    check(
+        "lossy",
+        change,
+        [10899, 1316, 13, 40, 8, 57, 26, 0, 197, 184938],
+    );
+}
+
+#[test]
+fn network_that_reorders() {
+    let change = |scenario: &mut Scenario| scenario.faults.reorder = 20;
+    check(
+        "reordering",
+        change,
+        [10730, 1225, 2, 6, 0, 63, 28, 0, 200, 76490],
+    );
+}
+
+#[test]
+fn network_that_repeats() {
+    let change = |scenario: &mut Scenario| scenario.faults.duplicate = 50;
+    check(
+        "repeating",
+        change,
+        [10443, 1158, 0, 0, 0, 0, 0, 0, 158, 58724],
+    );
+}
+
+#[test]
+fn receiver_that_is_not_ready() {
+    let change = |scenario: &mut Scenario| {
+        scenario.recv_batch = 2;
+        scenario.recv_interval_ns = 200_000;
+    };
+    check(
+        "not ready",
+        change,
+        [15686, 1045, 40, 14, 0, 0, 0, 790, 842, 308428],
+    );
+}
+
+#[test]
+fn short_queue() {
+    let change = |scenario: &mut Scenario| {
+        scenario.bottleneck = Some(Bottleneck {
+            sixteenths_per_byte: 64,
+            limit: 32,
+            mark: 8,
+        });
+    };
+    check(
+        "short queue",
+        change,
+        [10044, 1226, 3, 8, 4, 30, 9, 0, 117, 83320],
+    );
+}
