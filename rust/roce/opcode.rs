@@ -513,4 +513,34 @@ mod tests {
         assert_eq!(Position::of(1, 3), Position::Middle);
         assert_eq!(Position::of(2, 3), Position::Last);
     }
+
+    #[test]
+    fn every_packet_of_a_message_has_an_opcode() {
+        for transport in TRANSPORTS {
+            for position in POSITIONS {
+                for imm in [false, true] {
+                    let ends = matches!(position, Position::Last | Position::Only);
+                    let exists = ends || !imm;
+                    let is_datagram = transport == Transport::Ud;
+                    let send = Opcode::send(transport, position, imm);
+                    let sends = exists && (!is_datagram || position == Position::Only);
+                    assert_eq!(send.is_some(), sends);
+                    let write = Opcode::write(transport, position, imm);
+                    assert_eq!(write.is_some(), exists && !is_datagram);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn responses_are_no_requests() {
+        for opcode in Opcode::ALL {
+            let is_response = matches!(
+                opcode.operation(),
+                Operation::ReadResponse | Operation::Acknowledge | Operation::AtomicAck
+            );
+            let is_valid = opcode.operation() != Operation::Invalid;
+            assert!(!is_valid || opcode.is_request() != is_response);
+        }
+    }
 }

@@ -190,4 +190,11 @@ mod tests {
             assert_eq!(QpType::try_from(ib), Err(TypeError::Unknown));
         }
     }
+
+    #[test]
+    fn only_rc_and_uc_are_connected() {
+        for ty in QpType::ALL {
+            assert_eq!(ty.is_connected(), matches!(ty, QpType::Rc | QpType::Uc));
+        }
+    }
 }

@@ -290,4 +290,32 @@ mod tests {
             assert_eq!(Access::from_bits(1 << bit), None);
         }
     }
+
+    #[test]
+    fn each_right_has_its_flag() {
+        let rights = |bits| {
+            Access::from_bits(bits).map(|access| {
+                [
+                    access.remote_write(),
+                    access.remote_read(),
+                    access.remote_atomic(),
+                    access.flush_global(),
+                    access.flush_persistent(),
+                ]
+            })
+        };
+        let flags = [
+            Access::REMOTE_WRITE,
+            Access::REMOTE_READ,
+            Access::REMOTE_ATOMIC,
+            Access::FLUSH_GLOBAL,
+            Access::FLUSH_PERSISTENT,
+        ];
+        for (index, flag) in flags.into_iter().enumerate() {
+            let mut expected = [false; 5];
+            expected[index] = true;
+            assert_eq!(rights(flag), Some(expected));
+        }
+        assert_eq!(rights(0), Some([false; 5]));
+    }
 }

@@ -116,4 +116,27 @@ mod tests {
         assert_eq!(State::try_from(7), Err(UnknownState));
         assert_eq!(State::try_from(u32::MAX), Err(UnknownState));
     }
+
+    #[test]
+    fn states_allow_what_they_should() {
+        // Posting sends, posting receives, receiving and sending.
+        let expected = [
+            (State::Reset, [false, false, false, false]),
+            (State::Init, [false, true, false, false]),
+            (State::Rtr, [false, true, true, false]),
+            (State::Rts, [true, true, true, true]),
+            (State::Sqd, [true, true, true, true]),
+            (State::Sqe, [true, true, true, false]),
+            (State::Err, [true, true, false, false]),
+        ];
+        for (state, allowed) in expected {
+            let found = [
+                state.takes_sends(),
+                state.takes_receives(),
+                state.is_receiving(),
+                state.is_sending(),
+            ];
+            assert_eq!(found, allowed);
+        }
+    }
 }
