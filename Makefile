@@ -57,6 +57,9 @@ check-interop: module ## C rdma_rxe and ferroce over the wire, in two virtual ma
 check-debug: ## KUnit and the selftests on the debug kernel (KASAN, lockdep, ...)
 	@scripts/check --kernel debug
 
+mutants: ## do the host tests notice changes of roce? (FIRST=3 STEP=8: a sample)
+	@scripts/mutants $(or $(FIRST),0) $(or $(STEP),1)
+
 ##@ Lab
 
 lab: ## set up the build environment and the stock kernel (under ten minutes, once)
@@ -93,4 +96,4 @@ clean: ## remove what was built here (the lab stays)
 help: ## show this
 	@awk -F ':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-z_-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' Makefile
 
-.PHONY: module samples modules_install demo shell bench bench-icount bench-loss bench-publish check check-pyverbs check-interop check-debug lab lab-debug lab-um fmt fmt-check clippy doc rust-analyzer clean help
+.PHONY: module samples modules_install demo shell bench bench-icount bench-loss bench-publish check check-pyverbs check-interop check-debug mutants lab lab-debug lab-um fmt fmt-check clippy doc rust-analyzer clean help
