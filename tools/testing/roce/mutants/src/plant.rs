@@ -4,7 +4,8 @@
 //!
 //! A mutant is a place where `crate::__mutant(NUMBER)` chooses between the code and something else.
 //! Tests, constants, types and the arguments of macros stay as they are. A `const fn` cannot ask
-//! for the environment, so it loses its `const`, unless a constant needs it; then it has no mutants.
+//! for the environment, so it loses its `const`, unless a constant needs it; then it has no
+//! mutants.
 
 use std::{
     collections::HashSet,

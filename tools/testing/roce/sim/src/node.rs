@@ -375,7 +375,7 @@ impl Node {
         self.ledger.total()
     }
 
-    /// Returns what the receive half did that that of crate `roce` does not do.
+    /// Returns what the receive half did that crate `roce` does not do.
     pub fn oddities(&self) -> Oddities {
         self.foreign
             .as_ref()
