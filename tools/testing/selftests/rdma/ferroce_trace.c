@@ -134,7 +134,7 @@ static void traced_train(void)
 
 	pair_close(&a, &b);
 
-	/* No route, at the first attempt and at two more: what never left needs no single packets. */
+	/* No route, at three attempts: what never left needs no single packets. */
 	open_pair(&a, &b);
 	a.v6 = true;
 	b.v6 = true;
