@@ -38,7 +38,7 @@ bench-icount: module ## the same by instruction counts: slower, but repeatable (
 	@scripts/vm/bench --icount
 
 bench-loss: module ## C rdma_rxe, ferroce and TCP over a network that loses packets (build/bench-loss.csv)
-	@scripts/vm/bench-loss
+	@scripts/vm/bench --loss
 
 bench-publish: ## take the results of both into Documentation
 	@scripts/vm/bench-publish

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# What bench-rounds and bench-loss-rounds share: the drivers in turn, each loaded alone, and the programs that measure.
+# For bench-rounds and bench-loss-rounds: loads one driver at a time, and runs the programs that measure. They define rows, figure
+# and record, and may define begin and end.
 
 PORT=18515 NETPERF_PORT=12865
 # A measurement takes some seconds on a quiet machine.
@@ -19,6 +20,52 @@ progress() {
 note_failure() {
 	echo "# FAILED: $1"
 	{ echo "=== $1"; cat; } >>/out/failures.log
+}
+
+# begin NET, and end: before and after the measurements of a driver, while it is loaded.
+begin() {
+	:
+}
+
+end() {
+	:
+}
+
+# measure_driver DRIVER ROUND [NET]: the figures in rows. The last fields of a row are test, size and queue pairs.
+# shellcheck disable=SC2154 # rows and rounds are the caller's.
+measure_driver() {
+	local driver=$1 row loaded=1 value test size qps
+
+	if ! { load "$driver" && begin "${3-}"; } >/tmp/load 2>&1; then
+		loaded=''
+		note_failure "$driver does not load" </tmp/load
+	fi
+	for row in "${rows[@]}"; do
+		progress "round $2 of $rounds: $driver: $row"
+		IFS=, read -r test size qps <<<"${row#"${row%,*,*,*}",}"
+		if [ -z "$loaded" ] || ! value=$(measure "$driver" "$test" "$size" "$qps"); then
+			[ -z "$loaded" ] || note_failure "$driver $row" </tmp/said
+			value=failed
+		fi
+		record "$row" "$driver" "$value" "$test"
+		finished=$((finished + 1))
+	done
+	end
+	# Two of them cannot be loaded side by side: that would be the end.
+	unload "$driver" >/tmp/load 2>&1 || { note_failure "$driver does not unload: end" </tmp/load; return 1; }
+}
+
+# measure DRIVER TEST SIZE QPS: prints the value. perftest compares two clocks of the processor before it begins, and if the
+# host was too uneven for that, all its figures are 0: then nothing was measured.
+measure() {
+	local value
+
+	for _ in 1 2 3; do
+		value=$(figure "$@" 2>/tmp/said) || return
+		[[ $value =~ ^0(\ |$) ]] || { echo "$value"; return; }
+		echo "# perftest could not tell how fast the clock is: once more" >&2
+	done
+	return 1
 }
 
 load() {
