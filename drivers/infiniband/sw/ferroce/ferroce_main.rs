@@ -19,6 +19,7 @@ mod crc32;
 mod device;
 mod doorbell;
 mod errno;
+mod few;
 mod gids;
 mod guard;
 mod limits;

@@ -54,7 +54,7 @@ pub(crate) struct Incoming {
     about: About,
 }
 
-/// What is known of a packet besides its bytes.
+/// Properties of a packet that are not in its bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct About {
     /// The VLAN of the net device that it was received on.

@@ -25,8 +25,6 @@ use rdma::{
     net::skbuff::Train, //
 };
 use roce::{
-    opcode::Opcode,
-    psn::Psn,
     requester::{
         SendSnapshot,
         SendState,
@@ -39,7 +37,7 @@ use roce::{
     wire, //
 };
 
-/// The fields of a packet that is gone when its drop is traced.
+/// The traced fields of a packet, which may be gone when it is traced.
 pub(crate) struct Kept {
     qpn: u32,
     opcode: u8,
@@ -74,6 +72,17 @@ impl Kept {
         }
     }
 
+    /// The fields of a request that the queue pair sends.
+    #[inline(always)]
+    pub(crate) fn of_request(qp: &IbQp, transmit: &Transmit) -> Self {
+        Self {
+            qpn: qp.qpn,
+            opcode: transmit.opcode.raw(),
+            psn: transmit.psn.get(),
+            len: transmit.len,
+        }
+    }
+
     fn of_device(&self, device: DeviceName) -> Packet {
         Packet {
             device,
@@ -88,7 +97,7 @@ impl Kept {
 /// A request was sent.
 #[inline(always)]
 pub(crate) fn sent(qp: &IbQp, transmit: &Transmit) {
-    trace::send(|| request(qp, &transmit.into()));
+    trace::send(|| Kept::of_request(qp, transmit).of_device(qp.device().name()));
 }
 
 /// A READ response was sent.
@@ -170,29 +179,10 @@ pub(crate) fn retried(qp: &IbQp, snapshot: impl FnOnce() -> SendSnapshot, counte
     });
 }
 
-/// What is told of a request packet.
-#[derive(Clone, Copy)]
-pub(crate) struct About {
-    opcode: Opcode,
-    psn: Psn,
-    len: u32,
-}
-
-impl From<&Transmit> for About {
-    #[inline(always)]
-    fn from(transmit: &Transmit) -> Self {
-        Self {
-            opcode: transmit.opcode,
-            psn: transmit.psn,
-            len: transmit.len,
-        }
-    }
-}
-
 /// A packet is not sent.
 #[inline(always)]
-pub(crate) fn not_sent(qp: &IbQp, about: &About) {
-    trace::drop(|| (c"not_sent", request(qp, about)));
+pub(crate) fn not_sent(qp: &IbQp, kept: &Kept) {
+    trace::drop(|| (c"not_sent", kept.of_device(qp.device().name())));
 }
 
 /// Keeps the fields of a packet for its drop, if the tracepoint is enabled.
@@ -230,17 +220,19 @@ pub(crate) fn was_dropped(device: Option<&Device<Ferroce>>, kept: &Option<Kept>,
     });
 }
 
-/// The fields of a train that is gone when it is traced; none if the tracepoint is disabled.
-pub(crate) struct KeptTrain(Option<(u16, u32)>);
+/// The fields of a train that is gone when it is traced.
+pub(crate) struct KeptTrain {
+    packets: u16,
+    bytes: u32,
+}
 
 /// Keeps the fields of a train, if the tracepoint is enabled.
 #[inline(always)]
-pub(crate) fn keep_train(train: &Train) -> KeptTrain {
-    KeptTrain(if trace::train_is_on() {
+pub(crate) fn keep_train(train: &Train) -> Option<KeptTrain> {
+    trace::train_is_on().then(|| KeptTrain {
+        packets: train.packets(),
         // CAST: Less than 16 packets of 65535 bytes.
-        Some((train.packets(), train.bytes() as u32))
-    } else {
-        None
+        bytes: train.bytes() as u32,
     })
 }
 
@@ -249,31 +241,17 @@ pub(crate) fn keep_train(train: &Train) -> KeptTrain {
 pub(crate) fn handed_over(
     qp: &IbQp,
     receive: bool,
-    kept: KeptTrain,
+    kept: Option<KeptTrain>,
     result: impl FnOnce() -> &'static CStr,
 ) {
-    if !trace::train_is_on() {
-        return;
-    }
-    if let KeptTrain(Some((packets, bytes))) = kept {
+    if let Some(kept) = kept {
         trace::train(|| trace::Train {
             device: qp.device().name(),
             qpn: qp.qpn,
             receive,
-            packets,
-            bytes,
+            packets: kept.packets,
+            bytes: kept.bytes,
             result: result(),
         });
-    }
-}
-
-/// Returns the traced fields of a request.
-fn request(qp: &IbQp, about: &About) -> Packet {
-    Packet {
-        device: qp.device().name(),
-        qpn: qp.qpn,
-        opcode: about.opcode.raw(),
-        psn: about.psn.get(),
-        len: about.len,
     }
 }

@@ -5,7 +5,6 @@
 use super::{
     find,
     find_remote,
-    window,
     Target, //
 };
 use rdma::ib::{
@@ -39,10 +38,7 @@ impl RegionCache {
     /// As [`find`].
     #[inline]
     pub(crate) fn find(&mut self, key: u32, pd: PdId, access: Access) -> Result<&Target, MemError> {
-        if !self.holds(key, pd, access) {
-            self.keep(key, find(key, pd, access)?);
-        }
-        self.target.as_ref().ok_or(MemError::Protection)
+        self.get(key, pd, access, || find(key, pd, access))
     }
 
     /// As [`find_remote`].
@@ -58,11 +54,23 @@ impl RegionCache {
         qpn: u32,
         access: Access,
     ) -> Result<&Target, MemError> {
-        if window::is_window(rkey) {
-            self.keep(rkey, find_remote(rkey, pd, qpn, access)?);
-            return self.target.as_ref().ok_or(MemError::Protection);
+        self.get(rkey, pd, access, || find_remote(rkey, pd, qpn, access))
+    }
+
+    /// Returns the last target if it is the one that the key names, or looks it up.
+    #[inline]
+    fn get(
+        &mut self,
+        key: u32,
+        pd: PdId,
+        access: Access,
+        look_up: impl FnOnce() -> Result<Target, MemError>,
+    ) -> Result<&Target, MemError> {
+        if !self.holds(key, pd, access) {
+            self.target = Some(look_up()?);
+            self.key = key;
         }
-        self.find(rkey, pd, access)
+        self.target.as_ref().ok_or(MemError::Protection)
     }
 
     /// Returns whether the last region is the one that a key names, with at least these rights.
@@ -72,11 +80,5 @@ impl RegionCache {
             && self.target.as_ref().is_some_and(|target| {
                 target.is_region() && target.mr().pd == pd && target.allows(access)
             })
-    }
-
-    #[inline]
-    fn keep(&mut self, key: u32, target: Target) {
-        self.key = key;
-        self.target = Some(target);
     }
 }

@@ -8,7 +8,7 @@ use super::{
     path::TxPath,
     recv::{
         self,
-        Records,
+        records,
         RecvHalf, //
     },
     send::{
@@ -121,7 +121,7 @@ pub(crate) fn modify(
         let outstanding = attr.get(AttrMask::MAX_DEST_RD_ATOMIC.bits());
         let have = qp.recv.lock().resp.records();
         // CAST: More than fit are invalid.
-        Records::beyond(have, outstanding.min(u32::from(MAX_RD_ATOMIC)) as u8)?
+        records::beyond(have, outstanding.min(u32::from(MAX_RD_ATOMIC)) as u8)?
     } else {
         None
     };

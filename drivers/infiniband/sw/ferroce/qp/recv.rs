@@ -8,12 +8,9 @@ mod flush;
 mod last_ack;
 mod odp;
 mod read_response;
-mod records;
+pub(super) mod records;
 
-pub(crate) use self::{
-    flush::look,
-    records::Records, //
-};
+pub(crate) use self::flush::look;
 
 use self::{
     completion::{
@@ -21,7 +18,8 @@ use self::{
         grh_area, //
     },
     odp::Parked,
-    read_response::ReadRun, //
+    read_response::ReadRun,
+    records::Records, //
 };
 use super::{
     backlog::Backlog,
@@ -270,7 +268,7 @@ impl RecvHalf {
     ) -> Result<KBox<Self>> {
         KBox::init(
             init!(Self {
-                resp: Responder::with_records(transport, Records::few()),
+                resp: Responder::with_records(transport, records::few()),
                 rq,
                 tx <- Tx::new(Half::Recv, qpn),
                 pd,

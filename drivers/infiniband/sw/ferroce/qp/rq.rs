@@ -5,6 +5,7 @@
 use super::sge;
 use crate::{
     device::SrqRef,
+    few::Few,
     mr::{
         OdpFault,
         RegionCache, //
@@ -13,10 +14,6 @@ use crate::{
         Fill,
         Queue, //
     }, //
-};
-use core::ops::{
-    Deref,
-    DerefMut, //
 };
 use kernel::prelude::*;
 use rdma::ib::{
@@ -59,45 +56,8 @@ enum Requests {
     },
 }
 
-/// Bytes of a request with one SGE.
+/// Bytes of a request with one SGE: a copy of that size is part of the queue.
 const FEW: usize = RECV_WQE_LEN + SGE_LEN;
-
-/// A private copy of a request, which is part of the queue if it has one SGE at most.
-enum WqeCopy {
-    Few([u8; FEW]),
-    Many(KVec<u8>),
-}
-
-impl WqeCopy {
-    fn new(len: usize) -> Result<Self> {
-        if len <= FEW {
-            return Ok(Self::Few([0; FEW]));
-        }
-        Ok(Self::Many(KVec::from_elem(0, len, GFP_KERNEL_ACCOUNT)?))
-    }
-}
-
-impl Deref for WqeCopy {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Few(few) => few,
-            Self::Many(many) => many,
-        }
-    }
-}
-
-impl DerefMut for WqeCopy {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [u8] {
-        match self {
-            Self::Few(few) => few,
-            Self::Many(many) => many,
-        }
-    }
-}
 
 /// The source of receive requests, as a snapshot reports it.
 pub(crate) enum Source {
@@ -113,7 +73,7 @@ pub(crate) struct Rq {
     pd: PdId,
     max_sge: u32,
     /// A private copy of the request in use.
-    copy: WqeCopy,
+    copy: Few<u8, FEW>,
     /// The parsed copy.
     wr: RecvWr,
 }
@@ -139,7 +99,11 @@ impl Rq {
             requests,
             pd,
             max_sge,
-            copy: WqeCopy::new(len)?,
+            copy: if len <= FEW {
+                Few::Few([0; FEW])
+            } else {
+                Few::Many(KVec::from_elem(0, len, GFP_KERNEL_ACCOUNT)?)
+            },
             wr: EMPTY,
         })
     }
@@ -211,7 +175,7 @@ impl Rq {
         bytes: &[u8],
         regions: &mut RegionCache,
     ) -> Result<(), MemError> {
-        let sges = recv_sges(&self.copy, self.wr.num_sge).ok_or(MemError::Fault)?;
+        let sges = recv_sges(self.copy.as_ref(), self.wr.num_sge).ok_or(MemError::Fault)?;
         sge::scatter(self.pd, sges, offset, bytes, regions)
     }
 
@@ -228,7 +192,7 @@ impl Rq {
         len: u32,
         ahead: u64,
     ) -> Result<Option<OdpFault>, MemError> {
-        let sges = recv_sges(&self.copy, self.wr.num_sge).ok_or(MemError::Fault)?;
+        let sges = recv_sges(self.copy.as_ref(), self.wr.num_sge).ok_or(MemError::Fault)?;
         sge::odp_fault(self.pd, sges, offset, len, ahead, Access::LOCAL_WRITE)
     }
 }
@@ -248,16 +212,16 @@ impl RecvQueue for Rq {
                 if queue.ring().is_empty(queue.producer(), *consumer) {
                     return None;
                 }
-                copy_out(queue, *consumer, self.max_sge, &mut self.copy);
+                copy_out(queue, *consumer, self.max_sge, self.copy.as_mut());
             }
             Requests::Shared { srq, held } => {
-                if !srq.take(&mut self.copy) {
+                if !srq.take(self.copy.as_mut()) {
                     return None;
                 }
                 *held = true;
             }
         }
-        match parse_recv(&self.copy, self.max_sge) {
+        match parse_recv(self.copy.as_ref(), self.max_sge) {
             Ok(wr) => {
                 self.wr = wr;
                 Some(Ok(wr.length))

@@ -48,7 +48,10 @@ use crate::{
     mr::RegionCache,
     owner::Owner,
     packet::Incoming,
-    traces, //
+    traces::{
+        self,
+        Kept, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -86,7 +89,7 @@ use roce::{
 use zerocopy::FromZeros;
 
 /// One run, with the place of the first packet of a train, and what is traced of it.
-type SendRun = TxRun<(Mark, traces::About)>;
+type SendRun = TxRun<(Mark, Kept)>;
 
 /// The send half, under its lock.
 pub(crate) struct SendHalf {
@@ -144,7 +147,7 @@ pub(crate) fn expired(qp: &QpRef) {
         if is_due(timeout) {
             half.on_timeout(qp, now);
         } else if !is_due(half.retry.at()) {
-            // What it was armed for is no longer awaited.
+            // The response came in time, or a later one is awaited.
             half.arm_timer(qp, timeout);
             return;
         }
@@ -387,7 +390,7 @@ impl SendHalf {
                 }
                 Err(SendError::NoRoom) => return,
                 Err(SendError::Lost) => {
-                    traces::not_sent(qp, &(&transmit).into());
+                    traces::not_sent(qp, &Kept::of_request(qp, &transmit));
                     self.req.transmitted(now, &transmit);
                 }
                 Err(SendError::Memory(error)) => {
@@ -440,7 +443,7 @@ impl SendHalf {
             if !self.hand_over(qp, run, now) {
                 return Err(SendError::NoRoom);
             }
-            run.begin(skb, (self.req.mark(), transmit.into()));
+            run.begin(skb, (self.req.mark(), Kept::of_request(qp, transmit)));
         }
         Ok(())
     }

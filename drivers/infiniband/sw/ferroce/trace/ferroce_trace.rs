@@ -78,7 +78,7 @@ pub struct Train {
     pub packets: u16,
     /// Bytes of all packets, from the IP headers on.
     pub bytes: u32,
-    /// What became of it.
+    /// The result of handing it to IP.
     pub result: &'static CStr,
 }
 

@@ -46,7 +46,7 @@ use crate::{
     values, //
 };
 
-/// What every crate gets: the choice of the mutant.
+/// The code that is added to a crate, to select the mutant.
 const CHOICE: &str = r#"
 extern crate std;
 /// Returns whether the mutant with the number is to be run.
@@ -119,7 +119,7 @@ fn find(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// What has to be known of the whole crate.
+/// The facts about the whole crate on which mutants depend.
 #[derive(Default)]
 struct Facts {
     /// Types that have a default.

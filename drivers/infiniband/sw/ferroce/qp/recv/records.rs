@@ -3,6 +3,7 @@
 //! Storage for the requests of a peer that it may repeat.
 
 use super::RecvHalf;
+use crate::few::Few;
 use kernel::prelude::*;
 use roce::responder::{
     records_for,
@@ -14,34 +15,26 @@ use roce::responder::{
 const FEW: usize = 4;
 
 /// Records of READs and atomics, for as many as the peer may have outstanding.
-pub(crate) enum Records {
-    Few([Record; FEW]),
-    Many(KVec<Record>),
+pub(crate) type Records = Few<Record, FEW>;
+
+/// Returns the records of a queue pair that is not connected.
+pub(super) fn few() -> Records {
+    Records::Few([Record::default(); FEW])
 }
 
-impl Records {
-    /// The records of a queue pair that is not connected.
-    pub(in crate::qp) fn few() -> Self {
-        Self::Few([Record::default(); FEW])
+/// Allocates records for a queue pair whose peer may have so many outstanding, if it needs more
+/// than `have`. May sleep.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+pub(in crate::qp) fn beyond(have: usize, max_dest_rd_atomic: u8) -> Result<Option<KVec<Record>>> {
+    let wanted = records_for(max_dest_rd_atomic);
+    if wanted <= have {
+        return Ok(None);
     }
-
-    /// Allocates records for a queue pair whose peer may have so many outstanding, if it needs more
-    /// than `have`. May sleep.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    pub(in crate::qp) fn beyond(
-        have: usize,
-        max_dest_rd_atomic: u8,
-    ) -> Result<Option<KVec<Record>>> {
-        let wanted = records_for(max_dest_rd_atomic);
-        if wanted <= have {
-            return Ok(None);
-        }
-        let records = KVec::from_elem(Record::default(), wanted, GFP_KERNEL_ACCOUNT)?;
-        Ok(Some(records))
-    }
+    let records = KVec::from_elem(Record::default(), wanted, GFP_KERNEL_ACCOUNT)?;
+    Ok(Some(records))
 }
 
 impl RecvHalf {
@@ -50,25 +43,5 @@ impl RecvHalf {
     #[inline(never)]
     pub(in crate::qp) fn save_in(&mut self, records: KVec<Record>) {
         self.resp.move_records(Records::Many(records));
-    }
-}
-
-impl AsRef<[Record]> for Records {
-    #[inline]
-    fn as_ref(&self) -> &[Record] {
-        match self {
-            Self::Few(few) => few,
-            Self::Many(many) => many,
-        }
-    }
-}
-
-impl AsMut<[Record]> for Records {
-    #[inline]
-    fn as_mut(&mut self) -> &mut [Record] {
-        match self {
-            Self::Few(few) => few,
-            Self::Many(many) => many,
-        }
     }
 }
