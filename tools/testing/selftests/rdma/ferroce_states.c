@@ -6,6 +6,7 @@
  */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 #include "ferroce_util.h"
 #include <rdma/rdma_user_rxe.h>
 
@@ -106,19 +107,26 @@ static void test_err_receives(void)
 }
 
 /*
- * Requests that the peer did not answer yet are flushed in order, and nothing of them is delivered
- * later.
+ * Requests that the peer did not answer yet are flushed in order, and none of them is sent again.
+ * The network drops what leaves before that, so that nothing is on its way when the peer posts a
+ * receive.
  */
 static void test_err_in_flight(void)
 {
 	struct end a, b;
 
-	pair_open(&a, &b, IBV_QPT_RC, 4096);
-	/* The peer has no receive: everything is in flight, or to be sent by the work item. */
+	end_init(&a, &r1, IBV_QPT_RC, 4096);
+	end_init(&b, &r2, IBV_QPT_RC, 4096);
+	/* 268 ms */
+	a.timeout = 16;
+	pair_create(&a, &b);
+	shell("tc -n n1 qdisc add dev v1 root netem loss 100%%");
 	post_both(&a, &b, 20);
 	end_modify(&a, IBV_QPS_ERR);
 	expect_flushed(&a, 20, 20);
+	shell("tc -n n1 qdisc del dev v1 root");
 	post_recv(&b, 1, 0, 4096);
+	usleep(2 * 268 * 1000);
 	end_modify(&b, IBV_QPS_ERR);
 	expect(&b, 1, IBV_WC_WR_FLUSH_ERR);
 	pair_close(&a, &b);
