@@ -9,7 +9,11 @@ use crate::{
         Qpn,
         Rkey, //
     },
-    opcode::Transport,
+    opcode::{
+        Opcode,
+        Transport, //
+    },
+    psn::Psn,
     qp::Access,
     requester::{
         Requester,
@@ -20,6 +24,7 @@ use crate::{
         Transmit, //
     },
     responder::{
+        ReadSegment,
         RecvParams,
         RecvQueue,
         Reply,
@@ -30,6 +35,7 @@ use crate::{
     time::Instant,
     wire::{
         pad_for,
+        Aeth,
         Packet,
         Syndrome,
         ICRC_LEN, //
@@ -237,4 +243,22 @@ pub(crate) fn answer_all(rx: &mut Responder) {
     while rx.poll_response().is_some() {
         rx.response_sent();
     }
+}
+
+/// Returns a READ response packet from the peer.
+pub(crate) fn read_response(opcode: Opcode, psn: u32, len: u32) -> Frame {
+    let segment = ReadSegment {
+        opcode,
+        psn: Psn::new(psn),
+        rkey: Rkey::default(),
+        va: 0,
+        len,
+        aeth: opcode.has_aeth().then_some(Aeth {
+            syndrome: Syndrome::ACK,
+            msn: 0,
+        }),
+        dest_qpn: Qpn::new(1),
+        again: false,
+    };
+    Frame::new(|pkey, buf| segment.write_headers(pkey, buf), len)
 }

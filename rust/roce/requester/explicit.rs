@@ -152,13 +152,18 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             None => true,
         };
         // Do not check the start of a repeated part: the peer may send FIRST or, like C rxe,
-        // MIDDLE.
-        if pkt.opcode().ends_message() != ends_part
+        // MIDDLE. A part that is requested again may have been so in pieces, of any size.
+        let ends_piece = pkt.opcode().ends_message();
+        if (ends_piece != ends_part && !(ends_piece && slot.is_repeated))
             || pkt.payload_len() != len
             || found.is_some() != slot.wr.op.is_atomic()
             || !positive
         {
             return self.bad_response();
+        }
+        if !ends_piece {
+            // It was late, and is not the response to a probe, which would be a piece.
+            self.probe.stop();
         }
         // FLUSH and ATOMIC WRITE return no data.
         let place = (is_read || found.is_some()).then_some(Placement {
@@ -191,6 +196,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             self.queue.succeed();
         }
         self.progressed(now, before, before.next());
+        if self.window.is_empty() {
+            // Also if the response has ended a piece only.
+            self.explicit.outstanding = 0;
+        }
         self.fail_if_due();
     }
 
@@ -221,13 +230,13 @@ mod tests {
         },
         requester::Expired,
         responder::{
-            ReadSegment,
             Reply,
             ReplyKind, //
         },
         testutil::{
             acknowledge,
             post,
+            read_response,
             requester,
             respond,
             send_all,
@@ -239,31 +248,11 @@ mod tests {
             NOW,
             TIMEOUT_NS, //
         },
-        wire::{
-            Aeth,
-            NakCode, //
-        },
+        wire::NakCode,
         wr::{
             SendOp, //
         },
     };
-
-    fn read_response(opcode: Opcode, psn: u32, len: u32) -> Frame {
-        let segment = ReadSegment {
-            opcode,
-            psn: Psn::new(psn),
-            rkey: Default::default(),
-            va: 0,
-            len,
-            aeth: opcode.has_aeth().then_some(Aeth {
-                syndrome: Syndrome::ACK,
-                msn: 0,
-            }),
-            dest_qpn: Qpn::new(1),
-            again: false,
-        };
-        Frame::new(|pkey, buf| segment.write_headers(pkey, buf), len)
-    }
 
     fn reply(psn: u32, kind: ReplyKind) -> Frame {
         let reply = Reply {

@@ -92,11 +92,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             psn,
             index,
             packets: slot.packets(),
-            count: if slot.is_read() {
-                slot.read_part(index)
-            } else {
-                1
-            },
+            count: 1,
             kind: StepKind::LossProbe,
         })
     }
@@ -128,7 +124,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 mod tests {
     use super::*;
     use crate::{
-        opcode::Transport,
+        opcode::{
+            Opcode,
+            Transport, //
+        },
         requester::{
             Expired,
             SendParams,
@@ -137,7 +136,9 @@ mod tests {
         testutil::{
             acknowledge,
             post,
+            read_response,
             requester,
+            respond,
             send,
             slots,
             wr,
@@ -199,7 +200,6 @@ mod tests {
     fn rest_is_sent_again_if_only_probe_is_acknowledged() {
         let mut slots = slots::<8>();
         let mut rc = measured(&mut slots);
-        let window = rc.window.size();
         post(&mut rc, &[wr(SendOp::Write, 3 * MTU)]);
         assert!(sent(&mut rc)[2].is_some());
         assert_eq!(rc.on_timeout(DUE), Expired::Probe);
@@ -211,7 +211,6 @@ mod tests {
             sent(&mut rc),
             [Some((2, false)), Some((3, true)), None, None]
         );
-        assert_eq!(rc.window.size(), window / 2);
         acknowledge(&mut rc, 3, Syndrome::ACK);
         assert_eq!(rc.poll_completion().map(|done| done.wr_id), Some(0));
         assert!(rc.poll_completion().is_some());
@@ -240,9 +239,32 @@ mod tests {
         post(&mut rc, &[wr(SendOp::Read, 3 * MTU)]);
         assert!(send(&mut rc).is_some());
         assert_eq!(rc.on_timeout(DUE), Expired::Probe);
-        let again = send(&mut rc).unwrap();
-        assert_eq!((again.psn.get(), again.ack_req), (1, false));
-        assert_eq!(again.reth.map(|reth| reth.len), Some(3 * MTU));
+        let probe = send(&mut rc).unwrap();
+        assert_eq!((probe.psn.get(), probe.ack_req), (1, false));
+        assert_eq!(probe.reth.map(|reth| reth.len), Some(MTU));
+        assert_eq!(send(&mut rc), None);
+        // It is answered, and nothing else.
+        let data = read_response(Opcode::RcReadResponseOnly, 1, MTU);
+        assert!(respond(&mut rc, &data).place.is_some());
+        rc.placed(DUE, Ok(()));
+        assert!(rc.take_loss());
+        let rest = send(&mut rc).unwrap();
+        assert_eq!(rest.psn.get(), 2);
+        assert_eq!(rest.reth.map(|reth| reth.len), Some(2 * MTU));
+    }
+
+    #[test]
+    fn late_read_response_is_no_loss() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        post(&mut rc, &[wr(SendOp::Read, 3 * MTU)]);
+        assert!(send(&mut rc).is_some());
+        assert_eq!(rc.on_timeout(DUE), Expired::Probe);
+        assert!(send(&mut rc).is_some());
+        let data = read_response(Opcode::RcReadResponseFirst, 1, MTU);
+        assert!(respond(&mut rc, &data).place.is_some());
+        rc.placed(DUE, Ok(()));
+        assert!(!rc.take_loss());
         assert_eq!(send(&mut rc), None);
     }
 

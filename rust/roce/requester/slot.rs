@@ -134,6 +134,9 @@ pub struct Slot {
     pub(super) status: Status,
     /// True if the request is a local operation that was executed.
     pub(super) executed: bool,
+    /// True if a packet was sent again: a response to a READ may then be the last one of a piece of
+    /// a part.
+    pub(super) is_repeated: bool,
 }
 
 impl Slot {
@@ -158,8 +161,8 @@ impl Slot {
         self.first_psn.forward(self.last_psn).wrapping_add(1)
     }
 
-    /// Returns the number of PSNs that a READ requests again from packet `index` on, which must be
-    /// in the part that it requested last.
+    /// Returns the most PSNs that a READ may request again from packet `index` on, which must be in
+    /// the part that it requested last.
     #[inline]
     pub(super) fn read_part(&self, index: u32) -> u32 {
         read_part(index, self.packets(), self.part)
@@ -169,8 +172,8 @@ impl Slot {
 /// Returns the number of PSNs that a READ of `packets` requests from packet `index` on, in parts of
 /// `part` PSNs.
 ///
-/// Part boundaries are fixed within the message, so a part that is requested again ends where it
-/// did: the responder repeats only what was requested before.
+/// Part boundaries are fixed within the message, so a piece of a part that is requested again does
+/// not go beyond the part: the responder repeats only what was requested before.
 #[inline]
 pub(super) fn read_part(index: u32, packets: u32, part: u32) -> u32 {
     let used = index & part.wrapping_sub(1);

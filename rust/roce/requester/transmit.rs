@@ -77,6 +77,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub fn transmitted(&mut self, now: Instant, transmit: &Transmit) {
         let step = transmit.step;
+        if step.psn != self.window.max() {
+            self.repeat(step.slot);
+        }
         match step.kind {
             StepKind::Next => {}
             StepKind::AckProbe => {
@@ -98,6 +101,14 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 self.queue.succeed();
                 self.fail_if_due();
             }
+        }
+    }
+
+    /// Accounts for a packet that was sent before.
+    #[cold]
+    fn repeat(&mut self, at: usize) {
+        if let Some(slot) = self.queue.get_mut(at) {
+            slot.is_repeated = true;
         }
     }
 
@@ -202,11 +213,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             }
             if slot.is_read() {
                 // All responses before a new part have arrived, so no earlier part size matters.
-                step.count = if psn == self.window.max() {
-                    read_part(index, packets, self.window.read_part())
-                } else {
-                    slot.read_part(index)
-                };
+                // One that is requested again is requested in pieces if the window is smaller now.
+                step.count = read_part(index, packets, self.window.read_part());
+                if psn != self.window.max() {
+                    step.count = step.count.min(slot.read_part(index));
+                }
             }
             if slot.has_explicit_response() {
                 return self.may_request(&step).then_some(step);
@@ -220,13 +231,14 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Returns whether a request with an explicit response may be sent now.
     ///
-    /// Only the first part of a READ may overlap with earlier requests. Later parts, and parts that
-    /// are requested again, wait until all responses before them have arrived.
+    /// Only the first part of a READ may overlap with earlier requests, as long as the responses to
+    /// all of them fit into the window. Later parts, and parts that are requested again, wait until
+    /// all responses before them have arrived.
     #[inline]
     fn may_request(&self, step: &Step) -> bool {
         self.explicit.has_room(self.params.max_rd_atomic)
             && (step.index == 0 || step.psn == self.window.una())
-            && self.window.has_room_for_responses(step.end())
+            && (!self.explicit.is_outstanding() || self.window.has_room_for_responses(step.end()))
     }
 
     /// Returns the path MTU in bytes.
@@ -263,8 +275,7 @@ mod tests {
             ResponseKind,
             SendParams,
             ACK_EVERY,
-            PSN_WINDOW,
-            READ_WINDOW, //
+            PSN_WINDOW, //
         },
         testutil::{
             acknowledge,
@@ -481,10 +492,10 @@ mod tests {
     fn long_read_is_requested_in_parts() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        let length = READ_WINDOW * MTU + 1;
+        let length = PSN_WINDOW * MTU + 1;
         assert!(rc.post(wr(SendOp::Read, length)).is_ok());
         let reth = send(&mut rc).and_then(|sent| sent.reth);
-        assert_eq!(reth.map(|reth| reth.len), Some(READ_WINDOW * MTU));
+        assert_eq!(reth.map(|reth| reth.len), Some(PSN_WINDOW * MTU));
         assert_eq!(send(&mut rc), None);
     }
 

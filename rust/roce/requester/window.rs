@@ -5,19 +5,19 @@
 use crate::psn::Psn;
 
 /// The most unacknowledged PSNs of SENDs and WRITEs (RC); READ responses do not count.
-///
-/// Each loss halves the window, down to 16, and each acknowledged PSN widens it by one again:
-/// packets sent after a lost one are wasted.
 pub const PSN_WINDOW: u32 = 256;
 
 /// The smallest window after losses; it starts at [`PSN_WINDOW`].
 const MIN_WINDOW: u32 = 16;
 
+/// The largest window: only READ responses count beyond [`PSN_WINDOW`].
+const MAX_WINDOW: u32 = 16 * READ_WINDOW;
+
 /// The most PSNs that one READ request packet covers.
 ///
 /// A longer READ is split into several request packets, sent one after the other. This bounds the
 /// waste after a loss, and keeps the outstanding PSNs far below half of the PSN space. While the
-/// window is below [`PSN_WINDOW`], the parts are smaller.
+/// window is smaller, so are the parts.
 pub const READ_WINDOW: u32 = 1024;
 
 /// The most PSNs between the oldest unacknowledged one and the next.
@@ -26,6 +26,10 @@ pub const READ_WINDOW: u32 = 1024;
 const MAX_OUTSTANDING: u32 = 1 << 22;
 
 /// The PSNs in flight.
+///
+/// Each loss halves the window, and each acknowledged PSN widens it by one: what is in flight
+/// behind a lost packet is wasted. The responses to READs count like packets, because the requester
+/// alone decides how many of them meet on the way.
 ///
 /// # Invariants
 ///
@@ -41,7 +45,7 @@ pub(super) struct Window {
     /// The start of the window: `una`, or the PSN after the last request with an explicit response
     /// if that is later.
     base: Psn,
-    /// The most unacknowledged PSNs, from [`MIN_WINDOW`] to [`PSN_WINDOW`].
+    /// The most unacknowledged PSNs, from [`MIN_WINDOW`] to [`MAX_WINDOW`].
     size: u32,
 }
 
@@ -82,6 +86,12 @@ impl Window {
         self.size
     }
 
+    /// Returns whether everything that was sent since the last rewind is acknowledged.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.una == self.next
+    }
+
     /// Returns whether a packet with the PSN, or a READ that covers it, was sent and is not
     /// acknowledged.
     #[inline]
@@ -95,23 +105,25 @@ impl Window {
     /// last READ; that is bounded, because the number of outstanding READs is.
     #[inline]
     pub(super) fn has_room(&self, psn: Psn) -> bool {
-        self.base.forward(psn) < self.size
+        self.base.forward(psn) < self.size.min(PSN_WINDOW)
     }
 
-    /// Returns whether a request with explicit responses up to `end` may be outstanding.
+    /// Returns whether a request with explicit responses up to `end` may be outstanding, beside
+    /// others.
     #[inline]
     pub(super) fn has_room_for_responses(&self, end: Psn) -> bool {
-        self.una.forward(end) <= MAX_OUTSTANDING
+        let most = match self.size {
+            MAX_WINDOW.. => MAX_OUTSTANDING,
+            size => size,
+        };
+        self.una.forward(end) <= most
     }
 
     /// Returns the size of a new part of a READ in PSNs, a power of two.
     #[inline]
     pub(super) fn read_part(&self) -> u32 {
-        if self.size >= PSN_WINDOW {
-            READ_WINDOW
-        } else {
-            1 << (self.size.checked_ilog2().unwrap_or(0) & 31)
-        }
+        let most = self.size.min(READ_WINDOW);
+        1 << (most.checked_ilog2().unwrap_or(0) & 31)
     }
 
     /// Moves on past a packet that was sent, to `end`.
@@ -147,12 +159,13 @@ impl Window {
     #[inline]
     pub(super) fn widen(&mut self, before: Psn) {
         let acknowledged = before.forward(self.una);
-        self.size = self.size.saturating_add(acknowledged).min(PSN_WINDOW);
+        self.size = self.size.saturating_add(acknowledged).min(MAX_WINDOW);
     }
 
-    /// Halves the window after a loss.
+    /// Halves the window after a loss: to half of what was in flight, if that was less.
     pub(super) fn halve(&mut self) {
-        self.size = (self.size >> 1).max(MIN_WINDOW);
+        let in_flight = self.una.forward(self.max);
+        self.size = (self.size.min(in_flight) >> 1).max(MIN_WINDOW);
     }
 
     /// Goes back to the packet at `una`.

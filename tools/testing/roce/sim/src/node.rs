@@ -16,7 +16,10 @@ pub use self::{
     tx::TxCounters, //
 };
 
-use std::collections::VecDeque;
+use std::{
+    collections::VecDeque,
+    ops::RangeInclusive, //
+};
 
 use roce::{
     ids::{
@@ -383,8 +386,9 @@ impl Node {
             .unwrap_or_default()
     }
 
-    /// Returns how many messages were sent, and how many of the peer's the receive half counts.
-    pub fn messages(&self) -> (u32, u32) {
+    /// Returns how many messages were sent, at least and at most, and how many of the peer's the
+    /// receive half counts.
+    pub fn messages(&self) -> (RangeInclusive<u32>, u32) {
         (self.wire.messages(), self.responder.snapshot().msn)
     }
 

@@ -86,7 +86,8 @@ pub struct Scenario {
     retry_cnt: u8,
     rnr_retry: u8,
     min_rnr_timer: u8,
-    max_rd_atomic: u8,
+    /// READs and their like that may be in flight.
+    pub max_rd_atomic: u8,
     /// How the stack of each host takes packets.
     pub stack: Stack,
 }

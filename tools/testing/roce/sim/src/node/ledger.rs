@@ -162,10 +162,11 @@ impl Ledger {
         &mut self,
         found_loss: bool,
         outcome: ResponseKind,
+        goes_on: Option<Psn>,
         half: &SendSnapshot,
     ) -> Result<(), Violation> {
         self.total.losses_found += u64::from(found_loss);
-        self.probes.check(found_loss, outcome, half)
+        self.probes.check(found_loss, outcome, goes_on, half)
     }
 
     /// Accounts for a request that found the backlog full.

@@ -42,8 +42,8 @@ enum Proof {
     /// There was no probe, or much more was.
     #[default]
     None,
-    /// The probe only.
-    Probe,
+    /// The probe only; the PSN after it.
+    Probe(Psn),
     /// The probe, and the packet after it.
     OneMore,
 }
@@ -111,7 +111,7 @@ impl Probes {
         }
         if let Stage::Sent(end) = self.stage {
             self.proof = match una {
-                una if una == end => Proof::Probe,
+                una if una == end => Proof::Probe(end),
                 una if una == end.next() => Proof::OneMore,
                 _ => Proof::None,
             };
@@ -167,17 +167,19 @@ impl Probes {
         Ok(())
     }
 
-    /// Checks whether a response showed a loss: `found_loss` is what the half says.
+    /// Checks whether a response showed a loss: `found_loss` is what the half says. One to a READ
+    /// that goes on behind it (at `goes_on`) is not to a probe.
     pub(super) fn check(
         &mut self,
         found_loss: bool,
         outcome: ResponseKind,
+        goes_on: Option<Psn>,
         half: &SendSnapshot,
     ) -> Result<(), Violation> {
         let proof = std::mem::take(&mut self.proof);
         let shows_loss = match proof {
             Proof::None => false,
-            Proof::Probe => true,
+            Proof::Probe(end) => outcome != ResponseKind::ReadResponse || goes_on != Some(end),
             // A response that followed told of the packet before it, too.
             Proof::OneMore => outcome == ResponseKind::ReadResponse,
         };
@@ -185,7 +187,8 @@ impl Probes {
         if found_loss && !shows_loss {
             return Err(format!("no probe shows a loss: {half:?}"));
         }
-        if !found_loss && proof == Proof::Probe && is_active && half.una.is_before(half.next) {
+        let is_proof = shows_loss && proof != Proof::OneMore;
+        if !found_loss && is_proof && is_active && half.una.is_before(half.next) {
             return Err(format!("the loss that a probe shows is ignored: {half:?}"));
         }
         if found_loss {

@@ -127,8 +127,9 @@ impl Node {
             self.send_tx.lost();
         }
         let half = self.requester.snapshot();
+        let goes_on = (!pkt.opcode().ends_message()).then(|| pkt.psn().next());
         self.ledger
-            .check_loss(found_loss, response.outcome, &half)?;
+            .check_loss(found_loss, response.outcome, goes_on, &half)?;
         self.complete()?;
         self.check_wire()
     }

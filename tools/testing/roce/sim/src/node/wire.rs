@@ -3,6 +3,8 @@
 //! The PSNs of the requests that were sent: an account of the shell, to check that of the requester
 //! (RC).
 
+use std::ops::RangeInclusive;
+
 use roce::{
     opcode::Opcode,
     psn::Psn,
@@ -24,6 +26,8 @@ pub(super) struct Wire {
     requested: Psn,
     /// Messages that were sent; each part of a READ is one.
     messages: u32,
+    /// Requests for parts of READs that were sent again: the peer may get them as new ones.
+    again: u32,
 }
 
 impl Wire {
@@ -34,6 +38,7 @@ impl Wire {
             max: psn,
             requested: psn,
             messages: 0,
+            again: 0,
         }
     }
 
@@ -49,8 +54,10 @@ impl Wire {
         if end.is_after(self.max) {
             self.max = end;
         }
-        let ends = transmit.opcode.ends_message() || transmit.opcode == Opcode::RcReadRequest;
+        let is_read = transmit.opcode == Opcode::RcReadRequest;
+        let ends = transmit.opcode.ends_message() || is_read;
         self.messages += u32::from(is_new && ends);
+        self.again += u32::from(!is_new && is_read);
         let requests = transmit.ack_req || has_explicit_response(transmit);
         if requests && end.is_after(self.requested) {
             self.requested = end;
@@ -58,9 +65,9 @@ impl Wire {
         Ok((end, requests))
     }
 
-    /// Returns how many messages were sent.
-    pub(super) fn messages(&self) -> u32 {
-        self.messages
+    /// Returns how many messages were sent, at least and at most.
+    pub(super) fn messages(&self) -> RangeInclusive<u32> {
+        self.messages..=self.messages + self.again
     }
 
     /// Checks that a requester has sent what was sent, and waits only for what was requested.
