@@ -152,9 +152,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             None => true,
         };
         // Do not check the start of a repeated part: the peer may send FIRST or, like C rxe,
-        // MIDDLE. A part that is requested again may have been so in pieces, of any size.
+        // MIDDLE. A part that was requested again may come in pieces of any size.
         let ends_piece = pkt.opcode().ends_message();
-        if (ends_piece != ends_part && !(ends_piece && slot.is_repeated))
+        let fits = match ends_piece {
+            true => ends_part || slot.is_repeated,
+            false => !ends_part,
+        };
+        if !fits
             || pkt.payload_len() != len
             || found.is_some() != slot.wr.op.is_atomic()
             || !positive
@@ -162,7 +166,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             return self.bad_response();
         }
         if !ends_piece {
-            // It was late, and is not the response to a probe, which would be a piece.
+            // It is a late response, not the one to a probe, which would end a piece.
             self.probe.stop();
         }
         // FLUSH and ATOMIC WRITE return no data.
@@ -197,7 +201,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
         self.progressed(now, before, before.next());
         if self.window.is_empty() {
-            // Also if the response has ended a piece only.
+            // The response may have ended a piece instead of a part.
             self.explicit.outstanding = 0;
         }
         self.fail_if_due();

@@ -129,6 +129,7 @@ mod tests {
             Transport, //
         },
         requester::{
+            window::MIN_WINDOW,
             Expired,
             SendParams,
             MIN_RTO_NS, //
@@ -211,6 +212,8 @@ mod tests {
             sent(&mut rc),
             [Some((2, false)), Some((3, true)), None, None]
         );
+        // Half of the three packets in flight would be less.
+        assert_eq!(rc.window.size(), MIN_WINDOW);
         acknowledge(&mut rc, 3, Syndrome::ACK);
         assert_eq!(rc.poll_completion().map(|done| done.wr_id), Some(0));
         assert!(rc.poll_completion().is_some());

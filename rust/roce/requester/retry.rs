@@ -329,7 +329,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Returns whether nothing was sent since the last rewind: a response is then not to a
     /// retransmission.
     fn is_rewound(&self) -> bool {
-        self.retry.is_rnr_wait() || self.window.next() == self.window.una()
+        self.retry.is_rnr_wait() || self.window.is_empty()
     }
 
     #[inline]

@@ -77,7 +77,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub fn transmitted(&mut self, now: Instant, transmit: &Transmit) {
         let step = transmit.step;
-        if step.psn != self.window.max() {
+        if transmit.again {
             self.repeat(step.slot);
         }
         match step.kind {

@@ -8,7 +8,7 @@ use crate::psn::Psn;
 pub const PSN_WINDOW: u32 = 256;
 
 /// The smallest window after losses; it starts at [`PSN_WINDOW`].
-const MIN_WINDOW: u32 = 16;
+pub(super) const MIN_WINDOW: u32 = 16;
 
 /// The largest window: only READ responses count beyond [`PSN_WINDOW`].
 const MAX_WINDOW: u32 = 16 * READ_WINDOW;

@@ -120,6 +120,24 @@ impl Op {
     }
 }
 
+/// Returns `count` READs of `len` bytes, and the bytes of memory that the peer needs for them.
+pub fn reads(count: u64, len: u32) -> (Vec<Op>, usize) {
+    let area = |index: u64| GUARD + index as usize * (len as usize + GUARD);
+    let read = |index| Op {
+        wr: SendWr {
+            wr_id: index + 1,
+            op: SendOp::Read,
+            va: BASE + area(index) as u64,
+            rkey: RKEY,
+            length: len,
+            ..SendWr::default()
+        },
+        area: area(index),
+        sabotage: Sabotage::None,
+    };
+    ((0..count).map(read).collect(), area(count))
+}
+
 /// Draws the operations of node `node`, and the bytes of memory that its peer needs for them.
 pub fn draw(rng: &mut Rng, scenario: &Scenario, node: u64) -> (Vec<Op>, usize) {
     let count = rng.range(1..=scenario.max_ops);

@@ -2,17 +2,10 @@
 
 //! READs of which the responses meet in front of a slow link.
 
-use roce::wr::{
-    SendOp,
-    SendWr, //
-};
 use sim::{
     ops::{
-        Op,
-        Sabotage,
-        BASE,
-        GUARD,
-        RKEY, //
+        self,
+        GUARD, //
     },
     switch::Bottleneck,
     world::Summary,
@@ -38,25 +31,8 @@ fn read(count: u64, len: u32, slower: u64) -> Summary {
         limit: 30,
         mark: 30,
     });
-    let area = |index: u64| GUARD + index as usize * (len as usize + GUARD);
-    let reads = (0..count).map(|index| Op {
-        wr: SendWr {
-            wr_id: index,
-            op: SendOp::Read,
-            va: BASE + area(index) as u64,
-            rkey: RKEY,
-            length: len,
-            ..SendWr::default()
-        },
-        area: area(index),
-        sabotage: Sabotage::None,
-    });
-    let world = World::with_ops(
-        scenario,
-        Rng::new(1),
-        (reads.collect(), GUARD),
-        (vec![], area(count)),
-    );
+    let (reads, memory) = ops::reads(count, len);
+    let world = World::with_ops(scenario, Rng::new(1), (reads, GUARD), (vec![], memory));
     world.run().unwrap()
 }
 

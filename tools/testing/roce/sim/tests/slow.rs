@@ -2,17 +2,10 @@
 
 //! A long READ over a link on which one part of it takes longer than the timeout.
 
-use roce::wr::{
-    SendOp,
-    SendWr, //
-};
 use sim::{
     ops::{
-        Op,
-        Sabotage,
-        BASE,
-        GUARD,
-        RKEY, //
+        self,
+        GUARD, //
     },
     Rng,
     Scenario,
@@ -27,20 +20,8 @@ fn single_stall_causes_few_timeouts() {
 
     let scenario = Scenario::slow();
     let ideal = u64::from(LEN) * scenario.sixteenths_per_byte / 16;
-    let read = Op {
-        wr: SendWr {
-            wr_id: 1,
-            op: SendOp::Read,
-            va: BASE + GUARD as u64,
-            rkey: RKEY,
-            length: LEN,
-            ..SendWr::default()
-        },
-        area: GUARD,
-        sabotage: Sabotage::None,
-    };
-    let memory = LEN as usize + 2 * GUARD;
-    let world = World::with_ops(scenario, Rng::new(1), (vec![read], GUARD), (vec![], memory));
+    let (read, memory) = ops::reads(1, LEN);
+    let world = World::with_ops(scenario, Rng::new(1), (read, GUARD), (vec![], memory));
     let summary = world.run().unwrap();
     assert_eq!((summary.succeeded, summary.failed), (1, 0));
     assert!(summary.counters.timeouts <= 3, "{summary:?}");
