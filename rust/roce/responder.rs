@@ -7,6 +7,7 @@
 //! ```text
 //! on_request -> Verdict::Drop                                    count it
 //!               Verdict::Reply                                   send it
+//!               Verdict::Early                                   send the reply, maybe keep it
 //!               Verdict::Fail                                    execute the outcome
 //!               Verdict::Place -> copy the payload -> finish --> execute the outcome
 //!               Verdict::Read --> check the key --> start_read, poll_response, response_sent
@@ -16,6 +17,15 @@
 //! To *execute an outcome* is to complete the receive request, to send the reply, to raise the
 //! event and to move the queue pair to ERR, each if the [`Outcome`] says so.
 //!
+//! # Early packets
+//!
+//! The driver may keep a packet of [`Verdict::Early`], and handles it once
+//! [`Responder::is_kept_due`]:
+//!
+//! ```text
+//! may_keep -> kept      ...      is_kept_due -> took_kept -> on_request      ...      report_gap
+//! ```
+//!
 //! # Receive work requests
 //!
 //! When a message needs a receive request, the responder takes one from the [`RecvQueue`]. The
@@ -24,6 +34,7 @@
 
 mod command;
 mod datagram;
+mod early;
 mod message;
 mod read;
 mod reliable;
@@ -63,6 +74,7 @@ pub use self::{
 };
 
 use self::{
+    early::Early,
     message::Message,
     read::Stream,
     resources::ResponderResources,
@@ -175,6 +187,7 @@ pub struct Responder<S = [Record; MAX_RD_ATOMIC]> {
     transport: Transport,
     params: RecvParams,
     sequence: Sequence,
+    early: Early,
     /// True if the queue pair must move, or has moved, to ERR.
     failed: bool,
     /// True if the first packet is still to be reported.
@@ -204,6 +217,7 @@ impl<S: Records> Responder<S> {
             transport,
             params: RecvParams::default(),
             sequence: Sequence::new(Psn::default()),
+            early: Early::default(),
             failed: false,
             comm_est: false,
             message: Message::None,
@@ -219,6 +233,7 @@ impl<S: Records> Responder<S> {
     /// The parameters are kept.
     pub fn reset(&mut self) {
         self.sequence = Sequence::new(Psn::default());
+        self.early = Early::default();
         self.failed = false;
         self.comm_est = false;
         self.message = Message::None;
@@ -364,7 +379,9 @@ impl<S: Records> Responder<S> {
         if place.opcode.ends_message() {
             self.sequence.count_message();
         }
-        if self.transport == Transport::Rc && place.ack_req {
+        if self.transport == Transport::Rc
+            && self.early.acknowledges(place.ack_req, self.sequence.epsn())
+        {
             reply = Some(self.ack(place.psn));
         }
         let consumed = place.completion.is_some();

@@ -115,7 +115,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         };
         // A response acknowledges the requests before it, but not those whose own responses are
         // missing.
-        if index != self.queue.done() && !self.acknowledge(now, first_psn) {
+        if index != self.queue.done() && !self.acknowledge(now, first_psn, true) {
             return self.gap(now, psn, ResponseKind::Gap).into();
         }
         if !self.is_active() {
@@ -199,7 +199,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if accept.ends {
             self.queue.succeed();
         }
-        self.progressed(now, before, before.next());
+        self.progressed(now, before, before.next(), false);
         if self.window.is_empty() {
             // The response may have ended a piece instead of a part.
             self.explicit.outstanding = 0;

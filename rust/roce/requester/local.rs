@@ -79,6 +79,7 @@ mod tests {
     use super::*;
     use crate::{
         opcode::Transport,
+        requester::Expired,
         testutil::{
             requester,
             send,
@@ -89,10 +90,7 @@ mod tests {
             NOW, //
         },
         time::Instant,
-        wire::{
-            NakCode,
-            Syndrome, //
-        },
+        wire::Syndrome,
     };
 
     fn local<S: DerefMut<Target = [Slot]>>(rc: &Requester<S>) -> Option<u16> {
@@ -159,8 +157,8 @@ mod tests {
             rc.local_done(Ok(()));
         }
         send(&mut rc);
-        let nak = Frame::ack(0, Syndrome::Nak(NakCode::PsnSequence));
-        rc.on_response(NOW, &nak.packet());
+        let due = rc.next_timeout().unwrap();
+        assert_eq!(rc.on_timeout(due), Expired::Retry);
         for slot in [0, 3] {
             assert_eq!(rc.poll_transmit().map(|packet| packet.slot), Some(slot));
             assert_eq!(rc.poll_local(), None);

@@ -26,6 +26,10 @@ pub(super) struct Probe {
     stage: Stage,
     /// True if [`Requester::take_loss`] has a loss to report.
     loss_found: bool,
+    /// True if the peer has reported the packet at `una` as missing.
+    is_missing: bool,
+    /// True if the peer seems to drop packets that arrive before a missing one.
+    peer_drops_early: bool,
 }
 
 /// The packet at `una`, sent once more because the response seems to be lost.
@@ -105,16 +109,43 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Rewinds if the peer has executed nothing but the probe.
+    /// Sends only the packet at `una` again, which the peer has reported as missing, if the peer
+    /// seems to keep those after it. Otherwise rewinds; also if more than one packet of what was in
+    /// flight is missing, because each one alone would take a round trip.
+    #[cold]
+    pub(super) fn fill_gap(&mut self) {
+        self.probe.is_missing = true;
+        let is_first = self.window.halve_once();
+        let is_message = self
+            .queue
+            .get(self.queue.done())
+            .is_some_and(|slot| !slot.wr.op.is_local() && !slot.has_explicit_response());
+        if is_first && is_message && !self.probe.peer_drops_early {
+            self.probe.set_due();
+        } else {
+            self.rewind();
+        }
+    }
+
+    /// Rewinds if the peer has executed nothing but the probe. `next` was to be sent next before the
+    /// acknowledgment, and `has_more` tells that the peer has also executed the packet at `una`.
     #[inline]
-    pub(super) fn end_probe(&mut self) {
-        if let Stage::Sent(end) = core::mem::take(&mut self.probe.stage) {
-            let una = self.window.una();
-            if una == end && una.is_before(self.window.next()) {
+    pub(super) fn end_probe(&mut self, next: Psn, has_more: bool) {
+        let is_missing = core::mem::take(&mut self.probe.is_missing);
+        let una = self.window.una();
+        match core::mem::take(&mut self.probe.stage) {
+            Stage::Sent(end) if una == end && una.is_before(next) && !has_more => {
                 self.probe.loss_found = true;
-                self.window.halve();
+                self.probe.peer_drops_early |= is_missing;
+                if !is_missing {
+                    self.window.halve();
+                }
                 self.rewind();
+                self.retry_known();
             }
+            // It has executed packets that were not sent again.
+            Stage::None if is_missing && next.is_before(una) => self.probe.peer_drops_early = false,
+            _ => {}
         }
     }
 }
@@ -131,6 +162,7 @@ mod tests {
         requester::{
             window::MIN_WINDOW,
             Expired,
+            ResponseKind,
             SendParams,
             MIN_RTO_NS, //
         },
@@ -147,7 +179,10 @@ mod tests {
             NOW, //
         },
         time::Instant,
-        wire::Syndrome,
+        wire::{
+            NakCode,
+            Syndrome, //
+        },
         wr::SendOp, //
     };
 
@@ -269,6 +304,88 @@ mod tests {
         rc.placed(DUE, Ok(()));
         assert!(!rc.take_loss());
         assert_eq!(send(&mut rc), None);
+    }
+
+    /// Sends a WRITE of four packets from PSN `first` on, and reports the second one as missing.
+    fn lose_second(rc: &mut Requester<&mut [Slot]>, first: u32) {
+        post(rc, &[wr(SendOp::Write, 4 * MTU)]);
+        assert!(sent(rc)[3].is_some());
+        let nak = Syndrome::Nak(NakCode::PsnSequence);
+        let kind = acknowledge(rc, first + 1, nak);
+        assert_eq!(kind, ResponseKind::NakSequence);
+    }
+
+    #[test]
+    fn missing_packet_is_sent_again_alone() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        lose_second(&mut rc, 1);
+        assert_eq!(sent(&mut rc), [Some((2, true)), None, None, None]);
+        // The peer has kept the others.
+        acknowledge(&mut rc, 4, Syndrome::ACK);
+        assert_eq!(sent(&mut rc), [None; 4]);
+        assert!(!rc.take_loss());
+        assert_eq!(rc.next_timeout(), None);
+    }
+
+    #[test]
+    fn peer_that_drops_early_packets_gets_all_again() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        lose_second(&mut rc, 1);
+        assert!(send(&mut rc).is_some());
+        acknowledge(&mut rc, 2, Syndrome::ACK);
+        assert!(rc.take_loss());
+        // The peer reports what it dropped, which is on its way again.
+        let nak = Syndrome::Nak(NakCode::PsnSequence);
+        let rest = [Some((3, false)), Some((4, true)), None, None];
+        assert_eq!(sent(&mut rc), rest);
+        assert_eq!(acknowledge(&mut rc, 3, nak), ResponseKind::Duplicate);
+        assert_eq!(sent(&mut rc), [None; 4]);
+        acknowledge(&mut rc, 4, Syndrome::ACK);
+        // From now on, everything is sent again at once.
+        lose_second(&mut rc, 5);
+        let rest = [Some((6, false)), Some((7, false)), Some((8, true)), None];
+        assert_eq!(sent(&mut rc), rest);
+        acknowledge(&mut rc, 8, Syndrome::ACK);
+        assert_eq!(rc.next_timeout(), None);
+    }
+
+    #[test]
+    fn peer_that_keeps_early_packets_is_noticed() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        rc.probe.peer_drops_early = true;
+        lose_second(&mut rc, 1);
+        assert_eq!(send(&mut rc).map(|sent| sent.psn.get()), Some(2));
+        // It cannot have executed what was dropped and not sent again.
+        acknowledge(&mut rc, 4, Syndrome::ACK);
+        lose_second(&mut rc, 5);
+        assert_eq!(sent(&mut rc), [Some((6, true)), None, None, None]);
+    }
+
+    #[test]
+    fn late_ack_after_timeout_tells_nothing_of_peer() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        rc.probe.peer_drops_early = true;
+        post(&mut rc, &[wr(SendOp::Write, 4 * MTU)]);
+        assert!(sent(&mut rc)[3].is_some());
+        assert_eq!(rc.on_timeout(NOW.after(TIMEOUT_NS)), Expired::Retry);
+        assert!(send(&mut rc).is_some());
+        acknowledge(&mut rc, 4, Syndrome::ACK);
+        assert!(rc.probe.peer_drops_early);
+    }
+
+    #[test]
+    fn missing_read_request_is_sent_again_with_all_after_it() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        post(&mut rc, &[wr(SendOp::Read, MTU), wr(SendOp::Send, 1)]);
+        assert!(sent(&mut rc)[1].is_some());
+        acknowledge(&mut rc, 1, Syndrome::Nak(NakCode::PsnSequence));
+        let again = [Some((1, false)), Some((2, true)), None, None];
+        assert_eq!(sent(&mut rc), again);
     }
 
     #[test]

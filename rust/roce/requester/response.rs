@@ -112,7 +112,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             Syndrome::Rnr { .. } | Syndrome::Nak(_) => psn,
             Syndrome::Reserved => return ResponseKind::Dropped,
         };
-        let complete = self.acknowledge(now, end);
+        let complete = self.acknowledge(now, end, false);
         if !self.is_active() {
             // A request that failed locally was only waiting for this acknowledgment.
             return ResponseKind::Ack;
@@ -134,9 +134,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     ///
     /// Stops at a request that needs an explicit response or has failed locally.
     ///
-    /// Returns whether `una` reached `end`.
+    /// `has_more` tells that the peer has also executed the packet at `end`. Returns whether `una`
+    /// reached `end`.
     #[inline]
-    pub(super) fn acknowledge(&mut self, now: Instant, end: Psn) -> bool {
+    pub(super) fn acknowledge(&mut self, now: Instant, end: Psn, has_more: bool) -> bool {
         let before = self.window.una();
         let mut una = before;
         while una != end && self.queue.due_failure().is_none() {
@@ -155,7 +156,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             }
         }
         if una != before {
-            self.progressed(now, before, una);
+            self.progressed(now, before, una, has_more);
             self.fail_if_due();
         }
         una == end
@@ -164,7 +165,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Handles a response to `psn` that proves that the packet, or the response, at `una` was lost.
     #[cold]
     pub(super) fn gap(&mut self, now: Instant, psn: Psn, kind: ResponseKind) -> ResponseKind {
-        if self.retry_once(psn) {
+        if self.retry_once(psn, kind == ResponseKind::NakSequence) {
             kind
         } else {
             self.peer_is_busy(now);
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn sequence_nak_resends_from_mid_message_once() {
+    fn sequence_nak_resends_missing_packet_once() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         post(&mut rc, &[wr(SendOp::Send, 3 * MTU)]);
@@ -306,7 +307,7 @@ mod tests {
         let again = rc.poll_transmit();
         assert_eq!(again.map(|again| again.opcode), Some(Opcode::RcSendMiddle));
         assert_eq!(again.map(|again| again.offset), Some(MTU));
-        assert_eq!(send_all(&mut rc), 2);
+        assert_eq!(send_all(&mut rc), 1);
         assert_eq!(acknowledge(&mut rc, 1, nak), ResponseKind::Duplicate);
         assert_eq!(send_all(&mut rc), 0);
     }
@@ -462,7 +463,7 @@ mod tests {
         post(&mut rc, &[wr(SendOp::Send, 0); 3]);
         assert_eq!(send_all(&mut rc), 3);
         assert_eq!(acknowledge(&mut rc, 0, nak), ResponseKind::NakSequence);
-        assert_eq!(send_all(&mut rc), 3);
+        assert_eq!(send_all(&mut rc), 1);
         assert_eq!(acknowledge(&mut rc, 0, nak), ResponseKind::Duplicate);
         let due = rc.next_timeout().unwrap();
         assert_eq!(rc.on_timeout(due), Expired::Retry);

@@ -218,7 +218,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if is_due(self.retry.timers.deadline) {
             // A NAK from now on reports another loss.
             self.retry.rewound = None;
-            self.retry();
+            if self.may_retry() {
+                self.window.halve();
+                self.rewind();
+            }
             return Expired::Retry;
         }
         if !is_due(self.retry.timers.probe) {
@@ -231,31 +234,41 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         Expired::Probe
     }
 
-    /// Rewinds because the response is overdue or reports a loss, or fails the request if no retry
-    /// is left.
-    fn retry(&mut self) {
+    /// Takes a retry because the response is overdue or reports a loss, or fails the request and
+    /// returns false if none is left.
+    fn may_retry(&mut self) -> bool {
         match self.retry.retries_left.checked_sub(1) {
-            Some(left) => {
-                self.retry.retries_left = left;
-                self.window.halve();
-                self.rewind();
-            }
+            Some(left) => self.retry.retries_left = left,
             None => self.fail(Status::RetryExceeded),
         }
+        self.is_active()
     }
 
-    /// Rewinds, once per loss, because a response to `psn` shows that the packet at `una`, or its
-    /// response, was lost.
+    /// Sends again, once per loss, because a response to `psn` shows that the packet at `una`, or
+    /// its response, was lost. `is_missing` tells that it was the packet.
     ///
     /// Returns false if it did nothing.
-    pub(super) fn retry_once(&mut self, psn: Psn) -> bool {
+    pub(super) fn retry_once(&mut self, psn: Psn, is_missing: bool) -> bool {
         let is_known = self.retry.rewound.is_some_and(|end| psn.is_before(end));
         if self.is_rewound() || is_known {
             return false;
         }
-        self.retry.rewound = Some(self.window.max());
-        self.retry();
+        self.retry_known();
+        self.retry.rtt.forget_sample();
+        if self.may_retry() {
+            if is_missing {
+                self.fill_gap();
+            } else {
+                self.window.halve();
+                self.rewind();
+            }
+        }
         true
+    }
+
+    /// Takes no response to a packet sent so far for the report of another loss.
+    pub(super) fn retry_known(&mut self) {
+        self.retry.rewound = Some(self.window.max());
     }
 
     /// Starts the RNR wait for the packet at `una`, or fails the request if no RNR retry is left.
@@ -291,14 +304,17 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Accounts for the acknowledgment of the packets from `before` to `una`: all retries are
     /// available again, the timer restarts and the window widens.
+    ///
+    /// `has_more` tells that the peer has also executed the packet at `una`.
     #[inline]
-    pub(super) fn progressed(&mut self, now: Instant, before: Psn, una: Psn) {
+    pub(super) fn progressed(&mut self, now: Instant, before: Psn, una: Psn, has_more: bool) {
+        let next = self.window.next();
         self.window.acknowledge(una);
         self.window.widen(before);
         self.acks.acknowledged(una, self.window.next());
         self.retry.progressed(now, una, &self.params);
         self.restart_deadline(now);
-        self.end_probe();
+        self.end_probe(next, has_more);
     }
 
     /// Handles a response other than the expected one: to a repeated request, or to one after a

@@ -45,6 +45,8 @@ pub(super) struct Window {
     /// The start of the window: `una`, or the PSN after the last request with an explicit response
     /// if that is later.
     base: Psn,
+    /// The end of what was in flight at the last loss: another one before it is part of that.
+    recover: Psn,
     /// The most unacknowledged PSNs, from [`MIN_WINDOW`] to [`MAX_WINDOW`].
     size: u32,
 }
@@ -58,6 +60,7 @@ impl Window {
             next: psn,
             max: psn,
             base: psn,
+            recover: psn,
             size: PSN_WINDOW,
         }
     }
@@ -162,8 +165,19 @@ impl Window {
         self.size = self.size.saturating_add(acknowledged).min(MAX_WINDOW);
     }
 
-    /// Halves the window after a loss: to half of what was in flight, if that was less.
+    /// Halves the window after a loss unless it was halved for another loss of what was in flight
+    /// then. Returns whether it did.
+    pub(super) fn halve_once(&mut self) -> bool {
+        let is_first = !self.una.is_before(self.recover);
+        if is_first {
+            self.halve();
+        }
+        is_first
+    }
+
+    /// Halves the window: to half of what is in flight, if that is less.
     pub(super) fn halve(&mut self) {
+        self.recover = self.max;
         let in_flight = self.una.forward(self.max);
         self.size = (self.size.min(in_flight) >> 1).max(MIN_WINDOW);
     }

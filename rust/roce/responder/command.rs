@@ -125,6 +125,7 @@ impl<S: Records> Responder<S> {
         });
         self.sequence.skip_to(psn.next());
         self.sequence.count_message();
+        self.early.acknowledged();
         Outcome {
             reply: Some(self.saved_reply(psn, response)),
             event: self.established(),

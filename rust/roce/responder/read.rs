@@ -208,6 +208,7 @@ impl<S: Records> Responder<S> {
             });
             self.sequence.skip_to(read.psn.add(read.count));
             self.sequence.count_message();
+            self.early.acknowledged();
         }
         self.stream = Some(Stream {
             psn: read.psn,

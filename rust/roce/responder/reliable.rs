@@ -6,6 +6,7 @@ use super::{
     message::Fault,
     recv_status,
     resources::Records,
+    sequence::Nak,
     AsyncEvent,
     DropReason,
     Outcome,
@@ -82,11 +83,18 @@ impl<S: Records> Responder<S> {
 
     /// Handles a packet with a PSN beyond the expected one.
     fn on_early(&mut self) -> Verdict {
-        if self.sequence.has_nak() {
-            return Verdict::Drop(DropReason::PsnGap);
+        match self.sequence.nak() {
+            // The peer sends all again after its wait.
+            Some(Nak::Rnr) => Verdict::Drop(DropReason::PsnGap),
+            Some(Nak::Sequence) => Verdict::Early(None),
+            None => Verdict::Early(Some(self.report_missing())),
         }
-        self.sequence.nak();
-        Verdict::Reply(self.nak(self.sequence.epsn(), NakCode::PsnSequence))
+    }
+
+    /// Returns the NAK for the expected packet, which is missing.
+    pub(super) fn report_missing(&mut self) -> Reply {
+        self.sequence.sent_nak(Nak::Sequence);
+        self.nak(self.sequence.epsn(), NakCode::PsnSequence)
     }
 
     /// Handles a packet that was executed before.
@@ -110,7 +118,7 @@ impl<S: Records> Responder<S> {
 
     /// Returns an RNR NAK because there is no receive request.
     fn not_ready(&mut self, psn: Psn) -> Verdict {
-        self.sequence.nak();
+        self.sequence.sent_nak(Nak::Rnr);
         let timer = self.params.min_rnr_timer;
         Verdict::Reply(self.reply(psn, Syndrome::Rnr { timer }))
     }
@@ -217,6 +225,7 @@ mod tests {
             Slot, //
         },
         testutil::{
+            acknowledge,
             recv_params,
             requester,
             send,
@@ -248,7 +257,9 @@ mod tests {
 
     fn replied(verdict: Verdict) -> Option<(u32, Syndrome)> {
         match verdict {
-            Verdict::Reply(reply) => Some((reply.psn.get(), reply.syndrome)),
+            Verdict::Reply(reply) | Verdict::Early(Some(reply)) => {
+                Some((reply.psn.get(), reply.syndrome))
+            }
             _ => None,
         }
     }
@@ -289,10 +300,58 @@ mod tests {
         assert_eq!(replied(early), Some((0, nak)));
         let late = next(&mut rc);
         let verdict = rx.on_request(&late.packet(), &mut rq);
-        assert_eq!(verdict, Verdict::Drop(DropReason::PsnGap));
+        assert_eq!(verdict, Verdict::Early(None));
         accept(&mut rx, &lost, &mut rq);
         let verdict = rx.on_request(&late.packet(), &mut rq);
         assert_eq!(replied(verdict), Some((1, nak)));
+    }
+
+    #[test]
+    fn kept_packets_follow_missing_one() {
+        let mut slots = slots::<5>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for _ in 0..5 {
+            assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        }
+        let mut rx = responder();
+        let mut rq = Recvs { left: 5, size: 0 };
+        let frames = [(); 5].map(|()| next(&mut rc));
+        // PSNs 0 and 3 are lost.
+        for psn in [1, 2, 4] {
+            let early = rx.on_request(&frames[psn].packet(), &mut rq);
+            assert_eq!(replied(early).is_some(), psn == 1);
+            assert!(rx.may_keep(frames[psn].packet().psn()));
+            rx.kept(frames[psn].packet().psn());
+        }
+        // Those that came before are not to be kept again.
+        for psn in [1, 2, 3, 4] {
+            assert!(!rx.may_keep(frames[psn].packet().psn()));
+        }
+        assert!(!rx.is_kept_due());
+        assert_eq!(rx.report_gap(), None);
+        acknowledge(&mut rc, 0, Syndrome::Nak(NakCode::PsnSequence));
+        let first = next(&mut rc);
+        assert_eq!(first.packet().psn().get(), 0);
+        assert!(first.packet().ack_req());
+        assert_eq!(accept(&mut rx, &first, &mut rq).reply, None);
+        for (psn, next) in [(1, Some(2)), (2, Some(4))] {
+            assert!(rx.is_kept_due());
+            rx.took_kept(next.map(Psn::new));
+            let outcome = accept(&mut rx, &frames[psn], &mut rq);
+            // The last one carries the acknowledgment that the first one requested.
+            let acked = outcome.reply.map(|reply| reply.psn.get());
+            assert_eq!(acked, (psn == 2).then_some(2));
+        }
+        assert!(!rx.is_kept_due());
+        let nak = rx.report_gap().map(|nak| (nak.psn.get(), nak.syndrome));
+        assert_eq!(nak, Some((3, Syndrome::Nak(NakCode::PsnSequence))));
+        assert_eq!(rx.report_gap(), None);
+        assert_eq!(accept(&mut rx, &frames[3], &mut rq).reply, None);
+        assert!(rx.is_kept_due());
+        rx.took_kept(None);
+        let last = accept(&mut rx, &frames[4], &mut rq);
+        assert_eq!(last.reply.map(|reply| reply.psn.get()), Some(4));
+        assert_eq!((rx.is_kept_due(), rx.report_gap()), (false, None));
     }
 
     #[test]

@@ -15,9 +15,18 @@ pub(super) struct Sequence {
     acked: Psn,
     /// The number of completed messages, modulo 2^24.
     msn: u32,
-    /// True if a NAK or RNR NAK was sent for the expected packet: all later packets are ignored
-    /// until it arrives.
-    nak_sent: bool,
+    /// The NAK that was sent for the expected packet, if any: none is sent for later packets until
+    /// it arrives.
+    nak: Option<Nak>,
+}
+
+/// A NAK for the expected packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nak {
+    /// It is missing.
+    Sequence,
+    /// There was no receive request for it.
+    Rnr,
 }
 
 impl Sequence {
@@ -27,7 +36,7 @@ impl Sequence {
             epsn: psn,
             acked: psn.prev(),
             msn: 0,
-            nak_sent: false,
+            nak: None,
         }
     }
 
@@ -49,21 +58,21 @@ impl Sequence {
         self.msn
     }
 
-    /// Returns whether a NAK or RNR NAK was sent for the expected packet.
+    /// Returns the NAK that was sent for the expected packet.
     #[inline]
-    pub(super) fn has_nak(&self) -> bool {
-        self.nak_sent
+    pub(super) fn nak(&self) -> Option<Nak> {
+        self.nak
     }
 
-    /// Accounts for a NAK or RNR NAK for the expected packet.
-    pub(super) fn nak(&mut self) {
-        self.nak_sent = true;
+    /// Accounts for a NAK for the expected packet.
+    pub(super) fn sent_nak(&mut self, nak: Nak) {
+        self.nak = Some(nak);
     }
 
     /// Accounts for the arrival of the expected packet.
     #[inline]
     pub(super) fn arrived(&mut self) {
-        self.nak_sent = false;
+        self.nak = None;
     }
 
     /// Accounts for a SEND or WRITE packet that was executed.

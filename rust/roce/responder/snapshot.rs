@@ -75,7 +75,7 @@ impl<S: Records> Responder<S> {
             epsn: self.sequence.epsn(),
             acked: self.sequence.acked(),
             msn: self.sequence.msn(),
-            nak_sent: self.sequence.has_nak(),
+            nak_sent: self.sequence.nak().is_some(),
             held: self.held,
         }
     }

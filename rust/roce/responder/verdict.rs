@@ -29,8 +29,11 @@ use crate::{
 pub enum Verdict {
     /// Only count the packet.
     Drop(DropReason),
-    /// Only send a reply: the packet is a duplicate, too early, or has no receive request.
+    /// Only send a reply: the packet is a duplicate, or has no receive request.
     Reply(Reply),
+    /// Send the reply, if there is one. Earlier packets are missing: the driver may keep the packet,
+    /// see [`Responder::may_keep`](super::Responder::may_keep).
+    Early(Option<Reply>),
     /// Refuse the packet: execute the outcome.
     Fail(Outcome),
     /// Copy the payload there, then call [`Responder::finish`](super::Responder::finish).
@@ -51,7 +54,7 @@ impl Verdict {
         match self {
             Self::Place(_) | Self::Execute(_) => true,
             Self::Read(read) => !read.again,
-            Self::Drop(_) | Self::Reply(_) | Self::Fail(_) => false,
+            Self::Drop(_) | Self::Reply(_) | Self::Early(_) | Self::Fail(_) => false,
         }
     }
 }
@@ -59,7 +62,8 @@ impl Verdict {
 /// The reason why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
-    /// Earlier packets are missing (RC: a NAK was sent; UC: its message is aborted).
+    /// Earlier packets are missing (RC: a NAK was sent, and the packet was not kept; UC: its message
+    /// is aborted).
     PsnGap,
     /// It was executed before, and there is nothing to repeat.
     Duplicate,

@@ -57,7 +57,7 @@ counters! {
     Received = c"rcvd_pkts",
     /// A request that had been executed before.
     Duplicate = c"duplicate_request",
-    /// A request after a gap, for which a NAK was sent.
+    /// A NAK sent for a missing request.
     OutOfSequence = c"out_of_seq_request",
     /// An RNR NAK received.
     RnrReceived = c"rcvd_rnr_err",
@@ -99,6 +99,8 @@ counters! {
     ImpliedNak = c"implied_nak_seq_err",
     /// A response without new information.
     DuplicateResponse = c"duplicate_response",
+    /// A request after a gap that was kept until the missing ones arrive.
+    OutOfOrder = c"out_of_order_request",
     /// A NAK that was sent and ends the connection.
     NakSent = c"send_nak_err",
     /// A NAK received that ends the connection.

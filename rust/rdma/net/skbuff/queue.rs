@@ -60,6 +60,14 @@ impl<T: Copy> SkBuffQueue<T> {
         self.len
     }
 
+    /// Returns the value of the packet that has waited longest.
+    pub fn first(&self) -> Option<T> {
+        let first = NonNull::new(self.first)?;
+        // SAFETY: By the type invariant the packet is owned, and its control block begins with a
+        // value.
+        Some(unsafe { (&raw const (*first.as_ptr()).cb).cast::<T>().read() })
+    }
+
     /// Adds a packet, and a value for it.
     pub fn push(&mut self, skb: SkBuff, value: T) {
         let () = Self::FITS;
@@ -84,15 +92,15 @@ impl<T: Copy> SkBuffQueue<T> {
 
     /// Removes the packet that has waited longest, and its value.
     pub fn pop(&mut self) -> Option<(SkBuff, T)> {
+        let value = self.first()?;
         let first = NonNull::new(self.first)?;
 
-        // SAFETY: By the type invariant the packet is owned, and has a value.
-        let value = unsafe {
+        // SAFETY: By the type invariant the packet is owned.
+        unsafe {
             // INVARIANT: The list begins with the next packet, or is empty.
             self.first = bindings::sk_buff_next(first.as_ptr());
             bindings::sk_buff_set_next(first.as_ptr(), null_mut());
-            (&raw const (*first.as_ptr()).cb).cast::<T>().read()
-        };
+        }
         self.len = self.len.wrapping_sub(1);
         // SAFETY: By the type invariant; it is removed from the list.
         Some((unsafe { SkBuff::from_raw(first) }, value))

@@ -229,15 +229,15 @@ static void test_bad_requests(void)
 	qpn = a.qp->qp_num;
 	psn = next_psn(&a);
 	begin();
-	/* One NAK, and nothing for what follows. */
+	/* One NAK, and none for what follows, which is kept once. */
 	p = make(RC_SEND_ONLY, qpn, psn + 5);
 	send_packet(&p);
 	STATS_GREW(&s1, { "rcvd_pkts", 1 }, { "rcvd_bytes", WIRE(BTH, 0) },
-		   { "out_of_seq_request", 1 }, { "sent_pkts", 1 },
+		   { "out_of_seq_request", 1 }, { "out_of_order_request", 1 }, { "sent_pkts", 1 },
 		   { "sent_bytes", WIRE(BTH + AETH, 0) });
-	p = make(RC_SEND_ONLY, qpn, psn + 6);
 	dropped(&p, "rx_psn_gap");
-	/* It is acknowledged once more; the peer knows. */
+	p = make(RC_SEND_ONLY, qpn, psn + 6);
+	dropped(&p, "out_of_order_request");
 	p = make(RC_SEND_ONLY, qpn, psn - 1);
 	send_packet(&p);
 	STATS_GREW(&s1, { "rcvd_pkts", 1 }, { "rcvd_bytes", WIRE(BTH, 0) },
@@ -251,7 +251,7 @@ static void test_bad_requests(void)
 	add_payload(&p, 64);
 	send_packet(&p);
 	STATS_GREW(&s1, { "rcvd_pkts", 1 }, { "rcvd_bytes", WIRE(BTH + RETH, 64) },
-		   { "send_nak_err", 1 }, { "resp_remote_access_errors", 1 },
+		   { "send_nak_err", 1 }, { "resp_remote_access_errors", 1 }, { "rx_bad_state", 2 },
 		   { "sent_pkts", 1 }, { "sent_bytes", WIRE(BTH + AETH, 0) });
 	end_await(&a, IBV_QPS_ERR);
 	dropped(&p, "rx_bad_state");

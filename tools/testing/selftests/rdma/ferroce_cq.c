@@ -192,7 +192,7 @@ static void test_armed(void)
 	pair_close(&a, &b);
 }
 
-static atomic_bool stop;
+static atomic_bool stop, failed;
 static atomic_int resized, rounds;
 
 static void *resizer(void *unused)
@@ -201,15 +201,15 @@ static void *resizer(void *unused)
 	int n = 0, seen = 0;
 
 	while (!stop) {
-		if (ibv_resize_cq(n & 1 ? a.cq : b.cq, sizes[n / 2 % ARRAY_LEN(sizes)]))
+		failed = ibv_resize_cq(n & 1 ? a.cq : b.cq, sizes[n / 2 % ARRAY_LEN(sizes)]);
+		if (failed)
 			return "a resize failed";
-		n++;
+		resized = ++n;
 		/* The library's lock, which a resize holds, is one that starves others. */
 		while (rounds == seen && !stop)
 			sched_yield();
 		seen = rounds;
 	}
-	resized = n;
 	return unused;
 }
 
@@ -242,9 +242,12 @@ static void test_traffic(void)
 	b.cap.max_recv_wr = 250;
 	pair_create(&a, &b);
 	stop = false;
+	failed = false;
+	resized = 0;
 	rounds = 0;
 	CHECK_EQ(pthread_create(&thread, NULL, resizer, NULL), 0);
-	while (recv_next < 3000) {
+	/* How often the thread gets to run beside the messages is not known. */
+	while (recv_next < 3000 || (resized <= 10 && !failed)) {
 		rounds++;
 		while (posted - recv_next < 250)
 			post_recv(&b, posted++, 0, 64);
@@ -273,7 +276,6 @@ static void test_traffic(void)
 	expect_none(&a);
 	expect_none(&b);
 	printf("# %llu messages, %d times resized\n", (unsigned long long)sent, resized);
-	CHECK(resized > 10);
 	pair_close(&a, &b);
 }
 

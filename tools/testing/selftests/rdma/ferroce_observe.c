@@ -418,6 +418,7 @@ static void described(bool v6)
 	CHECK_EQ(number("drv_rq_msn"), 0);
 	CHECK_EQ(number("drv_rq_queued"), 0);
 	CHECK_EQ(number("drv_rq_backlog"), 0);
+	CHECK_EQ(number("drv_rq_early"), 0);
 	look_at(&b);
 	CHECK(says("state", "RESET"));
 	CHECK(says("drv_sq_state", "stopped") && says("drv_sq_waits_for", "nothing"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Packets that wait until a half has finished the current one.
+//! Packets that wait until a half has finished the current one, or until earlier ones arrive.
 
 use crate::{
     counters::{
@@ -18,6 +18,7 @@ use crate::{
 };
 use kernel::sync::Arc;
 use rdma::net::skbuff::SkBuffQueue;
+use roce::psn::Psn;
 
 /// The most packets that wait; more are dropped.
 const MAX: usize = 128;
@@ -29,8 +30,8 @@ const MAX: usize = 128;
 ///
 /// An empty one has no memory besides this: few queue pairs ever have one that is not.
 pub(crate) struct Backlog {
-    /// With what is known of each packet, and what was charged for it.
-    packets: SkBuffQueue<(About, u32)>,
+    /// With what is known of each packet, what was charged for it, and its PSN.
+    packets: SkBuffQueue<(About, u32, Psn)>,
     owner: Option<Arc<Owner>>,
 }
 
@@ -66,23 +67,30 @@ impl Backlog {
         false
     }
 
-    /// Keeps a packet if there is room, and memory for it.
-    fn keep(&mut self, incoming: Incoming) -> Result<(), Incoming> {
+    /// Returns the PSN of the packet that has waited longest.
+    pub(crate) fn first_psn(&self) -> Option<Psn> {
+        self.packets.first().map(|(_, _, psn)| psn)
+    }
+
+    /// Keeps a packet if there is room, and memory for it; returns it if not.
+    pub(crate) fn keep(&mut self, incoming: Incoming) -> Result<(), Incoming> {
         let owner = self.owner.as_deref();
         let Ok(size) = u32::try_from(incoming.footprint()) else {
             return Err(incoming);
         };
+        let psn = incoming.packet().map(|packet| packet.psn());
         if self.packets.len() >= MAX || BACKLOG.take(owner, size).is_err() {
             return Err(incoming);
         }
         let (skb, about) = incoming.into_parts();
-        self.packets.push(skb, (about, size));
+        self.packets
+            .push(skb, (about, size, psn.unwrap_or_default()));
         Ok(())
     }
 
     /// Takes the packet that has waited longest.
     pub(crate) fn pop(&mut self) -> Option<Incoming> {
-        let (skb, (about, size)) = self.packets.pop()?;
+        let (skb, (about, size, _)) = self.packets.pop()?;
         BACKLOG.give_back(self.owner.as_deref(), size);
         Some(Incoming::from_parts(skb, about))
     }

@@ -4,19 +4,18 @@
 
 mod admit;
 mod completion;
+mod early;
 mod flush;
 mod last_ack;
 mod odp;
+mod place;
 mod read_response;
 pub(super) mod records;
 
 pub(crate) use self::flush::look;
 
 use self::{
-    completion::{
-        completion,
-        grh_area, //
-    },
+    completion::completion,
     odp::Parked,
     read_response::ReadRun,
     records::Records, //
@@ -48,10 +47,7 @@ use crate::{
         IbQp,
         QpRef, //
     },
-    mr::{
-        self,
-        RegionCache, //
-    },
+    mr::RegionCache,
     owner::Owner,
     packet::{
         Batch,
@@ -117,6 +113,8 @@ pub(crate) struct RecvHalf {
     next_look: Backoff,
     /// Packets that wait while the half executes a READ or waits for memory.
     backlog: Backlog,
+    /// Packets that wait for earlier ones, in the order of PSNs.
+    early: Backlog,
     /// The wait for memory of `parked`, or of a READ response.
     wait: OdpWait,
     /// A packet with a verdict that could not be applied yet. Later packets wait behind it.
@@ -273,7 +271,8 @@ impl RecvHalf {
                 tx <- Tx::new(Half::Recv, qpn),
                 pd,
                 address: None,
-                backlog: Backlog::new(owner),
+                backlog: Backlog::new(owner.clone()),
+                early: Backlog::new(owner),
                 repeats: false,
                 last_wqe_reached: false,
                 heard_at: Instant::default(),
@@ -308,19 +307,33 @@ impl RecvHalf {
         self.backlog.len()
     }
 
-    /// Handles a packet, or keeps it in the backlog.
+    /// Returns the number of packets that wait for earlier ones.
+    pub(crate) fn early(&self) -> usize {
+        self.early.len()
+    }
+
+    /// Handles a packet, and those that waited for it, or keeps it in the backlog.
     #[inline]
     fn take(&mut self, qp: &IbQp, incoming: Incoming, run: &mut Run) {
-        // Only the responses to new READs may share a train.
-        if run.responses.pending() > 0 && !incoming.is_read(self.resp.epsn()) {
-            self.hand_over(qp, run);
-        }
+        self.share_train(qp, &incoming, run);
         if self.resp.is_busy() || !self.backlog.is_empty() {
             self.backlog.push(qp, incoming, &self.counters);
         } else {
             self.take_owned(qp, incoming, run);
         }
         self.send_responses(qp, run);
+        if self.resp.is_kept_due() {
+            self.take_early(qp, run);
+        }
+    }
+
+    /// Hands the READ responses before a packet over unless its own may join them: only those to
+    /// new READs share a train.
+    #[inline]
+    fn share_train(&mut self, qp: &IbQp, incoming: &Incoming, run: &mut Run) {
+        if run.responses.pending() > 0 && !incoming.is_read(self.resp.epsn()) {
+            self.hand_over(qp, run);
+        }
     }
 
     /// Handles a packet at once.
@@ -328,6 +341,7 @@ impl RecvHalf {
     fn take_owned(&mut self, qp: &IbQp, incoming: Incoming, run: &mut Run) {
         match self.handle(qp, &incoming, run) {
             None => incoming.consume(),
+            Some(Verdict::Early(_)) => self.keep_early(qp, incoming),
             Some(verdict) => self.park(qp, Parked { incoming, verdict }, run),
         }
     }
@@ -368,10 +382,17 @@ impl RecvHalf {
         loop {
             self.send_responses(qp, run);
             self.hand_over(qp, run);
-            if self.resp.is_busy() || self.backlog.is_empty() {
+            if self.resp.is_busy() {
                 return;
             }
-            if !run.spend() {
+            if self.resp.is_kept_due() {
+                self.take_early(qp, run);
+                if run.again {
+                    return;
+                }
+                continue;
+            }
+            if self.backlog.is_empty() || !run.spend() {
                 return;
             }
             let Some(incoming) = self.backlog.pop() else {
@@ -381,7 +402,8 @@ impl RecvHalf {
         }
     }
 
-    /// Executes one request. Returns the verdict to apply later if memory has to be fetched first.
+    /// Executes one request. Returns the verdict if the packet is still needed: memory has to be
+    /// fetched first, or it came before an earlier one.
     #[inline]
     fn handle(&mut self, qp: &IbQp, incoming: &Incoming, run: &mut Run) -> Option<Verdict> {
         let packet = incoming.packet().ok()?;
@@ -399,7 +421,8 @@ impl RecvHalf {
         (!done).then_some(verdict)
     }
 
-    /// Applies the verdict on a packet; returns `false` if memory has to be fetched first.
+    /// Applies the verdict on a packet; returns `false` if the packet is still needed: memory has to
+    /// be fetched first, or it came before an earlier one.
     #[inline]
     fn apply_verdict(
         &mut self,
@@ -418,6 +441,13 @@ impl RecvHalf {
             Verdict::Reply(reply) => {
                 self.counters.count(counters::of_reply(reply.syndrome));
                 self.reply(qp, reply, run);
+            }
+            Verdict::Early(nak) => {
+                if let Some(reply) = nak {
+                    self.counters.count(Counter::OutOfSequence);
+                    self.reply(qp, reply, run);
+                }
+                return false;
             }
             Verdict::Fail(outcome) => self.execute(qp, outcome, incoming, run),
             Verdict::Place(place) => {
@@ -480,54 +510,9 @@ impl RecvHalf {
     fn stop_waiting(&mut self) {
         self.wait.cancel();
         let parked = usize::from(self.parked.take().is_some());
-        let dropped = self.backlog.clear().saturating_add(parked);
-        self.counters.dropped(Counter::BadState, dropped);
-    }
-
-    /// Copies the payload of a packet to where it belongs, and invalidates the key that it names.
-    #[inline]
-    fn place(
-        &self,
-        qp: &IbQp,
-        place: &Place,
-        packet: &Packet<'_>,
-        incoming: &Incoming,
-        run: &mut Run,
-    ) -> Result<(), MemError> {
-        let payload = incoming.payload(packet);
-        match *place {
-            Place::Recv { offset, len } => {
-                // CAST: Widening.
-                let bytes = payload.get(..len as usize).ok_or(MemError::Length)?;
-                if packet.deth().is_some() {
-                    self.rq.scatter(0, &grh_area(incoming), &mut run.regions)?;
-                }
-                self.rq.scatter(offset, bytes, &mut run.regions)?;
-                if let Some(rkey) = packet.ieth() {
-                    mr::invalidate_remote(rkey.get(), self.pd, qp.qpn)
-                        .map_err(|_| MemError::Invalidate)?;
-                }
-                Ok(())
-            }
-            // C9-88: no key and no address where there is nothing to write. rsockets announce their
-            // credits so, with a key of zero.
-            Place::Remote { check_len: 0, .. } => Ok(()),
-            Place::Remote {
-                rkey,
-                va,
-                len,
-                check_len,
-            } => {
-                let region =
-                    run.regions
-                        .find_remote(rkey.get(), self.pd, qp.qpn, Access::REMOTE_WRITE)?;
-                region.offset(va, u64::from(check_len))?;
-                let at = region.offset(va, u64::from(len))?;
-                // CAST: Widening.
-                let bytes = payload.get(..len as usize).ok_or(MemError::Length)?;
-                region.memory().write(at, bytes)
-            }
-        }
+        let waiting = self.backlog.clear().saturating_add(self.early.clear());
+        self.counters
+            .dropped(Counter::BadState, waiting.saturating_add(parked));
     }
 
     /// Executes the outcome of a request.

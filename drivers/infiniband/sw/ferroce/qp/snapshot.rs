@@ -69,6 +69,8 @@ pub(crate) struct RecvHalfSnapshot {
     pub(crate) queued: u32,
     /// Packets in the backlog.
     pub(crate) backlog: usize,
+    /// Packets that wait for earlier ones.
+    pub(crate) early: usize,
 }
 
 /// The reason for which a send half waits.
@@ -147,6 +149,7 @@ impl RecvHalfSnapshot {
             memory: half.waits_for_memory(),
             queued: half.tx.in_flight(),
             backlog: half.waiting(),
+            early: half.early(),
         }
     }
 }
@@ -240,7 +243,8 @@ fn fill_recv(recv: &RecvHalfSnapshot, is_admin: bool, out: &mut ResourceEntry<'_
         .number(c"rq_nak_sent", responder.nak_sent.into())
         .number(c"rq_needs_memory", recv.memory.into())
         .number(c"rq_queued", recv.queued)
-        .number(c"rq_backlog", small(recv.backlog));
+        .number(c"rq_backlog", small(recv.backlog))
+        .number(c"rq_early", small(recv.early));
 }
 
 /// Returns a count that is bounded far below 2^32.

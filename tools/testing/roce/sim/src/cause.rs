@@ -74,7 +74,9 @@ fn check_one(
     (peer_failed, is_hasty): (bool, bool),
 ) -> Result<(), &'static str> {
     // A copy may fill a gap, or find a receive request, ahead of what has to follow it.
-    if theirs.sent_naks > causes.requests + causes.repeated {
+    // If only the missing packet is sent again, and those after it were not kept, they are missing
+    // next.
+    if theirs.sent_naks > causes.requests + causes.repeated + own.losses_found {
         return Err("a NAK without a cause");
     }
     if is_hasty {

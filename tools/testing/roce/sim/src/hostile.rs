@@ -331,10 +331,19 @@ impl Target {
                 _ => self.requester.placed(now, Ok(())),
             }
         }
+        if self.responder.is_kept_due() {
+            self.responder.took_kept(None);
+            let _ = self.responder.report_gap();
+        }
         let size = self.recvs.size;
         let held = self.responder.holds_wqe();
         match self.responder.on_request(pkt, &mut self.recvs) {
             Verdict::Drop(_) | Verdict::Reply(_) => {}
+            Verdict::Early(_) => {
+                if self.responder.may_keep(pkt.psn()) {
+                    self.responder.kept(pkt.psn());
+                }
+            }
             Verdict::Fail(outcome) => {
                 assert!(outcome.error || self.transport == Transport::Ud);
                 assert!(outcome.consumed == outcome.completion.is_some());

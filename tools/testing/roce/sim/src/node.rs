@@ -113,6 +113,8 @@ pub struct Counters {
     pub trains: u64,
     /// Packets that a switch had marked.
     pub marked: u64,
+    /// Packets that were kept until earlier ones came.
+    pub kept: u64,
     /// Requests on their way to the stack.
     pub requests: TxCounters,
     /// READ responses on their way to the stack.
@@ -135,6 +137,7 @@ impl Counters {
         self.losses_found += other.losses_found;
         self.trains += other.trains;
         self.marked += other.marked;
+        self.kept += other.kept;
         self.requests.add(&other.requests);
         self.read_responses.add(&other.read_responses);
     }
@@ -195,6 +198,9 @@ pub struct Node {
     /// Sizes of the receive work requests that are not posted yet.
     unposted_recvs: VecDeque<u32>,
     backlog: VecDeque<Vec<u8>>,
+    /// Packets that came before an earlier one, and how many may be kept.
+    early: VecDeque<Vec<u8>>,
+    early_room: usize,
     /// Whether the queue pair is in ERR.
     failed: bool,
     reliable: bool,
@@ -254,6 +260,11 @@ impl Node {
             recvs: RecvRing::default(),
             unposted_recvs: recv_sizes.into(),
             backlog: VecDeque::new(),
+            early: VecDeque::new(),
+            early_room: match scenario.foreign && index == 1 {
+                true => 0,
+                false => scenario.early,
+            },
             failed: false,
             reliable: scenario.transport == Transport::Rc,
             max_rd_atomic: usize::from(scenario.send_params(index).max_rd_atomic),
@@ -435,7 +446,7 @@ impl Node {
         let pkt = Packet::parse(&bytes).map_err(|error| format!("sent a bad packet: {error:?}"))?;
         if pkt.opcode().is_request() {
             if !self.responder.is_busy() && self.backlog.is_empty() {
-                return self.on_request(&bytes);
+                return self.take(bytes);
             }
             if self.backlog.len() < backlog {
                 self.backlog.push_back(bytes);
@@ -466,6 +477,7 @@ impl Node {
         self.failed = true;
         self.requester.flush();
         self.backlog.clear();
+        self.early.clear();
         self.command = None;
         self.recvs.held = None;
         if let Some(foreign) = &mut self.foreign {

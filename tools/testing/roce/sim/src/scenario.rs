@@ -65,6 +65,8 @@ pub struct Scenario {
     pub budget: u64,
     /// Packets that a node keeps while it cannot handle them.
     pub backlog: usize,
+    /// Packets that a node keeps until earlier ones come. 0: none, as C rxe.
+    pub early: usize,
     /// Receive work requests that a node posts at once, and the nanoseconds between two times. 0:
     /// all at the start.
     pub recv_batch: u64,
@@ -110,6 +112,7 @@ impl Scenario {
             sixteenths_per_byte: rng.pick(&[1, 16]),
             budget: rng.pick(&[1, 4, 64]),
             backlog: rng.pick(&[8, 128]),
+            early: 0,
             recv_batch: if slow { rng.range(1..=4) } else { 0 },
             recv_interval_ns: rng.pick(&[20_000, 200_000]),
             drains: rng.chance(100),
@@ -138,6 +141,8 @@ impl Scenario {
         if rng.chance(50) {
             scenario.ack_timeout = HASTY;
         }
+        // Other parameters of a seed stay the same.
+        scenario.early = Rng::new(!seed).pick(&[0, 8, 128]);
         (scenario, rng)
     }
 
@@ -157,6 +162,7 @@ impl Scenario {
             sixteenths_per_byte: 256,
             budget: 64,
             backlog: 128,
+            early: 128,
             recv_batch: 0,
             recv_interval_ns: 0,
             drains: false,

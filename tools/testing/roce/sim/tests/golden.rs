@@ -49,6 +49,7 @@ fn run(change: fn(&mut Scenario)) -> Totals {
         scenario.sabotage = 0;
         scenario.mtu = 1024;
         scenario.backlog = 128;
+        scenario.early = 128;
         scenario.recv_batch = 0;
         scenario.bottleneck = None;
         scenario.tick_ns = 0;
@@ -80,7 +81,7 @@ fn lossy_network() {
     check(
         "lossy",
         change,
-        [10899, 1316, 13, 40, 8, 57, 26, 0, 197, 184938],
+        [10454, 1288, 14, 43, 14, 55, 27, 0, 220, 197869],
     );
 }
 
@@ -90,7 +91,7 @@ fn network_that_reorders() {
     check(
         "reordering",
         change,
-        [10730, 1225, 2, 6, 0, 63, 28, 0, 200, 76490],
+        [10287, 1192, 2, 6, 3, 43, 27, 0, 203, 75189],
     );
 }
 
@@ -113,7 +114,7 @@ fn receiver_that_is_not_ready() {
     check(
         "not ready",
         change,
-        [15686, 1045, 40, 14, 0, 0, 0, 790, 842, 308428],
+        [15671, 1045, 40, 14, 0, 0, 0, 790, 842, 308430],
     );
 }
 
@@ -129,6 +130,6 @@ fn short_queue() {
     check(
         "short queue",
         change,
-        [10044, 1226, 3, 8, 4, 30, 9, 0, 117, 83320],
+        [10883, 1211, 3, 9, 17, 133, 7, 0, 162, 83935],
     );
 }

@@ -60,7 +60,7 @@ pub struct Recoveries {
     pub sent_naks: u64,
     /// RNR NAKs that it sent.
     pub sent_rnrs: u64,
-    /// Requests that it dropped because its backlog was full.
+    /// Requests that it dropped because its backlog was full, or behind those that it kept.
     pub overflows: u64,
 }
 
@@ -134,7 +134,7 @@ impl Ledger {
             ResponseKind::NakSequence => {
                 self.total.naks += 1;
                 self.retries += 1;
-                self.probes.rewound();
+                self.probes.reported();
             }
             ResponseKind::Gap => {
                 self.total.gaps += 1;
@@ -167,6 +167,11 @@ impl Ledger {
     ) -> Result<(), Violation> {
         self.total.losses_found += u64::from(found_loss);
         self.probes.check(found_loss, outcome, goes_on, half)
+    }
+
+    /// Accounts for a NAK for a packet that is missing behind one that was.
+    pub(super) fn reported_gap(&mut self) {
+        self.total.sent_naks += 1;
     }
 
     /// Accounts for a request that found the backlog full.

@@ -5,7 +5,8 @@
 //! - The response is late: the pause is the measured one (RFC 6298, Karn), doubled with each probe,
 //!   since the last progress, and since the oldest packet was sent.
 //! - The probe consumes no retry.
-//! - Everything is sent again if the peer acknowledges nothing but the probe, and only then.
+//! - Everything is sent again if the peer acknowledges nothing but the probe, and only then. The
+//!   same holds for a packet that a NAK reported as missing.
 
 use roce::{
     psn::Psn,
@@ -80,13 +81,14 @@ impl Probes {
     /// Accounts for a packet before `end`; `requests` tells whether it has to be answered.
     pub(super) fn sent(&mut self, now: u64, transmit: &Transmit, end: Psn, requests: bool) {
         if transmit.is_probe() {
-            if self.stage == Stage::Due {
+            if self.stage == Stage::Due && transmit.psn == self.una {
                 self.stage = Stage::Sent(end);
             }
             return;
         }
         if transmit.psn == self.una {
             self.since = now;
+            self.stage = Stage::None;
         }
         if !transmit.again && requests && self.sample.is_none() {
             self.sample = Some((transmit.psn.next(), now));
@@ -104,6 +106,12 @@ impl Probes {
         self.stage = Stage::None;
     }
 
+    /// Accounts for a NAK: either the missing packet is sent again alone, like a probe, or all are.
+    pub(super) fn reported(&mut self) {
+        self.sample = None;
+        self.stage = Stage::Due;
+    }
+
     /// Accounts for what was acknowledged.
     pub(super) fn observe(&mut self, now: u64, una: Psn) {
         if una == self.una {
@@ -115,6 +123,9 @@ impl Probes {
                 una if una == end.next() => Proof::OneMore,
                 _ => Proof::None,
             };
+        } else if self.proof != Proof::None {
+            // The response also acknowledged the packets before its own.
+            self.proof = Proof::OneMore;
         }
         self.una = una;
         self.since = now;

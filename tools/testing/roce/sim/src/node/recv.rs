@@ -68,10 +68,14 @@ impl Node {
                 // The stack had no room.
                 return Ok(false);
             }
+            if !self.failed && self.responder.is_kept_due() {
+                self.take_kept()?;
+                continue;
+            }
             let Some(bytes) = self.backlog.pop_front() else {
                 return Ok(false);
             };
-            self.on_request(&bytes)?;
+            self.take(bytes)?;
             if std::mem::take(&mut self.command_is_new) {
                 return Ok(true);
             }
@@ -167,16 +171,56 @@ impl Node {
         }
     }
 
-    /// Handles a request. The half is not busy.
-    pub(super) fn on_request(&mut self, bytes: &[u8]) -> Result<(), Violation> {
-        let pkt = Packet::parse(bytes).map_err(|error| format!("{error:?}"))?;
+    /// Handles a request, and the kept ones that follow it. The half is not busy.
+    pub(super) fn take(&mut self, bytes: Vec<u8>) -> Result<(), Violation> {
+        let epsn = self.responder.epsn();
+        if self.on_request(&bytes)? {
+            let psn = parse(&bytes)?.psn();
+            if self.early.len() < self.early_room && self.responder.may_keep(psn) {
+                self.responder.kept(psn);
+                self.early.push_back(bytes);
+                self.counters.kept += 1;
+            } else {
+                self.counters.drops[DropReason::PsnGap as usize] += 1;
+                if !self.early.is_empty() {
+                    // It is missing once more behind the kept ones.
+                    self.ledger.overflowed();
+                }
+            }
+        }
+        if self.responder.epsn() != epsn {
+            self.take_kept()?;
+        }
+        Ok(())
+    }
+
+    /// Handles the kept requests that are due.
+    fn take_kept(&mut self) -> Result<(), Violation> {
+        let mut took = false;
+        while !self.failed && !self.responder.is_busy() && self.responder.is_kept_due() {
+            let bytes = self.early.pop_front().ok_or("nothing is kept")?;
+            let next = self.early.front().map(|bytes| parse(bytes)).transpose()?;
+            self.responder.took_kept(next.map(|next| next.psn()));
+            self.on_request(&bytes)?;
+            took = true;
+        }
+        if let Some(nak) = took.then(|| self.responder.report_gap()).flatten() {
+            self.ledger.reported_gap();
+            self.reply(&nak)?;
+        }
+        Ok(())
+    }
+
+    /// Handles a request. Returns whether it came before an earlier one, and may be kept.
+    fn on_request(&mut self, bytes: &[u8]) -> Result<bool, Violation> {
+        let pkt = parse(bytes)?;
         let (epsn, is_ready) = (self.responder.epsn(), !self.recvs.sizes.is_empty());
         if self
             .foreign
             .as_mut()
             .is_some_and(|foreign| foreign.drops(&pkt, epsn))
         {
-            return Ok(());
+            return Ok(false);
         }
         match self.responder.on_request(&pkt, &mut self.recvs) {
             Verdict::Drop(reason) => {
@@ -193,6 +237,14 @@ impl Node {
                 self.counters.replies += 1;
                 self.ledger.check_reply(&pkt, &reply, epsn, is_ready)?;
                 self.reply(&reply)
+            }
+            Verdict::Early(nak) => {
+                if let Some(reply) = nak {
+                    self.counters.replies += 1;
+                    self.ledger.check_reply(&pkt, &reply, epsn, is_ready)?;
+                    self.reply(&reply)?;
+                }
+                return Ok(true);
             }
             Verdict::Fail(outcome) => self.execute(outcome),
             Verdict::Place(place) => {
@@ -213,7 +265,7 @@ impl Node {
                 if let Action::Flush { .. } = command.action {
                     self.command = Some(command);
                     self.command_is_new = true;
-                    return Ok(());
+                    return Ok(false);
                 }
                 let start = pkt.payload_offset();
                 let payload = bytes.get(start..start + pkt.payload_len() as usize);
@@ -237,7 +289,8 @@ impl Node {
                     None => Ok(()),
                 }
             }
-        }
+        }?;
+        Ok(false)
     }
 
     /// Acknowledges what was executed, though nobody asks for it.
@@ -331,4 +384,8 @@ impl Node {
 fn is_read(bytes: &[u8], psn: Psn) -> bool {
     Packet::parse(bytes)
         .is_ok_and(|packet| packet.opcode() == Opcode::RcReadRequest && packet.psn() == psn)
+}
+
+fn parse(bytes: &[u8]) -> Result<Packet<'_>, Violation> {
+    Packet::parse(bytes).map_err(|error| format!("{error:?}"))
 }

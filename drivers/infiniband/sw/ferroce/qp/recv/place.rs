@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The payload of requests.
+
+use super::{
+    completion::grh_area,
+    RecvHalf,
+    Run, //
+};
+use crate::{
+    device::IbQp,
+    mr,
+    packet::Incoming, //
+};
+use rdma::ib::Access;
+use roce::{
+    responder::Place,
+    wire::Packet,
+    wr::MemError, //
+};
+
+impl RecvHalf {
+    /// Copies the payload of a packet to where it belongs, and invalidates the key that it names.
+    #[inline]
+    pub(super) fn place(
+        &self,
+        qp: &IbQp,
+        place: &Place,
+        packet: &Packet<'_>,
+        incoming: &Incoming,
+        run: &mut Run,
+    ) -> Result<(), MemError> {
+        let payload = incoming.payload(packet);
+        match *place {
+            Place::Recv { offset, len } => {
+                // CAST: Widening.
+                let bytes = payload.get(..len as usize).ok_or(MemError::Length)?;
+                if packet.deth().is_some() {
+                    self.rq.scatter(0, &grh_area(incoming), &mut run.regions)?;
+                }
+                self.rq.scatter(offset, bytes, &mut run.regions)?;
+                if let Some(rkey) = packet.ieth() {
+                    mr::invalidate_remote(rkey.get(), self.pd, qp.qpn)
+                        .map_err(|_| MemError::Invalidate)?;
+                }
+                Ok(())
+            }
+            // C9-88: no key and no address where there is nothing to write. rsockets announce their
+            // credits so, with a key of zero.
+            Place::Remote { check_len: 0, .. } => Ok(()),
+            Place::Remote {
+                rkey,
+                va,
+                len,
+                check_len,
+            } => {
+                let region =
+                    run.regions
+                        .find_remote(rkey.get(), self.pd, qp.qpn, Access::REMOTE_WRITE)?;
+                region.offset(va, u64::from(check_len))?;
+                let at = region.offset(va, u64::from(len))?;
+                // CAST: Widening.
+                let bytes = payload.get(..len as usize).ok_or(MemError::Length)?;
+                region.memory().write(at, bytes)
+            }
+        }
+    }
+}
