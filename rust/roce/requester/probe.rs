@@ -123,12 +123,15 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if is_first && is_message && !self.probe.peer_drops_early {
             self.probe.set_due();
         } else {
+            if !is_first {
+                self.window.halve();
+            }
             self.rewind();
         }
     }
 
-    /// Rewinds if the peer has executed nothing but the probe. `next` was to be sent next before the
-    /// acknowledgment, and `has_more` tells that the peer has also executed the packet at `una`.
+    /// Rewinds if the peer has executed nothing but the probe. `next` was to be sent next before
+    /// the acknowledgment, and `has_more` tells that the peer has also executed the packet at `una`.
     #[inline]
     pub(super) fn end_probe(&mut self, next: Psn, has_more: bool) {
         let is_missing = core::mem::take(&mut self.probe.is_missing);
@@ -248,7 +251,7 @@ mod tests {
             [Some((2, false)), Some((3, true)), None, None]
         );
         // Half of the three packets in flight would be less.
-        assert_eq!(rc.window.size(), MIN_WINDOW);
+        assert_eq!(rc.window.size(), MIN_WINDOW.into());
         acknowledge(&mut rc, 3, Syndrome::ACK);
         assert_eq!(rc.poll_completion().map(|done| done.wr_id), Some(0));
         assert!(rc.poll_completion().is_some());

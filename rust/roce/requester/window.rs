@@ -8,10 +8,17 @@ use crate::psn::Psn;
 pub const PSN_WINDOW: u32 = 256;
 
 /// The smallest window after losses; it starts at [`PSN_WINDOW`].
-pub(super) const MIN_WINDOW: u32 = 16;
+pub(super) const MIN_WINDOW: u16 = 4;
+
+/// The smallest window for READ responses, all of which are requested again after a lost one.
+const MIN_READ_WINDOW: u32 = 16;
+
+/// Above half of the size at the last loss, the window grows by this part of what is acknowledged,
+/// as a shift: by 1/8 in a round trip.
+const GROWTH: u32 = 3;
 
 /// The largest window: only READ responses count beyond [`PSN_WINDOW`].
-const MAX_WINDOW: u32 = 16 * READ_WINDOW;
+const MAX_WINDOW: u16 = 1 << 14;
 
 /// The most PSNs that one READ request packet covers.
 ///
@@ -27,13 +34,15 @@ const MAX_OUTSTANDING: u32 = 1 << 22;
 
 /// The PSNs in flight.
 ///
-/// Each loss halves the window, and each acknowledged PSN widens it by one: what is in flight
-/// behind a lost packet is wasted. The responses to READs count like packets, because the requester
-/// alone decides how many of them meet on the way.
+/// A loss halves the window. After that it grows slowly, because a queue on the way that was
+/// overrun once will be again; up to that size, and before the first loss, it doubles in a round
+/// trip. The responses to READs count like packets, because the requester alone decides how many of
+/// them meet on the way.
 ///
 /// # Invariants
 ///
-/// In the order of PSNs, `una` is not after `base` or `next`, and neither of these is after `max`.
+/// In the order of PSNs, `una` is not after `base`, `next` or `recover`, and none of these is after
+/// `max`.
 #[derive(Clone, Copy)]
 pub(super) struct Window {
     /// The oldest unacknowledged PSN; inside a READ, the PSN of the next expected response.
@@ -45,10 +54,13 @@ pub(super) struct Window {
     /// The start of the window: `una`, or the PSN after the last request with an explicit response
     /// if that is later.
     base: Psn,
-    /// The end of what was in flight at the last loss: another one before it is part of that.
+    /// The end of what was in flight at the last loss, or `una` if that is later: another loss
+    /// before it is part of that one.
     recover: Psn,
     /// The most unacknowledged PSNs, from [`MIN_WINDOW`] to [`MAX_WINDOW`].
-    size: u32,
+    size: u16,
+    /// The size from which on the window grows slowly.
+    threshold: u16,
 }
 
 impl Window {
@@ -61,7 +73,9 @@ impl Window {
             max: psn,
             base: psn,
             recover: psn,
-            size: PSN_WINDOW,
+            // CAST: Narrowing: 256 fits.
+            size: PSN_WINDOW as u16,
+            threshold: MAX_WINDOW,
         }
     }
 
@@ -86,7 +100,7 @@ impl Window {
     /// Returns the most unacknowledged PSNs.
     #[inline]
     pub(super) fn size(&self) -> u32 {
-        self.size
+        self.size.into()
     }
 
     /// Returns whether everything that was sent since the last rewind is acknowledged.
@@ -108,7 +122,7 @@ impl Window {
     /// last READ; that is bounded, because the number of outstanding READs is.
     #[inline]
     pub(super) fn has_room(&self, psn: Psn) -> bool {
-        self.base.forward(psn) < self.size.min(PSN_WINDOW)
+        self.base.forward(psn) < self.size().min(PSN_WINDOW)
     }
 
     /// Returns whether a request with explicit responses up to `end` may be outstanding, beside
@@ -117,7 +131,7 @@ impl Window {
     pub(super) fn has_room_for_responses(&self, end: Psn) -> bool {
         let most = match self.size {
             MAX_WINDOW.. => MAX_OUTSTANDING,
-            size => size,
+            size => u32::from(size).max(MIN_READ_WINDOW),
         };
         self.una.forward(end) <= most
     }
@@ -125,7 +139,7 @@ impl Window {
     /// Returns the size of a new part of a READ in PSNs, a power of two.
     #[inline]
     pub(super) fn read_part(&self) -> u32 {
-        let most = self.size.min(READ_WINDOW);
+        let most = self.size().clamp(MIN_READ_WINDOW, READ_WINDOW);
         1 << (most.checked_ilog2().unwrap_or(0) & 31)
     }
 
@@ -156,13 +170,24 @@ impl Window {
         if self.base.is_before(end) {
             self.base = end;
         }
+        if self.recover.is_before(end) {
+            self.recover = end;
+        }
     }
 
-    /// Widens the window by one for each PSN acknowledged since `before`.
+    /// Widens the window after the PSNs from `before` on were acknowledged.
     #[inline]
     pub(super) fn widen(&mut self, before: Psn) {
         let acknowledged = before.forward(self.una);
-        self.size = self.size.saturating_add(acknowledged).min(MAX_WINDOW);
+        let growth = if self.size < self.threshold {
+            acknowledged
+        } else {
+            // One for each multiple of eight, so that no remainder has to be kept.
+            let phase = before.get() & ((1 << GROWTH) - 1);
+            acknowledged.saturating_add(phase) >> GROWTH
+        };
+        let growth = u16::try_from(growth).unwrap_or(MAX_WINDOW);
+        self.size = self.size.saturating_add(growth).min(MAX_WINDOW);
     }
 
     /// Halves the window after a loss unless it was halved for another loss of what was in flight
@@ -178,8 +203,9 @@ impl Window {
     /// Halves the window: to half of what is in flight, if that is less.
     pub(super) fn halve(&mut self) {
         self.recover = self.max;
-        let in_flight = self.una.forward(self.max);
+        let in_flight = u16::try_from(self.una.forward(self.max)).unwrap_or(MAX_WINDOW);
         self.size = (self.size.min(in_flight) >> 1).max(MIN_WINDOW);
+        self.threshold = self.size;
     }
 
     /// Goes back to the packet at `una`.

@@ -31,8 +31,8 @@ pub enum Verdict {
     Drop(DropReason),
     /// Only send a reply: the packet is a duplicate, or has no receive request.
     Reply(Reply),
-    /// Send the reply, if there is one. Earlier packets are missing: the driver may keep the packet,
-    /// see [`Responder::may_keep`](super::Responder::may_keep).
+    /// Send the reply, if there is one. Earlier packets are missing: the driver may keep the
+    /// packet, see [`Responder::may_keep`](super::Responder::may_keep).
     Early(Option<Reply>),
     /// Refuse the packet: execute the outcome.
     Fail(Outcome),
@@ -62,8 +62,8 @@ impl Verdict {
 /// The reason why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
-    /// Earlier packets are missing (RC: a NAK was sent, and the packet was not kept; UC: its message
-    /// is aborted).
+    /// Earlier packets are missing (RC: a NAK was sent, and the packet was not kept; UC: its
+    /// message is aborted).
     PsnGap,
     /// It was executed before, and there is nothing to repeat.
     Duplicate,

@@ -7,7 +7,7 @@
 
 #include "ferroce_util.h"
 
-#define MAX_STATS 64
+#define MAX_STATS 128
 
 struct stats {
 	/* The arguments of "rdma statistic" that show them. */

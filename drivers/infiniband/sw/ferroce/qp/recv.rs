@@ -421,8 +421,8 @@ impl RecvHalf {
         (!done).then_some(verdict)
     }
 
-    /// Applies the verdict on a packet; returns `false` if the packet is still needed: memory has to
-    /// be fetched first, or it came before an earlier one.
+    /// Applies the verdict on a packet; returns `false` if the packet is still needed: memory has
+    /// to be fetched first, or it came before an earlier one.
     #[inline]
     fn apply_verdict(
         &mut self,

@@ -120,13 +120,14 @@ impl Op {
     }
 }
 
-/// Returns `count` READs of `len` bytes, and the bytes of memory that the peer needs for them.
-pub fn reads(count: u64, len: u32) -> (Vec<Op>, usize) {
+/// Returns `count` READs or WRITEs of `len` bytes, and the bytes of memory that the peer needs for
+/// them.
+pub fn transfers(op: SendOp, count: u64, len: u32) -> (Vec<Op>, usize) {
     let area = |index: u64| GUARD + index as usize * (len as usize + GUARD);
-    let read = |index| Op {
+    let transfer = |index| Op {
         wr: SendWr {
             wr_id: index + 1,
-            op: SendOp::Read,
+            op,
             va: BASE + area(index) as u64,
             rkey: RKEY,
             length: len,
@@ -135,7 +136,7 @@ pub fn reads(count: u64, len: u32) -> (Vec<Op>, usize) {
         area: area(index),
         sabotage: Sabotage::None,
     };
-    ((0..count).map(read).collect(), area(count))
+    ((0..count).map(transfer).collect(), area(count))
 }
 
 /// Draws the operations of node `node`, and the bytes of memory that its peer needs for them.

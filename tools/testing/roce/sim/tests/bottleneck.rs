@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! READs of which the responses meet in front of a slow link.
+//! READ responses or WRITEs that meet in front of a slow link.
 
+use roce::wr::SendOp;
 use sim::{
     ops::{
         self,
@@ -16,9 +17,9 @@ use sim::{
 
 const MTU: u32 = 4096;
 
-/// Runs `count` READs of `len` bytes through a queue of 30 packets, in front of a link that is
+/// Runs `count` operations of `len` bytes through a queue of 30 packets, in front of a link that is
 /// `slower` times as slow as that of the hosts.
-fn read(count: u64, len: u32, slower: u64) -> Summary {
+fn run(op: SendOp, count: u64, len: u32, slower: u64) -> Summary {
     let mut scenario = Scenario::slow();
     scenario.stall = None;
     scenario.mtu = MTU;
@@ -31,25 +32,32 @@ fn read(count: u64, len: u32, slower: u64) -> Summary {
         limit: 30,
         mark: 30,
     });
-    let (reads, memory) = ops::reads(count, len);
-    let world = World::with_ops(scenario, Rng::new(1), (reads, GUARD), (vec![], memory));
+    let (ops, memory) = ops::transfers(op, count, len);
+    let world = World::with_ops(scenario, Rng::new(1), (ops, GUARD), (vec![], memory));
     world.run().unwrap()
 }
 
-/// The requester must not ask for more at once than the queue holds again and again: without a
-/// limit, up to 40 responses were sent for each that was needed.
+/// The requester must not send, or ask for, more at once than the queue holds again and again:
+/// without a limit, up to 40 READ responses were sent for each that was needed.
 #[test]
-fn responses_do_not_overrun_queue() {
-    for (count, len) in [(1, 8 << 20), (64, 64 << 10)] {
-        for slower in [10, 80] {
-            let summary = read(count, len, slower);
-            assert_eq!((summary.succeeded, summary.failed), (count, 0));
-            let needed = count * u64::from(len / MTU);
-            let sent = summary.counters.read_segments;
-            assert!(
-                sent < needed * 7 / 2,
-                "{count} READs of {len} bytes, {slower} times slower: {sent} for {needed}"
-            );
+fn queue_is_not_overrun_for_long() {
+    for op in [SendOp::Read, SendOp::Write] {
+        for (count, len) in [(1, 8 << 20), (64, 64 << 10)] {
+            for slower in [10, 80] {
+                let summary = run(op, count, len, slower);
+                assert_eq!((summary.succeeded, summary.failed), (count, 0));
+                let needed = count * u64::from(len / MTU);
+                let sent = match op {
+                    SendOp::Read => summary.counters.read_segments,
+                    // With the acknowledgments.
+                    _ => summary.packets + summary.disturbances.missing,
+                };
+                let what = format!("{count} times {op:?}, {len} bytes, {slower} times slower");
+                assert!(sent < needed * 2, "{what}: {sent} for {needed}");
+                let ideal = needed * u64::from(MTU) * slower;
+                let elapsed = summary.elapsed;
+                assert!(elapsed < ideal * 3 / 2, "{what}: {elapsed} ns for {ideal}");
+            }
         }
     }
 }

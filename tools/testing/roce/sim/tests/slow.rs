@@ -2,6 +2,7 @@
 
 //! A long READ over a link on which one part of it takes longer than the timeout.
 
+use roce::wr::SendOp;
 use sim::{
     ops::{
         self,
@@ -20,7 +21,7 @@ fn single_stall_causes_few_timeouts() {
 
     let scenario = Scenario::slow();
     let ideal = u64::from(LEN) * scenario.sixteenths_per_byte / 16;
-    let (read, memory) = ops::reads(1, LEN);
+    let (read, memory) = ops::transfers(SendOp::Read, 1, LEN);
     let world = World::with_ops(scenario, Rng::new(1), (read, GUARD), (vec![], memory));
     let summary = world.run().unwrap();
     assert_eq!((summary.succeeded, summary.failed), (1, 0));
