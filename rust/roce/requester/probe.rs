@@ -130,8 +130,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Rewinds if the peer has executed nothing but the probe. `next` was to be sent next before
-    /// the acknowledgment, and `has_more` tells that the peer has also executed the packet at `una`.
+    /// Rewinds if the peer has executed nothing but the probe.
+    ///
+    /// `next` was to be sent next before the acknowledgment, and `has_more` tells that the peer has
+    /// also executed the packet at `una`.
     #[inline]
     pub(super) fn end_probe(&mut self, next: Psn, has_more: bool) {
         let is_missing = core::mem::take(&mut self.probe.is_missing);
