@@ -12,9 +12,9 @@ need_programs ibv_rc_pingpong ib_write_bw ping
 # shellcheck disable=SC2034
 after_each=clean
 
-# packets: how many have gone out of v1 and come in.
+# packets: how many r1 has sent and received.
 packets() {
-	ip -n n1 -s link show dev v1 | awk '/RX:|TX:/ { getline; n += $2 } END { print n }'
+	echo $(($(counter r1 sent_pkts) + $(counter r1 rcvd_pkts)))
 }
 
 more_packets() {
@@ -32,7 +32,6 @@ flow() {
 	wait_for -t 100 listens "$server" 18515
 	start client n2 "$@" -d r2 "$option" "$gid2" 10.77.0.1
 	client=$pid
-	# What is sent to set up the TCP connection is less.
 	wait_for -t 100 more_packets $(($(packets) + 200)) || no_flow
 }
 
@@ -141,7 +140,7 @@ free_namespaces() {
 stopped() {
 	local before i pid
 
-	for pid; do grep -q '^State:[[:space:]]*T' "/proc/$pid/status" || return; done
+	for pid; do state "$pid" && equal T "$state" || return; done
 	before=$(packets)
 	for ((i = 0; i < 25; i++)); do moment; done
 	equal "$before" "$(packets)"

@@ -212,7 +212,7 @@ values() {
 	[ -e /dev/infiniband/uverbs0 ]
 	# Each open context is counted, and uncounted.
 	start watch "" ibv_asyncwatch -d r1
-	wait_for grep -q FD "$tmp/watch.log"
+	wait_for in_file FD "$tmp/watch.log"
 	rdma resource show r1 | grep 'ctx 1'
 	kill "$pid"
 	wait_for no_objects r1

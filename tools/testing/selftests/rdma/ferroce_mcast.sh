@@ -31,7 +31,7 @@ mckeys() {
 	shift 3
 	start receiver n1 stdbuf -oL mckey -m "$group" -b "$receiver" "$@"
 	server=$pid
-	wait_for -t 100 grep -q 'receiving data' "$tmp/receiver.log"
+	wait_for -t 100 in_file 'receiving data' "$tmp/receiver.log"
 	start sender n2 mckey -m "$group" -b "$sender" -s "$@"
 	if ! { ends "$pid" && ends "$server"; }; then
 		cat "$tmp/receiver.log" "$tmp/sender.log"
@@ -97,7 +97,7 @@ left() {
 # hold: a process with a queue pair of r1 in two groups.
 hold() {
 	start member "" ./ferroce_mcast_groups hold r1
-	wait_for grep -q joined "$tmp/member.log"
+	wait_for in_file joined "$tmp/member.log"
 	joined n1
 }
 

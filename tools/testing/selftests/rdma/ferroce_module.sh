@@ -37,9 +37,9 @@ removed_while_open() {
 	make_net
 	add_links
 	start watch "" ibv_asyncwatch -d r1
-	wait_for grep -q FD "$tmp/watch.log"
+	wait_for in_file FD "$tmp/watch.log"
 	rmmod ferroce
-	wait_for grep DEVICE_FATAL "$tmp/watch.log"
+	wait_for in_file DEVICE_FATAL "$tmp/watch.log"
 	load_module
 	add_links
 	both ibv_rc_pingpong -c -n 10

@@ -23,7 +23,7 @@ saw() {
 
 watch() {
 	start watch "" ibv_asyncwatch -d r1
-	wait_for grep -q FD "$tmp/watch.log"
+	wait_for in_file FD "$tmp/watch.log"
 }
 
 # settle ADDRESS: until the event of a new address has come, and with it everything before it.
@@ -205,7 +205,7 @@ removed_while_open() {
 	watch
 	ip -n n1 link delete v1
 	wait_gone r1
-	wait_for grep DEVICE_FATAL "$tmp/watch.log"
+	wait_for in_file DEVICE_FATAL "$tmp/watch.log"
 	kill "$pid"
 	wait_for gone "$pid"
 }

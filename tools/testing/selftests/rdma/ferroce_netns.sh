@@ -145,7 +145,7 @@ s.bind(('', 4791))
 print('bound', flush=True)
 time.sleep(1000)"
 	holder=$pid
-	wait_for grep -q bound "$tmp/holder.log"
+	wait_for in_file bound "$tmp/holder.log"
 	upper m1 10.77.0.3 macvlan mode bridge
 	both ibv_rc_pingpong -c -n 20
 	fails socket n3 -6

@@ -37,7 +37,7 @@ has_rps() {
 xdp() {
 	start "xdp$1" "n$1" "$here/ferroce_xdp" "v$1" "${@:2}"
 	xdp_pid[$1]=$pid
-	wait_for grep -q attached "$tmp/xdp$1.log"
+	wait_for in_file attached "$tmp/xdp$1.log"
 }
 
 # xdp_off NUMBER: detaches it; $seen is how many packets it has seen.
@@ -314,7 +314,7 @@ captured() {
 	prepare
 	for i in 1 2; do
 		start "tcpdump$i" "n$i" tcpdump -i "v$i" -s 64 -w "$tmp/capture$i" udp port 4791
-		wait_for grep -q listening "$tmp/tcpdump$i.log"
+		wait_for in_file listening "$tmp/tcpdump$i.log"
 	done
 	traffic
 	unchanged
