@@ -26,6 +26,16 @@ watch() {
 	wait_for in_file FD "$tmp/watch.log"
 }
 
+# carrier_told NETNS NETDEV: until all have heard that there is a carrier, which may take a second. That is news to the core even if
+# the device was added later: it raises an event.
+carrier_told() {
+	wait_for is_up "$1" "$2"
+}
+
+is_up() {
+	[[ $(ip -n "$1" link show dev "$2") = *' state UP '* ]]
+}
+
 # settle ADDRESS: until the event of a new address has come, and with it everything before it.
 settle() {
 	local count
@@ -45,6 +55,7 @@ up_and_down() {
 
 	make_net
 	add_links
+	carrier_told n1 v1
 	watch
 	for i in 1 2; do
 		ip -n n1 link set v1 down
@@ -69,6 +80,7 @@ up_and_down() {
 carrier() {
 	make_net
 	add_links
+	carrier_told n1 v1
 	watch
 	ip -n n2 link set v2 down
 	wait_state r1 DOWN
@@ -99,6 +111,7 @@ mtu() {
 
 	make_net
 	add_links
+	carrier_told n1 v1
 	watch
 	while read -r mtu wanted; do
 		ip -n n1 link set v1 mtu "$mtu"
@@ -124,6 +137,7 @@ mtu() {
 rename() {
 	make_net
 	add_links
+	carrier_told n1 v1
 	watch
 	# A net device that is up cannot always be renamed.
 	ip -n n1 link set v1 down
@@ -148,6 +162,7 @@ addresses() {
 
 	make_net
 	add_links
+	carrier_told n1 v1
 	watch
 	settle 10.80.0.1
 	ip -n n2 addr add 10.80.0.2/24 dev v2
@@ -202,6 +217,7 @@ tun_opened() {
 removed_while_open() {
 	make_net
 	add_links
+	carrier_told n1 v1
 	watch
 	ip -n n1 link delete v1
 	wait_gone r1

@@ -65,7 +65,7 @@ show_counters() {
 # connection manager may be lost, too: it does not repeat the disconnect request of a program that has exited, and the server
 # waits for that one.
 traffic() {
-	local ip server rounds=20
+	local ip server rounds=8
 
 	! slow || rounds=5
 	for ip in 4 6; do
