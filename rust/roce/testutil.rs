@@ -95,6 +95,16 @@ impl Frame {
         Frame::new(|pkey, buf| reply.write_headers(pkey, buf), 0)
     }
 
+    /// Returns the packet with the request for an acknowledgment, which is the bit above the PSN.
+    pub(crate) fn with_ack_request(&self) -> Frame {
+        let mut bytes = self.bytes;
+        bytes[8] |= 0x80;
+        Frame {
+            bytes,
+            len: self.len,
+        }
+    }
+
     /// Returns the parsed packet.
     pub(crate) fn packet(&self) -> Packet<'_> {
         Packet::parse(&self.bytes[..self.len]).unwrap()

@@ -18,7 +18,10 @@ use super::{
     Requester,
     Slot, //
 };
-use crate::psn::Psn;
+use crate::{
+    psn::Psn,
+    time::Instant, //
+};
 
 /// The probe of a send half.
 #[derive(Default)]
@@ -113,7 +116,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// seems to keep those after it. Otherwise rewinds; also if more than one packet of what was in
     /// flight is missing, because each one alone would take a round trip.
     #[cold]
-    pub(super) fn fill_gap(&mut self) {
+    pub(super) fn fill_gap(&mut self, now: Instant) {
         self.probe.is_missing = true;
         let is_first = self.window.halve_once();
         let is_message = self
@@ -122,6 +125,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             .is_some_and(|slot| !slot.wr.op.is_local() && !slot.has_explicit_response());
         if is_first && is_message && !self.probe.peer_drops_early {
             self.probe.set_due();
+            // A retry was taken for this loss: the timer must not take another one.
+            self.restart_deadline(now);
         } else {
             if !is_first {
                 self.window.halve();
@@ -180,10 +185,10 @@ mod tests {
             send,
             slots,
             wr,
+            Frame,
             MTU,
             NOW, //
         },
-        time::Instant,
         wire::{
             NakCode,
             Syndrome, //
@@ -424,5 +429,41 @@ mod tests {
         assert_eq!(rc.on_timeout(DUE), Expired::Probe);
         acknowledge(&mut rc, 1, Syndrome::Rnr { timer: 1 });
         assert_eq!(sent(&mut rc), [None; 4]);
+    }
+
+    /// The RNR NAK shows that the peer has what was not sent again.
+    #[test]
+    fn rnr_nak_after_the_missing_packet_starts_the_wait() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        lose_second(&mut rc, 1);
+        assert!(send(&mut rc).is_some());
+        let rnr = Syndrome::Rnr { timer: 1 };
+        assert_eq!(acknowledge(&mut rc, 3, rnr), ResponseKind::Rnr);
+        assert!(!rc.take_loss());
+        assert_eq!(sent(&mut rc), [None; 4]);
+    }
+
+    #[test]
+    fn missing_packet_has_its_own_timeout() {
+        const LATE: Instant = NOW.after(TIMEOUT_NS - 1);
+
+        let mut slots = slots::<8>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let params = rc.params;
+        rc.set_params(&SendParams {
+            ack_timeout: Some(TIMEOUT_NS),
+            retry_cnt: 1,
+            ..params
+        });
+        post(&mut rc, &[wr(SendOp::Send, 0), wr(SendOp::Send, 0)]);
+        assert!(send(&mut rc).is_some() && send(&mut rc).is_some());
+        let nak = Frame::ack(0, Syndrome::Nak(NakCode::PsnSequence));
+        let outcome = rc.on_response(LATE, &nak.packet()).outcome;
+        assert_eq!(outcome, ResponseKind::NakSequence);
+        let again = rc.poll_transmit().unwrap();
+        rc.transmitted(LATE, &again);
+        assert_eq!(rc.on_timeout(NOW.after(TIMEOUT_NS)), Expired::Nothing);
+        assert_eq!(rc.next_timeout(), Some(LATE.after(TIMEOUT_NS)));
     }
 }

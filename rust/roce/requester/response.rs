@@ -112,7 +112,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             Syndrome::Rnr { .. } | Syndrome::Nak(_) => psn,
             Syndrome::Reserved => return ResponseKind::Dropped,
         };
-        let complete = self.acknowledge(now, end, false);
+        // The peer has a packet for which it has no receive request.
+        let has_more = matches!(aeth.syndrome, Syndrome::Rnr { .. });
+        let complete = self.acknowledge(now, end, has_more);
         if !self.is_active() {
             // A request that failed locally was only waiting for this acknowledgment.
             return ResponseKind::Ack;
@@ -165,7 +167,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Handles a response to `psn` that proves that the packet, or the response, at `una` was lost.
     #[cold]
     pub(super) fn gap(&mut self, now: Instant, psn: Psn, kind: ResponseKind) -> ResponseKind {
-        if self.retry_once(psn, kind == ResponseKind::NakSequence) {
+        if self.retry_once(now, psn, kind == ResponseKind::NakSequence) {
             kind
         } else {
             self.peer_is_busy(now);

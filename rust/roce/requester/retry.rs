@@ -248,7 +248,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// its response, was lost. `is_missing` tells that it was the packet.
     ///
     /// Returns false if it did nothing.
-    pub(super) fn retry_once(&mut self, psn: Psn, is_missing: bool) -> bool {
+    pub(super) fn retry_once(&mut self, now: Instant, psn: Psn, is_missing: bool) -> bool {
         let is_known = self.retry.rewound.is_some_and(|end| psn.is_before(end));
         if self.is_rewound() || is_known {
             return false;
@@ -257,7 +257,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.retry.rtt.forget_sample();
         if self.may_retry() {
             if is_missing {
-                self.fill_gap();
+                self.fill_gap(now);
             } else {
                 self.window.halve();
                 self.rewind();
@@ -349,7 +349,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     }
 
     #[inline]
-    fn restart_deadline(&mut self, now: Instant) {
+    pub(super) fn restart_deadline(&mut self, now: Instant) {
         let is_owed = self.acks.is_owed(self.window.una());
         self.retry.restart(now, &self.params, is_owed);
     }

@@ -89,6 +89,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             }
             StepKind::LossProbe => {
                 self.probed(step.end());
+                self.expect_response(now);
                 return;
             }
         }

@@ -16,6 +16,12 @@ use super::{
 };
 use crate::psn::Psn;
 
+/// The most PSNs between the missing packet and one that is kept.
+///
+/// A peer whose window is in the hundreds is never that far ahead, unless it requests long READs. A
+/// packet of an earlier connection must not wait until its PSN comes.
+const MOST_AHEAD: u32 = 1 << 12;
+
 /// The PSNs of the kept packets.
 ///
 /// # Invariants
@@ -29,6 +35,8 @@ pub(super) struct Early {
     last: Psn,
     /// True if an acknowledgment was left to the end of the kept packets.
     owes_ack: bool,
+    /// True if packets were dropped since the first one was kept.
+    is_incomplete: bool,
 }
 
 impl Early {
@@ -63,14 +71,24 @@ impl<S: Records> Responder<S> {
     /// Returns whether to keep a packet of [`Verdict::Early`](super::Verdict::Early).
     #[inline]
     pub fn may_keep(&self, psn: Psn) -> bool {
-        self.early.first.is_none() || psn.is_after(self.early.last)
+        self.sequence.epsn().forward(psn) <= MOST_AHEAD
+            && (self.early.first.is_none() || psn.is_after(self.early.last))
     }
 
     /// Accounts for a packet that was kept, which [`Responder::may_keep`] allowed.
     pub fn kept(&mut self, psn: Psn) {
+        if self.early.first.is_none() {
+            self.early.first = Some(psn);
+            self.early.is_incomplete = false;
+        }
         // INVARIANT: It is after the last one, or the only one.
-        self.early.first.get_or_insert(psn);
         self.early.last = psn;
+    }
+
+    /// Accounts for a packet that was dropped because [`Responder::may_keep`] did not allow to keep
+    /// it, or there was no room.
+    pub fn not_kept(&mut self) {
+        self.early.is_incomplete = self.early.first.is_some();
     }
 
     /// Returns whether the kept packet that came first is to be handled now, as if it arrived.
@@ -86,12 +104,143 @@ impl<S: Records> Responder<S> {
         self.early.first = next;
     }
 
+    /// Returns the acknowledgment that was left to the end of the kept packets, if that was reached
+    /// without one: the last of them may have been dropped.
+    pub fn owed_ack(&mut self) -> Option<Reply> {
+        let is_due = self.early.owes_ack && !self.is_kept_due() && !self.failed && !self.is_busy();
+        is_due.then(|| {
+            self.early.owes_ack = false;
+            self.ack(self.sequence.acked())
+        })
+    }
+
     /// Returns the NAK for the next missing packet, after kept ones were executed up to it.
     ///
-    /// The peer cannot know of it: it was told of the first missing packet only.
+    /// The peer cannot know of it: it was told of the first missing packet only, and believes that
+    /// all others were kept.
     pub fn report_gap(&mut self) -> Option<Reply> {
-        let waits = self.early.first.is_some() && !self.is_kept_due();
-        (waits && !self.failed && !self.is_busy() && self.sequence.nak().is_none())
-            .then(|| self.report_missing())
+        if self.failed || self.is_busy() || self.is_kept_due() || self.sequence.nak().is_some() {
+            return None;
+        }
+        let is_missing = self.early.first.is_some() || self.early.is_incomplete;
+        self.early.is_incomplete &= self.early.first.is_some();
+        is_missing.then(|| self.report_missing())
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_responder_early))]
+mod tests {
+    use super::*;
+    use crate::{
+        opcode::Transport,
+        responder::{
+            Outcome,
+            Verdict, //
+        },
+        testutil::{
+            recv_params,
+            requester,
+            send,
+            slots,
+            wr,
+            Frame,
+            Recvs, //
+        },
+        wire::{
+            NakCode,
+            Syndrome, //
+        },
+        wr::SendOp, //
+    };
+
+    /// Makes a responder, and messages of which only the last requests an acknowledgment.
+    fn messages<const N: usize>() -> (Responder, Recvs, [Frame; N]) {
+        let mut responder = Responder::new(Transport::Rc);
+        responder.set_params(&recv_params());
+        let mut slots = slots::<N>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for _ in 0..N {
+            assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        }
+        let frames = [(); N].map(|()| Frame::request(&send(&mut rc).unwrap()));
+        (responder, Recvs { left: 9, size: 0 }, frames)
+    }
+
+    fn execute(rx: &mut Responder, rq: &mut Recvs, frame: &Frame) -> Outcome {
+        let verdict = rx.on_request(&frame.packet(), rq);
+        assert!(matches!(verdict, Verdict::Place(_)));
+        rx.finish(Ok(()))
+    }
+
+    /// Handles a packet that comes early, and keeps it.
+    fn keep(rx: &mut Responder, rq: &mut Recvs, frame: &Frame) {
+        let verdict = rx.on_request(&frame.packet(), rq);
+        assert!(matches!(verdict, Verdict::Early(_)));
+        assert!(rx.may_keep(frame.packet().psn()));
+        rx.kept(frame.packet().psn());
+    }
+
+    #[test]
+    fn packet_far_ahead_is_not_kept() {
+        let (rx, ..) = messages::<1>();
+        let epsn = rx.epsn();
+        assert!(rx.may_keep(epsn.add(MOST_AHEAD)));
+        assert!(!rx.may_keep(epsn.add(MOST_AHEAD + 1)));
+        assert!(!rx.may_keep(epsn.prev()));
+    }
+
+    #[test]
+    fn kept_packet_is_not_reported_as_missing() {
+        let (mut rx, mut rq, frames) = messages::<3>();
+        keep(&mut rx, &mut rq, &frames[1]);
+        execute(&mut rx, &mut rq, &frames[0]);
+        assert!(rx.is_kept_due());
+        let verdict = rx.on_request(&frames[2].packet(), &mut rq);
+        assert_eq!(verdict, Verdict::Early(None));
+        assert_eq!(rx.report_gap(), None);
+    }
+
+    #[test]
+    fn packets_dropped_behind_kept_ones_are_reported() {
+        let (mut rx, mut rq, frames) = messages::<3>();
+        keep(&mut rx, &mut rq, &frames[1]);
+        let verdict = rx.on_request(&frames[2].packet(), &mut rq);
+        assert_eq!(verdict, Verdict::Early(None));
+        rx.not_kept();
+        execute(&mut rx, &mut rq, &frames[0]);
+        rx.took_kept(None);
+        execute(&mut rx, &mut rq, &frames[1]);
+        let nak = rx.report_gap().unwrap();
+        assert_eq!(nak.syndrome, Syndrome::Nak(NakCode::PsnSequence));
+        assert_eq!(nak.psn, frames[2].packet().psn());
+        assert_eq!(rx.report_gap(), None);
+    }
+
+    #[test]
+    fn packet_dropped_before_any_is_kept_is_not_reported_again() {
+        let (mut rx, mut rq, frames) = messages::<2>();
+        let verdict = rx.on_request(&frames[1].packet(), &mut rq);
+        assert!(matches!(verdict, Verdict::Early(Some(_))));
+        rx.not_kept();
+        execute(&mut rx, &mut rq, &frames[0]);
+        assert_eq!(rx.report_gap(), None);
+    }
+
+    #[test]
+    fn acknowledgment_is_sent_if_the_last_kept_packet_is_dropped() {
+        let (mut rx, mut rq, frames) = messages::<2>();
+        keep(&mut rx, &mut rq, &frames[1]);
+        // The one that was sent again, alone.
+        let first = frames[0].with_ack_request();
+        assert_eq!(execute(&mut rx, &mut rq, &first).reply, None);
+        assert_eq!(rx.owed_ack(), None);
+        rx.took_kept(None);
+        let verdict = rx.on_request(&frames[1].packet(), &mut rq);
+        assert!(matches!(verdict, Verdict::Place(_)));
+        rx.abandon();
+        let ack = rx.owed_ack().unwrap();
+        assert_eq!(ack.psn, frames[0].packet().psn());
+        assert_eq!(rx.owed_ack(), None);
     }
 }

@@ -87,6 +87,8 @@ impl<S: Records> Responder<S> {
             // The peer sends all again after its wait.
             Some(Nak::Rnr) => Verdict::Drop(DropReason::PsnGap),
             Some(Nak::Sequence) => Verdict::Early(None),
+            // The expected packet is kept.
+            None if self.is_kept_due() => Verdict::Early(None),
             None => Verdict::Early(Some(self.report_missing())),
         }
     }

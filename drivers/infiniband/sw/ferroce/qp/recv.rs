@@ -316,7 +316,8 @@ impl RecvHalf {
     #[inline]
     fn take(&mut self, qp: &IbQp, incoming: Incoming, run: &mut Run) {
         self.share_train(qp, &incoming, run);
-        if self.resp.is_busy() || !self.backlog.is_empty() {
+        // Kept packets that are due are executed first: the budget has ended that.
+        if self.resp.is_busy() || !self.backlog.is_empty() || self.resp.is_kept_due() {
             self.backlog.push(qp, incoming, &self.counters);
         } else {
             self.take_owned(qp, incoming, run);
@@ -387,12 +388,13 @@ impl RecvHalf {
             }
             if self.resp.is_kept_due() {
                 self.take_early(qp, run);
-                if run.again {
+                if run.again || !qp.state().is_receiving() {
                     return;
                 }
                 continue;
             }
-            if self.backlog.is_empty() || !run.spend() {
+            self.settle_early(qp, run);
+            if !qp.state().is_receiving() || self.backlog.is_empty() || !run.spend() {
                 return;
             }
             let Some(incoming) = self.backlog.pop() else {

@@ -30,6 +30,7 @@ impl RecvHalf {
                 self.counters.count(Counter::OutOfOrder);
             }
             Err(refused) => {
+                self.resp.not_kept();
                 self.counters.dropped(Counter::Gap, 1);
                 if let Ok(packet) = refused.packet() {
                     traces::dropped(qp, &packet, Counter::Gap);
@@ -41,7 +42,12 @@ impl RecvHalf {
     /// Handles the kept packets that no missing one precedes, and reports what is missing next.
     #[cold]
     pub(super) fn take_early(&mut self, qp: &IbQp, run: &mut Run) {
-        while !self.resp.is_busy() && self.resp.is_kept_due() {
+        while qp.state().is_receiving() {
+            // The half is busy again if a queue below has no room for READ responses.
+            self.hand_over(qp, run);
+            if self.resp.is_busy() || !self.resp.is_kept_due() {
+                break;
+            }
             if !run.spend() {
                 return;
             }
@@ -50,9 +56,18 @@ impl RecvHalf {
             let Some(incoming) = incoming else {
                 return;
             };
-            self.share_train(qp, &incoming, run);
             self.take_owned(qp, incoming, run);
             self.send_responses(qp, run);
+        }
+        self.settle_early(qp, run);
+    }
+
+    /// Sends the acknowledgment of kept packets that is owed, and reports what is missing behind
+    /// them, if none of them can be handled now. All READ responses were handed over.
+    #[inline]
+    pub(super) fn settle_early(&mut self, qp: &IbQp, run: &mut Run) {
+        if let Some(ack) = self.resp.owed_ack() {
+            self.reply(qp, &ack, run);
         }
         if let Some(nak) = self.resp.report_gap() {
             self.counters.count(Counter::OutOfSequence);

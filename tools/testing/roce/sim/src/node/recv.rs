@@ -181,6 +181,7 @@ impl Node {
                 self.early.push_back(bytes);
                 self.counters.kept += 1;
             } else {
+                self.responder.not_kept();
                 self.counters.drops[DropReason::PsnGap as usize] += 1;
                 if !self.early.is_empty() {
                     // It is missing once more behind the kept ones.
@@ -203,6 +204,9 @@ impl Node {
             self.responder.took_kept(next.map(|next| next.psn()));
             self.on_request(&bytes)?;
             took = true;
+        }
+        if let Some(ack) = self.responder.owed_ack() {
+            self.reply(&ack)?;
         }
         if let Some(nak) = took.then(|| self.responder.report_gap()).flatten() {
             self.ledger.reported_gap();
