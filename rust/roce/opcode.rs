@@ -38,6 +38,8 @@ pub enum Operation {
     Acknowledge,
     /// Carries what an atomic operation found.
     AtomicAck,
+    /// Notifies of congestion (CNP).
+    Cnp,
     /// Nothing: an RC opcode that is reserved, or not supported. A request, as far as it is one.
     Invalid,
 }
@@ -170,6 +172,7 @@ opcodes! {
     0x2b UcWriteOnlyImm       Uc Write        Only   RETH_IMMDT;
     0x64 UdSendOnly           Ud Send         Only   DETH;
     0x65 UdSendOnlyImm        Ud Send         Only   DETH_IMMDT;
+    0x81 Cnp                  Rc Cnp          Only   CNP;
 }
 
 /// The opcodes by number.
@@ -458,7 +461,9 @@ mod tests {
             let transport = match opcode.raw() >> 5 {
                 0 => Transport::Rc,
                 1 => Transport::Uc,
-                _ => Transport::Ud,
+                3 => Transport::Ud,
+                // Congestion notification has a service type of its own on the wire.
+                _ => Transport::Rc,
             };
             assert_eq!(opcode.transport(), transport);
         }
@@ -501,6 +506,7 @@ mod tests {
         assert_eq!(Opcode::RcAtomicAcknowledge.header_len(), 24);
         assert_eq!(Opcode::RcFlush.header_len(), 32);
         assert_eq!(Opcode::RcAtomicWrite.header_len(), 28);
+        assert_eq!(Opcode::Cnp.header_len(), 28);
         for opcode in Opcode::ALL {
             assert!(opcode.header_len() <= crate::wire::MAX_HEADER_LEN);
         }
@@ -537,7 +543,10 @@ mod tests {
         for opcode in Opcode::ALL {
             let is_response = matches!(
                 opcode.operation(),
-                Operation::ReadResponse | Operation::Acknowledge | Operation::AtomicAck
+                Operation::ReadResponse
+                    | Operation::Acknowledge
+                    | Operation::AtomicAck
+                    | Operation::Cnp
             );
             let is_valid = opcode.operation() != Operation::Invalid;
             assert!(!is_valid || opcode.is_request() != is_response);

@@ -177,7 +177,7 @@ pub struct Requester<S> {
     state: SendState,
     params: SendParams,
     /// The binary logarithm of the MTU.
-    mtu_shift: u32,
+    mtu_shift: u8,
     window: Window,
     acks: AckRequests,
     retry: Retry,
@@ -185,6 +185,13 @@ pub struct Requester<S> {
     explicit: Explicit,
     /// True if [`Requester::take_error`] has an error to report.
     error_pending: bool,
+}
+
+/// Returns the binary logarithm of an MTU.
+#[inline]
+fn shift_of(mtu: u32) -> u8 {
+    // CAST: Narrowing: at most 31.
+    mtu.checked_ilog2().unwrap_or(0) as u8
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
@@ -195,7 +202,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             queue: Queue::new(slots),
             transport,
             state: SendState::Stopped,
-            mtu_shift: params.mtu.checked_ilog2().unwrap_or(0),
+            mtu_shift: shift_of(params.mtu),
             params,
             window: Window::new(Psn::default()),
             acks: AckRequests::new(Psn::default()),
@@ -217,6 +224,12 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.restart_psn(Psn::default());
     }
 
+    /// Returns the QPN of the peer (RC, UC).
+    #[inline]
+    pub fn dest_qpn(&self) -> Qpn {
+        self.params.dest_qpn
+    }
+
     /// Changes the attributes of the send half.
     ///
     /// The MTU may change only while no work is outstanding.
@@ -232,7 +245,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub fn set_mtu(&mut self, mtu: u32) {
         self.params.mtu = mtu;
-        self.mtu_shift = mtu.checked_ilog2().unwrap_or(0);
+        self.mtu_shift = shift_of(mtu);
     }
 
     /// Sets the PSN of the first packet (SQ_PSN of the move to RTS), and starts sending if stopped.

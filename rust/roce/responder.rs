@@ -285,6 +285,12 @@ impl<S: Records> Responder<S> {
         self.sequence.epsn()
     }
 
+    /// Returns the QPN of the peer (RC, UC).
+    #[inline]
+    pub fn dest_qpn(&self) -> Qpn {
+        self.params.dest_qpn
+    }
+
     /// Returns whether a receive request was taken and is not finished.
     #[inline]
     pub fn holds_wqe(&self) -> bool {

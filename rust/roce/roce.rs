@@ -26,8 +26,10 @@
 //! | AETH | ACK extended transport header: syndrome and MSN |
 //! | AtomicETH | extended transport header of an atomic operation: address, key and operands |
 //! | BTH | base transport header, at the front of every packet |
+//! | CNP | congestion notification packet |
 //! | DETH | datagram extended transport header: Q_Key and source QP (UD) |
 //! | ePSN | expected PSN: the PSN that the responder executes next |
+//! | ECN | explicit congestion notification: marks on IP packets |
 //! | FETH | FLUSH extended transport header: placement type and selectivity level |
 //! | GRH | global route header; on RoCE v2 the IP header takes its place |
 //! | GSI | general services interface: queue pair 1 |
@@ -53,6 +55,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backoff;
+pub mod congestion;
 pub mod fifo;
 pub mod icrc;
 pub mod ids;

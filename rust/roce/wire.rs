@@ -7,7 +7,7 @@
 //! [`ReadSegment`](crate::responder::ReadSegment); the driver adds payload, pad and ICRC.
 //!
 //! ```text
-//! BTH | DETH | FETH | RETH or AtomicETH or AETH | AtomicAckETH | ImmDt or IETH
+//! BTH | DETH | FETH | RETH or AtomicETH or AETH | AtomicAckETH | ImmDt or IETH | 16 bytes (CNP)
 //!     | payload | pad (0..3) | ICRC
 //! ```
 
@@ -36,6 +36,7 @@ pub use self::{
         ATOMIC_ACK_LEN,
         ATOMIC_LEN,
         BTH_LEN,
+        CNP_LEN,
         DETH_LEN,
         FETH_LEN,
         ICRC_LEN,
@@ -50,7 +51,10 @@ pub use self::{
 
 pub(crate) use self::{
     bth::BthFields,
-    writer::HeaderWriter, //
+    writer::{
+        write_cnp,
+        HeaderWriter, //
+    }, //
 };
 
 use zerocopy::FromBytes;
@@ -186,6 +190,7 @@ impl<'a> Packet<'a> {
                 | Operation::Flush
                 | Operation::Acknowledge
                 | Operation::AtomicAck
+                | Operation::Cnp
         );
         if bare && body != 0 {
             return Err(ParseError::BadLength);
@@ -402,8 +407,14 @@ mod tests {
         assert_eq!(Packet::parse(&raw).err(), Some(ParseError::BadVersion));
 
         let mut raw = WRITE_IMM;
-        raw[0] = 0x81;
+        raw[0] = 0x80;
         assert_eq!(Packet::parse(&raw).err(), Some(ParseError::UnknownOpcode));
+
+        // A CNP with anything behind its reserved field.
+        let mut raw = WRITE_IMM;
+        raw[0] = Opcode::Cnp.raw();
+        raw[1] = 0;
+        assert_eq!(Packet::parse(&raw).err(), Some(ParseError::BadLength));
 
         let short = WRITE_IMM.get(..36).unwrap_or_default();
         assert_eq!(Packet::parse(short).err(), Some(ParseError::BadPad));

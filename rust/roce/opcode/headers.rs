@@ -7,6 +7,7 @@ use crate::wire::{
     ATOMIC_ACK_LEN,
     ATOMIC_LEN,
     BTH_LEN,
+    CNP_LEN,
     DETH_LEN,
     FETH_LEN,
     IETH_LEN,
@@ -25,6 +26,8 @@ pub(super) struct Headers {
     pub(super) atomic_ack: bool,
     pub(super) immdt: bool,
     pub(super) ieth: bool,
+    /// The reserved field of a CNP.
+    pub(super) cnp: bool,
 }
 
 impl Headers {
@@ -37,6 +40,7 @@ impl Headers {
         atomic_ack: false,
         immdt: false,
         ieth: false,
+        cnp: false,
     };
     pub(super) const AETH: Headers = Headers {
         aeth: true,
@@ -49,6 +53,10 @@ impl Headers {
     };
     pub(super) const ATOMIC: Headers = Headers {
         atomic: true,
+        ..Headers::NONE
+    };
+    pub(super) const CNP: Headers = Headers {
+        cnp: true,
         ..Headers::NONE
     };
     pub(super) const DETH: Headers = Headers {
@@ -109,6 +117,9 @@ impl Headers {
         }
         if self.ieth {
             len = len.wrapping_add(IETH_LEN);
+        }
+        if self.cnp {
+            len = len.wrapping_add(CNP_LEN);
         }
         // CAST: A test compares it with the longest headers of any opcode.
         len as u8

@@ -12,7 +12,6 @@ use super::{
     Requester,
     SendState,
     Slot,
-    ACK_EVERY,
     ACK_REQUEST_NS, //
 };
 use crate::{
@@ -114,7 +113,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             return false;
         }
         // If another packet can follow at once, a later one requests the acknowledgment.
-        self.acks.base.forward(step.end()) >= ACK_EVERY
+        self.acks.base.forward(step.end()) >= self.window.ack_every()
             || (self.step_at(step.next_slot(), step.end()).is_none() && !self.can_wait(step))
     }
 

@@ -135,7 +135,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         };
         let is_read = slot.is_read();
         let index = slot.first_psn.forward(self.window.una());
-        let offset = index.checked_shl(self.mtu_shift).unwrap_or(0);
+        let offset = index.checked_shl(self.mtu_shift.into()).unwrap_or(0);
         let (len, ends_part) = if is_read {
             let rest = slot.wr.length.saturating_sub(offset);
             (rest.min(self.mtu()), slot.read_part(index) == 1)

@@ -142,10 +142,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             SendOp::Flush => Some(Opcode::RcFlush),
             SendOp::LocalInv | SendOp::RegMr | SendOp::BindMw => None,
         }?;
-        let offset = step.index.checked_shl(self.mtu_shift)?;
+        let offset = step.index.checked_shl(self.mtu_shift.into())?;
         let rest = wr.length.saturating_sub(offset);
         let (len, asked) = if slot.is_read() {
-            let asked = u64::from(step.count) << (self.mtu_shift & 31);
+            let asked = u64::from(step.count) << (u32::from(self.mtu_shift) & 31);
             (
                 0,
                 u32::try_from(asked).map_or(rest, |asked| rest.min(asked)),

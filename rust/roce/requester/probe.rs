@@ -355,7 +355,7 @@ mod tests {
         acknowledge(&mut rc, 4, Syndrome::ACK);
         // From now on, everything is sent again at once.
         lose_second(&mut rc, 5);
-        let rest = [Some((6, false)), Some((7, false)), Some((8, true)), None];
+        let rest = [Some((6, false)), Some((7, true)), Some((8, true)), None];
         assert_eq!(sent(&mut rc), rest);
         acknowledge(&mut rc, 8, Syndrome::ACK);
         assert_eq!(rc.next_timeout(), None);

@@ -10,7 +10,10 @@ use super::{
     Slot, //
 };
 use crate::{
-    opcode::Operation,
+    opcode::{
+        Opcode,
+        Operation, //
+    },
     psn::Psn,
     time::Instant,
     wire::{
@@ -38,6 +41,8 @@ pub enum ResponseKind {
     Gap,
     /// A response without new information.
     Duplicate,
+    /// A congestion notification: the window is narrower now.
+    Congestion,
     /// An invalid response: the request fails.
     BadResponse,
     /// A response that is not for this queue pair in this state, or has a reserved syndrome.
@@ -79,7 +84,15 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub fn on_response(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
         // UC and UD queue pairs expect no responses.
-        if !self.is_active() || pkt.opcode().transport() != self.transport {
+        if pkt.opcode().transport() != self.transport {
+            return ResponseKind::Dropped.into();
+        }
+        if pkt.opcode() == Opcode::Cnp {
+            // It may be for READ responses, which the peer limits by its requests.
+            self.on_mark();
+            return ResponseKind::Congestion.into();
+        }
+        if !self.is_active() {
             return ResponseKind::Dropped.into();
         }
         self.explicit.forget_placement();
@@ -92,7 +105,17 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             | Operation::Atomic
             | Operation::AtomicWrite
             | Operation::Flush
+            | Operation::Cnp
             | Operation::Invalid => ResponseKind::Dropped.into(),
+        }
+    }
+
+    /// Handles a mark of congestion on a READ response, before the response, or on requests of which
+    /// the peer tells.
+    #[cold]
+    pub fn on_mark(&mut self) {
+        if self.is_active() {
+            self.window.narrow_once();
         }
     }
 

@@ -362,8 +362,8 @@ mod tests {
     use crate::{
         opcode::Transport,
         requester::{
-            ResponseKind,
-            PSN_WINDOW, //
+            window::INITIAL_WINDOW,
+            ResponseKind, //
         },
         testutil::{
             requester,
@@ -561,15 +561,15 @@ mod tests {
         while send(&mut rc, NOW) {
             sent += 1;
         }
-        assert_eq!(sent, PSN_WINDOW);
+        assert_eq!(sent, INITIAL_WINDOW);
         let now = NOW.after(TIMEOUT_NS);
         rc.on_timeout(now);
         let mut again = 0;
         while send(&mut rc, now) {
             again += 1;
         }
-        assert_eq!(again, PSN_WINDOW / 2);
-        let ack = Frame::ack(again - 1, Syndrome::ACK);
+        assert_eq!(again, INITIAL_WINDOW / 2);
+        let ack = Frame::ack(u32::from(again) - 1, Syndrome::ACK);
         assert_eq!(
             rc.on_response(now, &ack.packet()).outcome,
             ResponseKind::Ack
@@ -579,6 +579,6 @@ mod tests {
             more += 1;
         }
         // All of the smaller window was acknowledged, which an eighth widens.
-        assert_eq!(more, PSN_WINDOW / 2 * 9 / 8);
+        assert_eq!(more, INITIAL_WINDOW / 2 * 9 / 8);
     }
 }

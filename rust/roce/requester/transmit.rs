@@ -245,7 +245,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Returns the path MTU in bytes.
     #[inline]
     pub(super) fn mtu(&self) -> u32 {
-        1 << (self.mtu_shift & 31)
+        1 << (u32::from(self.mtu_shift) & 31)
     }
 
     /// Returns the number of packets, or of READ responses, of a request.
@@ -255,7 +255,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             return 1;
         }
         let length = slot.wr.length;
-        let full = length.checked_shr(self.mtu_shift).unwrap_or(0);
+        let full = length.checked_shr(self.mtu_shift.into()).unwrap_or(0);
         let rest = length & self.mtu().wrapping_sub(1);
         full.saturating_add(u32::from(rest != 0)).max(1)
     }
@@ -272,11 +272,11 @@ mod tests {
         ids::Qpn,
         opcode::Opcode,
         requester::{
+            window::INITIAL_WINDOW,
             PostError,
             ResponseKind,
             SendParams,
-            ACK_EVERY,
-            PSN_WINDOW, //
+            ACK_EVERY, //
         },
         testutil::{
             acknowledge,
@@ -392,7 +392,7 @@ mod tests {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         assert!(rc.post(wr(SendOp::Send, 1000 * MTU)).is_ok());
-        for number in 1..=PSN_WINDOW {
+        for number in 1..=INITIAL_WINDOW.into() {
             let sent = send(&mut rc);
             assert_eq!(sent.map(|sent| sent.ack_req), Some(number % ACK_EVERY == 0));
         }
@@ -493,10 +493,10 @@ mod tests {
     fn long_read_is_requested_in_parts() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        let length = PSN_WINDOW * MTU + 1;
-        assert!(rc.post(wr(SendOp::Read, length)).is_ok());
+        let part = u32::from(INITIAL_WINDOW) * MTU;
+        assert!(rc.post(wr(SendOp::Read, part + 1)).is_ok());
         let reth = send(&mut rc).and_then(|sent| sent.reth);
-        assert_eq!(reth.map(|reth| reth.len), Some(PSN_WINDOW * MTU));
+        assert_eq!(reth.map(|reth| reth.len), Some(part));
         assert_eq!(send(&mut rc), None);
     }
 

@@ -2,12 +2,16 @@
 
 //! The PSNs in flight, and the bounds on them (RC).
 
+use super::ACK_EVERY;
 use crate::psn::Psn;
 
 /// The most unacknowledged PSNs of SENDs and WRITEs (RC); READ responses do not count.
 pub const PSN_WINDOW: u32 = 256;
 
-/// The smallest window after losses; it starts at [`PSN_WINDOW`].
+/// The first window. Even if the queues on the way are short, few packets are lost.
+pub(super) const INITIAL_WINDOW: u16 = 64;
+
+/// The smallest window after losses.
 pub(super) const MIN_WINDOW: u16 = 4;
 
 /// The smallest window for READ responses, all of which are requested again after a lost one.
@@ -16,6 +20,10 @@ const MIN_READ_WINDOW: u32 = 16;
 /// Above half of the size at the last loss, the window grows by this part of what is acknowledged,
 /// as a shift: by 1/8 in a round trip.
 const GROWTH: u32 = 3;
+
+/// The smallest window after marks of congestion. A loss is no worse then, but many senders may have
+/// to share a short queue.
+const MIN_MARKED_WINDOW: u16 = 2;
 
 /// The largest window: only READ responses count beyond [`PSN_WINDOW`].
 const MAX_WINDOW: u16 = 1 << 14;
@@ -39,10 +47,14 @@ const MAX_OUTSTANDING: u32 = 1 << 22;
 /// trip. The responses to READs count like packets, because the requester alone decides how many of
 /// them meet on the way.
 ///
+/// If the network marks packets, the window follows the marks: the first one halves it, each round
+/// trip with others takes a quarter, and after that it grows by one packet in a round trip. Senders
+/// that meet in a queue then come to have windows of the same size (AIMD).
+///
 /// # Invariants
 ///
-/// In the order of PSNs, `una` is not after `base`, `next` or `recover`, and none of these is after
-/// `max`.
+/// In the order of PSNs, `una` is not after `base`, `next`, `recover` or `narrowed`, and none of
+/// these is after `max`.
 #[derive(Clone, Copy)]
 pub(super) struct Window {
     /// The oldest unacknowledged PSN; inside a READ, the PSN of the next expected response.
@@ -57,10 +69,16 @@ pub(super) struct Window {
     /// The end of what was in flight at the last loss, or `una` if that is later: another loss
     /// before it is part of that one.
     recover: Psn,
-    /// The most unacknowledged PSNs, from [`MIN_WINDOW`] to [`MAX_WINDOW`].
+    /// The same for the last mark of congestion.
+    narrowed: Psn,
+    /// The most unacknowledged PSNs, from [`MIN_MARKED_WINDOW`] to [`MAX_WINDOW`].
     size: u16,
     /// The size from which on the window grows slowly.
     threshold: u16,
+    /// PSNs acknowledged since the window was widened by one.
+    acknowledged: u16,
+    /// True if there were marks of congestion.
+    is_marked: bool,
 }
 
 impl Window {
@@ -73,9 +91,11 @@ impl Window {
             max: psn,
             base: psn,
             recover: psn,
-            // CAST: Narrowing: 256 fits.
-            size: PSN_WINDOW as u16,
+            narrowed: psn,
+            size: INITIAL_WINDOW,
             threshold: MAX_WINDOW,
+            acknowledged: 0,
+            is_marked: false,
         }
     }
 
@@ -131,16 +151,33 @@ impl Window {
     pub(super) fn has_room_for_responses(&self, end: Psn) -> bool {
         let most = match self.size {
             MAX_WINDOW.. => MAX_OUTSTANDING,
-            size => u32::from(size).max(MIN_READ_WINDOW),
+            size => u32::from(size).max(self.min_read_window()),
         };
         self.una.forward(end) <= most
+    }
+
+    /// Returns the most packets without an acknowledgment request: two in a window, so that the
+    /// next half of it is on the way when the acknowledgment of the last one comes.
+    #[inline]
+    pub(super) fn ack_every(&self) -> u32 {
+        ACK_EVERY.min(self.size() >> 1)
     }
 
     /// Returns the size of a new part of a READ in PSNs, a power of two.
     #[inline]
     pub(super) fn read_part(&self) -> u32 {
-        let most = self.size().clamp(MIN_READ_WINDOW, READ_WINDOW);
+        let most = self.size().clamp(self.min_read_window(), READ_WINDOW);
         1 << (most.checked_ilog2().unwrap_or(0) & 31)
+    }
+
+    /// Returns the smallest window for READ responses.
+    #[inline]
+    fn min_read_window(&self) -> u32 {
+        if self.is_marked {
+            MIN_MARKED_WINDOW.into()
+        } else {
+            MIN_READ_WINDOW
+        }
     }
 
     /// Moves on past a packet that was sent, to `end`.
@@ -173,6 +210,9 @@ impl Window {
         if self.recover.is_before(end) {
             self.recover = end;
         }
+        if self.narrowed.is_before(end) {
+            self.narrowed = end;
+        }
     }
 
     /// Widens the window after the PSNs from `before` on were acknowledged.
@@ -181,6 +221,8 @@ impl Window {
         let acknowledged = before.forward(self.una);
         let growth = if self.size < self.threshold {
             acknowledged
+        } else if self.is_marked {
+            self.grow_by_one(acknowledged)
         } else {
             // One for each multiple of eight, so that no remainder has to be kept.
             let phase = before.get() & ((1 << GROWTH) - 1);
@@ -188,6 +230,17 @@ impl Window {
         };
         let growth = u16::try_from(growth).unwrap_or(MAX_WINDOW);
         self.size = self.size.saturating_add(growth).min(MAX_WINDOW);
+    }
+
+    /// Returns 1 once as many PSNs were acknowledged as the window has.
+    fn grow_by_one(&mut self, acknowledged: u32) -> u32 {
+        let acknowledged = u16::try_from(acknowledged).unwrap_or(MAX_WINDOW);
+        self.acknowledged = self.acknowledged.saturating_add(acknowledged);
+        let is_full = self.acknowledged >= self.size;
+        if is_full {
+            self.acknowledged = 0;
+        }
+        is_full.into()
     }
 
     /// Halves the window after a loss unless it was halved for another loss of what was in flight
@@ -204,7 +257,27 @@ impl Window {
     pub(super) fn halve(&mut self) {
         self.recover = self.max;
         let in_flight = u16::try_from(self.una.forward(self.max)).unwrap_or(MAX_WINDOW);
-        self.size = (self.size.min(in_flight) >> 1).max(MIN_WINDOW);
+        let least = MIN_WINDOW.min(self.size);
+        self.size = (self.size.min(in_flight) >> 1).max(least);
+        self.threshold = self.size;
+    }
+
+    /// Narrows the window after a mark of congestion, unless it was narrowed for another one on
+    /// what was in flight then.
+    #[cold]
+    pub(super) fn narrow_once(&mut self) {
+        if self.una.is_before(self.narrowed) {
+            return;
+        }
+        self.narrowed = self.max;
+        let cut = if self.is_marked {
+            (self.size >> 2).max(1)
+        } else {
+            self.size >> 1
+        };
+        self.is_marked = true;
+        self.acknowledged = 0;
+        self.size = self.size.saturating_sub(cut).max(MIN_MARKED_WINDOW);
         self.threshold = self.size;
     }
 
@@ -217,5 +290,100 @@ impl Window {
     /// Goes back to the first packet of a request that is not to be sent again.
     pub(super) fn rewind_to(&mut self, psn: Psn) {
         self.next = psn;
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_window))]
+mod tests {
+    use super::*;
+
+    /// Makes a window with `size` packets in flight.
+    fn full(size: u16) -> Window {
+        let psn = Psn::new(0xff_fff0);
+        let mut window = Window::new(psn);
+        window.size = size;
+        window.sent(psn.add(size.into()));
+        window
+    }
+
+    /// Sends and acknowledges as much as the window holds.
+    fn round_trip(window: &mut Window) {
+        let (una, size) = (window.una(), window.size());
+        window.sent(una.add(size));
+        window.acknowledge(una.add(size));
+        window.widen(una);
+    }
+
+    #[test]
+    fn first_mark_halves_and_later_ones_take_a_quarter() {
+        let mut window = full(64);
+        window.narrow_once();
+        assert_eq!(window.size(), 32);
+        // Those packets were sent before the window was narrowed.
+        window.narrow_once();
+        window.acknowledge(window.una().add(63));
+        window.narrow_once();
+        assert_eq!(window.size(), 32);
+        window.acknowledge(window.una().add(1));
+        window.narrow_once();
+        assert_eq!(window.size(), 24);
+    }
+
+    #[test]
+    fn window_grows_by_one_in_a_round_trip_after_a_mark() {
+        let mut window = full(64);
+        window.narrow_once();
+        window.acknowledge(window.una().add(64));
+        for size in 33..40 {
+            round_trip(&mut window);
+            assert_eq!(window.size(), size);
+        }
+    }
+
+    #[test]
+    fn window_grows_by_one_in_a_round_trip_of_single_packets() {
+        let mut window = full(64);
+        window.narrow_once();
+        window.acknowledge(window.una().add(64));
+        for _ in 0..32 {
+            assert_eq!(window.size(), 32);
+            let una = window.una();
+            window.sent(una.next());
+            window.acknowledge(una.next());
+            window.widen(una);
+        }
+        assert_eq!(window.size(), 33);
+    }
+
+    #[test]
+    fn marks_leave_two_packets() {
+        let mut window = full(2);
+        for _ in 0..4 {
+            window.narrow_once();
+            assert_eq!(window.size(), 2);
+            assert_eq!((window.read_part(), window.ack_every()), (2, 1));
+            round_trip(&mut window);
+            assert_eq!(window.size(), 3);
+            window.acknowledge(window.max());
+            window.sent(window.una().add(3));
+        }
+    }
+
+    #[test]
+    fn loss_after_a_mark_is_the_first_one() {
+        let mut window = full(64);
+        window.narrow_once();
+        assert!(window.halve_once());
+        assert_eq!(window.size(), 16);
+        assert!(!window.halve_once());
+    }
+
+    #[test]
+    fn loss_does_not_widen_a_narrow_window() {
+        let mut window = full(4);
+        window.narrow_once();
+        window.halve();
+        assert_eq!(window.size(), 2);
     }
 }

@@ -37,6 +37,9 @@ const PAD_SHIFT: u32 = 4;
 /// Flag bits: version of the transport headers.
 const VERSION_MASK: u8 = 0x0f;
 
+/// The bit above the QPN that says that packets of that queue pair met congestion.
+const BECN: u32 = 0x4000_0000;
+
 /// The bit above the PSN that requests an acknowledgment.
 const ACK_REQ: u32 = 0x8000_0000;
 
@@ -74,6 +77,17 @@ impl Bth {
             pkey: U16::new(fields.pkey.get()),
             qpn: U32::new(fields.dest_qpn.get()),
             psn: U32::new(ack_req | fields.psn.get()),
+        }
+    }
+
+    /// Makes the header of a CNP (IBTA A17.9.3).
+    pub(crate) fn cnp(pkey: Pkey, dest_qpn: Qpn) -> Bth {
+        Bth {
+            opcode: Opcode::Cnp.raw(),
+            flags: 0,
+            pkey: U16::new(pkey.get()),
+            qpn: U32::new(BECN | dest_qpn.get()),
+            psn: U32::new(0),
         }
     }
 

@@ -29,6 +29,9 @@ pub const IMMDT_LEN: usize = 4;
 /// Bytes of an IETH: an R_Key.
 pub const IETH_LEN: usize = 4;
 
+/// Bytes of the reserved field of a CNP.
+pub const CNP_LEN: usize = 16;
+
 /// Bytes of the ICRC.
 pub const ICRC_LEN: usize = 4;
 

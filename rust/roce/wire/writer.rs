@@ -24,9 +24,24 @@ use super::{
     BthFields,
     Deth,
     Feth,
-    Reth, //
+    Reth,
+    CNP_LEN, //
 };
-use crate::ids::Rkey;
+use crate::ids::{
+    Pkey,
+    Qpn,
+    Rkey, //
+};
+
+/// Writes a CNP up to its ICRC, and returns its length.
+pub(crate) fn write_cnp(pkey: Pkey, dest_qpn: Qpn, buf: &mut [u8]) -> Option<usize> {
+    let writer = HeaderWriter {
+        rest: buf,
+        written: 0,
+    };
+    let writer = writer.put(&Bth::cnp(pkey, dest_qpn))?;
+    Some(writer.put(&[0u8; CNP_LEN])?.finish())
+}
 
 /// Writes the headers of one packet into a buffer. Everything is refused that does not fit.
 pub(crate) struct HeaderWriter<'b> {

@@ -108,6 +108,14 @@ counters! {
     /// A request of a peer that names memory which it may not access.
     RemoteAccess = c"resp_remote_access_errors",
 
+    // Congestion, as mlx5 counts it (NP: notification point, RP: reaction point).
+    /// A packet received that a congested network has marked.
+    Marked = c"np_ecn_marked_roce_packets",
+    /// A congestion notification sent.
+    CnpSent = c"np_cnp_sent",
+    /// A congestion notification received.
+    CnpHandled = c"rp_cnp_handled",
+
     // Reasons for dropping a received packet.
     /// It cannot be parsed, or its opcode is not known.
     Malformed = c"rx_malformed",
@@ -360,6 +368,7 @@ pub(crate) fn of_response(kind: ResponseKind) -> Option<Counter> {
         ResponseKind::Rnr => Some(Counter::RnrReceived),
         ResponseKind::Duplicate => Some(Counter::DuplicateResponse),
         ResponseKind::BadResponse => Some(Counter::BadResponse),
+        ResponseKind::Congestion => Some(Counter::CnpHandled),
         ResponseKind::Dropped => Some(Counter::UnexpectedResponse),
     }
 }

@@ -81,6 +81,10 @@ module! {
             default: false,
             description: "Check the ICRC of packets that have not left this kernel, too",
         },
+        ecn: bool {
+            default: true,
+            description: "Let networks mark packets in place of dropping them (RC), and react to that",
+        },
     },
 }
 

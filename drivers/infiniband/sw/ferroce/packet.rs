@@ -24,6 +24,7 @@ use rdma::{
     sync::Global, //
 };
 use roce::{
+    congestion::Ecn,
     icrc::{
         Icrc,
         IPV4_LEN,
@@ -183,15 +184,18 @@ impl Incoming {
     fn origin(&self, net: NetId) -> Option<Origin> {
         let (ip, udp) = self.skb.received_headers()?;
         let [sport_hi, sport_lo, ..] = *udp;
-        let (saddr, daddr, below) = match ip {
+        let (saddr, daddr, traffic_class, below) = match ip {
             IpHeader::V4(ip) => {
                 let [s0, s1, s2, s3, d0, d1, d2, d3] = *ip.last_chunk()?;
                 let (saddr, daddr) = ([s0, s1, s2, s3], [d0, d1, d2, d3]);
-                (ah::mapped(saddr), ah::mapped(daddr), IPV4_LEN)
+                let [_, tos, ..] = *ip;
+                (ah::mapped(saddr), ah::mapped(daddr), tos, IPV4_LEN)
             }
             IpHeader::V6(ip) => {
                 let (saddr, daddr) = ip.last_chunk::<32>()?.split_first_chunk::<16>()?;
-                (*saddr, *daddr.first_chunk()?, IPV6_LEN)
+                let [_, low, ..] = *ip;
+                // The low half of the traffic class, with the bits of ECN.
+                (*saddr, *daddr.first_chunk()?, low >> 4, IPV6_LEN)
             }
         };
         Some(Origin {
@@ -200,6 +204,7 @@ impl Incoming {
             daddr,
             sport: u16::from_be_bytes([sport_hi, sport_lo]),
             bytes: total(self.skb.len(), below),
+            ecn: Ecn::of(traffic_class),
         })
     }
 }
@@ -310,6 +315,8 @@ pub(crate) struct Origin {
     pub(crate) sport: u16,
     /// Bytes of the packet, from the IP header on.
     pub(crate) bytes: u32,
+    /// The ECN codepoint of the packet.
+    pub(crate) ecn: Ecn,
 }
 
 impl Origin {
@@ -318,6 +325,12 @@ impl Origin {
     fn is_same(&self, other: &Self) -> bool {
         (self.net, self.saddr, self.daddr, self.sport)
             == (other.net, other.saddr, other.daddr, other.sport)
+    }
+
+    /// Returns whether a congested network has marked the packet.
+    #[inline]
+    pub(crate) fn is_marked(&self) -> bool {
+        self.ecn == Ecn::Congested
     }
 
     /// Returns the destination.

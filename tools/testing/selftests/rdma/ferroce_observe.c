@@ -134,7 +134,7 @@ static void unanswered(void)
 	CHECK_EQ(number("drv_sq_consumer"), 0);
 	CHECK_EQ(number("drv_sq_taken"), 2);
 	CHECK_EQ(number("drv_sq_reads"), 0);
-	CHECK_EQ(number("drv_sq_window"), 256);
+	CHECK_EQ(number("drv_sq_window"), 64);
 	CHECK(number("drv_sq_due_us") > 8000000000 && number("drv_sq_due_us") <= 8796093023);
 	post_send(&a, &b, IBV_WR_RDMA_READ, 3, 0, 10, IBV_SEND_SIGNALED);
 	/* By the work item: it is the third in a row. */
@@ -402,7 +402,7 @@ static void described(bool v6)
 	CHECK_EQ(number("drv_sq_una"), PSN_A);
 	CHECK_EQ(number("drv_sq_next"), PSN_A + 4);
 	CHECK_EQ(number("sq-psn"), PSN_A + 4);
-	CHECK_EQ(number("drv_sq_window"), 256);
+	CHECK_EQ(number("drv_sq_window"), 64);
 	CHECK_EQ(number("drv_sq_reads"), 1);
 	CHECK_EQ(number("drv_sq_retries_left"), 7);
 	CHECK_EQ(number("drv_sq_rnr_left"), 7);

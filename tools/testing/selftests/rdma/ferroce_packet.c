@@ -492,6 +492,51 @@ static void test_changed_port(void)
 	pair_close(&pair[0], &pair[1]);
 }
 
+/* A notification is counted and narrows the window; it is no answer to anything. */
+static void test_congestion(void)
+{
+	static const unsigned char reserved[16];
+	struct stats stats = {};
+	struct packet p;
+
+	stats_read(&stats, "show link r1/1");
+	for (size_t len = 0; len <= 16; len += 4) {
+		p = make(CNP, rc[0].qp->qp_num, 0);
+		add(&p, reserved, len);
+		send_packet(&p);
+	}
+	stats_grew_among(&stats,
+			 (struct growth[]){ { "rp_cnp_handled", 1 }, { "rx_malformed", 4 }, {} });
+	p = make(CNP, uc[0].qp->qp_num, 0);
+	add(&p, reserved, sizeof(reserved));
+	send_packet(&p);
+	p = make(CNP, ud[0].qp->qp_num, 0);
+	add(&p, reserved, sizeof(reserved));
+	send_packet(&p);
+	p = make(CNP, rc[0].qp->qp_num, 0);
+	add(&p, reserved, sizeof(reserved));
+	p.source = "10.77.0.99";
+	send_packet(&p);
+	stats_grew_among(&stats,
+			 (struct growth[]){ { "rx_bad_opcode", 2 }, { "rx_bad_address", 1 }, {} });
+	/* A request that comes too early, and marks on it. */
+	raw_drain();
+	p = make(RC_SEND_ONLY, rc[0].qp->qp_num, next_psn(&rc[0]) + 5000);
+	p.tos = 3;
+	send_packet(&p);
+	raw_reply(rc[1].qp->qp_num, CNP, 0);
+	stats_grew_among(&stats, (struct growth[]){ { "np_ecn_marked_roce_packets", 1 },
+						    { "np_cnp_sent", 1 },
+						    {} });
+	/* An acknowledgment cannot be sent more slowly. */
+	p = make(RC_ACK, rc[0].qp->qp_num, 0);
+	add_aeth(&p, ACK, 0);
+	p.tos = 3;
+	send_packet(&p);
+	stats_grew_among(&stats, (struct growth[]){ { "np_cnp_sent", 0 }, {} });
+	all_unharmed(9);
+}
+
 static void set_up(void)
 {
 	stay_on_one_cpu();
@@ -515,6 +560,7 @@ static const struct test tests[] = {
 	{ "random datagrams", test_noise },
 	{ "wrong source port", test_source_port },
 	{ "peer changes its source port", test_changed_port },
+	{ "congestion notifications", test_congestion },
 };
 
 int main(int argc, char **argv)

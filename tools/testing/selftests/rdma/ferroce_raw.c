@@ -97,6 +97,7 @@ void send_packet(struct packet *p)
 	memset(out, 0, RAW_HEADERS);
 	ip->version = 4;
 	ip->ihl = 5;
+	ip->tos = p->tos;
 	ip->tot_len = htons(len);
 	ip->id = htons(id++ ?: id++);
 	ip->frag_off = htons(0x4000);

@@ -31,6 +31,7 @@ enum {
 	RC_RESERVED = 0x1b,
 	UC = 0x20,
 	UD_SEND_ONLY = 0x64,
+	CNP = 0x81,
 };
 
 /* A packet to be: what follows the UDP header, and how to spoil it. */
@@ -41,6 +42,8 @@ struct packet {
 	const char *source;
 	/* The UDP source port, unless it is that of the peer. */
 	uint16_t sport;
+	/* The type of service. */
+	uint8_t tos;
 	/* The first device, unless this is a group. */
 	const char *dest;
 };

@@ -25,6 +25,7 @@ use crate::{
         MAX_RD_ATOMIC, //
     },
     errno::errno,
+    module_parameters,
     port::active_mtu, //
 };
 use kernel::prelude::*;
@@ -218,10 +219,11 @@ impl Paths {
     fn new(qp: &IbQp, path: Path, gid: GidAttr, peer: u32) -> Result<Self> {
         ah::check(&path)?;
         let sport = udp_sport(path.flow_label, qp.qpn, peer);
+        let has_ecn = qp.ty.transport() == Transport::Rc && *module_parameters::ecn.value_ref();
         Ok(Self {
             path,
-            send: TxPath::new(qp.device(), path, gid.clone(), sport)?,
-            recv: TxPath::new(qp.device(), path, gid, sport)?,
+            send: TxPath::new(qp.device(), path, gid.clone(), sport, has_ecn)?,
+            recv: TxPath::new(qp.device(), path, gid, sport, has_ecn)?,
         })
     }
 }
@@ -296,7 +298,7 @@ fn enter(
         State::Sqd => {
             send.req.drain();
             if from != State::Sqd {
-                send.sqd_notify = attrs.sqd_notify;
+                send.sq.notify_drained = attrs.sqd_notify;
             }
         }
         // The halves are flushed when they run next, which is at once.

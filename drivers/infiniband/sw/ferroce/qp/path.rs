@@ -54,6 +54,7 @@ use rdma::{
     }, //
 };
 use roce::{
+    congestion::Congestion,
     icrc::{
         self,
         IPV4_LEN,
@@ -144,6 +145,8 @@ pub(crate) struct TxPath {
     sport: u16,
     /// The UDP source port of the peer.
     peer_port: SourcePort,
+    /// Congestion on the way to the peer and back.
+    congestion: Congestion,
     /// The rate of the address vector, if that is a limit.
     rate: Option<Rate>,
     /// The [`gids::generation`] of the last lookup of the route.
@@ -155,6 +158,7 @@ pub(crate) struct TxPath {
 
 impl TxPath {
     /// Makes the path to a peer, in the namespace of the device that has the source address.
+    /// `has_ecn` tells that the half reacts to marks of congestion.
     ///
     /// # Errors
     ///
@@ -164,6 +168,7 @@ impl TxPath {
         path: Path,
         gid: GidAttr,
         sport: u16,
+        has_ecn: bool,
     ) -> Result<Self> {
         let net = gid.with_netdev(|dev| Ok(dev.net_id()))?;
         let addresses = match (ah::v4(&path.sgid), ah::v4(&path.dgid)) {
@@ -180,6 +185,7 @@ impl TxPath {
             addresses,
             sport,
             peer_port: SourcePort::new(),
+            congestion: Congestion::new(has_ecn),
             rate: device.speed.limit(path.static_rate),
             generation: None,
             ip_id: 0,
@@ -237,7 +243,19 @@ impl TxPath {
         if !self.peer_port.admits(origin.sport, clock::now) {
             return Err(Counter::BadSourcePort);
         }
+        self.congestion.heard(origin.ecn);
         Ok(())
+    }
+
+    /// Returns whether the half reacts to marks of congestion.
+    #[inline]
+    pub(super) fn has_ecn(&self) -> bool {
+        self.congestion.is_on()
+    }
+
+    /// Returns whether a CNP is to be sent for a marked packet of the peer.
+    pub(super) fn is_cnp_due(&mut self) -> bool {
+        self.congestion.is_cnp_due(clock::now())
     }
 
     /// Records the UDP source port of an expected packet.
@@ -291,7 +309,8 @@ impl TxPath {
             skb.append_zeros(pad)
                 .map_err(|_| SendError::no_memory(counters))?;
         }
-        self.complete(&mut skb)
+        let traffic_class = self.congestion.traffic_class(self.path.traffic_class, len);
+        self.complete(&mut skb, traffic_class)
             .ok_or_else(|| SendError::no_memory(counters))?;
         Ok(skb)
     }
@@ -328,17 +347,17 @@ impl TxPath {
 
     /// Adds the headers in front, and the ICRC behind.
     #[inline]
-    fn complete(&mut self, skb: &mut SkBuff) -> Option<()> {
+    fn complete(&mut self, skb: &mut SkBuff, traffic_class: u8) -> Option<()> {
         let len = skb.len().saturating_add(ICRC_LEN);
         let udp = self.udp_header(len)?;
         match self.addresses {
             Addresses::V4 { saddr, daddr } => {
-                let ip = self.ipv4_header(len, saddr, daddr)?;
+                let ip = self.ipv4_header(len, traffic_class, saddr, daddr)?;
                 push(skb, &udp, &ip)?;
                 seal(skb, icrc::of_ipv4::<KernelCrc32>)
             }
             Addresses::V6 { saddr, daddr } => {
-                let ip = self.ipv6_header(len, saddr, daddr)?;
+                let ip = self.ipv6_header(len, traffic_class, saddr, daddr)?;
                 push(skb, &udp, &ip)?;
                 seal(skb, icrc::of_ipv6::<KernelCrc32>)
             }
@@ -397,6 +416,7 @@ impl TxPath {
     fn ipv4_header(
         &mut self,
         len: usize,
+        tos: u8,
         saddr: [u8; 4],
         daddr: [u8; 4],
     ) -> Option<[u8; IPV4_LEN]> {
@@ -411,7 +431,7 @@ impl TxPath {
         let [d0, d1, d2, d3] = daddr;
         Some([
             VERSION_AND_LENGTH,
-            self.path.traffic_class,
+            tos,
             len_hi,
             len_lo,
             id_hi,
@@ -434,10 +454,16 @@ impl TxPath {
     }
 
     /// Returns the IPv6 header in front of a UDP header and `len` bytes.
-    fn ipv6_header(&self, len: usize, saddr: [u8; 16], daddr: [u8; 16]) -> Option<[u8; IPV6_LEN]> {
+    fn ipv6_header(
+        &self,
+        len: usize,
+        traffic_class: u8,
+        saddr: [u8; 16],
+        daddr: [u8; 16],
+    ) -> Option<[u8; IPV6_LEN]> {
         const VERSION: u32 = 6 << 28;
 
-        let flow = VERSION | u32::from(self.path.traffic_class) << 20 | self.path.flow_label;
+        let flow = VERSION | u32::from(traffic_class) << 20 | self.path.flow_label;
         let len = u16::try_from(len.checked_add(UDP_LEN)?).ok()?;
         let mut ip = [0; IPV6_LEN];
         let (first, rest) = ip.split_first_chunk_mut::<4>()?;
@@ -476,7 +502,7 @@ pub(super) fn datagram_path(qp: &IbQp, av: &Av) -> Result<TxPath> {
         return Err(ENODEV);
     }
     let sport = udp_sport(av.path.flow_label, qp.qpn, 0);
-    TxPath::new(qp.device(), av.path, gid, sport)
+    TxPath::new(qp.device(), av.path, gid, sport, false)
 }
 
 /// Returns the error for packets that the stack has refused.

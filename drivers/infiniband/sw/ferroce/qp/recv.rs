@@ -165,6 +165,7 @@ pub(crate) fn request(
         }
         half.counters.received(origin.bytes);
         half.heard();
+        half.see_mark(qp, origin, &mut run);
         half.take(qp, incoming, &mut run);
         for _ in 1..BUDGET {
             if !qp.state().is_receiving() {
@@ -175,6 +176,7 @@ pub(crate) fn request(
             };
             traces::received_too(qp, &incoming);
             half.counters.received(origin.bytes);
+            half.see_mark(qp, &origin, &mut run);
             half.take(qp, incoming, &mut run);
         }
         half.hand_over(qp, &mut run);

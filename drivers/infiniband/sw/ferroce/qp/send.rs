@@ -98,8 +98,6 @@ pub(crate) struct SendHalf {
     /// A private copy of the header of the request that is being fetched.
     wqe: SendWqe,
     pub(crate) tx: Tx,
-    /// True if the SQ drained event is to be raised.
-    pub(crate) sqd_notify: bool,
     /// The net device of raw packets.
     frames: Option<ARef<NetDevice>>,
     /// The time that the timer is armed for.
@@ -185,7 +183,6 @@ impl SendHalf {
                 sq,
                 wqe: SendWqe::new_zeroed(),
                 tx <- Tx::new(Half::Send, qpn),
-                sqd_notify: false,
                 frames,
                 armed: None,
                 retry: Backoff::default(),
@@ -204,7 +201,7 @@ impl SendHalf {
         self.req.reset();
         self.sq.discard();
         self.tx.reset();
-        self.sqd_notify = false;
+        self.sq.notify_drained = false;
         self.retry.succeeded();
         self.stop_waiting();
     }
@@ -279,8 +276,8 @@ impl SendHalf {
         }
         self.request_wait.give_up_permit();
         self.response_wait.give_up_permit();
-        if self.sqd_notify && self.req.state() == SendState::Drained {
-            self.sqd_notify = false;
+        if self.sq.notify_drained && self.req.state() == SendState::Drained {
+            self.sq.notify_drained = false;
             qp.raise(Event::SqDrained);
         }
         if self.parked.is_some() && !self.response_wait.is_pending() {

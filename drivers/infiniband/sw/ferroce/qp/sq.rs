@@ -83,6 +83,8 @@ pub(crate) struct Sq {
     pd: PdId,
     limits: SendLimits,
     signal_all: bool,
+    /// True if an event is to be raised once the queue has drained (SQD).
+    pub(super) notify_drained: bool,
     /// The index of the next request to fetch.
     fetch: u32,
     /// The number of requests that were fetched or discarded since the queue was created.
@@ -121,6 +123,7 @@ impl Sq {
             pd,
             limits,
             signal_all,
+            notify_drained: false,
             fetch: 0,
             fetched: 0,
             consumer: 0,

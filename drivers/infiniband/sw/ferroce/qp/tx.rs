@@ -48,7 +48,11 @@ use rdma::{
     }, //
 };
 use roce::{
-    ids::Pkey,
+    congestion::Cnp,
+    ids::{
+        Pkey,
+        Qpn, //
+    },
     pace::Pace,
     time::Instant,
     trains::Trains,
@@ -403,6 +407,25 @@ impl Tx {
                     counters.lost(Counter::Rejected, 1);
                 }
             })
+    }
+
+    /// Counts a packet of the peer that a congested network has marked, and notifies the peer's
+    /// queue pair `dest_qpn` of it now and then. Returns false if the half does not react to marks.
+    #[cold]
+    pub(super) fn marked(&mut self, dest_qpn: Qpn, counters: &Counters) -> bool {
+        let Some(path) = self.path.as_mut().filter(|path| path.has_ecn()) else {
+            return false;
+        };
+        counters.count(Counter::Marked);
+        if !path.is_cnp_due() {
+            return true;
+        }
+        let cnp = Cnp { dest_qpn };
+        let headers = |pkey, buf: &mut [u8]| cnp.write_headers(pkey, buf);
+        if self.send_reply(headers, counters).is_ok() {
+            counters.count(Counter::CnpSent);
+        }
+        true
     }
 
     /// Pauses after packets that a queue below had no room for, or counts them as lost.

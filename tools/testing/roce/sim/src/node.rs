@@ -2,6 +2,7 @@
 
 //! One end: the shell around the two halves of a queue pair.
 
+mod congestion;
 mod foreign;
 mod ledger;
 mod probe;
@@ -22,8 +23,10 @@ use std::{
 };
 
 use roce::{
+    congestion::Congestion,
     ids::{
         Pkey,
+        Qpn,
         Rkey, //
     },
     opcode::Transport,
@@ -113,6 +116,8 @@ pub struct Counters {
     pub trains: u64,
     /// Packets that a switch had marked.
     pub marked: u64,
+    /// Congestion notifications sent.
+    pub cnps: u64,
     /// Packets that were kept until earlier ones came.
     pub kept: u64,
     /// Requests on their way to the stack.
@@ -137,6 +142,7 @@ impl Counters {
         self.losses_found += other.losses_found;
         self.trains += other.trains;
         self.marked += other.marked;
+        self.cnps += other.cnps;
         self.kept += other.kept;
         self.requests.add(&other.requests);
         self.read_responses.add(&other.read_responses);
@@ -230,6 +236,11 @@ pub struct Node {
     received: Vec<Received>,
     send_tx: Tx<SendMark>,
     recv_tx: Tx<(ResponseMark, ReadSegment)>,
+    /// Marks on requests of the peer.
+    request_congestion: Congestion,
+    /// Marks on READ responses of the peer.
+    response_congestion: Congestion,
+    peer_qpn: Qpn,
     out: VecDeque<Train>,
 }
 
@@ -247,6 +258,7 @@ impl Node {
         let mut requester = Requester::new(scenario.transport, slots);
         requester.set_params(&scenario.send_params(index));
         requester.set_psn(scenario.psn(index));
+        let takes_part = !(scenario.foreign && index == 1);
         let mut responder = Responder::new(scenario.transport);
         responder.set_params(&scenario.recv_params(index));
         responder.set_epsn(scenario.psn(1 - index));
@@ -285,6 +297,9 @@ impl Node {
             ops,
             send_tx: Tx::new(scenario.stack),
             recv_tx: Tx::new(scenario.stack),
+            request_congestion: Congestion::new(takes_part),
+            response_congestion: Congestion::new(takes_part),
+            peer_qpn: scenario.send_params(index).dest_qpn,
             out: VecDeque::new(),
         }
     }
@@ -426,10 +441,10 @@ impl Node {
     pub fn on_train(&mut self, arrival: Arrival, backlog: usize) -> Result<(), Violation> {
         let train = arrival.train;
         self.counters.trains += u64::from(train.len() > 1);
-        if arrival.is_marked {
-            self.counters.marked += train.len() as u64;
-        }
         for bytes in train {
+            if arrival.is_marked {
+                self.on_marked(arrival.at, &bytes)?;
+            }
             self.on_packet(arrival.at, bytes, backlog)?;
         }
         Ok(())

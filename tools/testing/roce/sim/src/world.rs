@@ -133,6 +133,7 @@ impl Summary {
             (faults.partly_lost, "a train lost in part"),
             (self.disturbances.dropped, "a full queue of a switch"),
             (self.counters.marked, "a packet that a switch marked"),
+            (self.counters.cnps, "a congestion notification"),
             (self.recoveries.timeouts, "a timeout"),
             (self.recoveries.gaps, "a missing response"),
             (self.recoveries.rnrs, "a receiver that is not ready"),
@@ -141,7 +142,6 @@ impl Summary {
             (self.oddities.unasked, "an unsolicited acknowledgment"),
             (self.oddities.duplicates, "an acknowledged duplicate"),
             (self.oddities.headless, "a repeated READ without FIRST"),
-            (self.oddities.dropped_reads, "a READ that goes back"),
         ];
         let missing = counts.iter().filter(|(count, _)| *count == 0);
         missing.map(|(_, what)| *what).collect()

@@ -16,10 +16,11 @@ use sim::{
 };
 
 const MTU: u32 = 4096;
+const QUEUE: usize = 30;
 
 /// Runs `count` operations of `len` bytes through a queue of 30 packets, in front of a link that is
-/// `slower` times as slow as that of the hosts.
-fn run(op: SendOp, count: u64, len: u32, slower: u64) -> Summary {
+/// `slower` times as slow as that of the hosts. With more than `mark` waiting, packets are marked.
+fn run(op: SendOp, count: u64, len: u32, slower: u64, mark: usize) -> Summary {
     let mut scenario = Scenario::slow();
     scenario.stall = None;
     scenario.mtu = MTU;
@@ -29,8 +30,8 @@ fn run(op: SendOp, count: u64, len: u32, slower: u64) -> Summary {
     scenario.max_rd_atomic = 16;
     scenario.bottleneck = Some(Bottleneck {
         sixteenths_per_byte: 16 * slower,
-        limit: 30,
-        mark: 30,
+        limit: QUEUE,
+        mark,
     });
     let (ops, memory) = ops::transfers(op, count, len);
     let world = World::with_ops(scenario, Rng::new(1), (ops, GUARD), (vec![], memory));
@@ -44,7 +45,7 @@ fn queue_is_not_overrun_for_long() {
     for op in [SendOp::Read, SendOp::Write] {
         for (count, len) in [(1, 8 << 20), (64, 64 << 10)] {
             for slower in [10, 80] {
-                let summary = run(op, count, len, slower);
+                let summary = run(op, count, len, slower, QUEUE);
                 assert_eq!((summary.succeeded, summary.failed), (count, 0));
                 let needed = count * u64::from(len / MTU);
                 let sent = match op {
@@ -57,6 +58,26 @@ fn queue_is_not_overrun_for_long() {
                 let ideal = needed * u64::from(MTU) * slower;
                 let elapsed = summary.elapsed;
                 assert!(elapsed < ideal * 3 / 2, "{what}: {elapsed} ns for {ideal}");
+            }
+        }
+    }
+}
+
+/// If the switch marks packets, it drops none after the first window, which is twice its queue.
+#[test]
+fn marked_queue_is_not_overrun() {
+    for op in [SendOp::Read, SendOp::Write] {
+        for (count, len) in [(1, 8 << 20), (64, 64 << 10)] {
+            for slower in [10, 80] {
+                let summary = run(op, count, len, slower, QUEUE / 4);
+                assert_eq!((summary.succeeded, summary.failed), (count, 0));
+                let what = format!("{count} times {op:?}, {len} bytes, {slower} times slower");
+                let dropped = summary.disturbances.dropped;
+                assert!(dropped < 64, "{what}: {dropped} packets dropped");
+                let ideal = count * u64::from(len) * slower;
+                let elapsed = summary.elapsed;
+                assert!(elapsed < ideal * 6 / 5, "{what}: {elapsed} ns for {ideal}");
+                assert!(summary.counters.cnps > 0);
             }
         }
     }

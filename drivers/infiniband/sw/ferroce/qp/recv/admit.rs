@@ -3,7 +3,10 @@
 //! Checks of received packets: state, source and destination, UDP source port; and the count of
 //! refused remote accesses.
 
-use super::RecvHalf;
+use super::{
+    RecvHalf,
+    Run, //
+};
 use crate::{
     counters::Counter,
     device::IbQp,
@@ -41,6 +44,15 @@ impl RecvHalf {
         (self.address == here)
             .then_some(())
             .ok_or(Counter::BadAddress)
+    }
+
+    /// Notifies the peer if a congested network has marked its request.
+    #[inline]
+    pub(super) fn see_mark(&mut self, qp: &IbQp, origin: &Origin, run: &mut Run) {
+        if origin.is_marked() {
+            self.hand_over(qp, run);
+            self.tx.marked(self.resp.dest_qpn(), &self.counters);
+        }
     }
 
     /// Learns the UDP source port of the peer from a packet that was expected.

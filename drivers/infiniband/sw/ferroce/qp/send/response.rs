@@ -28,6 +28,7 @@ use crate::{
     traces, //
 };
 use roce::{
+    opcode::Operation,
     requester::Placement,
     time::Instant,
     wire::Packet,
@@ -59,6 +60,7 @@ pub(crate) fn respond(
         half.counters.received(origin.bytes);
         let time = clock::now();
         let mut regions = RegionCache::new();
+        half.see_mark(origin, &incoming);
         half.take(qp, time, incoming, &mut regions);
         for _ in 1..BUDGET {
             let Some((incoming, origin)) = batch.pop_like(flow, origin) else {
@@ -66,6 +68,7 @@ pub(crate) fn respond(
             };
             traces::received_too(qp, &incoming);
             half.counters.received(origin.bytes);
+            half.see_mark(&origin, &incoming);
             half.take(qp, time, incoming, &mut regions);
         }
         half.drive(qp, time)
@@ -75,6 +78,26 @@ pub(crate) fn respond(
 }
 
 impl SendHalf {
+    /// Narrows the window if a congested network has marked a READ response, and notifies the peer.
+    ///
+    /// Nothing makes fewer acknowledgments: their marks have no effect.
+    #[inline]
+    fn see_mark(&mut self, origin: &Origin, incoming: &Incoming) {
+        if origin.is_marked() {
+            self.marked(incoming);
+        }
+    }
+
+    #[cold]
+    fn marked(&mut self, incoming: &Incoming) {
+        let is_response =
+            |packet: Packet<'_>| packet.opcode().operation() == Operation::ReadResponse;
+        let dest_qpn = self.req.dest_qpn();
+        if incoming.packet().is_ok_and(is_response) && self.tx.marked(dest_qpn, &self.counters) {
+            self.req.on_mark();
+        }
+    }
+
     /// Takes a response, or keeps it behind one that waits for memory.
     #[inline]
     fn take(&mut self, qp: &IbQp, time: Instant, incoming: Incoming, regions: &mut RegionCache) {
@@ -128,7 +151,7 @@ impl SendHalf {
                     traces::retried(qp, || self.req.snapshot(), counter);
                 }
                 Counter::RnrReceived => traces::retried(qp, || self.req.snapshot(), counter),
-                Counter::NakReceived => {}
+                Counter::NakReceived | Counter::CnpHandled => {}
                 _ => traces::dropped(qp, &packet, counter),
             }
         }

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Congestion notification (IBTA annex A17.9, RFC 3168).
+//!
+//! ```text
+//!  reaction point          network               notification point
+//!    | -- packet, ECN-capable --> | -- packet, marked --> |
+//!    | <----------- congestion notification packet ------ |
+//!    | narrows its window                                 |
+//! ```
+//!
+//! A network that supports ECN marks packets before its queues are full, in place of losing them.
+//! The receiver of a marked packet (the notification point) tells the sender (the reaction point)
+//! by a congestion notification packet (CNP). The queue pair that requests READ responses does
+//! both: it decides itself how many of them are on the way.
+//!
+//! A sender may only set the ECN-capable codepoint if marks have an effect, and no message of the
+//! connection manager says what the peer does with them. So each side announces itself by packets
+//! without payload, such as acknowledgments and READ requests: these are always ECN-capable.
+//! Packets with payload are once the peer was heard to be.
+
+use crate::{
+    ids::{
+        Pkey,
+        Qpn, //
+    },
+    time::Instant,
+    wire, //
+};
+
+/// The bits of the ToS or the traffic class that belong to ECN.
+const ECN_MASK: u8 = 0x03;
+
+/// The least time between two CNPs for one queue pair, in microseconds: what NICs use.
+const CNP_INTERVAL_US: u32 = 50;
+
+const NS_PER_US: u64 = 1000;
+
+/// The ECN codepoint of a packet (RFC 3168, section 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ecn {
+    /// Not ECT: a congested network drops it.
+    NotCapable,
+    /// ECT(0) or ECT(1): a congested network may mark it.
+    Capable,
+    /// CE: a congested network has marked it.
+    Congested,
+}
+
+impl Ecn {
+    /// Returns the codepoint in a ToS or a traffic class.
+    #[inline]
+    pub fn of(traffic_class: u8) -> Ecn {
+        match traffic_class & ECN_MASK {
+            0 => Ecn::NotCapable,
+            ECN_MASK => Ecn::Congested,
+            _ => Ecn::Capable,
+        }
+    }
+}
+
+/// What one half of a queue pair knows of congestion on the path to its peer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Congestion {
+    /// When the last CNP was sent, in microseconds. That this wraps after an hour may delay one CNP
+    /// by the interval.
+    notified_at: u32,
+    /// True if packets of the peer were seen that are ECN-capable.
+    is_peer_capable: bool,
+    /// True if the half takes part.
+    is_on: bool,
+}
+
+impl Congestion {
+    /// Makes the state of a new path.
+    pub fn new(is_on: bool) -> Congestion {
+        Congestion {
+            is_on,
+            ..Congestion::default()
+        }
+    }
+
+    /// Returns whether the half takes part.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// Notes the codepoint of a packet of the peer.
+    #[inline]
+    pub fn heard(&mut self, ecn: Ecn) {
+        self.is_peer_capable |= ecn != Ecn::NotCapable;
+    }
+
+    /// Returns the traffic class of a packet to send with `len` bytes of payload.
+    ///
+    /// The two bits of ECN in the one that is asked for are not used: they say what the network may
+    /// do, which an application cannot know.
+    #[inline]
+    pub fn traffic_class(&self, asked: u8, len: u32) -> u8 {
+        const CAPABLE: u8 = 0x02;
+
+        let is_capable = self.is_on && (len == 0 || self.is_peer_capable);
+        (asked & !ECN_MASK) | if is_capable { CAPABLE } else { 0 }
+    }
+
+    /// Returns whether a CNP is to be sent for a marked packet.
+    pub fn is_cnp_due(&mut self, now: Instant) -> bool {
+        // CAST: The low bits, see `notified_at`.
+        let now = (now.as_ns() / NS_PER_US) as u32;
+        let is_due = self.is_on && now.wrapping_sub(self.notified_at) >= CNP_INTERVAL_US;
+        if is_due {
+            self.notified_at = now;
+        }
+        is_due
+    }
+}
+
+/// A congestion notification packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cnp {
+    /// The queue pair that sent the marked packet.
+    pub dest_qpn: Qpn,
+}
+
+impl Cnp {
+    /// Writes all headers to the front of `buf` and returns their length in bytes, or `None` if
+    /// they do not fit.
+    ///
+    /// There is no payload; the ICRC follows.
+    #[cold]
+    pub fn write_headers(&self, pkey: Pkey, buf: &mut [u8]) -> Option<usize> {
+        wire::write_cnp(pkey, self.dest_qpn, buf)
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_congestion))]
+mod tests {
+    use super::*;
+    use crate::{
+        opcode::Opcode,
+        testutil::Frame, //
+    };
+
+    fn at(us: u64) -> Instant {
+        Instant::from_ns(us * NS_PER_US)
+    }
+
+    #[test]
+    fn cnp_is_that_of_the_specification() {
+        let cnp = Cnp {
+            dest_qpn: Qpn::new(0xd2),
+        };
+        let mut buf = [0xee; 64];
+        let len = cnp.write_headers(Pkey::DEFAULT, &mut buf).unwrap();
+        let bth = [0x81, 0, 0xff, 0xff, 0x40, 0, 0, 0xd2, 0, 0, 0, 0];
+        assert_eq!(buf[..12], bth);
+        assert_eq!((len, &buf[12..len]), (28, &[0; 16][..]));
+
+        let frame = Frame::new(|pkey, buf| cnp.write_headers(pkey, buf), 0);
+        assert_eq!(frame.packet().opcode(), Opcode::Cnp);
+        assert_eq!(frame.packet().dest_qpn(), Qpn::new(0xd2));
+    }
+
+    #[test]
+    fn codepoints() {
+        let ecn = [0xfc, 0xfd, 0xfe, 0xff].map(Ecn::of);
+        assert_eq!(ecn[0], Ecn::NotCapable);
+        assert_eq!((ecn[1], ecn[2]), (Ecn::Capable, Ecn::Capable));
+        assert_eq!(ecn[3], Ecn::Congested);
+    }
+
+    #[test]
+    fn payload_is_capable_once_the_peer_is() {
+        let mut half = Congestion::new(true);
+        assert_eq!(half.traffic_class(0x6b, 0), 0x6a);
+        assert_eq!(half.traffic_class(0x6b, 1), 0x68);
+        half.heard(Ecn::NotCapable);
+        assert_eq!(half.traffic_class(0x6b, 1), 0x68);
+        half.heard(Ecn::Capable);
+        half.heard(Ecn::NotCapable);
+        assert_eq!(half.traffic_class(0x6b, 1), 0x6a);
+    }
+
+    #[test]
+    fn half_that_is_off_is_never_capable() {
+        let mut half = Congestion::new(false);
+        half.heard(Ecn::Congested);
+        assert_eq!(half.traffic_class(0xff, 0), 0xfc);
+        assert_eq!(half.traffic_class(0xff, 1), 0xfc);
+        assert!(!half.is_cnp_due(at(1000)));
+    }
+
+    #[test]
+    fn one_cnp_in_an_interval() {
+        let mut half = Congestion::new(true);
+        assert!(half.is_cnp_due(at(1000)));
+        assert!(!half.is_cnp_due(at(1000)));
+        assert!(!half.is_cnp_due(at(1049)));
+        assert!(half.is_cnp_due(at(1050)));
+        assert!(!half.is_cnp_due(at(1099)));
+        // The time wraps.
+        let wrapped = (1 << 32) + 1000;
+        assert!(half.is_cnp_due(at(wrapped)));
+        assert!(!half.is_cnp_due(at(wrapped + 49)));
+    }
+}

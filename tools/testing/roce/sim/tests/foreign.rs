@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Long READs of a peer that repeats responses as C rxe does.
+
+use roce::wr::SendOp;
+use sim::{
+    net::Faults,
+    ops::{
+        self,
+        GUARD, //
+    },
+    Rng,
+    Scenario,
+    World, //
+};
+
+/// Once it has repeated a READ from a point on, the peer drops requests for what is before that
+/// point: late ones, which the requester must not depend on.
+#[test]
+fn read_that_goes_back_succeeds() {
+    const COUNT: u64 = 4;
+    const LEN: u32 = 1 << 20;
+
+    let mut dropped = 0;
+    for seed in 0..20 {
+        let mut scenario = Scenario::slow();
+        scenario.seed = seed;
+        scenario.stall = None;
+        scenario.foreign = true;
+        scenario.mtu = 1024;
+        scenario.max_rd_atomic = 4;
+        scenario.faults = Faults {
+            loss: 20,
+            reorder: 100,
+            ..Faults::default()
+        };
+        let (ops, memory) = ops::transfers(SendOp::Read, COUNT, LEN);
+        let world = World::with_ops(scenario, Rng::new(seed), (ops, GUARD), (vec![], memory));
+        let summary = world.run().unwrap();
+        assert_eq!((summary.succeeded, summary.failed), (COUNT, 0));
+        dropped += summary.oddities.dropped_reads;
+    }
+    assert!(dropped > 0);
+}

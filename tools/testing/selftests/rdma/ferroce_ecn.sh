@@ -1,0 +1,75 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Explicit congestion notification: a network that marks packets in place of dropping them.
+
+# shellcheck disable=SC2317 # The cases are called by name.
+# shellcheck source=tools/testing/selftests/rdma/lib.sh
+. "$(dirname "$0")/lib.sh"
+need_module
+need_programs ibv_rc_pingpong ib_write_bw ib_read_bw tc
+# shellcheck disable=SC2034
+after_each=clean
+
+# prepare [PERCENT]: netem marks so many of the packets that it may mark, and drops others.
+prepare() {
+	local i
+
+	make_net
+	add_links
+	for i in 1 2; do in_ns "n$i" tc qdisc replace dev "v$i" root netem loss "${1:-10}%" ecn; done
+}
+
+# heard DEVICE PEER: it got the notifications of its peer, but for those that came too late.
+heard() {
+	[ "$(counter "$1" rp_cnp_handled)" -gt 0 ]
+	[ "$(counter "$1" rp_cnp_handled)" -le "$(counter "$2" np_cnp_sent)" ]
+	[ "$(counter "$2" np_cnp_sent)" -le "$(counter "$2" np_ecn_marked_roce_packets)" ]
+}
+
+both_ways() {
+	ip=$1 both ibv_rc_pingpong -c -n 50 -s 65536 -m 4096
+	heard r1 r2
+	heard r2 r1
+}
+
+marked() {
+	prepare
+	both_ways "$1"
+}
+
+# The client writes: only the server sees marks on packets with payload.
+writes() {
+	prepare
+	both ib_write_bw -F -n 200
+	heard r2 r1
+	equal 0 "$(counter r2 np_cnp_sent)"
+}
+
+# The client requests: it sees the marks on responses, and the server those on requests, which may be none.
+reads() {
+	prepare
+	both ib_read_bw -F -n 200
+	heard r1 r2
+}
+
+without_parameter() {
+	rmmod ferroce
+	load_module ecn=0
+	prepare 2
+	both ibv_rc_pingpong -c -n 50 -s 65536 -m 4096
+	equal 0 "$(counter r1 np_ecn_marked_roce_packets)"
+	equal 0 "$(counter r2 np_ecn_marked_roce_packets)"
+	[ $(($(counter r1 rcvd_seq_err) + $(counter r2 rcvd_seq_err) + $(counter r1 roce_adp_retrans))) -gt 0 ]
+	clean
+	rmmod ferroce
+	load_module
+}
+
+test_case "marks notify both ends, IPv4" marked 4
+test_case "marks notify both ends, IPv6" marked 6
+test_case "marks on WRITEs" writes
+test_case "marks on READ responses" reads
+test_case "parameter ecn=0" without_parameter
+
+run_cases "$@"
