@@ -110,8 +110,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Handles a mark of congestion on a READ response, before the response, or on requests of which
-    /// the peer tells.
+    /// Handles a mark of congestion on a READ response, before the response, or on requests of
+    /// which the peer tells.
     #[cold]
     pub fn on_mark(&mut self) {
         if self.is_active() {

@@ -21,8 +21,8 @@ const MIN_READ_WINDOW: u32 = 16;
 /// as a shift: by 1/8 in a round trip.
 const GROWTH: u32 = 3;
 
-/// The smallest window after marks of congestion. A loss is no worse then, but many senders may have
-/// to share a short queue.
+/// The smallest window after marks of congestion. A loss is no worse then, but many senders may
+/// have to share a short queue.
 const MIN_MARKED_WINDOW: u16 = 2;
 
 /// The largest window: only READ responses count beyond [`PSN_WINDOW`].

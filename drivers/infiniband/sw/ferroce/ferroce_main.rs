@@ -83,7 +83,7 @@ module! {
         },
         ecn: bool {
             default: true,
-            description: "Let networks mark packets in place of dropping them (RC), and react to that",
+            description: "Let networks mark packets in place of dropping them, and react (RC)",
         },
     },
 }

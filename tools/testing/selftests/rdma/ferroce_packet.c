@@ -495,6 +495,12 @@ static void test_changed_port(void)
 /* A notification is counted and narrows the window; it is no answer to anything. */
 static void test_congestion(void)
 {
+	static const struct growth handled[] = { { "rp_cnp_handled", 1 }, { "rx_malformed", 4 }, {} };
+	static const struct growth refused[] = { { "rx_bad_opcode", 2 }, { "rx_bad_address", 1 }, {} };
+	static const struct growth notified[] = { { "np_ecn_marked_roce_packets", 1 },
+						  { "np_cnp_sent", 1 },
+						  {} };
+	static const struct growth silent[] = { { "np_cnp_sent", 0 }, {} };
 	static const unsigned char reserved[16];
 	struct stats stats = {};
 	struct packet p;
@@ -505,8 +511,7 @@ static void test_congestion(void)
 		add(&p, reserved, len);
 		send_packet(&p);
 	}
-	stats_grew_among(&stats,
-			 (struct growth[]){ { "rp_cnp_handled", 1 }, { "rx_malformed", 4 }, {} });
+	stats_grew_among(&stats, handled);
 	p = make(CNP, uc[0].qp->qp_num, 0);
 	add(&p, reserved, sizeof(reserved));
 	send_packet(&p);
@@ -517,23 +522,20 @@ static void test_congestion(void)
 	add(&p, reserved, sizeof(reserved));
 	p.source = "10.77.0.99";
 	send_packet(&p);
-	stats_grew_among(&stats,
-			 (struct growth[]){ { "rx_bad_opcode", 2 }, { "rx_bad_address", 1 }, {} });
+	stats_grew_among(&stats, refused);
 	/* A request that comes too early, and marks on it. */
 	raw_drain();
 	p = make(RC_SEND_ONLY, rc[0].qp->qp_num, next_psn(&rc[0]) + 5000);
 	p.tos = 3;
 	send_packet(&p);
 	raw_reply(rc[1].qp->qp_num, CNP, 0);
-	stats_grew_among(&stats, (struct growth[]){ { "np_ecn_marked_roce_packets", 1 },
-						    { "np_cnp_sent", 1 },
-						    {} });
+	stats_grew_among(&stats, notified);
 	/* An acknowledgment cannot be sent more slowly. */
 	p = make(RC_ACK, rc[0].qp->qp_num, 0);
 	add_aeth(&p, ACK, 0);
 	p.tos = 3;
 	send_packet(&p);
-	stats_grew_among(&stats, (struct growth[]){ { "np_cnp_sent", 0 }, {} });
+	stats_grew_among(&stats, silent);
 	all_unharmed(9);
 }
 
