@@ -31,8 +31,8 @@ use crate::{
 /// The bits of the ToS or the traffic class that belong to ECN.
 const ECN_MASK: u8 = 0x03;
 
-/// The binary logarithm of a period in ns, of 66 µs, in which a half sends one CNP: about as often as
-/// NICs do.
+/// The binary logarithm of the period in which a half sends at most one CNP, in ns: about as often
+/// as NICs do.
 const CNP_PERIOD: u32 = 16;
 
 /// The ECN codepoint of a packet (RFC 3168, section 5).

@@ -495,8 +495,12 @@ static void test_changed_port(void)
 /* A notification is counted and narrows the window; it is no answer to anything. */
 static void test_congestion(void)
 {
-	static const struct growth handled[] = { { "rp_cnp_handled", 1 }, { "rx_malformed", 4 }, {} };
-	static const struct growth refused[] = { { "rx_bad_opcode", 2 }, { "rx_bad_address", 1 }, {} };
+	static const struct growth handled[] = { { "rp_cnp_handled", 1 },
+						 { "rx_malformed", 4 },
+						 {} };
+	static const struct growth refused[] = { { "rx_bad_opcode", 2 },
+						 { "rx_bad_address", 1 },
+						 {} };
 	static const struct growth notified[] = { { "np_ecn_marked_roce_packets", 1 },
 						  { "np_cnp_sent", 1 },
 						  {} };
