@@ -7,7 +7,7 @@
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
 . "$(dirname "$0")/lib.sh"
 need_module
-need_programs ibv_rc_pingpong ib_write_bw ib_read_bw tc
+need_programs ibv_rc_pingpong ib_write_bw ib_read_bw ping tc
 # shellcheck disable=SC2034
 after_each=clean
 
@@ -17,6 +17,7 @@ prepare() {
 
 	make_net
 	add_links
+	resolve_neighbours
 	for i in 1 2; do in_ns "n$i" tc qdisc replace dev "v$i" root netem loss "${1:-10}%" ecn; done
 }
 

@@ -371,12 +371,12 @@ tagged() {
 	all_sent r1 r2
 }
 
-# disturbed NETEM...: the neighbours are resolved before, as the RDMA core waits one second for that.
+# disturbed NETEM...
 disturbed() {
 	local i lossy=1
 
 	prepare
-	for i in 10.77.0.1 fd77::1; do in_ns n2 ping -q -c 1 "$i"; done
+	resolve_neighbours
 	for i in 1 2; do in_ns "n$i" tc qdisc add dev "v$i" root netem "$@"; done
 	traffic
 	all_sent r1 r2

@@ -134,6 +134,8 @@ start() {
 
 	shift 2
 	if [ -n "$ns" ]; then set -- nsenter --net="/run/netns/$ns" "$@"; fi
+	# The process empties the log only once it runs: until then, an earlier program's lines would pass for its own.
+	: >"$tmp/$name.log"
 	"$@" >"$tmp/$name.log" 2>&1 </dev/null &
 	pid=$!
 	echo "$pid" >>"$tmp/pids"
@@ -365,6 +367,13 @@ add_links() {
 		in_ns "n$i" rdma link add "r$i" type "${1:-ferroce}" netdev "v$i" || return
 		wait_state "r$i" ACTIVE && gid_index "r$i" "10.77.0.$i" && gid_index "r$i" "fd77::$i" || return
 	done >/dev/null
+}
+
+# resolve_neighbours: before the network begins to lose packets, since the RDMA core waits one second for that.
+resolve_neighbours() {
+	local address
+
+	for address in 10.77.0.1 fd77::1; do in_ns n2 ping -q -c 1 "$address" || return; done
 }
 
 delete_links() {
