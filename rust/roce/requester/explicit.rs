@@ -142,10 +142,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         } else {
             (0, true)
         };
-        let accept = Accept {
-            ends_part,
-            ends: index.wrapping_add(1) == slot.packets(),
-        };
+        let ends = index.wrapping_add(1) == slot.packets();
+        let accept = Accept { ends_part, ends };
         let found = pkt.found();
         let positive = match pkt.aeth() {
             Some(aeth) => matches!(aeth.syndrome, Syndrome::Ack { .. }),
@@ -154,10 +152,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         // Do not check the start of a repeated part: the peer may send FIRST or, like C rxe,
         // MIDDLE. A part that was requested again may come in pieces of any size.
         let ends_piece = pkt.opcode().ends_message();
-        let fits = match ends_piece {
-            true => ends_part || slot.is_repeated,
-            false => !ends_part,
-        };
+        let fits = ends_piece == ends_part || slot.is_repeated && (ends_piece || !ends);
         if !fits
             || pkt.payload_len() != len
             || found.is_some() != slot.wr.op.is_atomic()

@@ -29,6 +29,8 @@ pub(super) struct Probe {
     stage: Stage,
     /// True if [`Requester::take_loss`] has a loss to report.
     loss_found: bool,
+    /// True if a probe was sent since the last progress.
+    was_sent: bool,
     /// True if the peer has reported the packet at `una` as missing.
     is_missing: bool,
     /// True if the peer seems to drop packets that arrive before a missing one.
@@ -51,6 +53,12 @@ impl Probe {
     /// Has a probe sent.
     pub(super) fn set_due(&mut self) {
         self.stage = Stage::Due;
+    }
+
+    /// Returns whether a probe was sent since the last progress.
+    #[inline]
+    pub(super) fn was_sent(&self) -> bool {
+        self.was_sent
     }
 
     /// Forgets a probe.
@@ -107,6 +115,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Accounts for a probe that was sent, before `end`.
     pub(super) fn probed(&mut self, end: Psn) {
         self.probe.stage = Stage::Sent(end);
+        self.probe.was_sent = true;
         if !self.acks.is_owed(self.window.una()) {
             self.acks.requested(end);
         }
@@ -142,6 +151,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub(super) fn end_probe(&mut self, next: Psn, has_more: bool) {
         let is_missing = core::mem::take(&mut self.probe.is_missing);
+        self.probe.was_sent = false;
         let una = self.window.una();
         match core::mem::take(&mut self.probe.stage) {
             Stage::Sent(end) if una == end && una.is_before(next) && !has_more => {
@@ -219,6 +229,28 @@ mod tests {
     /// Sends all packets, and returns their PSNs and whether they request an acknowledgment.
     fn sent(rc: &mut Requester<&mut [Slot]>) -> [Option<(u32, bool)>; 4] {
         [(); 4].map(|()| send(rc).map(|sent| (sent.psn.get(), sent.ack_req)))
+    }
+
+    #[test]
+    fn read_is_not_repeated_beyond_its_probe() {
+        let mut slots = slots::<2>();
+        let mut rc = measured(&mut slots);
+        post(&mut rc, &[wr(SendOp::Read, 4 * MTU)]);
+        let requested = |rc: &mut Requester<&mut [Slot]>| {
+            let reth = send(rc).and_then(|sent| Some((sent.psn.get(), sent.reth?.len)));
+            reth.map(|(psn, len)| (psn, len / MTU))
+        };
+        assert_eq!(requested(&mut rc), Some((1, 4)));
+        assert_eq!(rc.on_timeout(DUE), Expired::Probe);
+        assert_eq!(requested(&mut rc), Some((1, 1)));
+        // Only the probe arrives, and the response to it is lost.
+        assert_eq!(rc.on_timeout(NOW.after(TIMEOUT_NS)), Expired::Retry);
+        assert_eq!(requested(&mut rc), Some((1, 1)));
+        assert_eq!(requested(&mut rc), None);
+        let only = read_response(Opcode::RcReadResponseOnly, 1, MTU);
+        assert!(respond(&mut rc, &only).place.is_some());
+        rc.placed(NOW.after(TIMEOUT_NS), Ok(()));
+        assert_eq!(requested(&mut rc), Some((2, 3)));
     }
 
     #[test]

@@ -114,15 +114,19 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     }
 
     /// Assigns PSNs to the message if this is its first packet ever, and records the size of a new
-    /// part of a READ.
+    /// part of a READ, or a smaller one in which it is requested again.
     #[inline]
     fn begin(&mut self, step: &Step) {
+        let part = self.window.read_part();
         if step.psn != self.window.max() {
+            if let Some(slot) = self.queue.get_mut(step.slot) {
+                slot.part = slot.part.min(part);
+            }
             return;
         }
         let is_new = step.slot >= self.queue.begun();
         if let Some(slot) = self.queue.get_mut(step.slot) {
-            slot.part = self.window.read_part();
+            slot.part = part;
             if is_new {
                 slot.first_psn = step.psn;
                 slot.last_psn = step.psn.add(step.packets).prev();
@@ -218,6 +222,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 step.count = read_part(index, packets, self.window.read_part());
                 if psn != self.window.max() {
                     step.count = step.count.min(slot.read_part(index));
+                }
+                if psn == self.window.una() && self.probe.was_sent() {
+                    // The peer may have seen nothing but the probe. It drops a longer repetition.
+                    step.count = 1;
                 }
             }
             if slot.has_explicit_response() {
