@@ -11,14 +11,14 @@ need_programs ibv_rc_pingpong ib_write_bw ib_read_bw ping tc
 # shellcheck disable=SC2034
 after_each=clean
 
-# prepare [PERCENT]: netem marks so many of the packets that it may mark, and drops others.
+# netem marks a tenth of the packets that it may mark, and drops a tenth of the others.
 prepare() {
 	local i
 
 	make_net
 	add_links
 	resolve_neighbours
-	for i in 1 2; do in_ns "n$i" tc qdisc replace dev "v$i" root netem loss "${1:-10}%" ecn; done
+	for i in 1 2; do in_ns "n$i" tc qdisc replace dev "v$i" root netem loss 10% ecn; done
 }
 
 # heard DEVICE PEER: it got the notifications of its peer, but for those that came too late.
@@ -57,7 +57,7 @@ reads() {
 without_parameter() {
 	rmmod ferroce
 	load_module ecn=0
-	prepare 2
+	prepare
 	both ibv_rc_pingpong -c -n 50 -s 65536 -m 4096
 	equal 0 "$(counter r1 np_ecn_marked_roce_packets)"
 	equal 0 "$(counter r2 np_ecn_marked_roce_packets)"
