@@ -37,7 +37,7 @@ bench: module ## compare with C rdma_rxe, siw and TCP in one boot (build/bench.c
 bench-icount: module ## the same by instruction counts: slower, but repeatable (build/bench-icount.csv, .svg)
 	@scripts/vm/bench --icount
 
-bench-loss: module ## C rdma_rxe, ferroce and TCP over a network that loses packets (build/bench-loss.csv)
+bench-loss: module ## C rdma_rxe, ferroce and TCP over a network that loses packets (build/bench-loss.csv, .svg)
 	@scripts/vm/bench --loss
 
 bench-publish: ## take the results of both into Documentation

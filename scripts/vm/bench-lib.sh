@@ -5,6 +5,8 @@
 # and record, and may define begin and end.
 
 PORT=18515 NETPERF_PORT=12865
+# The devices of the two ends, and the address of the server; bench-loss-rounds has other ends, too.
+server_dev=r1 client_dev=r2 address=10.77.0.1
 # A measurement takes some seconds on a quiet machine.
 LIMIT=90
 netserver='' finished=0 total=0 began=$SECONDS
@@ -22,7 +24,7 @@ note_failure() {
 	{ echo "=== $1"; cat; } >>/out/failures.log
 }
 
-# begin NET, and end: before and after the measurements of a driver, while it is loaded.
+# begin NET DRIVER, and end: before and after the measurements of a driver, while it is loaded.
 begin() {
 	:
 }
@@ -36,7 +38,7 @@ end() {
 measure_driver() {
 	local driver=$1 row loaded=1 value test size qps
 
-	if ! { load "$driver" && begin "${3-}"; } >/tmp/load 2>&1; then
+	if ! { load "$driver" && begin "${3-}" "$driver"; } >/tmp/load 2>&1; then
 		loaded=''
 		note_failure "$driver does not load" </tmp/load
 	fi
@@ -108,9 +110,9 @@ perftest() {
 	local client server
 
 	if [ "$1" = siw ]; then
-		server="$2 -R" client="$3 $2 -R 10.77.0.1"
+		server="$2 -p $PORT -R" client="$3 $2 -p $PORT -R $address"
 	else
-		server="$2 -d r1 -x $gid1" client="$3 $2 -d r2 -x $gid2 10.77.0.1"
+		server="$2 -p $PORT -d $server_dev -x $gid1" client="$3 $2 -p $PORT -d $client_dev -x $gid2 $address"
 	fi
 	pair "$server" "$client" | awk '/^ [0-9]/ {l = $0} !/^ [0-9]/ {print >"/dev/stderr"} END {if (l == "") exit 1; print l}'
 }
@@ -131,12 +133,13 @@ iperf3_bw() {
 	64) bytes=$((4 << 20)) ;;
 	4096) bytes=$((50 << 20)) ;;
 	esac
-	pair "iperf3 -s -1 -p $PORT" "iperf3 -c 10.77.0.1 -p $PORT -l $1 -P $2 -n $bytes -f M" | tee /dev/stderr | receiver_rate
+	iperf3_pair "-l $1 -P $2 -n $bytes"
 }
 
-# receiver_rate: of iperf3's output, in MiB/s.
-receiver_rate() {
-	awk '/receiver$/ {for (i = 2; i <= NF; i++) if ($i == "MBytes/sec") v = $(i - 1)} END {if (v == "") exit 1; print v}'
+# iperf3_pair OPTIONS: the rate in MiB/s that the receiver saw.
+iperf3_pair() {
+	pair "iperf3 -s -1 -p $PORT" "iperf3 -c $address -p $PORT $1 -f M" | tee /dev/stderr |
+		awk '/receiver$/ {for (i = 2; i <= NF; i++) if ($i == "MBytes/sec") v = $(i - 1)} END {if (v == "") exit 1; print v}'
 }
 
 # netperf_lat SIZE: half of the time of a transaction.

@@ -3,6 +3,7 @@
 """bench-loss-table.py build/NAME: from NAME/raw.csv (net,test,size,qps,driver,value,unit, no head line) writes
 
 NAME.csv  medians, their ratios to C rxe, and to the same driver over the clean network: above 1 is better
+NAME.dat  the ratios to C rxe, for the graph
 NAME.txt  a table for people, which is printed too; NAME/conditions goes before it
 
 A figure of which one measurement failed is "failed": a median of the others would flatter."""
@@ -32,13 +33,28 @@ def shown(value):
     return "" if value is None else f"{value:.2f}"
 
 
+def write_dat(name, medians, drivers):
+    """A row for each figure, below the name of its network. A row without a figure is a heading."""
+    last = None
+    with open(f"{name}.dat", "w", encoding="ascii") as dat:
+        print("label", *drivers, file=dat)
+        for (net, test, size, qps, unit), by_driver in medians.items():
+            if net != last:
+                last = net
+                for label in ("", net.upper()):
+                    print(f'"{label}"', *("nan" for _ in drivers), file=dat)
+            ratios = (TABLE.ratio(by_driver.get(driver), by_driver.get("rxe"), unit) for driver in drivers)
+            label = f'"{test} {TABLE.size_name(size)}, {qps} QP{"s" if qps != 1 else ""}"'
+            print(label, *(ratio or "nan" for ratio in ratios), file=dat)
+
+
 def main():
     name = sys.argv[1]
     figures = read(f"{name}/raw.csv")
     medians = {row: {driver: TABLE.median(values) for driver, values in by_driver.items()}
                for row, by_driver in figures.items()}
     drivers = [driver for driver in DRIVERS if any(driver in by_driver for by_driver in figures.values())]
-    head = "net".ljust(13) + "test".ljust(17) + "size".rjust(7) + "QPs".rjust(4) + "unit".rjust(7)
+    head = "net".ljust(15) + "test".ljust(17) + "size".rjust(7) + "QPs".rjust(4) + "unit".rjust(7)
     lines = [head + "".join(driver.rjust(10) for driver in drivers) + "   to rxe to clean"]
 
     with open(f"{name}.csv", "w", encoding="ascii") as file:
@@ -47,7 +63,7 @@ def main():
         for row, by_driver in medians.items():
             net, test, size, qps, unit = row
             clean = medians.get(("clean", test, size, qps, unit), {})
-            line = f"{net:13}{test:17}{TABLE.size_name(size):>7}{qps:>4}{unit:>7}"
+            line = f"{net:15}{test:17}{TABLE.size_name(size):>7}{qps:>4}{unit:>7}"
             for driver in drivers:
                 if driver not in by_driver:
                     line += "-".rjust(10)
@@ -63,6 +79,7 @@ def main():
             line += shown(TABLE.ratio(ours, clean.get("ferroce"), unit)).rjust(9)
             lines.append(line)
 
+    write_dat(name, medians, drivers)
     with open(f"{name}/conditions", encoding="utf-8") as file:
         conditions = file.read()
     with open(f"{name}.txt", "w", encoding="utf-8") as file:

@@ -136,14 +136,14 @@ delete_links() {
 	rdma link delete r1 && rdma link delete r2
 }
 
-# serve_and_connect PORT 'SERVER COMMAND' 'CLIENT COMMAND': the server in n1, the client in n2 once the port listens. Fails
-# with whichever fails.
+# serve_and_connect PORT 'SERVER COMMAND' 'CLIENT COMMAND': the server in n1, or in $server_ns, the client in n2, or in $client_ns,
+# once the port listens. Fails with whichever fails.
 serve_and_connect() {
-	local port=$1 server rc=0
+	local port=$1 server rc=0 server_ns=${server_ns:-n1} client_ns=${client_ns:-n2}
 
-	ip netns exec n1 sh -c "exec $2" >"/tmp/server.$port" 2>&1 &
+	ip netns exec "$server_ns" sh -c "exec $2" >"/tmp/server.$port" 2>&1 &
 	server=$!
-	wait_port n1 "$port" && ip netns exec n2 sh -c "exec $3" || rc=$?
+	wait_port "$server_ns" "$port" && ip netns exec "$client_ns" sh -c "exec $3" || rc=$?
 	if [ "$rc" != 0 ]; then
 		kill "$server" 2>/dev/null
 		sed 's/^/# server: /' "/tmp/server.$port"
