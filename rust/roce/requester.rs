@@ -9,6 +9,8 @@
 //! post ---------> slots --> poll_transmit --> (build and send a packet) --> transmitted
 //!                       --> poll_local -----> (do it) --------------------> local_done
 //! on_response --> (place what the peer returns) --> placed
+//!             --> early: (keep it, if may_keep) --> kept, not_kept
+//! is_kept_due --> (take the kept one) --> took_kept, on_response
 //! on_timeout  <-- next_timeout
 //! after each of these: poll_completion until None, take_error, poll_local, poll_transmit again
 //! ```
@@ -18,6 +20,7 @@
 //! `placed`, and passes the same response in again before any other.
 
 mod ack_request;
+mod early;
 mod explicit;
 mod local;
 mod mark;
@@ -55,7 +58,10 @@ pub use self::{
     }, //
 };
 
-use core::ops::DerefMut;
+use core::{
+    num::NonZero,
+    ops::DerefMut, //
+};
 
 use self::{
     ack_request::AckRequests,
@@ -67,6 +73,7 @@ use self::{
 };
 use crate::{
     ids::Qpn,
+    kept::Kept,
     opcode::Transport,
     psn::Psn,
     wire::MAX_MESSAGE_LEN,
@@ -96,7 +103,7 @@ pub struct SendParams {
     /// The QPN of this queue pair, sent in the DETH (UD only).
     pub src_qpn: Qpn,
     /// The time until an acknowledgment is overdue, in ns; `None` for no limit (RC only).
-    pub ack_timeout: Option<u64>,
+    pub ack_timeout: Option<NonZero<u64>>,
     /// The most retransmissions of the same packet before the request fails, 0 to 7 (RC only).
     pub retry_cnt: u8,
     /// The most retransmissions of the same packet after RNR NAKs, 0 to 7; 7 for no limit (RC
@@ -183,6 +190,8 @@ pub struct Requester<S> {
     retry: Retry,
     probe: Probe,
     explicit: Explicit,
+    /// The explicit responses that are kept until earlier ones arrive.
+    kept: Kept,
     /// True if [`Requester::take_error`] has an error to report.
     error_pending: bool,
 }
@@ -209,6 +218,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             retry: Retry::new(&params),
             probe: Probe::default(),
             explicit: Explicit::default(),
+            kept: Kept::default(),
             error_pending: false,
         }
     }
@@ -422,6 +432,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.acks = AckRequests::new(psn);
         self.retry = Retry::new(&self.params);
         self.probe = Probe::default();
+        self.kept = Kept::default();
     }
 
     /// Fails the unfinished slot at `index` once all slots before it have finished.
@@ -472,5 +483,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.acks.stop();
         self.retry.stop();
         self.probe.stop();
+        self.kept = Kept::default();
     }
 }

@@ -59,6 +59,7 @@ pub mod congestion;
 pub mod fifo;
 pub mod icrc;
 pub mod ids;
+mod kept;
 pub mod opcode;
 pub mod pace;
 pub mod pma;

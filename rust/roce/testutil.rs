@@ -146,7 +146,7 @@ pub(crate) fn send_params() -> SendParams {
         mtu: MTU,
         dest_qpn: Qpn::new(0x44),
         src_qpn: Qpn::new(0x55),
-        ack_timeout: Some(TIMEOUT_NS),
+        ack_timeout: core::num::NonZero::new(TIMEOUT_NS),
         retry_cnt: 1,
         rnr_retry: 1,
         max_rd_atomic: 2,
@@ -207,9 +207,13 @@ pub(crate) fn post(rc: &mut Requester<&mut [Slot]>, wrs: &[SendWr]) {
     }
 }
 
-/// Hands a packet in as a response.
+/// Hands a packet in as a response, which is not kept.
 pub(crate) fn respond(rc: &mut Requester<&mut [Slot]>, frame: &Frame) -> Response {
-    rc.on_response(NOW, &frame.packet())
+    let response = rc.on_response(NOW, &frame.packet());
+    if response.is_early {
+        rc.not_kept(frame.packet().psn());
+    }
+    response
 }
 
 /// Hands an acknowledgment in.

@@ -76,10 +76,10 @@ const RNR_TIMER: [u32; 32] = [
 ///
 /// Only the low five bits of `code` count.
 #[inline]
-pub const fn ack_timeout_ns(code: u8) -> Option<u64> {
+pub const fn ack_timeout_ns(code: u8) -> Option<NonZero<u64>> {
     match code & CODE_MASK {
         0 => None,
-        code => Some(ACK_TIMEOUT_UNIT_NS << code),
+        code => NonZero::new(ACK_TIMEOUT_UNIT_NS << code),
     }
 }
 
@@ -99,11 +99,12 @@ mod tests {
 
     #[test]
     fn ack_timeout_doubles_per_code() {
-        assert_eq!(ack_timeout_ns(0), None);
-        assert_eq!(ack_timeout_ns(1), Some(8_192));
-        assert_eq!(ack_timeout_ns(14), Some(67_108_864));
-        assert_eq!(ack_timeout_ns(31), Some(4096 << 31));
-        assert_eq!(ack_timeout_ns(32 + 14), ack_timeout_ns(14));
+        let ns = |code| ack_timeout_ns(code).map(NonZero::get);
+        assert_eq!(ns(0), None);
+        assert_eq!(ns(1), Some(8_192));
+        assert_eq!(ns(14), Some(67_108_864));
+        assert_eq!(ns(31), Some(4096 << 31));
+        assert_eq!(ns(32 + 14), ns(14));
     }
 
     #[test]

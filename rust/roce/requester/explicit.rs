@@ -116,13 +116,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         // A response acknowledges the requests before it, but not those whose own responses are
         // missing.
         if index != self.queue.done() && !self.acknowledge(now, first_psn, true) {
-            return self.gap(now, psn, ResponseKind::Gap).into();
+            return self.on_early(now, psn);
         }
         if !self.is_active() {
             return ResponseKind::Ack.into();
         }
         if psn != self.window.una() {
-            return self.gap(now, psn, ResponseKind::Gap).into();
+            return self.on_early(now, psn);
         }
         self.accept_explicit(now, pkt)
     }
@@ -134,7 +134,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             return ResponseKind::Dropped.into();
         };
         let is_read = slot.is_read();
-        let index = slot.first_psn.forward(self.window.una());
+        let psn = self.window.una();
+        let index = slot.first_psn.forward(psn);
         let offset = index.checked_shl(self.mtu_shift.into()).unwrap_or(0);
         let (len, ends_part) = if is_read {
             let rest = slot.wr.length.saturating_sub(offset);
@@ -160,7 +161,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         {
             return self.bad_response();
         }
-        if !ends_piece {
+        if !ends_piece && self.probe.ends_at(psn.next()) {
             // It is a late response, not the one to a probe, which would end a piece.
             self.probe.stop();
         }
@@ -179,6 +180,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         Response {
             place,
             outcome: ResponseKind::ReadResponse,
+            is_early: false,
         }
     }
 
@@ -312,10 +314,7 @@ mod tests {
         );
         assert_eq!(again.map(|again| again.psn), Some(Psn::new(1)));
         assert_eq!(send_all(&mut rc), 2);
-        assert_eq!(
-            acknowledge(&mut rc, 3, Syndrome::ACK),
-            ResponseKind::Duplicate
-        );
+        assert_eq!(acknowledge(&mut rc, 3, Syndrome::ACK), ResponseKind::Early);
         assert_eq!(send_all(&mut rc), 0);
     }
 
@@ -333,7 +332,7 @@ mod tests {
         // The peer sent another response before it got to the repeated request.
         let before = NOW.after(TIMEOUT_NS - 1);
         let again = rc.on_response(before, &second.packet());
-        assert_eq!(again.outcome, ResponseKind::Duplicate);
+        assert_eq!(again.outcome, ResponseKind::Early);
         assert_eq!(rc.next_timeout(), Some(before.after(TIMEOUT_NS)));
         assert_eq!(rc.on_timeout(due), Expired::Nothing);
     }
@@ -349,8 +348,7 @@ mod tests {
         // A request first sent after the READ was repeated is answered after the READ.
         post(&mut rc, &[wr(SendOp::Send, 0)]);
         assert_eq!(send_all(&mut rc), 1);
-        let duplicate = acknowledge(&mut rc, 1, Syndrome::ACK);
-        assert_eq!(duplicate, ResponseKind::Duplicate);
+        assert_eq!(acknowledge(&mut rc, 1, Syndrome::ACK), ResponseKind::Early);
         assert_eq!(acknowledge(&mut rc, 2, Syndrome::ACK), ResponseKind::Gap);
         // The retry count is 1.
         assert_eq!(status(&mut rc), Some(Status::RetryExceeded));

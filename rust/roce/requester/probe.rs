@@ -29,8 +29,8 @@ pub(super) struct Probe {
     stage: Stage,
     /// True if [`Requester::take_loss`] has a loss to report.
     loss_found: bool,
-    /// True if a probe was sent since the last progress.
-    was_sent: bool,
+    /// The number of probes since the last progress.
+    sent: u8,
     /// True if the peer has reported the packet at `una` as missing.
     is_missing: bool,
     /// True if the peer seems to drop packets that arrive before a missing one.
@@ -55,10 +55,34 @@ impl Probe {
         self.stage = Stage::Due;
     }
 
+    /// Returns whether a probe is to be sent.
+    pub(super) fn is_due(&self) -> bool {
+        self.stage == Stage::Due
+    }
+
+    /// Returns whether a probe was sent, before `end`.
+    #[inline]
+    pub(super) fn ends_at(&self, end: Psn) -> bool {
+        self.stage == Stage::Sent(end)
+    }
+
+    /// Returns whether a probe was sent that also requests the response with PSN `psn`, which is
+    /// not before `una`.
+    #[inline]
+    pub(super) fn goes_on_at(&self, psn: Psn) -> bool {
+        matches!(self.stage, Stage::Sent(end) if psn.is_before(end))
+    }
+
     /// Returns whether a probe was sent since the last progress.
     #[inline]
     pub(super) fn was_sent(&self) -> bool {
-        self.was_sent
+        self.sent > 0
+    }
+
+    /// Returns whether the response to `psn`, behind the missing one at `una`, shows for the first
+    /// time that this one was lost again, while others were requested with it.
+    pub(super) fn is_lost_again(&self, psn: Psn) -> bool {
+        self.goes_on_at(psn) && self.sent <= 1
     }
 
     /// Forgets a probe.
@@ -102,12 +126,16 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             return None;
         }
         let index = slot.first_psn.forward(psn);
+        let count = match slot.is_read() {
+            true => self.missing_responses(slot, index),
+            false => 1,
+        };
         Some(Step {
             slot: at,
             psn,
             index,
             packets: slot.packets(),
-            count: 1,
+            count,
             kind: StepKind::LossProbe,
         })
     }
@@ -115,7 +143,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Accounts for a probe that was sent, before `end`.
     pub(super) fn probed(&mut self, end: Psn) {
         self.probe.stage = Stage::Sent(end);
-        self.probe.was_sent = true;
+        self.probe.sent = self.probe.sent.saturating_add(1);
         if !self.acks.is_owed(self.window.una()) {
             self.acks.requested(end);
         }
@@ -147,13 +175,16 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Rewinds if the peer has executed nothing but the probe.
     ///
     /// `next` was to be sent next before the acknowledgment, and `has_more` tells that the peer has
-    /// also executed the packet at `una`.
+    /// also executed the packet at `una`. So do kept responses.
     #[inline]
     pub(super) fn end_probe(&mut self, next: Psn, has_more: bool) {
         let is_missing = core::mem::take(&mut self.probe.is_missing);
-        self.probe.was_sent = false;
+        self.probe.sent = 0;
         let una = self.window.una();
+        let has_more = has_more || self.kept.first().is_some();
         match core::mem::take(&mut self.probe.stage) {
+            // There are more responses to come.
+            stage @ Stage::Sent(end) if una.is_before(end) => self.probe.stage = stage,
             Stage::Sent(end) if una == end && una.is_before(next) && !has_more => {
                 self.probe.loss_found = true;
                 self.probe.peer_drops_early |= is_missing;
@@ -205,6 +236,7 @@ mod tests {
         },
         wr::SendOp, //
     };
+    use core::num::NonZero;
 
     const TIMEOUT_NS: u64 = 64 * MIN_RTO_NS;
 
@@ -215,7 +247,7 @@ mod tests {
         let mut rc = requester(Transport::Rc, slots);
         let params = rc.params;
         rc.set_params(&SendParams {
-            ack_timeout: Some(TIMEOUT_NS),
+            ack_timeout: NonZero::new(TIMEOUT_NS),
             ..params
         });
         post(&mut rc, &[wr(SendOp::Send, 0)]);
@@ -484,7 +516,7 @@ mod tests {
         let mut rc = requester(Transport::Rc, &mut slots);
         let params = rc.params;
         rc.set_params(&SendParams {
-            ack_timeout: Some(TIMEOUT_NS),
+            ack_timeout: NonZero::new(TIMEOUT_NS),
             retry_cnt: 1,
             ..params
         });

@@ -39,6 +39,8 @@ pub enum ResponseKind {
     Rnr,
     /// Proof that an explicit response is missing, which is requested again.
     Gap,
+    /// A response behind a missing one that was requested again before.
+    Early,
     /// A response without new information.
     Duplicate,
     /// A congestion notification: the window is narrower now.
@@ -67,6 +69,9 @@ pub struct Response {
     pub place: Option<Placement>,
     /// The kind of the response.
     pub outcome: ResponseKind,
+    /// True if the response came before an explicit one that is missing. The driver may keep it,
+    /// and hands it in again once [`Requester::is_kept_due`].
+    pub is_early: bool,
 }
 
 impl From<ResponseKind> for Response {
@@ -75,6 +80,7 @@ impl From<ResponseKind> for Response {
         Response {
             place: None,
             outcome,
+            is_early: false,
         }
     }
 }
@@ -97,7 +103,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
         self.explicit.forget_placement();
         match pkt.opcode().operation() {
-            Operation::Acknowledge => self.on_acknowledge(now, pkt).into(),
+            Operation::Acknowledge => self.on_acknowledge(now, pkt),
             Operation::ReadResponse | Operation::AtomicAck => self.on_explicit(now, pkt),
             Operation::Send
             | Operation::Write
@@ -120,39 +126,37 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     }
 
     #[inline]
-    fn on_acknowledge(&mut self, now: Instant, pkt: &Packet<'_>) -> ResponseKind {
+    fn on_acknowledge(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
         let psn = pkt.psn();
         let Some(aeth) = pkt.aeth() else {
-            return ResponseKind::Dropped;
+            return ResponseKind::Dropped.into();
         };
         if !self.window.is_unacknowledged(psn) {
             // A duplicate of an old acknowledgment, or a stale one from before a reset.
-            return ResponseKind::Duplicate;
+            return ResponseKind::Duplicate.into();
         }
         // A NAK acknowledges the packets before its PSN.
         let end = match aeth.syndrome {
             Syndrome::Ack { .. } => psn.next(),
             Syndrome::Rnr { .. } | Syndrome::Nak(_) => psn,
-            Syndrome::Reserved => return ResponseKind::Dropped,
+            Syndrome::Reserved => return ResponseKind::Dropped.into(),
         };
         // The peer has a packet for which it has no receive request.
         let has_more = matches!(aeth.syndrome, Syndrome::Rnr { .. });
         let complete = self.acknowledge(now, end, has_more);
         if !self.is_active() {
             // A request that failed locally was only waiting for this acknowledgment.
-            return ResponseKind::Ack;
+            return ResponseKind::Ack.into();
         }
-        match aeth.syndrome {
-            Syndrome::Nak(NakCode::PsnSequence) if complete => {
-                self.gap(now, psn, ResponseKind::NakSequence)
-            }
-            Syndrome::Nak(NakCode::PsnSequence) => self.gap(now, psn, ResponseKind::Gap),
-            Syndrome::Nak(code) => self.refused(psn, code),
-            _ if !complete => self.gap(now, psn, ResponseKind::Gap),
+        let kind = match aeth.syndrome {
+            Syndrome::Nak(code) if code != NakCode::PsnSequence => self.refused(psn, code),
+            _ if !complete => return self.on_early(now, psn),
+            Syndrome::Nak(_) => self.gap(now, psn, ResponseKind::NakSequence),
             Syndrome::Rnr { timer } if self.wait_rnr(now, timer) => ResponseKind::Rnr,
             Syndrome::Rnr { .. } => ResponseKind::Duplicate,
             Syndrome::Ack { .. } | Syndrome::Reserved => ResponseKind::Ack,
-        }
+        };
+        kind.into()
     }
 
     /// Advances `una` up to `end`, and completes the requests before it.
@@ -181,7 +185,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             }
         }
         if una != before {
-            self.progressed(now, before, una, has_more);
+            self.progressed(now, before, una, has_more || una != end);
             self.fail_if_due();
         }
         una == end

@@ -2,7 +2,10 @@
 
 //! Timers, retransmission and retry limits (RC).
 
-use core::ops::DerefMut;
+use core::{
+    num::NonZero,
+    ops::DerefMut, //
+};
 
 use super::{
     ack_request::AckRequests,
@@ -150,7 +153,6 @@ impl Retry {
     #[inline]
     fn progressed(&mut self, now: Instant, una: Psn, params: &SendParams) {
         self.reset_counts(params);
-        self.rewound = None;
         self.rnr_until = None;
         self.probes = 0;
         self.rtt.acknowledged(now, una);
@@ -173,6 +175,7 @@ impl Retry {
         }
         self.timers = Timers {
             deadline: params.ack_timeout.map(|timeout| {
+                let timeout = timeout.get();
                 let slow = self.slowest.min(timeout).saturating_mul(SLACK);
                 now.after(timeout.max(slow))
             }),
@@ -254,21 +257,22 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             return false;
         }
         self.retry_known();
-        self.retry.rtt.forget_sample();
         if self.may_retry() {
             if is_missing {
                 self.fill_gap(now);
             } else {
-                self.window.halve();
-                self.rewind();
+                self.window.halve_once();
+                self.request_again(now);
             }
         }
         true
     }
 
-    /// Takes no response to a packet sent so far for the report of another loss.
+    /// Takes no response to a packet sent so far for the report of another loss, nor for a measure
+    /// of the round-trip time.
     pub(super) fn retry_known(&mut self) {
         self.retry.rewound = Some(self.window.max());
+        self.retry.rtt.forget_sample();
     }
 
     /// Starts the RNR wait for the packet at `una`, or fails the request if no RNR retry is left.
@@ -313,8 +317,12 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.window.widen(before);
         self.acks.acknowledged(una, self.window.next());
         self.retry.progressed(now, una, &self.params);
+        if !self.probe.goes_on_at(una) {
+            self.retry.rewound = None;
+        }
         self.restart_deadline(now);
         self.end_probe(next, has_more);
+        self.request_gap(now);
     }
 
     /// Handles a response other than the expected one: to a repeated request, or to one after a
@@ -325,7 +333,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// the response may be a stray that no request asked for.
     #[cold]
     pub(super) fn peer_is_busy(&mut self, now: Instant) {
-        let most = self.params.ack_timeout.unwrap_or(0).saturating_mul(BUSY);
+        let timeout = self.params.ack_timeout.map_or(0, NonZero::get);
+        let most = timeout.saturating_mul(BUSY);
         if self.retry.timers.deadline.is_some() && now.since(self.retry.awaited) < most {
             self.restart_deadline(now);
         }

@@ -14,7 +14,8 @@ pub(super) const INITIAL_WINDOW: u16 = 64;
 /// The smallest window after losses.
 pub(super) const MIN_WINDOW: u16 = 4;
 
-/// The smallest window for READ responses, all of which are requested again after a lost one.
+/// The smallest window for READ responses after losses: fewer of them seldom show that one before
+/// them was lost, and a timer has to.
 const MIN_READ_WINDOW: u32 = 16;
 
 /// Above half of the size at the last loss, the window grows by this part of what is acknowledged,

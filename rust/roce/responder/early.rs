@@ -4,48 +4,26 @@
 //!
 //! The driver keeps them until the missing packet arrives, so that only that has to be sent again.
 //! IBTA lets a responder drop them (9.7.4.1.1); that also holds if there is no memory for them.
-//!
-//! They are kept in the order of arrival. One with a PSN below that of the last kept one is dropped
-//! and is missing later: the order of arrival is nearly always that of PSNs, and a queue needs
-//! neither a search nor a bitmap.
 
 use super::{
     resources::Records,
     Reply,
     Responder, //
 };
-use crate::psn::Psn;
+use crate::{
+    kept::Kept,
+    psn::Psn, //
+};
 
-/// The most PSNs between the missing packet and one that is kept.
-///
-/// A peer whose window is in the hundreds is never that far ahead, unless it requests long READs. A
-/// packet of an earlier connection must not wait until its PSN comes.
-const MOST_AHEAD: u32 = 1 << 12;
-
-/// The PSNs of the kept packets.
-///
-/// # Invariants
-///
-/// `last` is not before `first`, if there is one.
+/// The kept packets, and the acknowledgment that waits for them.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Early {
-    /// The PSN of the packet to execute first, if any is kept.
-    first: Option<Psn>,
-    /// The PSN of the one kept last.
-    last: Psn,
+    kept: Kept,
     /// True if an acknowledgment was left to the end of the kept packets.
     owes_ack: bool,
-    /// True if packets were dropped since the first one was kept.
-    is_incomplete: bool,
 }
 
 impl Early {
-    /// Returns whether the first kept packet is to be executed now that `epsn` is expected.
-    #[inline]
-    fn is_due(&self, epsn: Psn) -> bool {
-        self.first.is_some_and(|first| !first.is_after(epsn))
-    }
-
     /// Returns whether to acknowledge the packet that was just executed, given whether it requests
     /// that and the PSN expected next.
     ///
@@ -56,7 +34,7 @@ impl Early {
         if !ack_req && !self.owes_ack {
             return false;
         }
-        self.owes_ack = self.is_due(epsn);
+        self.owes_ack = self.kept.is_due(epsn);
         !self.owes_ack
     }
 
@@ -71,37 +49,30 @@ impl<S: Records> Responder<S> {
     /// Returns whether to keep a packet of [`Verdict::Early`](super::Verdict::Early).
     #[inline]
     pub fn may_keep(&self, psn: Psn) -> bool {
-        self.sequence.epsn().forward(psn) <= MOST_AHEAD
-            && (self.early.first.is_none() || psn.is_after(self.early.last))
+        self.early.kept.may_keep(self.sequence.epsn(), psn)
     }
 
     /// Accounts for a packet that was kept, which [`Responder::may_keep`] allowed.
     pub fn kept(&mut self, psn: Psn) {
-        if self.early.first.is_none() {
-            self.early.first = Some(psn);
-            self.early.is_incomplete = false;
-        }
-        // INVARIANT: It is after the last one, or the only one.
-        self.early.last = psn;
+        self.early.kept.kept(psn);
     }
 
     /// Accounts for a packet that was dropped because [`Responder::may_keep`] did not allow to keep
     /// it, or there was no room.
-    pub fn not_kept(&mut self) {
-        self.early.is_incomplete = self.early.first.is_some();
+    pub fn not_kept(&mut self, psn: Psn) {
+        self.early.kept.not_kept(psn);
     }
 
     /// Returns whether the kept packet that came first is to be handled now, as if it arrived.
     #[inline]
     pub fn is_kept_due(&self) -> bool {
-        self.early.is_due(self.sequence.epsn()) && !self.failed
+        self.early.kept.is_due(self.sequence.epsn()) && !self.failed
     }
 
     /// Accounts for the kept packet that is going to be handled; the one after it has the PSN
     /// `next`, if there is one.
     pub fn took_kept(&mut self, next: Option<Psn>) {
-        // INVARIANT: The last one is the same, or there is none.
-        self.early.first = next;
+        self.early.kept.took(next);
     }
 
     /// Returns the acknowledgment that was left to the end of the kept packets, if that was reached
@@ -122,8 +93,7 @@ impl<S: Records> Responder<S> {
         if self.failed || self.is_busy() || self.is_kept_due() || self.sequence.nak().is_some() {
             return None;
         }
-        let is_missing = self.early.first.is_some() || self.early.is_incomplete;
-        self.early.is_incomplete &= self.early.first.is_some();
+        let is_missing = self.early.kept.take_missing();
         is_missing.then(|| self.report_missing())
     }
 }
@@ -182,15 +152,6 @@ mod tests {
     }
 
     #[test]
-    fn packet_far_ahead_is_not_kept() {
-        let (rx, ..) = messages::<1>();
-        let epsn = rx.epsn();
-        assert!(rx.may_keep(epsn.add(MOST_AHEAD)));
-        assert!(!rx.may_keep(epsn.add(MOST_AHEAD + 1)));
-        assert!(!rx.may_keep(epsn.prev()));
-    }
-
-    #[test]
     fn kept_packet_is_not_reported_as_missing() {
         let (mut rx, mut rq, frames) = messages::<3>();
         keep(&mut rx, &mut rq, &frames[1]);
@@ -207,7 +168,7 @@ mod tests {
         keep(&mut rx, &mut rq, &frames[1]);
         let verdict = rx.on_request(&frames[2].packet(), &mut rq);
         assert_eq!(verdict, Verdict::Early(None));
-        rx.not_kept();
+        rx.not_kept(frames[2].packet().psn());
         execute(&mut rx, &mut rq, &frames[0]);
         rx.took_kept(None);
         execute(&mut rx, &mut rq, &frames[1]);
@@ -222,7 +183,7 @@ mod tests {
         let (mut rx, mut rq, frames) = messages::<2>();
         let verdict = rx.on_request(&frames[1].packet(), &mut rq);
         assert!(matches!(verdict, Verdict::Early(Some(_))));
-        rx.not_kept();
+        rx.not_kept(frames[1].packet().psn());
         execute(&mut rx, &mut rq, &frames[0]);
         assert_eq!(rx.report_gap(), None);
     }

@@ -101,6 +101,8 @@ counters! {
     DuplicateResponse = c"duplicate_response",
     /// A request after a gap that was kept until the missing ones arrive.
     OutOfOrder = c"out_of_order_request",
+    /// A response after a gap that was kept until the missing ones arrive.
+    OutOfOrderResponse = c"out_of_order_response",
     /// A NAK that was sent and ends the connection.
     NakSent = c"send_nak_err",
     /// A NAK received that ends the connection.
@@ -361,7 +363,7 @@ pub(crate) fn of_reply(syndrome: Syndrome) -> Counter {
 #[inline]
 pub(crate) fn of_response(kind: ResponseKind) -> Option<Counter> {
     match kind {
-        ResponseKind::Ack | ResponseKind::ReadResponse => None,
+        ResponseKind::Ack | ResponseKind::ReadResponse | ResponseKind::Early => None,
         ResponseKind::NakSequence => Some(Counter::SequenceNak),
         ResponseKind::Gap => Some(Counter::ImpliedNak),
         ResponseKind::NakFatal => Some(Counter::NakReceived),

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Counters of the device: what each kind of traffic and mishap counts, exactly. No other counter
- * may grow.
- */
+/* Counters of the device: each kind of traffic and mishap counts exactly this, and nothing else. */
 #include <fcntl.h>
 #include <net/if.h>
 #include <sys/socket.h>
@@ -320,7 +317,7 @@ static void test_responses(void)
 	STATS_GREW(&s1, { "rcvd_pkts", 1 }, { "rcvd_bytes", WIRE(BTH + AETH, 0) },
 		   { "rdma_sends", 1 });
 
-	/* The second of two answers first: the first is asked for again. Then too short a one. */
+	/* The second of two answers first: the first is asked for again. It comes too short. */
 	post_send(&a, &b, IBV_WR_RDMA_READ, 2, 0, 2000, IBV_SEND_SIGNALED);
 	STATS_GREW(&s1, { "sent_pkts", 1 }, { "sent_bytes", WIRE(BTH + RETH, 0) });
 	p = response(&a, RC_READ_LAST, a.psn + 2, ACK);
@@ -328,11 +325,13 @@ static void test_responses(void)
 	send_packet(&p);
 	STATS_GREW(&s1, { "rcvd_pkts", 1 }, { "rcvd_bytes", WIRE(BTH + AETH, 976) },
 		   { "implied_nak_seq_err", 1 }, { "completer_retry_err", 1 }, { "sent_pkts", 1 },
-		   { "sent_bytes", WIRE(BTH + RETH, 0) });
+		   { "sent_bytes", WIRE(BTH + RETH, 0) }, { "out_of_order_response", 1 });
 	p = response(&a, RC_READ_FIRST, a.psn + 1, ACK);
 	add_payload(&p, 64);
-	dropped(&p, "rx_bad_response");
+	send_packet(&p);
 	expect(&a, 2, IBV_WC_BAD_RESP_ERR);
+	STATS_GREW(&s1, { "rcvd_pkts", 1 }, { "rcvd_bytes", WIRE(BTH + AETH, 64) },
+		   { "rx_bad_response", 1 }, { "rx_bad_state", 1 });
 	pair_close(&a, &b);
 }
 

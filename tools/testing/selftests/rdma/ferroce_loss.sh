@@ -24,6 +24,7 @@ losses() {
 		# What arrives before a lost packet is kept.
 		[ "$(counter "r$i" out_of_order_request)" -gt 0 ]
 	done
+	[ "$(counter r2 out_of_order_response)" -gt 0 ]
 }
 
 # Nothing but a probe or a timeout notices the loss of a message that the requester waits for. A probe comes first, unless
@@ -45,7 +46,7 @@ done
 test_case "ibv_rc_pingpong size 20000 MTU 256 under loss" both ibv_rc_pingpong -c -n 30 -m 256 -s 20000
 test_case "ibv_rc_pingpong with events under loss" both ibv_rc_pingpong -c -n 50 -e
 test_case "ib_write_bw under loss" both ib_write_bw -F -n 30
-test_case "ib_read_bw under loss" both ib_read_bw -F -n 30
+test_case "ib_read_bw under loss" both ib_read_bw -F -n 100
 test_case "ib_send_bw under loss" both ib_send_bw -F -n 30
 test_case "ib_write_bw 4 queue pairs both ways under loss" both ib_write_bw -F -n 10 -s 8192 -q 4 -b
 test_case "ib_send_lat under loss" both ib_send_lat -F -n 50

@@ -2,6 +2,7 @@
 
 //! The send half: from the send queue to the wire, and responses back.
 
+mod early;
 mod flush;
 mod odp;
 mod response;
@@ -110,7 +111,7 @@ pub(crate) struct SendHalf {
     response_wait: OdpWait,
     /// A response whose data could not be placed yet. The requester has not seen it.
     parked: Option<Incoming>,
-    /// Later responses.
+    /// Later responses, and those that came before an earlier one.
     backlog: Backlog,
     /// The counters, see [`Qp::count_in`](super::Qp::count_in).
     pub(super) counters: Arc<Counters>,
@@ -216,7 +217,7 @@ impl SendHalf {
         self.retry.at().is_some()
     }
 
-    /// Returns how many responses wait for the one that needs memory.
+    /// Returns how many responses wait for one that needs memory, or is missing.
     pub(crate) fn waiting(&self) -> usize {
         self.backlog.len()
     }

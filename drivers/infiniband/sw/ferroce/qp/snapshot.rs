@@ -179,7 +179,7 @@ fn fill_attributes(qp: &IbQp, is_admin: bool, out: &mut ResourceEntry<'_>) {
     if qp.ty == QpType::Rc {
         out.large(
             c"timeout_us",
-            ack_timeout_ns(attrs.timeout).unwrap_or(0) / 1000,
+            ack_timeout_ns(attrs.timeout).map_or(0, |ns| ns.get() / 1000),
         )
         .number(c"retry_cnt", attrs.retry_cnt.into())
         .number(c"rnr_retry", attrs.rnr_retry.into())

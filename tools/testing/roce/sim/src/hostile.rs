@@ -7,6 +7,8 @@
 //! happens, nothing may panic (the tests run with overflow checks, like the kernel), requests
 //! complete in order and once, and nothing is placed or read outside of what was given.
 
+use std::num::NonZero;
+
 use roce::{
     ids::{
         Pkey,
@@ -138,7 +140,7 @@ impl Target {
         let mut requester = Requester::new(transport, vec![Slot::default(); SLOTS]);
         requester.set_params(&SendParams {
             mtu: MTU,
-            ack_timeout: Some(10),
+            ack_timeout: NonZero::new(10),
             retry_cnt: 3,
             rnr_retry: 3,
             max_rd_atomic: 2,
@@ -319,7 +321,16 @@ impl Target {
         assert_eq!(end + ICRC_LEN, total);
 
         let now = Instant::from_ns(self.now);
+        if self.requester.is_kept_due() {
+            self.requester.took_kept(None);
+        }
         let response = self.requester.on_response(now, pkt);
+        if response.is_early {
+            match self.requester.may_keep(pkt.psn()) && self.posted % 4 != 0 {
+                true => self.requester.kept(pkt.psn()),
+                false => self.requester.not_kept(pkt.psn()),
+            }
+        }
         if let Some(place) = response.place {
             match place.found {
                 Some(_) => assert_eq!(pkt.payload_len(), 0),

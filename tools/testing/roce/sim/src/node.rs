@@ -99,7 +99,7 @@ pub struct Held {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
     /// Responses by [`ResponseKind`](roce::requester::ResponseKind).
-    pub responses: [u64; 9],
+    pub responses: [u64; 11],
     /// Dropped requests by [`DropReason`](roce::responder::DropReason).
     pub drops: [u64; 9],
     /// Requests that were answered at once: duplicates, early ones, no receive work request.
@@ -207,6 +207,9 @@ pub struct Node {
     /// Packets that came before an earlier one, and how many may be kept.
     early: VecDeque<Vec<u8>>,
     early_room: usize,
+    /// Responses that came before an earlier one.
+    early_responses: VecDeque<Vec<u8>>,
+    response_room: usize,
     /// Whether the queue pair is in ERR.
     failed: bool,
     reliable: bool,
@@ -273,6 +276,8 @@ impl Node {
             unposted_recvs: recv_sizes.into(),
             backlog: VecDeque::new(),
             early: VecDeque::new(),
+            early_responses: VecDeque::new(),
+            response_room: scenario.early,
             early_room: match scenario.foreign && index == 1 {
                 true => 0,
                 false => scenario.early,
@@ -470,7 +475,7 @@ impl Node {
             }
             Ok(())
         } else {
-            self.on_response(Instant::from_ns(now), &pkt, &bytes)
+            self.take_response(Instant::from_ns(now), bytes)
         }
     }
 
@@ -493,6 +498,7 @@ impl Node {
         self.requester.flush();
         self.backlog.clear();
         self.early.clear();
+        self.early_responses.clear();
         self.command = None;
         self.recvs.held = None;
         if let Some(foreign) = &mut self.foreign {

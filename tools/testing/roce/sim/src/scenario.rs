@@ -2,6 +2,8 @@
 
 //! What is drawn from the seed before a run starts.
 
+use std::num::NonZero;
+
 use roce::{
     ids::{
         Qkey,
@@ -233,7 +235,7 @@ impl Scenario {
 
     /// Returns how many timeouts fit in the time in which node 1 does nothing.
     pub fn stalls(&self) -> u64 {
-        let timeout = ack_timeout_ns(self.ack_timeout).unwrap_or(u64::MAX);
+        let timeout = ack_timeout_ns(self.ack_timeout).map_or(u64::MAX, NonZero::get);
         let stall = self.stall.map_or(0, |(from, until)| until - from);
         stall.div_ceil(timeout)
     }

@@ -30,7 +30,7 @@ impl RecvHalf {
                 self.counters.count(Counter::OutOfOrder);
             }
             Err(refused) => {
-                self.resp.not_kept();
+                self.resp.not_kept(psn);
                 self.counters.dropped(Counter::Gap, 1);
                 if let Ok(packet) = refused.packet() {
                     traces::dropped(qp, &packet, Counter::Gap);

@@ -111,19 +111,30 @@ impl SendHalf {
         }
     }
 
-    /// Hands in the response that waited once more, then those behind it.
+    /// Hands in the response that waited once more, then those behind it. Some of these may be kept
+    /// once more.
     #[cold]
     pub(super) fn unpark(&mut self, qp: &IbQp) {
-        let mut failed = self.response_wait.take_failure(0);
-        let mut next = self.parked.take();
-        while let Some(incoming) = next {
-            let mut regions = RegionCache::new();
-            self.on_response(qp, clock::now(), incoming, failed.take(), &mut regions);
+        let failed = self.response_wait.take_failure(0);
+        let Some(parked) = self.parked.take() else {
+            return;
+        };
+        let regions = &mut RegionCache::new();
+        self.on_response(qp, clock::now(), parked, failed, regions);
+        if self.parked.is_some() {
+            return;
+        }
+        self.req.forget_kept();
+        for _ in 0..self.backlog.len() {
+            let Some(incoming) = self.backlog.pop() else {
+                break;
+            };
+            self.on_response(qp, clock::now(), incoming, None, &mut RegionCache::new());
             if self.parked.is_some() {
                 return;
             }
-            next = self.backlog.pop();
         }
+        self.take_early(qp, clock::now(), regions);
         self.retry.succeeded();
     }
 

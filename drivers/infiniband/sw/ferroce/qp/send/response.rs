@@ -103,6 +103,7 @@ impl SendHalf {
     fn take(&mut self, qp: &IbQp, time: Instant, incoming: Incoming, regions: &mut RegionCache) {
         if self.parked.is_none() {
             self.on_response(qp, time, incoming, None, regions);
+            self.take_early(qp, time, regions);
         } else if self.backlog.push(qp, incoming, &self.counters) {
             self.counters.count(Counter::AckDeferred);
         }
@@ -122,6 +123,7 @@ impl SendHalf {
         let Ok(packet) = incoming.packet() else {
             return;
         };
+        let psn = packet.psn();
         traces::acknowledgment(qp, &packet);
         let response = self.req.on_response(now, &packet);
         if response.outcome.is_expected() {
@@ -155,7 +157,11 @@ impl SendHalf {
                 _ => traces::dropped(qp, &packet, counter),
             }
         }
-        incoming.consume();
+        if response.is_early {
+            self.keep_early(qp, psn, incoming);
+        } else {
+            incoming.consume();
+        }
     }
 
     /// Copies the data of a response to where it belongs.

@@ -129,17 +129,17 @@ impl Ledger {
     }
 
     /// Accounts for a response, after what it acknowledges.
-    pub(super) fn responded(&mut self, now: u64, outcome: ResponseKind) {
+    pub(super) fn responded(&mut self, now: u64, outcome: ResponseKind, half: &SendSnapshot) {
         match outcome {
             ResponseKind::NakSequence => {
                 self.total.naks += 1;
                 self.retries += 1;
-                self.probes.reported();
+                self.probes.reported(half);
             }
             ResponseKind::Gap => {
                 self.total.gaps += 1;
                 self.retries += 1;
-                self.probes.rewound();
+                self.probes.reported(half);
             }
             ResponseKind::Rnr => {
                 self.total.rnrs += 1;
@@ -218,7 +218,7 @@ impl Ledger {
             return Ok(());
         };
         let tries = u64::from(self.params.retry_cnt) + 1;
-        let bound = tries * LONGEST_TIMEOUT * timeout + LONGEST_PAUSES_NS;
+        let bound = tries * LONGEST_TIMEOUT * timeout.get() + LONGEST_PAUSES_NS;
         if now - self.progress_at > bound {
             return Err(format!("no progress since {}: {half:?}", self.progress_at));
         }

@@ -49,6 +49,17 @@ enum Proof {
     OneMore,
 }
 
+/// The responses that are kept until those before them come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// There is none.
+    None,
+    /// The first one is to be handled next.
+    Next,
+    /// The first one is behind missing ones.
+    Late,
+}
+
 /// The account of the probes of one node.
 #[derive(Clone, Debug)]
 pub(super) struct Probes {
@@ -63,6 +74,7 @@ pub(super) struct Probes {
     count: u32,
     stage: Stage,
     proof: Proof,
+    kept: Kept,
 }
 
 impl Probes {
@@ -75,7 +87,13 @@ impl Probes {
             count: 0,
             stage: Stage::None,
             proof: Proof::None,
+            kept: Kept::None,
         }
+    }
+
+    /// Accounts for the responses that are kept after what was acknowledged.
+    pub(super) fn set_kept(&mut self, kept: Kept) {
+        self.kept = kept;
     }
 
     /// Accounts for a packet before `end`; `requests` tells whether it has to be answered.
@@ -106,10 +124,19 @@ impl Probes {
         self.stage = Stage::None;
     }
 
-    /// Accounts for a NAK: either the missing packet is sent again alone, like a probe, or all are.
-    pub(super) fn reported(&mut self) {
+    /// Accounts for a report of what is missing: either that is sent again alone, like a probe, or
+    /// all is.
+    pub(super) fn reported(&mut self, half: &SendSnapshot) {
         self.sample = None;
-        self.stage = Stage::Due;
+        self.stage = match half.una == half.next {
+            true => Stage::None,
+            false => Stage::Due,
+        };
+    }
+
+    /// Accounts for a response to a later request than the probe, which was executed, too.
+    pub(super) fn came_early(&mut self) {
+        self.proof = Proof::None;
     }
 
     /// Accounts for what was acknowledged.
@@ -117,26 +144,37 @@ impl Probes {
         if una == self.una {
             return;
         }
+        let mut stage = Stage::None;
         if let Stage::Sent(end) = self.stage {
             self.proof = match una {
-                una if una == end => Proof::Probe(end),
+                una if una == end && self.kept == Kept::None => Proof::Probe(end),
                 una if una == end.next() => Proof::OneMore,
                 _ => Proof::None,
             };
+            if una.is_before(end) {
+                stage = Stage::Sent(end);
+            }
         } else if self.proof != Proof::None {
             // The response also acknowledged the packets before its own.
             self.proof = Proof::OneMore;
         }
+        if stage == Stage::None && self.kept == Kept::Late {
+            // What is missing next is requested again.
+            stage = Stage::Due;
+        }
         self.una = una;
         self.since = now;
         self.count = 0;
-        self.stage = Stage::None;
+        self.stage = stage;
         match self.sample {
             Some((end, sent)) if !una.is_before(end) => {
                 self.sample = None;
                 self.measured((now - sent) as f64);
             }
             _ => {}
+        }
+        if stage == Stage::Due {
+            self.sample = None;
         }
     }
 

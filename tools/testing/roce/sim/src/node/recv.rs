@@ -181,7 +181,7 @@ impl Node {
                 self.early.push_back(bytes);
                 self.counters.kept += 1;
             } else {
-                self.responder.not_kept();
+                self.responder.not_kept(psn);
                 self.counters.drops[DropReason::PsnGap as usize] += 1;
                 if !self.early.is_empty() {
                     // It is missing once more behind the kept ones.
@@ -390,6 +390,6 @@ fn is_read(bytes: &[u8], psn: Psn) -> bool {
         .is_ok_and(|packet| packet.opcode() == Opcode::RcReadRequest && packet.psn() == psn)
 }
 
-fn parse(bytes: &[u8]) -> Result<Packet<'_>, Violation> {
+pub(super) fn parse(bytes: &[u8]) -> Result<Packet<'_>, Violation> {
     Packet::parse(bytes).map_err(|error| format!("{error:?}"))
 }

@@ -10,7 +10,6 @@ use roce::{
         Transmit, //
     },
     time::Instant,
-    wire::Packet,
     wr::{
         SendOp,
         Status, //
@@ -19,6 +18,8 @@ use roce::{
 
 use super::{
     packet,
+    probe::Kept,
+    recv::parse,
     tx::Handed,
     wire::Wire,
     Node,
@@ -84,17 +85,59 @@ impl Node {
         Ok(self.posted < self.ops.len() && !self.requester.is_full())
     }
 
-    /// Takes a response.
-    pub(super) fn on_response(
-        &mut self,
-        now: Instant,
-        pkt: &Packet<'_>,
-        bytes: &[u8],
-    ) -> Result<(), Violation> {
+    /// Takes a response, and the kept ones that follow it.
+    pub(super) fn take_response(&mut self, now: Instant, bytes: Vec<u8>) -> Result<(), Violation> {
+        if self.on_response(now, &bytes)? {
+            let psn = parse(&bytes)?.psn();
+            if self.early_responses.len() < self.response_room && self.requester.may_keep(psn) {
+                self.requester.kept(psn);
+                self.early_responses.push_back(bytes);
+                self.counters.kept += 1;
+            } else {
+                self.requester.not_kept(psn);
+                self.note_rewind();
+            }
+        }
+        while self.requester.is_kept_due() {
+            let bytes = self.early_responses.pop_front().ok_or("nothing is kept")?;
+            let next = self.early_responses.front();
+            let next = next.map(|bytes| parse(bytes)).transpose()?;
+            self.requester.took_kept(next.map(|next| next.psn()));
+            if self.on_response(now, &bytes)? {
+                return Err("a kept response is early again".into());
+            }
+            self.note_rewind();
+        }
+        Ok(())
+    }
+
+    /// Tells the ledger if the requester has gone back.
+    fn note_rewind(&mut self) {
+        let half = self.requester.snapshot();
+        if half.una == half.next {
+            self.ledger.probes().rewound();
+        }
+    }
+
+    /// Tells the ledger what was acknowledged.
+    fn observe(&mut self, now: Instant) {
+        let kept = match self.early_responses.is_empty() {
+            true => Kept::None,
+            false if self.requester.is_kept_due() => Kept::Next,
+            false => Kept::Late,
+        };
+        self.ledger.probes().set_kept(kept);
+        let una = self.requester.snapshot().una;
+        self.ledger.observe(now.as_ns(), una);
+    }
+
+    /// Handles a response. Returns whether it came before an earlier one, and may be kept.
+    fn on_response(&mut self, now: Instant, bytes: &[u8]) -> Result<bool, Violation> {
+        let pkt = &parse(bytes)?;
         let response = self.requester.on_response(now, pkt);
-        self.ledger
-            .observe(now.as_ns(), self.requester.snapshot().una);
-        self.ledger.responded(now.as_ns(), response.outcome);
+        self.observe(now);
+        let half = self.requester.snapshot();
+        self.ledger.responded(now.as_ns(), response.outcome, &half);
         self.counters.responses[response.outcome as usize] += 1;
         if let Some(place) = response.place {
             let op = self.slots[usize::from(place.slot)];
@@ -118,8 +161,10 @@ impl Node {
                 false => Ok(()),
             };
             self.requester.placed(now, result);
-            self.ledger
-                .observe(now.as_ns(), self.requester.snapshot().una);
+            self.observe(now);
+        }
+        if response.is_early {
+            self.ledger.probes().came_early();
         }
         let found_loss = self.requester.take_loss();
         if found_loss {
@@ -131,7 +176,8 @@ impl Node {
         self.ledger
             .check_loss(found_loss, response.outcome, goes_on, &half)?;
         self.complete()?;
-        self.check_wire()
+        self.check_wire()?;
+        Ok(response.is_early)
     }
 
     /// Retires what is over.

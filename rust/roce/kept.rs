@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The PSNs of packets that are kept until earlier ones arrive (RC).
+//!
+//! They are kept in the order of arrival. One with a PSN below that of the last kept one is dropped
+//! and is missing later: the order of arrival is nearly always that of PSNs, and a queue needs
+//! neither a search nor a bitmap.
+
+use crate::psn::Psn;
+
+/// The most PSNs between the missing packet and one that is kept.
+///
+/// Few packets are ever that far ahead. One of an earlier connection must not wait until its PSN
+/// comes.
+const MOST_AHEAD: u32 = 1 << 12;
+
+/// The PSNs of the kept packets.
+///
+/// # Invariants
+///
+/// `last` is not before `first`, if there is one.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Kept {
+    /// The PSN of the packet to handle first, if any is kept.
+    first: Psn,
+    /// The PSN of the one kept last.
+    last: Psn,
+    /// True if any is kept. A separate field, to save memory.
+    is_any: bool,
+    /// True if packets behind the kept ones were dropped.
+    is_incomplete: bool,
+}
+
+impl Kept {
+    /// Returns the PSN of the packet to handle first, if any is kept.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<Psn> {
+        self.is_any.then_some(self.first)
+    }
+
+    /// Returns whether the first kept packet is to be handled now that `expected` comes next.
+    #[inline]
+    pub(crate) fn is_due(&self, expected: Psn) -> bool {
+        self.is_any && !self.first.is_after(expected)
+    }
+
+    /// Returns whether to keep a packet with PSN `psn` while `expected` is missing.
+    #[inline]
+    pub(crate) fn may_keep(&self, expected: Psn, psn: Psn) -> bool {
+        expected.forward(psn) <= MOST_AHEAD && (!self.is_any || psn.is_after(self.last))
+    }
+
+    /// Accounts for a packet that was kept, which [`Kept::may_keep`] allowed.
+    pub(crate) fn kept(&mut self, psn: Psn) {
+        if !self.is_any {
+            self.first = psn;
+            self.is_any = true;
+            self.is_incomplete = false;
+        }
+        // INVARIANT: It is after the last one, or the only one.
+        self.last = psn;
+    }
+
+    /// Accounts for a packet with PSN `psn` that was not kept.
+    pub(crate) fn not_kept(&mut self, psn: Psn) {
+        self.is_incomplete |= self.is_any && psn.is_after(self.last);
+    }
+
+    /// Returns whether packets may be missing before the first kept one, or behind the last.
+    #[inline]
+    pub(crate) fn has_gap(&self) -> bool {
+        self.is_any || self.is_incomplete
+    }
+
+    /// Accounts for the first kept packet, which is going to be handled; the one after it has the
+    /// PSN `next`, if there is one.
+    pub(crate) fn took(&mut self, next: Option<Psn>) {
+        // INVARIANT: The last one is the same, or there is none.
+        self.is_any = next.is_some();
+        self.first = next.unwrap_or_default();
+    }
+
+    /// Returns whether a packet is missing, given that no kept one is due: once, if it is because
+    /// packets were dropped behind the kept ones.
+    pub(crate) fn take_missing(&mut self) -> bool {
+        let is_missing = self.has_gap();
+        self.is_incomplete &= self.is_any;
+        is_missing
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_kept))]
+mod tests {
+    use super::*;
+
+    /// A PSN that is followed by 0.
+    const EXPECTED: Psn = Psn::new(0xff_ffff);
+
+    #[test]
+    fn packet_far_ahead_is_not_kept() {
+        let kept = Kept::default();
+        assert!(kept.may_keep(EXPECTED, EXPECTED.add(MOST_AHEAD)));
+        assert!(!kept.may_keep(EXPECTED, EXPECTED.add(MOST_AHEAD + 1)));
+        assert!(!kept.may_keep(EXPECTED, EXPECTED.prev()));
+    }
+
+    #[test]
+    fn packets_are_kept_in_the_order_of_psns() {
+        let mut kept = Kept::default();
+        kept.kept(EXPECTED.add(2));
+        for (ahead, may_keep) in [(1, false), (2, false), (3, true)] {
+            assert_eq!(kept.may_keep(EXPECTED, EXPECTED.add(ahead)), may_keep);
+        }
+    }
+
+    #[test]
+    fn kept_packet_is_due_once_it_is_expected() {
+        let mut kept = Kept::default();
+        assert!(!kept.is_due(EXPECTED));
+        kept.kept(EXPECTED.add(2));
+        for (ahead, is_due) in [(0, false), (1, false), (2, true), (3, true)] {
+            assert_eq!(kept.is_due(EXPECTED.add(ahead)), is_due);
+        }
+        kept.took(None);
+        assert!(!kept.is_due(EXPECTED.add(3)));
+    }
+
+    #[test]
+    fn dropped_packets_are_missing_once() {
+        let mut kept = Kept::default();
+        kept.not_kept(EXPECTED.add(1));
+        assert!(!kept.take_missing());
+        kept.kept(EXPECTED.add(1));
+        kept.not_kept(EXPECTED.add(2));
+        assert!(kept.take_missing());
+        kept.took(None);
+        assert!(kept.take_missing());
+        assert!(!kept.take_missing());
+    }
+
+    #[test]
+    fn packets_dropped_before_kept_ones_are_no_further_gap() {
+        let mut kept = Kept::default();
+        kept.kept(EXPECTED.add(2));
+        for ahead in [1, 2] {
+            kept.not_kept(EXPECTED.add(ahead));
+        }
+        kept.took(None);
+        assert!(!kept.take_missing());
+    }
+}

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Responses that arrive before an explicit one that is missing (RC).
+//!
+//! The driver keeps them until the missing ones arrive, so that only these have to be requested
+//! again. An acknowledgment is kept, too: it may be the only one for the requests behind a READ.
+
+use core::ops::DerefMut;
+
+use super::{
+    Requester,
+    Response,
+    ResponseKind,
+    Slot, //
+};
+use crate::{
+    kept::Kept,
+    psn::Psn,
+    time::Instant, //
+};
+
+impl<S: DerefMut<Target = [Slot]>> Requester<S> {
+    /// Returns whether to keep a response with [`Response::is_early`].
+    #[inline]
+    pub fn may_keep(&self, psn: Psn) -> bool {
+        self.kept.may_keep(self.window.una(), psn)
+    }
+
+    /// Accounts for a response that was kept, which [`Requester::may_keep`] allowed.
+    pub fn kept(&mut self, psn: Psn) {
+        self.kept.kept(psn);
+    }
+
+    /// Accounts for a response that was dropped because [`Requester::may_keep`] did not allow to
+    /// keep it, or there was no room. If none is kept, everything from the missing one on is sent
+    /// again.
+    pub fn not_kept(&mut self, psn: Psn) {
+        self.kept.not_kept(psn);
+        if self.kept.first().is_none() && self.probe.is_due() {
+            self.rewind();
+        }
+    }
+
+    /// Forgets the kept responses: the driver hands all of them in again.
+    pub fn forget_kept(&mut self) {
+        self.kept = Kept::default();
+    }
+
+    /// Returns whether the kept response that came first is to be handed in again now.
+    #[inline]
+    pub fn is_kept_due(&self) -> bool {
+        self.kept.first().is_some() && self.is_active() && self.kept.is_due(self.next_explicit())
+    }
+
+    /// Accounts for the kept response that is going to be handed in again; the one after it has the
+    /// PSN `next`, if there is one.
+    pub fn took_kept(&mut self, next: Option<Psn>) {
+        self.kept.took(next);
+    }
+
+    /// Returns the PSN of the explicit response that comes next: it acknowledges the requests
+    /// before its own.
+    #[cold]
+    fn next_explicit(&self) -> Psn {
+        let una = self.window.una();
+        let unfinished = self.queue.done()..self.queue.begun();
+        let mut slots = unfinished.filter_map(|at| self.queue.get(at));
+        match slots.find(|slot| slot.has_explicit_response()) {
+            Some(slot) if una.is_before(slot.first_psn) => slot.first_psn,
+            Some(_) => una,
+            None => self.window.max(),
+        }
+    }
+
+    /// Handles a response to `psn` behind a missing one.
+    #[cold]
+    pub(super) fn on_early(&mut self, now: Instant, psn: Psn) -> Response {
+        let is_early = self.next_explicit().is_before(psn);
+        if self.probe.is_lost_again(psn) {
+            // This takes no retry: what was requested again may just arrive out of order.
+            self.request_again(now);
+        }
+        let outcome = match self.gap(now, psn, ResponseKind::Gap) {
+            ResponseKind::Gap => ResponseKind::Gap,
+            _ => ResponseKind::Early,
+        };
+        if !is_early && outcome == ResponseKind::Gap && self.is_active() {
+            // What has failed locally is in the way.
+            self.rewind();
+        }
+        Response {
+            is_early: is_early && self.is_active(),
+            ..outcome.into()
+        }
+    }
+
+    /// Requests what is missing next, after `una` has advanced to the next gap, or past the last
+    /// kept response.
+    #[inline]
+    pub(super) fn request_gap(&mut self, now: Instant) {
+        if self.kept.has_gap() {
+            self.request_next_gap(now);
+        }
+    }
+
+    #[cold]
+    fn request_next_gap(&mut self, now: Instant) {
+        let is_under_way = self.probe.goes_on_at(self.window.una());
+        if !self.is_active() || is_under_way || self.is_kept_due() {
+            return;
+        }
+        if self.kept.first().is_some() {
+            // What is before the missing response was executed, as the kept one proves.
+            self.acknowledge(now, self.next_explicit(), true);
+            if self.is_active() {
+                self.retry_known();
+                self.request_again(now);
+            }
+        } else if self.kept.take_missing() && !self.window.is_empty() {
+            self.retry_known();
+            self.rewind();
+        }
+    }
+
+    /// Requests only the missing responses again: those before the first kept one.
+    pub(super) fn request_again(&mut self, now: Instant) {
+        self.probe.set_due();
+        self.restart_deadline(now);
+    }
+
+    /// Returns the number of responses to request again from that at `una` on, response `index` of
+    /// a READ in `slot`: those before the first kept one.
+    pub(super) fn missing_responses(&self, slot: &Slot, index: u32) -> u32 {
+        let una = self.window.una();
+        match self.kept.first() {
+            Some(first) if una.is_before(first) => {
+                una.forward(first).min(slot.read_part(index)).max(1)
+            }
+            _ => 1,
+        }
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_early))]
+mod tests {
+    use super::*;
+    use crate::{
+        opcode::{
+            Opcode,
+            Transport, //
+        },
+        requester::SendParams,
+        testutil::{
+            post,
+            read_response,
+            requester,
+            send_all,
+            slots,
+            status,
+            wr,
+            Frame,
+            MTU,
+            NOW, //
+        },
+        wire::Syndrome,
+        wr::{
+            SendOp,
+            Status, //
+        },
+    };
+
+    /// Sends a READ of `count` packets, and returns all responses.
+    fn read<const N: usize>(rc: &mut Requester<&mut [Slot]>) -> [Frame; N] {
+        // CAST: A few.
+        post(rc, &[wr(SendOp::Read, N as u32 * MTU)]);
+        assert_eq!(send_all(rc), 1);
+        let mut psn = 0;
+        [(); N].map(|()| {
+            let opcode = match psn {
+                0 => Opcode::RcReadResponseFirst,
+                psn if psn + 1 == N as u32 => Opcode::RcReadResponseLast,
+                _ => Opcode::RcReadResponseMiddle,
+            };
+            psn += 1;
+            read_response(opcode, psn - 1, MTU)
+        })
+    }
+
+    /// Handles the next response.
+    fn take(rc: &mut Requester<&mut [Slot]>, frame: &Frame) {
+        let response = rc.on_response(NOW, &frame.packet());
+        assert!(response.place.is_some(), "{response:?}");
+        rc.placed(NOW, Ok(()));
+    }
+
+    /// Handles a response that comes early, and keeps it.
+    fn keep(rc: &mut Requester<&mut [Slot]>, frame: &Frame) -> ResponseKind {
+        let psn = frame.packet().psn();
+        let response = rc.on_response(NOW, &frame.packet());
+        assert!(response.is_early && rc.may_keep(psn));
+        rc.kept(psn);
+        response.outcome
+    }
+
+    /// Sends the only packet to be sent, which requests responses, and returns their PSNs.
+    fn requested(rc: &mut Requester<&mut [Slot]>) -> Option<(u32, u32)> {
+        let transmit = rc.poll_transmit()?;
+        rc.transmitted(NOW, &transmit);
+        assert_eq!(rc.poll_transmit(), None);
+        let reth = transmit.reth?;
+        Some((transmit.psn.get(), reth.len.div_ceil(MTU)))
+    }
+
+    /// A piece of a READ.
+    fn piece(opcode: Opcode, psn: u32) -> Frame {
+        read_response(opcode, psn, MTU)
+    }
+
+    #[test]
+    fn only_missing_responses_are_requested_again() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let frames = read::<8>(&mut rc);
+        // 1, 2 and 5 are lost.
+        take(&mut rc, &frames[0]);
+        assert_eq!(keep(&mut rc, &frames[3]), ResponseKind::Gap);
+        assert_eq!(keep(&mut rc, &frames[4]), ResponseKind::Early);
+        assert_eq!(requested(&mut rc), Some((1, 2)));
+        for psn in [6, 7] {
+            assert_eq!(keep(&mut rc, &frames[psn]), ResponseKind::Early);
+        }
+        assert_eq!(requested(&mut rc), None);
+        take(&mut rc, &piece(Opcode::RcReadResponseFirst, 1));
+        assert!(!rc.is_kept_due());
+        take(&mut rc, &piece(Opcode::RcReadResponseLast, 2));
+        for (psn, next) in [(3, Some(4)), (4, Some(6))] {
+            assert!(rc.is_kept_due());
+            rc.took_kept(next.map(Psn::new));
+            take(&mut rc, &frames[psn]);
+        }
+        assert!(!rc.is_kept_due());
+        assert_eq!(requested(&mut rc), Some((5, 1)));
+        take(&mut rc, &piece(Opcode::RcReadResponseOnly, 5));
+        for (psn, next) in [(6, Some(7)), (7, None)] {
+            assert!(rc.is_kept_due());
+            rc.took_kept(next.map(Psn::new));
+            take(&mut rc, &frames[psn]);
+        }
+        assert_eq!(status(&mut rc), Some(Status::Success));
+        assert_eq!(requested(&mut rc), None);
+        assert_eq!(rc.next_timeout(), None);
+    }
+
+    #[test]
+    fn responses_dropped_behind_kept_ones_are_requested_again() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let frames = read::<4>(&mut rc);
+        assert_eq!(keep(&mut rc, &frames[1]), ResponseKind::Gap);
+        assert!(rc.on_response(NOW, &frames[2].packet()).is_early);
+        rc.not_kept(Psn::new(2));
+        assert_eq!(requested(&mut rc), Some((0, 1)));
+        take(&mut rc, &piece(Opcode::RcReadResponseOnly, 0));
+        rc.took_kept(None);
+        take(&mut rc, &frames[1]);
+        assert_eq!(requested(&mut rc), Some((2, 2)));
+    }
+
+    #[test]
+    fn all_responses_are_requested_again_if_none_is_kept() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let frames = read::<4>(&mut rc);
+        assert!(rc.on_response(NOW, &frames[1].packet()).is_early);
+        rc.not_kept(Psn::new(1));
+        assert_eq!(requested(&mut rc), Some((0, 4)));
+    }
+
+    #[test]
+    fn gap_across_two_reads_is_requested_in_pieces() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Read, MTU), wr(SendOp::Read, 2 * MTU)]);
+        assert_eq!(send_all(&mut rc), 2);
+        let last = piece(Opcode::RcReadResponseLast, 2);
+        assert_eq!(keep(&mut rc, &last), ResponseKind::Gap);
+        assert_eq!(requested(&mut rc), Some((0, 1)));
+        take(&mut rc, &piece(Opcode::RcReadResponseOnly, 0));
+        assert_eq!(requested(&mut rc), Some((1, 1)));
+        take(&mut rc, &piece(Opcode::RcReadResponseOnly, 1));
+        assert!(rc.is_kept_due());
+    }
+
+    #[test]
+    fn acknowledgment_behind_missing_response_is_kept() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Read, 3 * MTU), wr(SendOp::Send, 0)]);
+        assert_eq!(send_all(&mut rc), 2);
+        let ack = Frame::ack(3, Syndrome::ACK);
+        assert_eq!(keep(&mut rc, &ack), ResponseKind::Gap);
+        assert_eq!(requested(&mut rc), Some((0, 3)));
+        take(&mut rc, &piece(Opcode::RcReadResponseFirst, 0));
+        take(&mut rc, &piece(Opcode::RcReadResponseMiddle, 1));
+        assert!(!rc.is_kept_due());
+        take(&mut rc, &piece(Opcode::RcReadResponseLast, 2));
+        assert!(rc.is_kept_due());
+        rc.took_kept(None);
+        assert_eq!(
+            rc.on_response(NOW, &ack.packet()).outcome,
+            ResponseKind::Ack
+        );
+        assert_eq!(status(&mut rc), Some(Status::Success));
+        assert_eq!(status(&mut rc), Some(Status::Success));
+        assert_eq!(rc.next_timeout(), None);
+    }
+
+    #[test]
+    fn loss_within_what_is_requested_again_is_noticed() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let frames = read::<8>(&mut rc);
+        assert_eq!(keep(&mut rc, &frames[4]), ResponseKind::Gap);
+        assert_eq!(requested(&mut rc), Some((0, 4)));
+        take(&mut rc, &piece(Opcode::RcReadResponseFirst, 0));
+        let late = rc.on_response(NOW, &frames[2].packet());
+        assert_eq!(late.outcome, ResponseKind::Early);
+        assert!(late.is_early && !rc.may_keep(Psn::new(2)));
+        rc.not_kept(Psn::new(2));
+        assert_eq!(requested(&mut rc), Some((1, 3)));
+    }
+
+    #[test]
+    fn requests_before_missing_response_are_complete() {
+        let mut slots = slots::<4>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let wrs = [
+            wr(SendOp::Read, MTU),
+            wr(SendOp::Send, 0),
+            wr(SendOp::Read, 2 * MTU),
+        ];
+        post(&mut rc, &wrs);
+        assert_eq!(send_all(&mut rc), 3);
+        let last = piece(Opcode::RcReadResponseLast, 3);
+        assert_eq!(keep(&mut rc, &last), ResponseKind::Gap);
+        assert_eq!(requested(&mut rc), Some((0, 1)));
+        take(&mut rc, &piece(Opcode::RcReadResponseOnly, 0));
+        assert_eq!(status(&mut rc), Some(Status::Success));
+        assert_eq!(status(&mut rc), Some(Status::Success));
+        assert_eq!(requested(&mut rc), Some((2, 1)));
+    }
+
+    #[test]
+    fn nothing_is_kept_once_no_retry_is_left() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let params = rc.params;
+        rc.set_params(&SendParams {
+            retry_cnt: 0,
+            ..params
+        });
+        rc.retry.reset_counts(&rc.params);
+        let frames = read::<2>(&mut rc);
+        assert!(!rc.on_response(NOW, &frames[1].packet()).is_early);
+        assert_eq!(status(&mut rc), Some(Status::RetryExceeded));
+    }
+
+    #[test]
+    fn kept_responses_are_forgotten_on_error() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let frames = read::<2>(&mut rc);
+        keep(&mut rc, &frames[1]);
+        rc.flush();
+        assert!(rc.kept.first().is_none());
+    }
+}
