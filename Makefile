@@ -40,7 +40,7 @@ bench-icount: module ## the same by instruction counts: slower, but repeatable (
 bench-loss: module ## C rdma_rxe, ferroce and TCP over a network that loses packets (build/bench-loss.csv, .svg)
 	@scripts/vm/bench --loss
 
-bench-publish: ## take the results of both into Documentation
+bench-publish: ## take the results of these into Documentation
 	@scripts/vm/bench-publish
 
 ##@ Tests

@@ -190,7 +190,7 @@ pub struct Requester<S> {
     retry: Retry,
     probe: Probe,
     explicit: Explicit,
-    /// The explicit responses that are kept until earlier ones arrive.
+    /// The responses that are kept until the explicit ones before them arrive.
     kept: Kept,
     /// True if [`Requester::take_error`] has an error to report.
     error_pending: bool,

@@ -34,18 +34,16 @@ def shown(value):
 
 
 def write_dat(name, medians, drivers):
-    """A row for each figure, below the name of its network. A row without a figure is a heading."""
+    """A row for each figure, below the name of its network."""
     last = None
     with open(f"{name}.dat", "w", encoding="ascii") as dat:
         print("label", *drivers, file=dat)
         for (net, test, size, qps, unit), by_driver in medians.items():
             if net != last:
                 last = net
-                for label in ("", net.upper()):
-                    print(f'"{label}"', *("nan" for _ in drivers), file=dat)
-            ratios = (TABLE.ratio(by_driver.get(driver), by_driver.get("rxe"), unit) for driver in drivers)
-            label = f'"{test} {TABLE.size_name(size)}, {qps} QP{"s" if qps != 1 else ""}"'
-            print(label, *(ratio or "nan" for ratio in ratios), file=dat)
+                TABLE.print_heading(dat, net.upper(), drivers)
+            ratios = [TABLE.ratio(by_driver.get(driver), by_driver.get("rxe"), unit) for driver in drivers]
+            TABLE.print_ratios(dat, (test, size, qps), ratios)
 
 
 def main():

@@ -55,6 +55,19 @@ def number(value):
     return f"{value:.2f}" if value < 1000 else f"{value:.0f}"
 
 
+def print_heading(dat, text, drivers):
+    """Of a group in the graph: rows without figures."""
+    for label in ("", text):
+        print(f'"{label}"', *("nan" for _ in drivers), file=dat)
+
+
+def print_ratios(dat, row, ratios):
+    """A row of the graph: its test, size and number of queue pairs, and a ratio, if there is one, for each driver."""
+    test, size, qps = row
+    label = f'"{test} {size_name(size)}, {qps} QP{"s" if qps != 1 else ""}"'
+    print(label, *(ratio or "nan" for ratio in ratios), file=dat)
+
+
 def write_csv(name, figures):
     """Medians and ratios of all drivers."""
     with open(f"{name}.csv", "w", encoding="ascii") as file:
@@ -87,11 +100,9 @@ def main():
         print("label", *drivers, file=dat)
         group = None
         for (test, size, qps, unit), by_driver in figures.items():
-            # A row without a figure is a heading.
             if GROUPS[unit] != group:
                 group = GROUPS[unit]
-                for label in ("", group):
-                    print(f'"{label}"', *("nan" for _ in drivers), file=dat)
+                print_heading(dat, group, drivers)
             medians = {driver: median(values) for driver, values in by_driver.items()}
             ratios = {driver: ratio(value, medians.get("rxe"), unit) for driver, value in medians.items()}
             line = f"{test:16}{size_name(size):>8}{qps:>5}{unit:>7}"
@@ -110,8 +121,7 @@ def main():
                 against = ratio(median(beside.get("ferroce", [])), median(beside.get("rxe", [])), unit)
                 line += f"{against:9.2f}" if against is not None else "-".rjust(9)
             lines.append(line)
-            label = f'"{test} {size_name(size)}, {qps} QP{"s" if qps != 1 else ""}"'
-            print(label, *(ratios.get(d) or "nan" for d in drivers), file=dat)
+            print_ratios(dat, (test, size, qps), [ratios.get(d) for d in drivers])
 
     with open(f"{name}/conditions", encoding="utf-8") as file:
         conditions = file.read()

@@ -78,14 +78,14 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let is_early = self.next_explicit().is_before(psn);
         if self.probe.is_lost_again(psn) {
             // This takes no retry: what was requested again may just arrive out of order.
-            self.request_again(now);
+            self.repeat_missing(now);
         }
         let outcome = match self.gap(now, psn, ResponseKind::Gap) {
             ResponseKind::Gap => ResponseKind::Gap,
             _ => ResponseKind::Early,
         };
         if !is_early && outcome == ResponseKind::Gap && self.is_active() {
-            // What has failed locally is in the way.
+            // A request that has failed locally is before the response.
             self.rewind();
         }
         Response {
@@ -110,22 +110,16 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             return;
         }
         if self.kept.first().is_some() {
-            // What is before the missing response was executed, as the kept one proves.
+            // The kept response proves that the requests before the missing one were executed.
             self.acknowledge(now, self.next_explicit(), true);
             if self.is_active() {
                 self.retry_known();
-                self.request_again(now);
+                self.repeat_missing(now);
             }
         } else if self.kept.take_missing() && !self.window.is_empty() {
             self.retry_known();
             self.rewind();
         }
-    }
-
-    /// Requests only the missing responses again: those before the first kept one.
-    pub(super) fn request_again(&mut self, now: Instant) {
-        self.probe.set_due();
-        self.restart_deadline(now);
     }
 
     /// Returns the number of responses to request again from that at `una` on, response `index` of

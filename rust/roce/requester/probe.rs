@@ -161,15 +161,20 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             .get(self.queue.done())
             .is_some_and(|slot| !slot.wr.op.is_local() && !slot.has_explicit_response());
         if is_first && is_message && !self.probe.peer_drops_early {
-            self.probe.set_due();
-            // A retry was taken for this loss: the timer must not take another one.
-            self.restart_deadline(now);
+            self.repeat_missing(now);
         } else {
             if !is_first {
                 self.window.halve();
             }
             self.rewind();
         }
+    }
+
+    /// Sends only the packet at `una` again, or requests only the responses that are missing from
+    /// there on. The timer must not take a retry for the same loss.
+    pub(super) fn repeat_missing(&mut self, now: Instant) {
+        self.probe.set_due();
+        self.restart_deadline(now);
     }
 
     /// Rewinds if the peer has executed nothing but the probe.

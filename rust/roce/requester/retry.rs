@@ -262,7 +262,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 self.fill_gap(now);
             } else {
                 self.window.halve_once();
-                self.request_again(now);
+                self.repeat_missing(now);
             }
         }
         true

@@ -73,7 +73,7 @@ impl Backlog {
     }
 
     /// Keeps a packet if there is room, and memory for it; returns it if not.
-    pub(crate) fn keep(&mut self, incoming: Incoming) -> Result<(), Incoming> {
+    fn keep(&mut self, incoming: Incoming) -> Result<(), Incoming> {
         let owner = self.owner.as_deref();
         let Ok(size) = u32::try_from(incoming.footprint()) else {
             return Err(incoming);
@@ -86,6 +86,32 @@ impl Backlog {
         self.packets
             .push(skb, (about, size, psn.unwrap_or_default()));
         Ok(())
+    }
+
+    /// Keeps a packet behind a missing one, and counts it as `kept`. Drops and counts it if it may
+    /// not be kept, or there is no room. Returns whether it is kept.
+    #[cold]
+    pub(crate) fn keep_early(
+        &mut self,
+        qp: &IbQp,
+        incoming: Incoming,
+        may_keep: bool,
+        counters: &Counters,
+        kept: Counter,
+    ) -> bool {
+        let result = match may_keep {
+            true => self.keep(incoming),
+            false => Err(incoming),
+        };
+        let Err(refused) = result else {
+            counters.count(kept);
+            return true;
+        };
+        counters.dropped(Counter::Gap, 1);
+        if let Ok(packet) = refused.packet() {
+            traces::dropped(qp, &packet, Counter::Gap);
+        }
+        false
     }
 
     /// Takes the packet that has waited longest.

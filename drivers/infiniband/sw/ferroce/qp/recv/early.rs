@@ -9,8 +9,7 @@ use super::{
 use crate::{
     counters::Counter,
     device::IbQp,
-    packet::Incoming,
-    traces, //
+    packet::Incoming, //
 };
 
 impl RecvHalf {
@@ -20,22 +19,14 @@ impl RecvHalf {
         let Ok(psn) = incoming.packet().map(|packet| packet.psn()) else {
             return;
         };
-        let kept = match self.resp.may_keep(psn) {
-            true => self.early.keep(incoming),
-            false => Err(incoming),
-        };
-        match kept {
-            Ok(()) => {
-                self.resp.kept(psn);
-                self.counters.count(Counter::OutOfOrder);
-            }
-            Err(refused) => {
-                self.resp.not_kept(psn);
-                self.counters.dropped(Counter::Gap, 1);
-                if let Ok(packet) = refused.packet() {
-                    traces::dropped(qp, &packet, Counter::Gap);
-                }
-            }
+        let may_keep = self.resp.may_keep(psn);
+        let counter = Counter::OutOfOrder;
+        match self
+            .early
+            .keep_early(qp, incoming, may_keep, &self.counters, counter)
+        {
+            true => self.resp.kept(psn),
+            false => self.resp.not_kept(psn),
         }
     }
 

@@ -10,8 +10,7 @@ use crate::{
     counters::Counter,
     device::IbQp,
     mr::RegionCache,
-    packet::Incoming,
-    traces, //
+    packet::Incoming, //
 };
 use roce::{
     psn::Psn,
@@ -22,22 +21,14 @@ impl SendHalf {
     /// Keeps a response until those before it have arrived; drops it if it may not be kept.
     #[cold]
     pub(super) fn keep_early(&mut self, qp: &IbQp, psn: Psn, incoming: Incoming) {
-        let kept = match self.req.may_keep(psn) {
-            true => self.backlog.keep(incoming),
-            false => Err(incoming),
-        };
-        match kept {
-            Ok(()) => {
-                self.req.kept(psn);
-                self.counters.count(Counter::OutOfOrderResponse);
-            }
-            Err(refused) => {
-                self.req.not_kept(psn);
-                self.counters.dropped(Counter::Gap, 1);
-                if let Ok(packet) = refused.packet() {
-                    traces::dropped(qp, &packet, Counter::Gap);
-                }
-            }
+        let may_keep = self.req.may_keep(psn);
+        let counter = Counter::OutOfOrderResponse;
+        match self
+            .backlog
+            .keep_early(qp, incoming, may_keep, &self.counters, counter)
+        {
+            true => self.req.kept(psn),
+            false => self.req.not_kept(psn),
         }
     }
 

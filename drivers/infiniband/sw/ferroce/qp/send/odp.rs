@@ -129,7 +129,7 @@ impl SendHalf {
             let Some(incoming) = self.backlog.pop() else {
                 break;
             };
-            self.on_response(qp, clock::now(), incoming, None, &mut RegionCache::new());
+            self.on_response(qp, clock::now(), incoming, None, regions);
             if self.parked.is_some() {
                 return;
             }

@@ -159,7 +159,7 @@ impl Probes {
             self.proof = Proof::OneMore;
         }
         if stage == Stage::None && self.kept == Kept::Late {
-            // What is missing next is requested again.
+            // The requester requests the next missing responses again.
             stage = Stage::Due;
         }
         self.una = una;
