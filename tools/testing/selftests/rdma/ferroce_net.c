@@ -40,11 +40,14 @@ static void net_down(void)
 void net_up(void)
 {
 	atexit(net_down);
-	/* Few programs are started: where each instruction is checked, that takes the most time. */
+	/*
+	 * Few programs are started: where each instruction is checked, that takes the most time.
+	 * For the indexes see make_net in lib.sh.
+	 */
 	shell("ip -batch - <<-END\n"
 	      "netns add n1\n"
 	      "netns add n2\n"
-	      "link add v1 netns n1 mtu 4200 type veth peer name v2 netns n2 mtu 4200\n"
+	      "link add v1 index 101 netns n1 type veth peer name v2 index 102 netns n2\n"
 	      "END");
 	for (int i = 1; i <= 2; i++) {
 		char name[8];
@@ -57,7 +60,7 @@ void net_up(void)
 		      "link set lo up\n"
 		      "addr add 10.77.0.%d/24 dev v%d\n"
 		      "addr add fd77::%d/64 dev v%d nodad\n"
-		      "link set v%d up\n"
+		      "link set v%d mtu 4200 up\n"
 		      "END",
 		      i, i, i, i, i);
 		shell("rdma link add r%d type ferroce netdev v%d", i, i);

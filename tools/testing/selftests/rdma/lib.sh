@@ -343,7 +343,9 @@ make_net() {
 	local i
 
 	make_ns n1 n2 || return
-	ip link add v1 netns n1 mtu "${1:-4200}" type veth peer name v2 netns n2 mtu "${1:-4200}" || return
+	# The indexes differ: if a device and its peer have the same one, linkwatch takes it for one without a peer, and lets it
+	# wait for up to a second. Until then it drops what it should send, replies to neighbour solicitations, too.
+	ip link add v1 index 101 netns n1 mtu "${1:-4200}" type veth peer name v2 index 102 netns n2 mtu "${1:-4200}" || return
 	for i in 1 2; do
 		# Duplicate address detection would keep the IPv6 GID away for seconds.
 		ip -n "n$i" -batch - <<-END || return
