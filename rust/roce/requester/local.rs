@@ -107,6 +107,25 @@ mod tests {
     }
 
     #[test]
+    fn local_error_completes_in_order() {
+        for transport in [Transport::Uc, Transport::Ud] {
+            let mut slots = slots::<2>();
+            let mut requester = requester(transport, &mut slots);
+            for _ in 0..2 {
+                assert!(requester.post(wr(SendOp::Send, 0)).is_ok());
+            }
+            requester.local_error(1, Status::LocProt);
+            assert!(send(&mut requester).is_some());
+            assert!(send(&mut requester).is_none());
+            for status in [Status::Success, Status::LocProt] {
+                let completion = requester.poll_completion();
+                assert_eq!(completion.map(|end| end.status), Some(status));
+            }
+            assert!(requester.take_error());
+        }
+    }
+
+    #[test]
     fn local_operations_execute_in_order() {
         let mut slots = slots::<4>();
         let mut rc = requester(Transport::Rc, &mut slots);

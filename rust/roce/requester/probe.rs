@@ -197,7 +197,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                     self.window.halve();
                 }
                 self.rewind();
-                self.retry_known();
+                self.probe_was_due();
             }
             // It has executed packets that were not sent again.
             Stage::None if is_missing && next.is_before(una) => self.probe.peer_drops_early = false,
@@ -487,6 +487,30 @@ mod tests {
         assert_eq!(rc.next_timeout(), Some(NOW.after(TIMEOUT_NS)));
         assert_eq!(rc.on_timeout(NOW.after(TIMEOUT_NS)), Expired::Retry);
         assert_ne!(rc.retry.left(), left);
+    }
+
+    #[test]
+    fn slower_path_is_measured_although_probed() {
+        let mut slots = slots::<2>();
+        let mut rc = measured(&mut slots);
+        let mut now = NOW;
+        let probes = [1, 2, 3, 4].map(|psn| {
+            post(&mut rc, &[wr(SendOp::Send, 1)]);
+            let first = rc.poll_transmit().unwrap();
+            rc.transmitted(now, &first);
+            now = now.after(5 * MIN_RTO_NS / 2);
+            let mut probes = 0;
+            while let Some(due) = rc.next_timeout().filter(|due| due.is_due(now)) {
+                assert_eq!(rc.on_timeout(due), Expired::Probe);
+                let probe = rc.poll_transmit().unwrap();
+                rc.transmitted(due, &probe);
+                probes += 1;
+            }
+            rc.on_response(now, &Frame::ack(psn, Syndrome::ACK).packet());
+            assert!(rc.poll_completion().is_some());
+            probes
+        });
+        assert_eq!(probes, [1, 1, 0, 0]);
     }
 
     #[test]

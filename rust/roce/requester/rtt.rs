@@ -34,14 +34,17 @@ impl Rtt {
         }
     }
 
-    /// Accounts for the acknowledgment of all packets before `una`.
+    /// Accounts for the acknowledgment of all packets before `una`. Returns whether it ends a
+    /// measurement.
     #[inline]
-    pub(super) fn acknowledged(&mut self, now: Instant, una: Psn) {
-        if let Some((end, sent)) = self.sample {
-            if !una.is_before(end) {
+    pub(super) fn acknowledged(&mut self, now: Instant, una: Psn) -> bool {
+        match self.sample {
+            Some((end, sent)) if !una.is_before(end) => {
                 self.sample = None;
                 self.measured(now.since(sent));
+                true
             }
+            _ => false,
         }
     }
 

@@ -25,6 +25,9 @@ const FALSE_PROOFS: u64 = 2;
 struct Causes {
     /// Requests that were lost, or came late.
     requests: u64,
+    /// NAKs that each of these may cause: a receiver that keeps no early packet has dropped those
+    /// behind the missing one, and reports them once it has come alone.
+    naks_per_request: u64,
     /// Responses that were lost, or came late.
     responses: u64,
     /// Requests that came twice.
@@ -51,6 +54,7 @@ pub(crate) fn check(
         let refusals = |tx: &crate::node::TxCounters| tx.refused_trains + tx.refused_packets;
         let causes = Causes {
             requests: on_the_way[index].missing + theirs.overflows,
+            naks_per_request: if peer.keeps_early() { 1 } else { 2 },
             responses: on_the_way[1 - index].missing,
             repeated: on_the_way[index].repeated,
             others: stalls
@@ -76,7 +80,8 @@ fn check_one(
     // A copy may fill a gap, or find a receive request, ahead of what has to follow it.
     // If only the missing packet is sent again, and those after it were not kept, they are missing
     // next.
-    if theirs.sent_naks > causes.requests + causes.repeated + own.losses_found {
+    let missing = causes.requests * causes.naks_per_request;
+    if theirs.sent_naks > missing + causes.repeated + own.losses_found {
         return Err("a NAK without a cause");
     }
     if is_hasty {

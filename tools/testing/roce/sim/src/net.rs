@@ -110,6 +110,12 @@ impl Disturbances {
 /// followed it was dropped.
 const LATE: u64 = 2;
 
+/// The gaps that the loss of several packets makes at most: the requester sends the first one again
+/// alone, and the others once the next one is reported as missing.
+fn gaps(lost: usize) -> u64 {
+    lost.min(2) as u64
+}
+
 /// One direction of the network.
 #[derive(Clone, Debug)]
 pub struct Link {
@@ -176,7 +182,7 @@ impl Link {
         let busy: u64 = train.iter().map(|bytes| self.busy_of(bytes)).sum();
         self.free_at = self.free_at.max(now) + busy;
         let Some((leaves, is_marked)) = self.cross(&train) else {
-            self.disturbances.missing += 1;
+            self.disturbances.missing += gaps(train.len());
             self.disturbances.dropped += 1;
             return Vec::new();
         };
@@ -199,13 +205,15 @@ impl Link {
         if rng.chance(self.faults.loss) {
             self.train_faults.lost += one;
             // The copy that is left, if there is one, is late.
-            self.disturbances.missing += if arrivals.is_empty() { 1 } else { LATE };
+            self.disturbances.missing += match arrivals.is_empty() {
+                true => gaps(train.len()),
+                false => LATE,
+            };
             return arrivals;
         }
         if is_train && rng.chance(self.faults.partial_loss) {
             self.train_faults.partly_lost += 1;
-            self.disturbances.missing += 1;
-            lose_part(rng, &mut train);
+            self.disturbances.missing += gaps(lose_part(rng, &mut train));
         }
         if rng.chance(self.faults.corrupt) {
             self.disturbances.missing += 1;
@@ -249,10 +257,11 @@ impl Link {
     }
 }
 
-/// Removes packets that follow each other, but not all, from a train of at least two.
-fn lose_part(rng: &mut Rng, train: &mut Train) {
+/// Removes packets that follow each other, but not all, from a train of at least two. Returns how
+/// many.
+fn lose_part(rng: &mut Rng, train: &mut Train) -> usize {
     let last = train.len() as u64 - 1;
     let first = rng.range(0..=last) as usize;
     let end = first + rng.range(1..=last) as usize;
-    train.drain(first..end.min(train.len()));
+    train.drain(first..end.min(train.len())).count()
 }

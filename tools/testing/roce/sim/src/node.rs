@@ -409,6 +409,11 @@ impl Node {
         self.ledger.total()
     }
 
+    /// Returns whether requests that arrive before a missing one are kept.
+    pub(crate) fn keeps_early(&self) -> bool {
+        self.early_room > 0
+    }
+
     /// Returns what the receive half did that crate `roce` does not do.
     pub fn oddities(&self) -> Oddities {
         self.foreign

@@ -2,8 +2,9 @@
 
 //! Whether a probe for a lost response had a reason, and what followed from it (RC).
 //!
-//! - The response is late: the pause is the measured one (RFC 6298, Karn), doubled with each probe,
-//!   since the last progress, and since the oldest packet was sent.
+//! - The response is late: the pause is the measured one (RFC 6298), doubled with each probe since
+//!   the last measurement (Karn) or the last loss that a probe showed, and counts from the last
+//!   progress, or from when the oldest packet was sent.
 //! - The probe consumes no retry.
 //! - Everything is sent again if the peer acknowledges nothing but the probe, and only then. The
 //!   same holds for a packet that a NAK reported as missing.
@@ -21,7 +22,7 @@ use roce::{
 
 use super::Violation;
 
-/// The half calculates with whole numbers.
+/// The half calculates with whole numbers. The doublings multiply the difference.
 const ROUNDING_NS: f64 = 100.0;
 
 /// The most doublings of the pause.
@@ -54,7 +55,7 @@ enum Proof {
 pub(super) enum Kept {
     /// There is none.
     None,
-    /// The first one is to be handled next.
+    /// The first one is to be handled next, or after a response that is being handled.
     Next,
     /// The first one is behind missing ones.
     Late,
@@ -70,7 +71,7 @@ pub(super) struct Probes {
     una: Psn,
     /// When there was progress, the oldest packet was sent, or the last probe was due.
     since: u64,
-    /// Probes since the last progress.
+    /// Probes since the last measurement, or the last loss that one showed.
     count: u32,
     stage: Stage,
     proof: Proof,
@@ -164,11 +165,11 @@ impl Probes {
         }
         self.una = una;
         self.since = now;
-        self.count = 0;
         self.stage = stage;
         match self.sample {
             Some((end, sent)) if !una.is_before(end) => {
                 self.sample = None;
+                self.count = 0;
                 self.measured((now - sent) as f64);
             }
             _ => {}
@@ -198,10 +199,10 @@ impl Probes {
         let Some((time, deviation)) = self.estimate else {
             return Err(format!("a probe before anything was measured: {half:?}"));
         };
-        let rto = (2.0 * time + 4.0 * deviation).max(MIN_RTO_NS as f64);
+        let rto = (2.0 * time + 4.0 * deviation - ROUNDING_NS).max(MIN_RTO_NS as f64);
         let pause = rto * f64::from(1 << self.count.min(MOST_DOUBLINGS));
         let waited = (now - self.since) as f64;
-        if half.una == half.next || waited + ROUNDING_NS < pause {
+        if half.una == half.next || waited < pause {
             return Err(format!(
                 "a probe after {waited} of {pause} ns: {half:?} {self:?}"
             ));
@@ -242,6 +243,7 @@ impl Probes {
         }
         if found_loss {
             self.rewound();
+            self.count = 0;
         }
         Ok(())
     }

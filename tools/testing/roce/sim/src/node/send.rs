@@ -119,11 +119,12 @@ impl Node {
         }
     }
 
-    /// Tells the ledger what was acknowledged.
-    fn observe(&mut self, now: Instant) {
+    /// Tells the ledger what was acknowledged. `is_placing` tells that the response to the next
+    /// request is being handled.
+    fn observe(&mut self, now: Instant, is_placing: bool) {
         let kept = match self.early_responses.is_empty() {
             true => Kept::None,
-            false if self.requester.is_kept_due() => Kept::Next,
+            false if is_placing || self.requester.is_kept_due() => Kept::Next,
             false => Kept::Late,
         };
         self.ledger.probes().set_kept(kept);
@@ -135,7 +136,7 @@ impl Node {
     fn on_response(&mut self, now: Instant, bytes: &[u8]) -> Result<bool, Violation> {
         let pkt = &parse(bytes)?;
         let response = self.requester.on_response(now, pkt);
-        self.observe(now);
+        self.observe(now, response.place.is_some());
         let half = self.requester.snapshot();
         self.ledger.responded(now.as_ns(), response.outcome, &half);
         self.counters.responses[response.outcome as usize] += 1;
@@ -161,7 +162,7 @@ impl Node {
                 false => Ok(()),
             };
             self.requester.placed(now, result);
-            self.observe(now);
+            self.observe(now, false);
         }
         if response.is_early {
             self.ledger.probes().came_early();
