@@ -22,6 +22,7 @@
 mod ack_request;
 mod early;
 mod explicit;
+mod gap;
 mod local;
 mod mark;
 mod packet;
@@ -66,6 +67,7 @@ use core::{
 use self::{
     ack_request::AckRequests,
     explicit::Explicit,
+    gap::Gap,
     probe::Probe,
     queue::Queue,
     retry::Retry,
@@ -188,6 +190,7 @@ pub struct Requester<S> {
     window: Window,
     acks: AckRequests,
     retry: Retry,
+    gap: Gap,
     probe: Probe,
     explicit: Explicit,
     /// The responses that are kept until the explicit ones before them arrive.
@@ -216,6 +219,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             window: Window::new(Psn::default()),
             acks: AckRequests::new(Psn::default()),
             retry: Retry::new(&params),
+            gap: Gap::default(),
             probe: Probe::default(),
             explicit: Explicit::default(),
             kept: Kept::default(),
@@ -272,6 +276,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub fn next_psn(&self) -> Psn {
         self.window.max()
+    }
+
+    /// Returns the oldest unacknowledged PSN, or that of the next packet if there is none.
+    pub fn oldest_psn(&self) -> Psn {
+        self.window.una()
     }
 
     /// Returns the state of the send half.
@@ -431,6 +440,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.window = Window::new(psn);
         self.acks = AckRequests::new(psn);
         self.retry = Retry::new(&self.params);
+        self.gap = Gap::default();
         self.probe = Probe::default();
         self.kept = Kept::default();
     }

@@ -21,7 +21,8 @@ use crate::{
         ResponseKind,
         SendParams,
         Slot,
-        Transmit, //
+        Transmit,
+        MIN_RTO_NS, //
     },
     responder::{
         ReadSegment,
@@ -151,6 +152,29 @@ pub(crate) fn send_params() -> SendParams {
         rnr_retry: 1,
         max_rd_atomic: 2,
     }
+}
+
+/// A timeout that leaves room for many probes, in ns.
+pub(crate) const LONG_TIMEOUT_NS: u64 = 64 * MIN_RTO_NS;
+
+/// Makes a requester that knows its round-trip time, which is 0, and has sent PSN 0.
+pub(crate) fn measured(slots: &mut [Slot]) -> Requester<&mut [Slot]> {
+    let mut rc = requester(Transport::Rc, slots);
+    rc.set_params(&SendParams {
+        ack_timeout: core::num::NonZero::new(LONG_TIMEOUT_NS),
+        ..send_params()
+    });
+    post(&mut rc, &[wr(SendOp::Send, 0)]);
+    assert!(send(&mut rc).is_some());
+    assert_eq!(rc.next_timeout(), Some(NOW.after(LONG_TIMEOUT_NS)));
+    acknowledge(&mut rc, 0, Syndrome::ACK);
+    assert_eq!(rc.next_timeout(), None);
+    rc
+}
+
+/// Sends all packets, and returns their PSNs and whether they request an acknowledgment.
+pub(crate) fn sent(rc: &mut Requester<&mut [Slot]>) -> [Option<(u32, bool)>; 4] {
+    [(); 4].map(|()| send(rc).map(|sent| (sent.psn.get(), sent.ack_req)))
 }
 
 /// The attributes of a receive half in the tests.

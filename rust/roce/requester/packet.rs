@@ -165,7 +165,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             ack_req: match step.kind {
                 StepKind::Next => self.wants_ack(&step),
                 StepKind::AckProbe => true,
-                StepKind::LossProbe => !slot.has_explicit_response(),
+                StepKind::LossProbe => {
+                    !slot.has_explicit_response() && !self.run_goes_on(step.end())
+                }
             },
             // A packet that consumes no receive request of the peer raises no event there.
             solicited: wr.solicited

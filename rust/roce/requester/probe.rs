@@ -31,33 +31,46 @@ pub(super) struct Probe {
     loss_found: bool,
     /// The number of probes since the last progress.
     sent: u8,
-    /// True if the peer has reported the packet at `una` as missing.
-    is_missing: bool,
-    /// True if the peer seems to drop packets that arrive before a missing one.
-    peer_drops_early: bool,
+    /// The packets of the probe, from `una` on.
+    run: u8,
+    /// Those of them that are still to be sent.
+    left: u8,
 }
 
-/// The packet at `una`, sent once more because the response seems to be lost.
+/// The packet at `una`, and maybe those after it, sent once more because they, or the response,
+/// seem to be lost.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Stage {
     /// There is none.
     #[default]
     None,
-    /// It is to be sent.
-    Due,
-    /// It was sent; the PSN after it.
+    /// One is to be sent; its PSN.
+    Due(Psn),
+    /// They were sent; the PSN after the last one.
     Sent(Psn),
 }
 
 impl Probe {
-    /// Has a probe sent.
-    pub(super) fn set_due(&mut self) {
-        self.stage = Stage::Due;
+    /// Has a probe sent, of `packets` packets from `una` on.
+    pub(super) fn set_due(&mut self, una: Psn, packets: u8) {
+        self.stage = Stage::Due(una);
+        self.run = packets;
+        self.left = packets;
+    }
+
+    /// Returns the number of packets of the last probe.
+    pub(super) fn run(&self) -> u8 {
+        self.run
+    }
+
+    /// Has a loss reported.
+    pub(super) fn set_loss_found(&mut self) {
+        self.loss_found = true;
     }
 
     /// Returns whether a probe is to be sent.
     pub(super) fn is_due(&self) -> bool {
-        self.stage == Stage::Due
+        matches!(self.stage, Stage::Due(_))
     }
 
     /// Returns whether a probe was sent, before `end`.
@@ -104,23 +117,16 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// is sent again; otherwise only the response was lost, or late, and nothing is.
     #[inline]
     pub(super) fn loss_probe(&self) -> Option<Step> {
-        if self.probe.stage == Stage::Due {
-            self.oldest_again()
-        } else {
-            None
+        match self.probe.stage {
+            Stage::Due(psn) => self.again(psn),
+            _ => None,
         }
     }
 
-    /// Returns the oldest unacknowledged packet again.
+    /// Returns the unacknowledged packet with PSN `psn` again.
     #[cold]
-    fn oldest_again(&self) -> Option<Step> {
-        let psn = self.window.una();
-        let is_local = |at: &usize| {
-            self.queue
-                .get(*at)
-                .is_some_and(|slot| slot.wr.op.is_local())
-        };
-        let at = { self.queue.done()..self.queue.begun() }.find(|at| !is_local(at))?;
+    fn again(&self, psn: Psn) -> Option<Step> {
+        let at = self.slot_of(psn)?;
         let slot = self.queue.get(at)?;
         if !psn.is_before(self.window.next()) || self.queue.fails(at) {
             return None;
@@ -140,69 +146,84 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         })
     }
 
+    /// Returns whether the packet with PSN `psn` is to be sent again with those before it: the
+    /// responses to a READ are requested alone.
+    #[cold]
+    pub(super) fn run_goes_on(&self, psn: Psn) -> bool {
+        let has_explicit_response = |step: &Step| {
+            let slot = self.queue.get(step.slot);
+            slot.is_some_and(Slot::has_explicit_response)
+        };
+        self.probe.left > 1
+            && self
+                .again(psn)
+                .is_some_and(|step| !has_explicit_response(&step))
+    }
+
     /// Accounts for a probe that was sent, before `end`.
     pub(super) fn probed(&mut self, end: Psn) {
-        self.probe.stage = Stage::Sent(end);
         self.probe.sent = self.probe.sent.saturating_add(1);
+        if self.run_goes_on(end) {
+            self.probe.stage = Stage::Due(end);
+            self.probe.left = self.probe.left.saturating_sub(1);
+            return;
+        }
+        self.probe.stage = Stage::Sent(end);
         if !self.acks.is_owed(self.window.una()) {
             self.acks.requested(end);
         }
     }
 
-    /// Sends only the packet at `una` again, which the peer has reported as missing, if the peer
-    /// seems to keep those after it. Otherwise rewinds; also if more than one packet of what was in
-    /// flight is missing, because each one alone would take a round trip.
-    #[cold]
-    pub(super) fn fill_gap(&mut self, now: Instant) {
-        self.probe.is_missing = true;
-        let is_first = self.window.halve_once();
-        let is_message = self
-            .queue
-            .get(self.queue.done())
-            .is_some_and(|slot| !slot.wr.op.is_local() && !slot.has_explicit_response());
-        if is_first && is_message && !self.probe.peer_drops_early {
-            self.repeat_missing(now);
-        } else {
-            if !is_first {
-                self.window.halve();
-            }
-            self.rewind();
-        }
+    /// Sends only the packet at `una` again, or requests only the responses that are missing from
+    /// there on.
+    pub(super) fn repeat_missing(&mut self, now: Instant) {
+        self.send_again(now, 1);
     }
 
-    /// Sends only the packet at `una` again, or requests only the responses that are missing from
-    /// there on. The timer must not take a retry for the same loss.
-    pub(super) fn repeat_missing(&mut self, now: Instant) {
-        self.probe.set_due();
+    /// Has `packets` packets sent again, from `una` on. The timer must not take a retry for the
+    /// same loss.
+    pub(super) fn send_again(&mut self, now: Instant, packets: u8) {
+        self.probe.set_due(self.window.una(), packets);
         self.restart_deadline(now);
     }
 
-    /// Rewinds if the peer has executed nothing but the probe.
+    /// Has the packet at `una` sent again because its response is late.
+    pub(super) fn probe_oldest(&mut self) {
+        self.probe.set_due(self.window.una(), 1);
+    }
+
+    /// Handles the acknowledgment of packets up to `una` after a probe: if it covers just those
+    /// that were sent again, those after them are missing, too.
     ///
     /// `next` was to be sent next before the acknowledgment, and `has_more` tells that the peer has
     /// also executed the packet at `una`. So do kept responses.
     #[inline]
-    pub(super) fn end_probe(&mut self, next: Psn, has_more: bool) {
-        let is_missing = core::mem::take(&mut self.probe.is_missing);
+    pub(super) fn end_probe(&mut self, now: Instant, next: Psn, has_more: bool) {
         self.probe.sent = 0;
         let una = self.window.una();
-        let has_more = has_more || self.kept.first().is_some();
-        match core::mem::take(&mut self.probe.stage) {
-            // There are more responses to come.
-            stage @ Stage::Sent(end) if una.is_before(end) => self.probe.stage = stage,
-            Stage::Sent(end) if una == end && una.is_before(next) && !has_more => {
-                self.probe.loss_found = true;
-                self.probe.peer_drops_early |= is_missing;
-                if !is_missing {
-                    self.window.halve();
-                }
-                self.rewind();
-                self.probe_was_due();
-            }
-            // It has executed packets that were not sent again.
-            Stage::None if is_missing && next.is_before(una) => self.probe.peer_drops_early = false,
-            _ => {}
+        match self.probe.stage {
+            Stage::None if !self.gap.is_missing() => {}
+            _ => self.end_recovery(now, una, next, has_more || self.kept.first().is_some()),
         }
+    }
+
+    #[cold]
+    fn end_recovery(&mut self, now: Instant, una: Psn, next: Psn, has_more: bool) {
+        match self.probe.stage {
+            // There are more responses to come.
+            Stage::Sent(end) if una.is_before(end) => return,
+            // The rest is still to be sent.
+            Stage::Due(psn) if self.probe.left < self.probe.run && !psn.is_before(una) => return,
+            Stage::Sent(end) if una == end && una.is_before(next) && !has_more => {
+                self.found_loss(now);
+                return;
+            }
+            // The peer has executed packets that were not sent again.
+            Stage::Sent(end) if end.is_before(una) => self.gap.filled(true),
+            Stage::None if next.is_before(una) => self.gap.filled(true),
+            _ => self.gap.filled(false),
+        }
+        self.probe.stage = Stage::None;
     }
 }
 
@@ -211,62 +232,32 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 mod tests {
     use super::*;
     use crate::{
-        opcode::{
-            Opcode,
-            Transport, //
-        },
+        opcode::Opcode,
         requester::{
             window::MIN_WINDOW,
             Expired,
-            ResponseKind,
-            SendParams,
             MIN_RTO_NS, //
         },
         testutil::{
             acknowledge,
+            measured,
             post,
             read_response,
-            requester,
             respond,
             send,
+            sent,
             slots,
             wr,
             Frame,
+            LONG_TIMEOUT_NS as TIMEOUT_NS,
             MTU,
             NOW, //
         },
-        wire::{
-            NakCode,
-            Syndrome, //
-        },
+        wire::Syndrome,
         wr::SendOp, //
     };
-    use core::num::NonZero;
-
-    const TIMEOUT_NS: u64 = 64 * MIN_RTO_NS;
 
     const DUE: Instant = NOW.after(MIN_RTO_NS);
-
-    /// Makes a requester that knows its round-trip time, which is 0, and has sent PSN 0.
-    fn measured(slots: &mut [Slot]) -> Requester<&mut [Slot]> {
-        let mut rc = requester(Transport::Rc, slots);
-        let params = rc.params;
-        rc.set_params(&SendParams {
-            ack_timeout: NonZero::new(TIMEOUT_NS),
-            ..params
-        });
-        post(&mut rc, &[wr(SendOp::Send, 0)]);
-        assert!(send(&mut rc).is_some());
-        assert_eq!(rc.next_timeout(), Some(NOW.after(TIMEOUT_NS)));
-        acknowledge(&mut rc, 0, Syndrome::ACK);
-        assert_eq!(rc.next_timeout(), None);
-        rc
-    }
-
-    /// Sends all packets, and returns their PSNs and whether they request an acknowledgment.
-    fn sent(rc: &mut Requester<&mut [Slot]>) -> [Option<(u32, bool)>; 4] {
-        [(); 4].map(|()| send(rc).map(|sent| (sent.psn.get(), sent.ack_req)))
-    }
 
     #[test]
     fn read_is_not_repeated_beyond_its_probe() {
@@ -385,88 +376,6 @@ mod tests {
         assert_eq!(send(&mut rc), None);
     }
 
-    /// Sends a WRITE of four packets from PSN `first` on, and reports the second one as missing.
-    fn lose_second(rc: &mut Requester<&mut [Slot]>, first: u32) {
-        post(rc, &[wr(SendOp::Write, 4 * MTU)]);
-        assert!(sent(rc)[3].is_some());
-        let nak = Syndrome::Nak(NakCode::PsnSequence);
-        let kind = acknowledge(rc, first + 1, nak);
-        assert_eq!(kind, ResponseKind::NakSequence);
-    }
-
-    #[test]
-    fn missing_packet_is_sent_again_alone() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
-        lose_second(&mut rc, 1);
-        assert_eq!(sent(&mut rc), [Some((2, true)), None, None, None]);
-        // The peer has kept the others.
-        acknowledge(&mut rc, 4, Syndrome::ACK);
-        assert_eq!(sent(&mut rc), [None; 4]);
-        assert!(!rc.take_loss());
-        assert_eq!(rc.next_timeout(), None);
-    }
-
-    #[test]
-    fn peer_that_drops_early_packets_gets_all_again() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
-        lose_second(&mut rc, 1);
-        assert!(send(&mut rc).is_some());
-        acknowledge(&mut rc, 2, Syndrome::ACK);
-        assert!(rc.take_loss());
-        // The peer reports what it dropped, which is on its way again.
-        let nak = Syndrome::Nak(NakCode::PsnSequence);
-        let rest = [Some((3, false)), Some((4, true)), None, None];
-        assert_eq!(sent(&mut rc), rest);
-        assert_eq!(acknowledge(&mut rc, 3, nak), ResponseKind::Duplicate);
-        assert_eq!(sent(&mut rc), [None; 4]);
-        acknowledge(&mut rc, 4, Syndrome::ACK);
-        // From now on, everything is sent again at once.
-        lose_second(&mut rc, 5);
-        let rest = [Some((6, false)), Some((7, true)), Some((8, true)), None];
-        assert_eq!(sent(&mut rc), rest);
-        acknowledge(&mut rc, 8, Syndrome::ACK);
-        assert_eq!(rc.next_timeout(), None);
-    }
-
-    #[test]
-    fn peer_that_keeps_early_packets_is_noticed() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
-        rc.probe.peer_drops_early = true;
-        lose_second(&mut rc, 1);
-        assert_eq!(send(&mut rc).map(|sent| sent.psn.get()), Some(2));
-        // It cannot have executed what was dropped and not sent again.
-        acknowledge(&mut rc, 4, Syndrome::ACK);
-        lose_second(&mut rc, 5);
-        assert_eq!(sent(&mut rc), [Some((6, true)), None, None, None]);
-    }
-
-    #[test]
-    fn late_ack_after_timeout_tells_nothing_of_peer() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
-        rc.probe.peer_drops_early = true;
-        post(&mut rc, &[wr(SendOp::Write, 4 * MTU)]);
-        assert!(sent(&mut rc)[3].is_some());
-        assert_eq!(rc.on_timeout(NOW.after(TIMEOUT_NS)), Expired::Retry);
-        assert!(send(&mut rc).is_some());
-        acknowledge(&mut rc, 4, Syndrome::ACK);
-        assert!(rc.probe.peer_drops_early);
-    }
-
-    #[test]
-    fn missing_read_request_is_sent_again_with_all_after_it() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
-        post(&mut rc, &[wr(SendOp::Read, MTU), wr(SendOp::Send, 1)]);
-        assert!(sent(&mut rc)[1].is_some());
-        acknowledge(&mut rc, 1, Syndrome::Nak(NakCode::PsnSequence));
-        let again = [Some((1, false)), Some((2, true)), None, None];
-        assert_eq!(sent(&mut rc), again);
-    }
-
     #[test]
     fn pause_doubles_and_timeout_consumes_retry() {
         let mut slots = slots::<8>();
@@ -522,41 +431,5 @@ mod tests {
         assert_eq!(rc.on_timeout(DUE), Expired::Probe);
         acknowledge(&mut rc, 1, Syndrome::Rnr { timer: 1 });
         assert_eq!(sent(&mut rc), [None; 4]);
-    }
-
-    /// The RNR NAK shows that the peer has what was not sent again.
-    #[test]
-    fn rnr_nak_after_the_missing_packet_starts_the_wait() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
-        lose_second(&mut rc, 1);
-        assert!(send(&mut rc).is_some());
-        let rnr = Syndrome::Rnr { timer: 1 };
-        assert_eq!(acknowledge(&mut rc, 3, rnr), ResponseKind::Rnr);
-        assert!(!rc.take_loss());
-        assert_eq!(sent(&mut rc), [None; 4]);
-    }
-
-    #[test]
-    fn missing_packet_has_its_own_timeout() {
-        const LATE: Instant = NOW.after(TIMEOUT_NS - 1);
-
-        let mut slots = slots::<8>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        let params = rc.params;
-        rc.set_params(&SendParams {
-            ack_timeout: NonZero::new(TIMEOUT_NS),
-            retry_cnt: 1,
-            ..params
-        });
-        post(&mut rc, &[wr(SendOp::Send, 0), wr(SendOp::Send, 0)]);
-        assert!(send(&mut rc).is_some() && send(&mut rc).is_some());
-        let nak = Frame::ack(0, Syndrome::Nak(NakCode::PsnSequence));
-        let outcome = rc.on_response(LATE, &nak.packet()).outcome;
-        assert_eq!(outcome, ResponseKind::NakSequence);
-        let again = rc.poll_transmit().unwrap();
-        rc.transmitted(LATE, &again);
-        assert_eq!(rc.on_timeout(NOW.after(TIMEOUT_NS)), Expired::Nothing);
-        assert_eq!(rc.next_timeout(), Some(LATE.after(TIMEOUT_NS)));
     }
 }

@@ -51,7 +51,7 @@ pub(super) struct Retry {
     rtt: Rtt,
     /// The probes since a round trip was last measured or a probe showed a loss: they lengthen the
     /// pause (Karn).
-    probes: u32,
+    probes: u8,
     /// The start of the wait for the response.
     awaited: Instant,
     /// The longest recent time from one response of the peer to the next, in ns.
@@ -193,7 +193,7 @@ impl Retry {
     #[inline]
     fn probe_time(&self, now: Instant) -> Option<Instant> {
         let pause = self.rtt.timeout()?;
-        let pause = pause.saturating_mul(1 << self.probes.min(MAX_PROBE_SHIFT));
+        let pause = pause.saturating_mul(1 << u32::from(self.probes).min(MAX_PROBE_SHIFT));
         Some(now.after(pause))
     }
 }
@@ -236,7 +236,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if !is_due(self.retry.timers.probe) {
             return Expired::Nothing;
         }
-        self.probe.set_due();
+        self.probe_oldest();
         self.retry.probes = self.retry.probes.saturating_add(1);
         self.retry.timers.probe = self.retry.probe_time(now);
         self.retry.rtt.forget_sample();
@@ -333,7 +333,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             self.retry.rewound = None;
         }
         self.restart_deadline(now);
-        self.end_probe(next, has_more);
+        self.end_probe(now, next, has_more);
         // Otherwise the response at `una` is about to be handled, or its loss.
         if !has_more {
             self.request_gap(now);

@@ -18,10 +18,17 @@ pub const MIN_RTO_NS: u64 = 1_000_000;
 /// packet that was sent twice is not measured, because the response may be to either (Karn).
 #[derive(Default)]
 pub(super) struct Rtt {
-    /// The smoothed time and its mean deviation in ns (RFC 6298), once there is a sample.
-    estimate: Option<(u32, u32)>,
-    /// The PSN after the packet that is being measured, and the time when it was sent.
-    sample: Option<(Psn, Instant)>,
+    /// The time when the packet that is being measured was sent.
+    sent: Instant,
+    /// The PSN after that packet.
+    end: Psn,
+    /// The smoothed round-trip time and its mean deviation in ns (RFC 6298).
+    time: u32,
+    deviation: u32,
+    /// True if a packet is being measured. A separate field, to save memory.
+    is_measuring: bool,
+    /// True once there was a measurement.
+    is_measured: bool,
 }
 
 impl Rtt {
@@ -29,8 +36,10 @@ impl Rtt {
     /// response.
     #[inline]
     pub(super) fn sent(&mut self, now: Instant, end: Psn) {
-        if self.sample.is_none() {
-            self.sample = Some((end, now));
+        if !self.is_measuring {
+            self.sent = now;
+            self.end = end;
+            self.is_measuring = true;
         }
     }
 
@@ -38,48 +47,48 @@ impl Rtt {
     /// measurement.
     #[inline]
     pub(super) fn acknowledged(&mut self, now: Instant, una: Psn) -> bool {
-        match self.sample {
-            Some((end, sent)) if !una.is_before(end) => {
-                self.sample = None;
-                self.measured(now.since(sent));
-                true
-            }
-            _ => false,
+        let is_end = self.is_measuring && !una.is_before(self.end);
+        if is_end {
+            self.is_measuring = false;
+            self.measured(now.since(self.sent));
         }
+        is_end
     }
 
     /// Drops the packet that is being measured: it was not sent, or is sent again.
     pub(super) fn forget_sample(&mut self) {
-        self.sample = None;
+        self.is_measuring = false;
     }
 
     #[inline]
     fn measured(&mut self, ns: u64) {
         // Beyond four seconds, the timeout of the queue pair is what counts.
         let ns = u32::try_from(ns).unwrap_or(u32::MAX);
-        self.estimate = Some(match self.estimate {
-            None => (ns, ns / 2),
-            Some((time, deviation)) => {
-                let error = ns.abs_diff(time);
-                (
-                    time.saturating_sub(time / 8).saturating_add(ns / 8),
-                    deviation
-                        .saturating_sub(deviation / 4)
-                        .saturating_add(error / 4),
-                )
-            }
-        });
+        if !self.is_measured {
+            self.is_measured = true;
+            self.time = ns;
+            self.deviation = ns / 2;
+            return;
+        }
+        let error = ns.abs_diff(self.time);
+        self.time = self
+            .time
+            .saturating_sub(self.time / 8)
+            .saturating_add(ns / 8);
+        self.deviation = self
+            .deviation
+            .saturating_sub(self.deviation / 4)
+            .saturating_add(error / 4);
     }
 
     /// Returns the time in ns after which a response is probably lost, once there is a sample.
     #[inline]
     pub(super) fn timeout(&self) -> Option<u64> {
-        let (time, deviation) = self.estimate?;
-        let (time, deviation) = (u64::from(time), u64::from(deviation));
+        let (time, deviation) = (u64::from(self.time), u64::from(self.deviation));
         let ns = time
             .saturating_mul(2)
             .saturating_add(deviation.saturating_mul(4));
-        Some(ns.max(MIN_RTO_NS))
+        self.is_measured.then_some(ns.max(MIN_RTO_NS))
     }
 }
 

@@ -103,8 +103,6 @@ pub(crate) struct RecvHalf {
     /// The destination of the last datagram, which is an address of the device as long as
     /// [`generation`](crate::gids::generation) is this.
     address: Option<(u32, NetId, [u8; 16])>,
-    /// True if the last READ was answered before.
-    repeats: bool,
     /// True once the last WQE reached event was raised.
     last_wqe_reached: bool,
     /// The time of the last request, by [`coarse_now`](crate::clock::coarse_now).
@@ -275,7 +273,6 @@ impl RecvHalf {
                 address: None,
                 backlog: Backlog::new(owner.clone()),
                 early: Backlog::new(owner),
-                repeats: false,
                 last_wqe_reached: false,
                 heard_at: Instant::default(),
                 next_look: Backoff::default(),
@@ -292,7 +289,6 @@ impl RecvHalf {
         self.resp.reset();
         self.rq.discard();
         self.tx.reset();
-        self.repeats = false;
         self.last_wqe_reached = false;
         self.heard_at = Instant::default();
         self.next_look.succeeded();
@@ -472,12 +468,9 @@ impl RecvHalf {
             Verdict::Read(read) => {
                 if read.again {
                     self.counters.count(Counter::Duplicate);
-                    // The peer requests all READs after the lost response again.
-                    if !self.repeats {
-                        self.tx.lost(&self.counters);
-                    }
+                    let (psn, next) = (arrival.packet.psn(), self.resp.epsn());
+                    self.tx.lost(psn, next, &self.counters);
                 }
-                self.repeats = read.again;
                 // C9-88: no key and no address where there is nothing to read.
                 let result = if read.len == 0 {
                     Ok(())

@@ -252,7 +252,7 @@ impl SendHalf {
             time = clock::now();
         }
         if self.req.take_loss() {
-            self.tx.lost(&self.counters);
+            self.lost_oldest();
         }
         // Complete first: that frees slots for requests that may be sent, so one round is mostly
         // enough. It has a budget of its own, or 16 completions would leave none for sending.
@@ -529,6 +529,13 @@ impl SendHalf {
         completed
     }
 
+    /// The oldest packet was lost.
+    #[cold]
+    pub(super) fn lost_oldest(&mut self) {
+        let (oldest, next) = (self.req.oldest_psn(), self.req.next_psn());
+        self.tx.lost(oldest, next, &self.counters);
+    }
+
     /// Retransmits if a response is overdue.
     fn on_timeout(&mut self, qp: &IbQp, now: Instant) {
         match self.req.on_timeout(now) {
@@ -539,7 +546,7 @@ impl SendHalf {
             }
             Expired::Retry => {
                 self.counters.count(Counter::Timeout);
-                self.tx.lost(&self.counters);
+                self.lost_oldest();
                 self.count_retry();
                 traces::retried(qp, || self.req.snapshot(), Counter::Timeout);
             }

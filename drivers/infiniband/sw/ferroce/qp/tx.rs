@@ -54,6 +54,7 @@ use roce::{
         Qpn, //
     },
     pace::Pace,
+    psn::Psn,
     time::Instant,
     trains::Trains,
     tx_backoff::{
@@ -348,12 +349,12 @@ impl Tx {
         match path.transmit(&mut self.route, train, account, counters) {
             Ok(()) => {
                 self.backoff.taken(packets.into());
-                self.trains.sent(packets.into());
+                self.trains.sent(packets);
                 Handed::Over
             }
             Err(SendError::NoRoom) => {
                 if packets > 1 {
-                    self.trains.refused(packets.into());
+                    self.trains.refused(packets);
                 }
                 match self.wait_for_room(qp, clock(), counters, packets) {
                     SendError::NoRoom => Handed::Back(mark),
@@ -364,10 +365,11 @@ impl Tx {
         }
     }
 
-    /// Packets were lost, maybe because they were in a train.
+    /// The packet with PSN `psn` was lost, and maybe others, perhaps because they were in a train;
+    /// `next` is to be sent next.
     #[cold]
-    pub(super) fn lost(&mut self, counters: &Counters) {
-        if self.trains.lost() {
+    pub(super) fn lost(&mut self, psn: Psn, next: Psn, counters: &Counters) {
+        if self.trains.lost(psn, next) {
             counters.count(Counter::TrainsOff);
         }
     }

@@ -441,7 +441,8 @@ impl Node {
             Expired::Retry => {
                 self.counters.timeouts += 1;
                 self.ledger.timed_out();
-                self.send_tx.lost();
+                let half = self.requester.snapshot();
+                self.send_tx.lost(half.una, half.max);
             }
         }
         Ok(())

@@ -22,7 +22,7 @@ fn read_that_goes_back_succeeds() {
     const LEN: u32 = 1 << 20;
 
     let mut dropped = 0;
-    for seed in 0..20 {
+    for seed in 0..100 {
         let mut scenario = Scenario::slow();
         scenario.seed = seed;
         scenario.stall = None;
@@ -33,7 +33,7 @@ fn read_that_goes_back_succeeds() {
         scenario.early = if seed % 2 == 0 { 128 } else { 0 };
         scenario.faults = Faults {
             loss: 20,
-            reorder: 100,
+            reorder: 200,
             ..Faults::default()
         };
         let (ops, memory) = ops::transfers(SendOp::Read, COUNT, LEN);

@@ -147,7 +147,7 @@ impl SendHalf {
             match counter {
                 Counter::SequenceNak | Counter::ImpliedNak => {
                     if counter == Counter::SequenceNak {
-                        self.tx.lost(&self.counters);
+                        self.lost_oldest();
                     }
                     self.count_retry();
                     traces::retried(qp, || self.req.snapshot(), counter);

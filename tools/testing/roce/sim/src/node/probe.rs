@@ -6,8 +6,8 @@
 //!   the last measurement (Karn) or the last loss that a probe showed, and counts from the last
 //!   progress, or from when the oldest packet was sent.
 //! - The probe consumes no retry.
-//! - Everything is sent again if the peer acknowledges nothing but the probe, and only then. The
-//!   same holds for a packet that a NAK reported as missing.
+//! - More is sent again if the peer acknowledges nothing but the probe, and only then. The same
+//!   holds for packets that a NAK reported as missing.
 
 use roce::{
     psn::Psn,
@@ -34,6 +34,8 @@ enum Stage {
     None,
     /// It is to be sent.
     Due,
+    /// Packets of it were sent; the PSN of the next one.
+    Begun(Psn),
     /// It was sent; the PSN after it.
     Sent(Psn),
 }
@@ -100,8 +102,17 @@ impl Probes {
     /// Accounts for a packet before `end`; `requests` tells whether it has to be answered.
     pub(super) fn sent(&mut self, now: u64, transmit: &Transmit, end: Psn, requests: bool) {
         if transmit.is_probe() {
-            if self.stage == Stage::Due && transmit.psn == self.una {
-                self.stage = Stage::Sent(end);
+            let is_next = match self.stage {
+                Stage::Due => transmit.psn == self.una,
+                Stage::Begun(psn) => transmit.psn == psn,
+                Stage::None | Stage::Sent(_) => false,
+            };
+            if is_next {
+                // The last packet has to be answered.
+                self.stage = match requests {
+                    true => Stage::Sent(end),
+                    false => Stage::Begun(end),
+                };
             }
             return;
         }
@@ -125,8 +136,8 @@ impl Probes {
         self.stage = Stage::None;
     }
 
-    /// Accounts for a report of what is missing: either that is sent again alone, like a probe, or
-    /// all is.
+    /// Accounts for a report of what is missing: either a few packets are sent again, like a probe,
+    /// or all are.
     pub(super) fn reported(&mut self, half: &SendSnapshot) {
         self.sample = None;
         self.stage = match half.una == half.next {
@@ -153,8 +164,10 @@ impl Probes {
                 _ => Proof::None,
             };
             if una.is_before(end) {
-                stage = Stage::Sent(end);
+                stage = self.stage;
             }
+        } else if matches!(self.stage, Stage::Begun(psn) if !psn.is_before(una)) {
+            stage = self.stage;
         } else if self.proof != Proof::None {
             // The response also acknowledged the packets before its own.
             self.proof = Proof::OneMore;
@@ -242,7 +255,7 @@ impl Probes {
             return Err(format!("the loss that a probe shows is ignored: {half:?}"));
         }
         if found_loss {
-            self.rewound();
+            self.reported(half);
             self.count = 0;
         }
         Ok(())

@@ -280,7 +280,7 @@ impl Node {
             }
             Verdict::Read(request) => {
                 if request.again {
-                    self.recv_tx.lost();
+                    self.recv_tx.lost(pkt.psn(), self.responder.epsn());
                 }
                 let data = Self::region(&mut self.memory, request.rkey, request.va, request.len);
                 let result = data.map(|_| ());

@@ -6,6 +6,7 @@ use roce::{
     requester::{
         Local,
         Mark,
+        ResponseKind,
         SendSnapshot,
         Transmit, //
     },
@@ -170,9 +171,11 @@ impl Node {
         let found_loss = self.requester.take_loss();
         if found_loss {
             self.counters.losses_found += 1;
-            self.send_tx.lost();
         }
         let half = self.requester.snapshot();
+        if found_loss || response.outcome == ResponseKind::NakSequence {
+            self.send_tx.lost(half.una, half.max);
+        }
         let goes_on = (!pkt.opcode().ends_message()).then(|| pkt.psn().next());
         self.ledger
             .check_loss(found_loss, response.outcome, goes_on, &half)?;

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 
 use roce::{
+    psn::Psn,
     time::Instant,
     trains::Trains, //
 };
@@ -129,14 +130,14 @@ impl<M> Tx<M> {
         let packets = train.len();
         if self.refuses(now, rng) {
             if packets > 1 {
-                self.trains.refused(packets as u32);
+                self.trains.refused(packets as u16);
                 self.counters.refused_trains += 1;
             } else {
                 self.counters.refused_packets += 1;
             }
             return Handed::Back(mark);
         }
-        self.trains.sent(packets as u32);
+        self.trains.sent(packets as u16);
         self.counters.trains += u64::from(packets > 1);
         out.push_back(train);
         Handed::Over(packets as u64)
@@ -160,9 +161,9 @@ impl<M> Tx<M> {
         true
     }
 
-    /// The peer got nothing of what was sent: a train may have been lost as a whole.
-    pub(super) fn lost(&mut self) {
-        self.counters.trains_off += u64::from(self.trains.lost());
+    /// The packet with PSN `psn` was lost, maybe with a whole train; `next` is to be sent next.
+    pub(super) fn lost(&mut self, psn: Psn, next: Psn) {
+        self.counters.trains_off += u64::from(self.trains.lost(psn, next));
     }
 
     /// Returns whether the stack has no room, which starts a pause.

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Missing packets that the peer reports (RC).
+//!
+//! A peer may keep the packets that arrive before a missing one, or drop them, as C rxe does (IBTA
+//! 9.7.4.1.1). What it does shows in the response to a packet that was sent again alone.
+
+use core::ops::DerefMut;
+
+use super::{
+    Requester,
+    Slot, //
+};
+use crate::time::Instant;
+
+/// The most packets that are sent again for one report of a missing one.
+const MOST_RUN: u8 = 16;
+
+/// The packets that the peer has reported as missing.
+#[derive(Default)]
+pub(super) struct Gap {
+    /// True if the packet at `una` is one of them.
+    is_missing: bool,
+    peer: Peer,
+}
+
+/// What the peer does with packets that arrive before a missing one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Peer {
+    /// Nothing has shown that yet.
+    #[default]
+    Unknown,
+    /// It keeps them.
+    Keeps,
+    /// It drops them.
+    Drops,
+}
+
+impl Gap {
+    /// Returns whether the packet at `una` was reported as missing.
+    #[inline]
+    pub(super) fn is_missing(&self) -> bool {
+        self.is_missing
+    }
+
+    /// Accounts for the acknowledgment of missing packets; `more` tells that it covers packets that
+    /// were not sent again.
+    pub(super) fn filled(&mut self, more: bool) {
+        if self.is_missing && more {
+            self.peer = Peer::Keeps;
+        }
+        self.is_missing = false;
+    }
+}
+
+impl<S: DerefMut<Target = [Slot]>> Requester<S> {
+    /// Sends only a few packets from `una` on again, which the peer has reported as missing, if the
+    /// peer seems to keep those after them. Otherwise rewinds.
+    #[cold]
+    pub(super) fn fill_gap(&mut self, now: Instant) {
+        self.gap.is_missing = true;
+        let is_first = self.window.halve_once();
+        match self.next_run(is_first) {
+            Some(packets) => self.send_again(now, packets),
+            None => {
+                if !is_first {
+                    self.window.halve();
+                }
+                self.rewind();
+            }
+        }
+    }
+
+    /// Returns the number of packets to send again because the one at `una` is missing, or `None`
+    /// if everything is to be sent again. `is_first` tells that no other was missing of what is in
+    /// flight: each further one has four times as many packets sent again, because it takes a round
+    /// trip to learn of the next one, and those of a train are lost together.
+    fn next_run(&self, is_first: bool) -> Option<u8> {
+        let oldest = self.queue.get(self.queue.done())?;
+        if oldest.wr.op.is_local() || oldest.has_explicit_response() {
+            return None;
+        }
+        match (self.gap.peer, is_first) {
+            (Peer::Unknown | Peer::Keeps, true) => Some(1),
+            (Peer::Keeps, false) if self.probe.run() < MOST_RUN => {
+                Some(self.probe.run().max(1).saturating_mul(4))
+            }
+            (Peer::Unknown | Peer::Keeps | Peer::Drops, _) => None,
+        }
+    }
+
+    /// Handles the proof that the packet at `una`, after those that were sent again, is missing.
+    #[cold]
+    pub(super) fn found_loss(&mut self, now: Instant) {
+        self.probe.set_loss_found();
+        if core::mem::take(&mut self.gap.is_missing) {
+            if let Some(packets) = self.next_run(false) {
+                self.gap.is_missing = true;
+                self.probe_was_due();
+                self.send_again(now, packets);
+                return;
+            }
+            self.gap.peer = match self.gap.peer {
+                // Few packets are kept, or many were lost.
+                Peer::Keeps => Peer::Unknown,
+                Peer::Unknown | Peer::Drops => Peer::Drops,
+            };
+        } else {
+            self.window.halve();
+        }
+        self.rewind();
+        self.probe_was_due();
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_gap))]
+mod tests {
+    use super::*;
+    use crate::{
+        opcode::Transport,
+        requester::{
+            Expired,
+            ResponseKind,
+            SendParams, //
+        },
+        testutil::{
+            acknowledge,
+            measured,
+            post,
+            requester,
+            send,
+            send_all,
+            sent,
+            slots,
+            wr,
+            Frame,
+            LONG_TIMEOUT_NS as TIMEOUT_NS,
+            MTU,
+            NOW, //
+        },
+        wire::{
+            NakCode,
+            Syndrome, //
+        },
+        wr::SendOp, //
+    };
+    use core::num::NonZero;
+
+    /// Sends a WRITE of four packets from PSN `first` on, and reports the second one as missing.
+    fn lose_second(rc: &mut Requester<&mut [Slot]>, first: u32) {
+        post(rc, &[wr(SendOp::Write, 4 * MTU)]);
+        assert!(sent(rc)[3].is_some());
+        let nak = Syndrome::Nak(NakCode::PsnSequence);
+        let kind = acknowledge(rc, first + 1, nak);
+        assert_eq!(kind, ResponseKind::NakSequence);
+    }
+
+    #[test]
+    fn missing_packet_is_sent_again_alone() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        lose_second(&mut rc, 1);
+        assert_eq!(sent(&mut rc), [Some((2, true)), None, None, None]);
+        // The peer has kept the others.
+        acknowledge(&mut rc, 4, Syndrome::ACK);
+        assert_eq!(sent(&mut rc), [None; 4]);
+        assert!(!rc.take_loss());
+        assert_eq!(rc.next_timeout(), None);
+    }
+
+    #[test]
+    fn lost_train_is_sent_again_in_longer_and_longer_parts() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        rc.gap.peer = Peer::Keeps;
+        post(&mut rc, &[wr(SendOp::Write, 30 * MTU)]);
+        assert_eq!(send_all(&mut rc), 30);
+        let nak = Syndrome::Nak(NakCode::PsnSequence);
+        let mut missing = 2;
+        acknowledge(&mut rc, missing, nak);
+        for packets in [1, 4, 16] {
+            for psn in missing..missing + packets {
+                let is_last = psn + 1 == missing + packets;
+                let again = send(&mut rc).map(|sent| (sent.psn.get(), sent.ack_req));
+                assert_eq!(again, Some((psn, is_last)));
+            }
+            assert_eq!(send(&mut rc), None);
+            // The peer acknowledges these, and reports the next one again.
+            missing += packets;
+            acknowledge(&mut rc, missing - 1, Syndrome::ACK);
+            assert_eq!(acknowledge(&mut rc, missing, nak), ResponseKind::Duplicate);
+        }
+        // That is no train.
+        assert_eq!(send_all(&mut rc), 8);
+    }
+
+    #[test]
+    fn peer_that_drops_early_packets_gets_all_again() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        lose_second(&mut rc, 1);
+        assert!(send(&mut rc).is_some());
+        acknowledge(&mut rc, 2, Syndrome::ACK);
+        assert!(rc.take_loss());
+        // The peer reports what it dropped, which is on its way again.
+        let nak = Syndrome::Nak(NakCode::PsnSequence);
+        let rest = [Some((3, false)), Some((4, true)), None, None];
+        assert_eq!(sent(&mut rc), rest);
+        assert_eq!(acknowledge(&mut rc, 3, nak), ResponseKind::Duplicate);
+        assert_eq!(sent(&mut rc), [None; 4]);
+        acknowledge(&mut rc, 4, Syndrome::ACK);
+        // From now on, everything is sent again at once.
+        lose_second(&mut rc, 5);
+        let rest = [Some((6, false)), Some((7, true)), Some((8, true)), None];
+        assert_eq!(sent(&mut rc), rest);
+        acknowledge(&mut rc, 8, Syndrome::ACK);
+        assert_eq!(rc.next_timeout(), None);
+    }
+
+    #[test]
+    fn peer_that_keeps_early_packets_is_noticed() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        rc.gap.peer = Peer::Drops;
+        lose_second(&mut rc, 1);
+        assert_eq!(send(&mut rc).map(|sent| sent.psn.get()), Some(2));
+        // It cannot have executed what was dropped and not sent again.
+        acknowledge(&mut rc, 4, Syndrome::ACK);
+        lose_second(&mut rc, 5);
+        assert_eq!(sent(&mut rc), [Some((6, true)), None, None, None]);
+    }
+
+    #[test]
+    fn late_ack_after_timeout_tells_nothing_of_peer() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        rc.gap.peer = Peer::Drops;
+        post(&mut rc, &[wr(SendOp::Write, 4 * MTU)]);
+        assert!(sent(&mut rc)[3].is_some());
+        assert_eq!(rc.on_timeout(NOW.after(TIMEOUT_NS)), Expired::Retry);
+        assert!(send(&mut rc).is_some());
+        acknowledge(&mut rc, 4, Syndrome::ACK);
+        assert_eq!(rc.gap.peer, Peer::Drops);
+    }
+
+    #[test]
+    fn missing_read_request_is_sent_again_with_all_after_it() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        post(&mut rc, &[wr(SendOp::Read, MTU), wr(SendOp::Send, 1)]);
+        assert!(sent(&mut rc)[1].is_some());
+        acknowledge(&mut rc, 1, Syndrome::Nak(NakCode::PsnSequence));
+        let again = [Some((1, false)), Some((2, true)), None, None];
+        assert_eq!(sent(&mut rc), again);
+    }
+
+    /// The RNR NAK shows that the peer has what was not sent again.
+    #[test]
+    fn rnr_nak_after_the_missing_packet_starts_the_wait() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        lose_second(&mut rc, 1);
+        assert!(send(&mut rc).is_some());
+        let rnr = Syndrome::Rnr { timer: 1 };
+        assert_eq!(acknowledge(&mut rc, 3, rnr), ResponseKind::Rnr);
+        assert!(!rc.take_loss());
+        assert_eq!(sent(&mut rc), [None; 4]);
+    }
+
+    #[test]
+    fn missing_packet_has_its_own_timeout() {
+        const LATE: Instant = NOW.after(TIMEOUT_NS - 1);
+
+        let mut slots = slots::<8>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let params = rc.params;
+        rc.set_params(&SendParams {
+            ack_timeout: NonZero::new(TIMEOUT_NS),
+            retry_cnt: 1,
+            ..params
+        });
+        post(&mut rc, &[wr(SendOp::Send, 0), wr(SendOp::Send, 0)]);
+        assert!(send(&mut rc).is_some() && send(&mut rc).is_some());
+        let nak = Frame::ack(0, Syndrome::Nak(NakCode::PsnSequence));
+        let outcome = rc.on_response(LATE, &nak.packet()).outcome;
+        assert_eq!(outcome, ResponseKind::NakSequence);
+        let again = rc.poll_transmit().unwrap();
+        rc.transmitted(LATE, &again);
+        assert_eq!(rc.on_timeout(NOW.after(TIMEOUT_NS)), Expired::Nothing);
+        assert_eq!(rc.next_timeout(), Some(LATE.after(TIMEOUT_NS)));
+    }
+}
