@@ -80,7 +80,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             // This takes no retry: what was requested again may just arrive out of order.
             self.repeat_missing(now);
         }
-        let outcome = match self.gap(now, psn, ResponseKind::Gap) {
+        let outcome = match self.gap(now, psn, ResponseKind::Gap, is_early) {
             ResponseKind::Gap => ResponseKind::Gap,
             _ => ResponseKind::Early,
         };
@@ -112,7 +112,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if self.kept.first().is_some() {
             // The kept response proves that the requests before the missing one were executed.
             self.acknowledge(now, self.next_explicit(), true);
-            if self.is_active() {
+            if self.is_active() && !self.may_be_late(now, false) {
                 self.retry_known();
                 self.repeat_missing(now);
             }

@@ -4,14 +4,23 @@
 //!
 //! A peer may keep the packets that arrive before a missing one, or drop them, as C rxe does (IBTA
 //! 9.7.4.1.1). What it does shows in the response to a packet that was sent again alone.
+//!
+//! A packet may also be missing because others have overtaken it. Then it is acknowledged sooner
+//! than a round trip after that was noticed, and the window is as wide again as it was. From then
+//! on, the requester waits for missing packets before it sends them again, until one does not come.
 
 use core::ops::DerefMut;
 
 use super::{
+    window::WindowSize,
     Requester,
+    ResponseKind,
     Slot, //
 };
-use crate::time::Instant;
+use crate::{
+    psn::Psn,
+    time::Instant, //
+};
 
 /// The most packets that are sent again for one report of a missing one.
 const MOST_RUN: u8 = 16;
@@ -19,9 +28,30 @@ const MOST_RUN: u8 = 16;
 /// The packets that the peer has reported as missing.
 #[derive(Default)]
 pub(super) struct Gap {
-    /// True if the packet at `una` is one of them.
+    /// The time when it was noticed that the packet at `una`, or its response, is missing.
+    noticed: Instant,
+    /// The window before that.
+    size: WindowSize,
+    /// True if the window was halved at that time, and nothing was acknowledged since.
+    may_undo: bool,
+    late: Late,
+    /// True if the packet at `una` was reported as missing.
     is_missing: bool,
     peer: Peer,
+}
+
+/// Whether what is missing may just be late.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Late {
+    /// Nothing was late since the last loss.
+    #[default]
+    Unexpected,
+    /// Something was late.
+    Expected,
+    /// The packet at `una` is missing, and is waited for.
+    Packet,
+    /// The response to it is.
+    Response,
 }
 
 /// What the peer does with packets that arrive before a missing one.
@@ -43,6 +73,19 @@ impl Gap {
         self.is_missing
     }
 
+    /// Returns whether the requester waits for what is missing at `una`.
+    pub(super) fn is_awaited(&self) -> bool {
+        matches!(self.late, Late::Packet | Late::Response)
+    }
+
+    /// Ends the wait.
+    #[inline]
+    pub(super) fn stop_waiting(&mut self) {
+        if self.is_awaited() {
+            self.late = Late::Expected;
+        }
+    }
+
     /// Accounts for the acknowledgment of missing packets; `more` tells that it covers packets that
     /// were not sent again.
     pub(super) fn filled(&mut self, more: bool) {
@@ -54,12 +97,71 @@ impl Gap {
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
+    /// Sends again, once per loss, because a response to `psn` shows that the packet at `una`, or
+    /// its response, is missing. `is_packet` tells that it is the packet, and `can_wait` that
+    /// nothing is lost by waiting for it.
+    ///
+    /// Returns false if it did nothing.
+    pub(super) fn retry_once(
+        &mut self,
+        now: Instant,
+        psn: Psn,
+        is_packet: bool,
+        can_wait: bool,
+    ) -> bool {
+        let is_known = self.retry.is_known(psn);
+        if self.is_rewound() || is_known || can_wait && self.may_be_late(now, is_packet) {
+            return false;
+        }
+        self.retry_gap(now, is_packet);
+        true
+    }
+
+    /// Sends the packet at `una`, or requests its response, again.
+    pub(super) fn retry_gap(&mut self, now: Instant, is_packet: bool) {
+        self.retry_known();
+        if self.may_retry() {
+            if is_packet {
+                self.fill_gap(now);
+            } else {
+                self.halve_window_once(now);
+                self.repeat_missing(now);
+            }
+        }
+    }
+
+    /// Returns whether what is missing at `una` may just be late: the packet if `is_packet`, or the
+    /// response. Starts to wait for it in that case.
+    pub(super) fn may_be_late(&mut self, now: Instant, is_packet: bool) -> bool {
+        if self.gap.late == Late::Expected {
+            self.gap.late = match is_packet {
+                true => Late::Packet,
+                false => Late::Response,
+            };
+            self.retry.wait_for_late(now);
+        }
+        self.gap.is_awaited()
+    }
+
+    /// Ends the wait for a late packet or response: it was lost. Returns how that would have been
+    /// reported without the wait, or `None` if there was none.
+    pub(super) fn end_wait(&mut self, now: Instant) -> Option<ResponseKind> {
+        let kind = match self.gap.late {
+            Late::Unexpected | Late::Expected => return None,
+            Late::Packet => ResponseKind::NakSequence,
+            Late::Response => ResponseKind::Gap,
+        };
+        self.gap.late = Late::Unexpected;
+        self.retry_gap(now, kind == ResponseKind::NakSequence);
+        Some(kind)
+    }
+
     /// Sends only a few packets from `una` on again, which the peer has reported as missing, if the
     /// peer seems to keep those after them. Otherwise rewinds.
     #[cold]
     pub(super) fn fill_gap(&mut self, now: Instant) {
         self.gap.is_missing = true;
-        let is_first = self.window.halve_once();
+        let is_first = self.halve_window_once(now);
         match self.next_run(is_first) {
             Some(packets) => self.send_again(now, packets),
             None => {
@@ -68,6 +170,39 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 }
                 self.rewind();
             }
+        }
+    }
+
+    /// Halves the window once for all losses of what is in flight, because the packet at `una`, or
+    /// its response, is missing. Returns whether it did.
+    pub(super) fn halve_window_once(&mut self, now: Instant) -> bool {
+        let size = self.window.sizes();
+        let is_first = self.window.halve_once();
+        if is_first {
+            self.gap.noticed = now;
+            self.gap.size = size;
+        }
+        self.gap.may_undo = is_first;
+        is_first
+    }
+
+    /// Handles progress: what was missing at `una` has come.
+    #[inline]
+    pub(super) fn end_gap(&mut self, now: Instant) {
+        self.gap.stop_waiting();
+        if core::mem::take(&mut self.gap.may_undo) {
+            self.undo_if_late(now);
+        }
+    }
+
+    #[cold]
+    fn undo_if_late(&mut self, now: Instant) {
+        // If the acknowledgment covers just what was sent again, it is the response to that, and
+        // the path has become shorter. It also does if a queue on the way marks packets.
+        let is_again = self.probe.ends_at(self.window.una()) || self.window.is_marked();
+        if !is_again && self.retry.is_too_soon(now.since(self.gap.noticed)) {
+            self.window.restore_sizes(self.gap.size);
+            self.gap.late = Late::Expected;
         }
     }
 
@@ -121,7 +256,6 @@ mod tests {
         opcode::Transport,
         requester::{
             Expired,
-            ResponseKind,
             SendParams, //
         },
         testutil::{
@@ -131,6 +265,7 @@ mod tests {
             requester,
             send,
             send_all,
+            send_params,
             sent,
             slots,
             wr,
@@ -289,5 +424,76 @@ mod tests {
         rc.transmitted(LATE, &again);
         assert_eq!(rc.on_timeout(NOW.after(TIMEOUT_NS)), Expired::Nothing);
         assert_eq!(rc.next_timeout(), Some(LATE.after(TIMEOUT_NS)));
+    }
+
+    const RTT_NS: u64 = 4_000_000;
+
+    const LATER: Instant = NOW.after(RTT_NS);
+
+    /// Sends a WRITE of four packets from PSN 1 on, and reports at [`LATER`] that PSN 2 is missing.
+    fn overtaken(rc: &mut Requester<&mut [Slot]>) -> ResponseKind {
+        post(rc, &[wr(SendOp::Write, 4 * MTU)]);
+        assert!(sent(rc)[3].is_some());
+        let nak = Frame::ack(2, Syndrome::Nak(NakCode::PsnSequence));
+        rc.on_response(LATER, &nak.packet()).outcome
+    }
+
+    /// Makes a requester that has measured [`RTT_NS`].
+    fn far(slots: &mut [Slot]) -> Requester<&mut [Slot]> {
+        let mut rc = requester(Transport::Rc, slots);
+        rc.set_params(&SendParams {
+            ack_timeout: NonZero::new(TIMEOUT_NS),
+            ..send_params()
+        });
+        post(&mut rc, &[wr(SendOp::Send, 0)]);
+        assert!(send(&mut rc).is_some());
+        rc.on_response(LATER, &Frame::ack(0, Syndrome::ACK).packet());
+        rc
+    }
+
+    #[test]
+    fn window_is_restored_if_packet_was_late() {
+        for (ns, is_restored) in [(RTT_NS / 4 * 3 - 1, true), (RTT_NS / 4 * 3, false)] {
+            let mut slots = slots::<8>();
+            let mut rc = far(&mut slots);
+            let before = rc.window.size();
+            assert_eq!(overtaken(&mut rc), ResponseKind::NakSequence);
+            assert!(rc.window.size() < before);
+            let ack = Frame::ack(4, Syndrome::ACK);
+            rc.on_response(LATER.after(ns), &ack.packet());
+            assert_eq!(rc.window.size() >= before, is_restored);
+            assert_eq!(rc.gap.late == Late::Expected, is_restored);
+        }
+    }
+
+    #[test]
+    fn late_packet_is_awaited() {
+        let mut slots = slots::<8>();
+        let mut rc = far(&mut slots);
+        rc.gap.late = Late::Expected;
+        let before = rc.window.size();
+        assert_eq!(overtaken(&mut rc), ResponseKind::Duplicate);
+        assert_eq!(sent(&mut rc), [None; 4]);
+        let due = LATER.after(RTT_NS / 4 * 3);
+        assert_eq!(rc.next_timeout(), Some(due));
+        rc.on_response(due, &Frame::ack(4, Syndrome::ACK).packet());
+        assert_eq!(sent(&mut rc), [None; 4]);
+        assert!(rc.window.size() >= before && rc.gap.late == Late::Expected);
+    }
+
+    #[test]
+    fn packet_that_does_not_come_is_sent_again() {
+        let mut slots = slots::<8>();
+        let mut rc = far(&mut slots);
+        rc.gap.late = Late::Expected;
+        assert_eq!(overtaken(&mut rc), ResponseKind::Duplicate);
+        let left = rc.retry.left();
+        let due = rc.next_timeout().unwrap();
+        let expired = rc.on_timeout(due);
+        assert_eq!(expired, Expired::Missing(ResponseKind::NakSequence));
+        assert_eq!(sent(&mut rc), [Some((2, true)), None, None, None]);
+        assert_ne!(rc.retry.left(), left);
+        // Others are probably lost, too.
+        assert_eq!(rc.gap.late, Late::Unexpected);
     }
 }

@@ -16,9 +16,12 @@
 //! A local operation has no PSN. It is executed when `send` reaches it, and `begun` then moves past
 //! it. Neither `done` nor `send` stays at an executed operation, so it is never executed twice.
 
-use core::ops::{
-    Deref,
-    DerefMut, //
+use core::{
+    num::NonZero,
+    ops::{
+        Deref,
+        DerefMut, //
+    }, //
 };
 
 use super::slot::{
@@ -39,8 +42,9 @@ pub(super) struct Queue<S> {
     begun: usize,
     /// The index of the slot of the next packet.
     send: usize,
-    /// The index of the slot that fails once all slots before it have finished.
-    fail_at: Option<usize>,
+    /// The number of slots up to the one that fails once all slots before it have finished. It is
+    /// not the index, to save memory.
+    fail_at: Option<NonZero<usize>>,
     /// The number of local operations that were executed and are not retired yet.
     executed: usize,
 }
@@ -157,7 +161,9 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
         self.done = self.done.saturating_sub(1);
         self.begun = self.begun.saturating_sub(1);
         self.send = self.send.saturating_sub(1);
-        self.fail_at = self.fail_at.map(|index| index.saturating_sub(1));
+        self.fail_at = self
+            .fail_at
+            .and_then(|count| NonZero::new(count.get().saturating_sub(1)));
     }
 
     /// Marks the slot at `index` to fail once all slots before it have finished.
@@ -169,7 +175,7 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
         if self.fails(index) {
             return None;
         }
-        self.fail_at = Some(index);
+        self.fail_at = NonZero::new(index.saturating_add(1));
         let slot = self.ring.get_mut(index)?;
         slot.status = status;
         if index >= self.begun || self.send < index {
@@ -182,7 +188,8 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
     /// Returns whether the slot at `index`, or one before it, is marked to fail.
     #[inline]
     pub(super) fn fails(&self, index: usize) -> bool {
-        self.fail_at.is_some_and(|failed| failed <= index)
+        self.fail_at
+            .is_some_and(|count| count.get() <= index.saturating_add(1))
     }
 
     /// Returns whether any slot is marked to fail.
@@ -194,7 +201,7 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
     /// Returns the status of the oldest unfinished slot if that is marked to fail.
     #[inline]
     pub(super) fn due_failure(&self) -> Option<Status> {
-        if self.fail_at != Some(self.done) {
+        if self.fail_at != NonZero::new(self.done.saturating_add(1)) {
             return None;
         }
         self.ring.get(self.done).map(|slot| slot.status)

@@ -151,7 +151,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let kind = match aeth.syndrome {
             Syndrome::Nak(code) if code != NakCode::PsnSequence => self.refused(psn, code),
             _ if !complete => return self.on_early(now, psn),
-            Syndrome::Nak(_) => self.gap(now, psn, ResponseKind::NakSequence),
+            Syndrome::Nak(_) => self.gap(now, psn, ResponseKind::NakSequence, true),
             Syndrome::Rnr { timer } if self.wait_rnr(now, timer) => ResponseKind::Rnr,
             Syndrome::Rnr { .. } => ResponseKind::Duplicate,
             Syndrome::Ack { .. } | Syndrome::Reserved => ResponseKind::Ack,
@@ -191,10 +191,17 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         una == end
     }
 
-    /// Handles a response to `psn` that proves that the packet, or the response, at `una` was lost.
+    /// Handles a response to `psn` that shows that the packet at `una`, or its response, is
+    /// missing. `can_wait` tells that it may be waited for.
     #[cold]
-    pub(super) fn gap(&mut self, now: Instant, psn: Psn, kind: ResponseKind) -> ResponseKind {
-        if self.retry_once(now, psn, kind == ResponseKind::NakSequence) {
+    pub(super) fn gap(
+        &mut self,
+        now: Instant,
+        psn: Psn,
+        kind: ResponseKind,
+        can_wait: bool,
+    ) -> ResponseKind {
+        if self.retry_once(now, psn, kind == ResponseKind::NakSequence, can_wait) {
             kind
         } else {
             self.peer_is_busy(now);

@@ -12,6 +12,7 @@ use super::{
     explicit::Explicit,
     rtt::Rtt,
     Requester,
+    ResponseKind,
     SendParams,
     Slot,
     RNR_RETRY_FOREVER, //
@@ -77,6 +78,9 @@ pub enum Expired {
     /// The response seems to be lost: the packet that waits longest is sent again, once, and no
     /// retry is consumed.
     Probe,
+    /// A packet or a response is missing, and was not just late: it is sent or requested again. It
+    /// counts as what [`ResponseKind`] says.
+    Missing(ResponseKind),
     /// The response is overdue: everything is sent again.
     Retry,
 }
@@ -142,6 +146,21 @@ impl Retry {
     #[inline]
     pub(super) fn requested(&mut self, now: Instant, end: Psn) {
         self.rtt.sent(now, end);
+    }
+
+    /// Returns whether a response after `ns` cannot be to a packet that was sent again then.
+    pub(super) fn is_too_soon(&self, ns: u64) -> bool {
+        self.rtt.is_too_soon(ns)
+    }
+
+    /// Sets the probe timer to the time when what seems to be missing does not come any more.
+    pub(super) fn wait_for_late(&mut self, now: Instant) {
+        self.timers.probe = Some(now.after(self.rtt.lateness()));
+    }
+
+    /// Returns whether a response to `psn` shows no other loss than the last one.
+    pub(super) fn is_known(&self, psn: Psn) -> bool {
+        self.rewound.is_some_and(|end| psn.is_before(end))
     }
 
     /// Returns whether a timer is running.
@@ -236,6 +255,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if !is_due(self.retry.timers.probe) {
             return Expired::Nothing;
         }
+        if let Some(kind) = self.end_wait(now) {
+            return Expired::Missing(kind);
+        }
         self.probe_oldest();
         self.retry.probes = self.retry.probes.saturating_add(1);
         self.retry.timers.probe = self.retry.probe_time(now);
@@ -245,33 +267,12 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Takes a retry because the response is overdue or reports a loss, or fails the request and
     /// returns false if none is left.
-    fn may_retry(&mut self) -> bool {
+    pub(super) fn may_retry(&mut self) -> bool {
         match self.retry.retries_left.checked_sub(1) {
             Some(left) => self.retry.retries_left = left,
             None => self.fail(Status::RetryExceeded),
         }
         self.is_active()
-    }
-
-    /// Sends again, once per loss, because a response to `psn` shows that the packet at `una`, or
-    /// its response, was lost. `is_missing` tells that it was the packet.
-    ///
-    /// Returns false if it did nothing.
-    pub(super) fn retry_once(&mut self, now: Instant, psn: Psn, is_missing: bool) -> bool {
-        let is_known = self.retry.rewound.is_some_and(|end| psn.is_before(end));
-        if self.is_rewound() || is_known {
-            return false;
-        }
-        self.retry_known();
-        if self.may_retry() {
-            if is_missing {
-                self.fill_gap(now);
-            } else {
-                self.window.halve_once();
-                self.repeat_missing(now);
-            }
-        }
-        true
     }
 
     /// Takes no response to a packet sent so far for the report of another loss, nor for a measure
@@ -326,6 +327,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     pub(super) fn progressed(&mut self, now: Instant, before: Psn, una: Psn, has_more: bool) {
         let next = self.window.next();
         self.window.acknowledge(una);
+        self.end_gap(now);
         self.window.widen(before);
         self.acks.acknowledged(una, self.window.next());
         self.retry.progressed(now, una, &self.params);
@@ -348,6 +350,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// the response may be a stray that no request asked for.
     #[cold]
     pub(super) fn peer_is_busy(&mut self, now: Instant) {
+        if self.gap.is_awaited() {
+            return;
+        }
         let timeout = self.params.ack_timeout.map_or(0, NonZero::get);
         let most = timeout.saturating_mul(BUSY);
         if self.retry.timers.deadline.is_some() && now.since(self.retry.awaited) < most {
@@ -363,12 +368,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.explicit = Explicit::default();
         self.retry.timers = Timers::default();
         self.probe.stop();
+        self.gap.stop_waiting();
         self.retry.rtt.forget_sample();
     }
 
     /// Returns whether nothing was sent since the last rewind: a response is then not to a
     /// retransmission.
-    fn is_rewound(&self) -> bool {
+    pub(super) fn is_rewound(&self) -> bool {
         self.retry.is_rnr_wait() || self.window.is_empty()
     }
 

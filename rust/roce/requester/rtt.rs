@@ -16,19 +16,28 @@ pub const MIN_RTO_NS: u64 = 1_000_000;
 ///
 /// It is measured from a packet that requests a response to that response, one packet at a time. A
 /// packet that was sent twice is not measured, because the response may be to either (Karn).
-#[derive(Default)]
 pub(super) struct Rtt {
-    /// The time when the packet that is being measured was sent.
-    sent: Instant,
+    /// The time when the packet that is being measured was sent, if there is one.
+    sent: Option<Instant>,
     /// The PSN after that packet.
     end: Psn,
     /// The smoothed round-trip time and its mean deviation in ns (RFC 6298).
     time: u32,
     deviation: u32,
-    /// True if a packet is being measured. A separate field, to save memory.
-    is_measuring: bool,
-    /// True once there was a measurement.
-    is_measured: bool,
+    /// The shortest round-trip time in ns; `u32::MAX` before the first measurement.
+    shortest: u32,
+}
+
+impl Default for Rtt {
+    fn default() -> Rtt {
+        Rtt {
+            sent: None,
+            end: Psn::default(),
+            time: 0,
+            deviation: 0,
+            shortest: u32::MAX,
+        }
+    }
 }
 
 impl Rtt {
@@ -36,10 +45,9 @@ impl Rtt {
     /// response.
     #[inline]
     pub(super) fn sent(&mut self, now: Instant, end: Psn) {
-        if !self.is_measuring {
-            self.sent = now;
+        if self.sent.is_none() {
+            self.sent = Some(now);
             self.end = end;
-            self.is_measuring = true;
         }
     }
 
@@ -47,25 +55,28 @@ impl Rtt {
     /// measurement.
     #[inline]
     pub(super) fn acknowledged(&mut self, now: Instant, una: Psn) -> bool {
-        let is_end = self.is_measuring && !una.is_before(self.end);
-        if is_end {
-            self.is_measuring = false;
-            self.measured(now.since(self.sent));
+        match self.sent {
+            Some(sent) if !una.is_before(self.end) => {
+                self.sent = None;
+                self.measured(now.since(sent));
+                true
+            }
+            _ => false,
         }
-        is_end
     }
 
     /// Drops the packet that is being measured: it was not sent, or is sent again.
     pub(super) fn forget_sample(&mut self) {
-        self.is_measuring = false;
+        self.sent = None;
     }
 
     #[inline]
     fn measured(&mut self, ns: u64) {
         // Beyond four seconds, the timeout of the queue pair is what counts.
         let ns = u32::try_from(ns).unwrap_or(u32::MAX);
-        if !self.is_measured {
-            self.is_measured = true;
+        let is_first = self.shortest == u32::MAX;
+        self.shortest = self.shortest.min(ns);
+        if is_first {
             self.time = ns;
             self.deviation = ns / 2;
             return;
@@ -81,6 +92,22 @@ impl Rtt {
             .saturating_add(error / 4);
     }
 
+    /// Returns whether `ns` are too short for a round trip: shorter than three quarters of the
+    /// shortest one.
+    pub(super) fn is_too_soon(&self, ns: u64) -> bool {
+        self.is_measured() && ns < u64::from(self.shortest.saturating_sub(self.shortest / 4))
+    }
+
+    fn is_measured(&self) -> bool {
+        self.shortest < u32::MAX
+    }
+
+    /// Returns the time in ns for which to wait for what others have overtaken: three quarters of
+    /// the smoothed time.
+    pub(super) fn lateness(&self) -> u64 {
+        u64::from(self.time.saturating_sub(self.time / 4))
+    }
+
     /// Returns the time in ns after which a response is probably lost, once there is a sample.
     #[inline]
     pub(super) fn timeout(&self) -> Option<u64> {
@@ -88,7 +115,7 @@ impl Rtt {
         let ns = time
             .saturating_mul(2)
             .saturating_add(deviation.saturating_mul(4));
-        self.is_measured.then_some(ns.max(MIN_RTO_NS))
+        self.is_measured().then_some(ns.max(MIN_RTO_NS))
     }
 }
 

@@ -82,6 +82,13 @@ pub(super) struct Window {
     is_marked: bool,
 }
 
+/// The size of a window, and the one from which on it grows slowly.
+#[derive(Clone, Copy, Default)]
+pub(super) struct WindowSize {
+    size: u16,
+    threshold: u16,
+}
+
 impl Window {
     /// Makes a window with nothing in flight.
     pub(super) fn new(psn: Psn) -> Window {
@@ -252,6 +259,26 @@ impl Window {
             self.halve();
         }
         is_first
+    }
+
+    /// Returns whether there were marks of congestion.
+    pub(super) fn is_marked(&self) -> bool {
+        self.is_marked
+    }
+
+    /// Returns what [`Window::restore_sizes`] takes.
+    pub(super) fn sizes(&self) -> WindowSize {
+        WindowSize {
+            size: self.size,
+            threshold: self.threshold,
+        }
+    }
+
+    /// Makes the window as wide again as it was before it was halved: there was no loss.
+    pub(super) fn restore_sizes(&mut self, before: WindowSize) {
+        self.size = self.size.max(before.size);
+        self.threshold = before.threshold;
+        self.recover = self.una;
     }
 
     /// Halves the window: to half of what is in flight, if that is less.

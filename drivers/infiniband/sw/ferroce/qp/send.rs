@@ -4,6 +4,7 @@
 
 mod early;
 mod flush;
+mod lost;
 mod odp;
 mod response;
 
@@ -68,7 +69,6 @@ use roce::{
     opcode::Transport,
     qp::state::State,
     requester::{
-        Expired,
         Mark,
         Requester,
         SendCompletion,
@@ -527,38 +527,6 @@ impl SendHalf {
             *budget = budget.saturating_sub(1);
         }
         completed
-    }
-
-    /// The oldest packet was lost.
-    #[cold]
-    pub(super) fn lost_oldest(&mut self) {
-        let (oldest, next) = (self.req.oldest_psn(), self.req.next_psn());
-        self.tx.lost(oldest, next, &self.counters);
-    }
-
-    /// Retransmits if a response is overdue.
-    fn on_timeout(&mut self, qp: &IbQp, now: Instant) {
-        match self.req.on_timeout(now) {
-            Expired::Nothing => {}
-            Expired::Probe => {
-                self.counters.count(Counter::Probe);
-                traces::retried(qp, || self.req.snapshot(), Counter::Probe);
-            }
-            Expired::Retry => {
-                self.counters.count(Counter::Timeout);
-                self.lost_oldest();
-                self.count_retry();
-                traces::retried(qp, || self.req.snapshot(), Counter::Timeout);
-            }
-        }
-    }
-
-    /// Counts a retry, unless no retry was left.
-    #[cold]
-    fn count_retry(&self) {
-        if self.req.state() != SendState::Error {
-            self.counters.count(Counter::Retry);
-        }
     }
 }
 

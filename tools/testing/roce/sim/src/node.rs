@@ -33,6 +33,7 @@ use roce::{
     requester::{
         Expired,
         Requester,
+        ResponseKind,
         SendCompletion,
         Slot, //
     },
@@ -110,6 +111,8 @@ pub struct Counters {
     pub timeouts: u64,
     /// Probes for lost responses.
     pub probes: u64,
+    /// Packets and responses that seemed to be late and were lost.
+    pub not_late: u64,
     /// Probes that showed a loss of other packets.
     pub losses_found: u64,
     /// Trains of more than one packet that arrived as one.
@@ -139,6 +142,7 @@ impl Counters {
         self.read_segments += other.read_segments;
         self.timeouts += other.timeouts;
         self.probes += other.probes;
+        self.not_late += other.not_late;
         self.losses_found += other.losses_found;
         self.trains += other.trains;
         self.marked += other.marked;
@@ -437,6 +441,14 @@ impl Node {
                 self.counters.probes += 1;
                 let half = self.requester.snapshot();
                 self.ledger.probes().is_due(now, left, &half)?;
+            }
+            Expired::Missing(kind) => {
+                self.counters.not_late += 1;
+                let half = self.requester.snapshot();
+                self.ledger.responded(now, kind, &half);
+                if kind == ResponseKind::NakSequence {
+                    self.send_tx.lost(half.una, half.max);
+                }
             }
             Expired::Retry => {
                 self.counters.timeouts += 1;

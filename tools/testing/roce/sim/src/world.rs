@@ -126,6 +126,7 @@ impl Summary {
             (self.counters.trains, "a train that arrives"),
             (self.counters.probes, "a probe"),
             (self.counters.losses_found, "a probe that shows a loss"),
+            (self.counters.not_late, "a loss after a late packet"),
             (faults.lost, "a lost train"),
             (faults.duplicated, "a duplicated train"),
             (faults.reordered, "a late train"),

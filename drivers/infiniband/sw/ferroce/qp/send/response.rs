@@ -145,13 +145,7 @@ impl SendHalf {
         if let Some(counter) = counters::of_response(response.outcome) {
             self.counters.count(counter);
             match counter {
-                Counter::SequenceNak | Counter::ImpliedNak => {
-                    if counter == Counter::SequenceNak {
-                        self.lost_oldest();
-                    }
-                    self.count_retry();
-                    traces::retried(qp, || self.req.snapshot(), counter);
-                }
+                Counter::SequenceNak | Counter::ImpliedNak => self.missing(qp, counter),
                 Counter::RnrReceived => traces::retried(qp, || self.req.snapshot(), counter),
                 Counter::NakReceived | Counter::CnpHandled => {}
                 _ => traces::dropped(qp, &packet, counter),

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the send half does about lost and overdue responses.
+
+use super::SendHalf;
+use crate::{
+    counters::{
+        self,
+        Counter, //
+    },
+    device::IbQp,
+    traces, //
+};
+use roce::{
+    requester::{
+        Expired,
+        SendState, //
+    },
+    time::Instant, //
+};
+
+impl SendHalf {
+    /// Retransmits if a response is overdue.
+    pub(super) fn on_timeout(&mut self, qp: &IbQp, now: Instant) {
+        match self.req.on_timeout(now) {
+            Expired::Nothing => {}
+            Expired::Probe => {
+                self.counters.count(Counter::Probe);
+                traces::retried(qp, || self.req.snapshot(), Counter::Probe);
+            }
+            Expired::Missing(kind) => {
+                if let Some(counter) = counters::of_response(kind) {
+                    self.counters.count(counter);
+                    self.missing(qp, counter);
+                }
+            }
+            Expired::Retry => {
+                self.counters.count(Counter::Timeout);
+                self.lost_oldest();
+                self.count_retry();
+                traces::retried(qp, || self.req.snapshot(), Counter::Timeout);
+            }
+        }
+    }
+
+    /// A packet, or the response to it, is missing, as `counter` tells, and is sent again.
+    pub(super) fn missing(&mut self, qp: &IbQp, counter: Counter) {
+        if counter == Counter::SequenceNak {
+            self.lost_oldest();
+        }
+        self.count_retry();
+        traces::retried(qp, || self.req.snapshot(), counter);
+    }
+
+    /// The oldest packet was lost.
+    #[cold]
+    pub(super) fn lost_oldest(&mut self) {
+        let (oldest, next) = (self.req.oldest_psn(), self.req.next_psn());
+        self.tx.lost(oldest, next, &self.counters);
+    }
+
+    /// Counts a retry, unless no retry was left.
+    #[cold]
+    fn count_retry(&self) {
+        if self.req.state() != SendState::Error {
+            self.counters.count(Counter::Retry);
+        }
+    }
+}
