@@ -6,7 +6,7 @@ use super::ACK_EVERY;
 use crate::psn::Psn;
 
 /// The most unacknowledged PSNs of SENDs and WRITEs (RC); READ responses do not count.
-pub const PSN_WINDOW: u32 = 256;
+pub const PSN_WINDOW: u32 = 4096;
 
 /// The first window. Even if the queues on the way are short, few packets are lost.
 pub(super) const INITIAL_WINDOW: u16 = 64;

@@ -473,7 +473,9 @@ static void test_full_queue(void)
 	pair_close(&a, &b);
 }
 
-/* While a READ is answered requests wait, and there is not room for more than 128. */
+/* While a READ is answered requests wait: no more than these. */
+#define WAITING 512
+
 static void test_backlog(void)
 {
 	long long first, sent;
@@ -497,13 +499,13 @@ static void test_backlog(void)
 	CHECK(sent < 140);
 	/* Copies of something old, which can do no harm. */
 	p = make(RC_SEND_ONLY, a.qp->qp_num, a.psn - 100);
-	for (int i = 0; i < 128 + 7; i++)
+	for (int i = 0; i < WAITING + 7; i++)
 		send_packet(&p);
-	STATS_GREW(&s1, { "rcvd_pkts", 128 + 7 }, { "rcvd_bytes", (128 + 7) * WIRE(BTH, 0) },
-		   { "rx_backlog_full", 7 });
+	STATS_GREW(&s1, { "rcvd_pkts", WAITING + 7 },
+		   { "rcvd_bytes", (WAITING + 7) * WIRE(BTH, 0) }, { "rx_backlog_full", 7 });
 	/* Those that wait go with the queue pair. */
 	end_modify(&a, IBV_QPS_RESET);
-	STATS_GREW(&s1, { "rx_bad_state", 128 });
+	STATS_GREW(&s1, { "rx_bad_state", WAITING });
 	shell("tc -n n1 qdisc del dev v1 root");
 	pair_close(&a, &b);
 }

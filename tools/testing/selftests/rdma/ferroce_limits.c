@@ -259,7 +259,7 @@ static void fetches(void)
 
 /* Memory of packets that wait for memory on demand. */
 
-/* The most packets that wait for a queue pair, and queue pairs that make the pool full. */
+/* Packets that wait for a queue pair, and queue pairs, that together make the pool full. */
 #define WAITING 128
 #define QUEUES 64
 

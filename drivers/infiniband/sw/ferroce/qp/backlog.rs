@@ -21,7 +21,7 @@ use rdma::net::skbuff::SkBuffQueue;
 use roce::psn::Psn;
 
 /// The most packets that wait; more are dropped.
-const MAX: usize = 128;
+const MAX: usize = 512;
 
 /// Packets that wait, oldest first. Belongs to a half, under its lock.
 ///
