@@ -17,7 +17,9 @@
 //! A sender may only set the ECN-capable codepoint if marks have an effect, and no message of the
 //! connection manager says what the peer does with them. So each side announces itself by packets
 //! without payload, such as acknowledgments and READ requests: these are always ECN-capable.
-//! Packets with payload are once the peer was heard to be.
+//! Packets with payload are until the first packet of the peer is not, and again once one is. The
+//! first window has to be: a network that marks packets drops all others while it is congested,
+//! and then the peer would never be heard.
 
 use crate::{
     ids::{
@@ -64,8 +66,8 @@ pub struct Congestion {
     /// The number of the period in which the last CNP was sent. That this wraps after four seconds
     /// may delay one CNP by a period.
     notified_in: u16,
-    /// True if packets of the peer were seen that are ECN-capable.
-    is_peer_capable: bool,
+    /// Whether a packet of the peer was ECN-capable, once there was one.
+    is_peer_capable: Option<bool>,
     /// True if the half takes part.
     is_on: bool,
 }
@@ -88,7 +90,9 @@ impl Congestion {
     /// Notes the codepoint of a packet of the peer.
     #[inline]
     pub fn heard(&mut self, ecn: Ecn) {
-        self.is_peer_capable |= ecn != Ecn::NotCapable;
+        if self.is_peer_capable != Some(true) {
+            self.is_peer_capable = Some(ecn != Ecn::NotCapable);
+        }
     }
 
     /// Returns the traffic class of a packet to send with `len` bytes of payload.
@@ -99,7 +103,7 @@ impl Congestion {
     pub fn traffic_class(&self, asked: u8, len: u32) -> u8 {
         const CAPABLE: u8 = 0x02;
 
-        let is_capable = self.is_on && (len == 0 || self.is_peer_capable);
+        let is_capable = self.is_on && (len == 0 || self.is_peer_capable != Some(false));
         (asked & !ECN_MASK) | if is_capable { CAPABLE } else { 0 }
     }
 
@@ -172,11 +176,12 @@ mod tests {
     }
 
     #[test]
-    fn payload_is_capable_once_the_peer_is() {
+    fn payload_is_capable_unless_the_peer_is_not() {
         let mut half = Congestion::new(true);
         assert_eq!(half.traffic_class(0x6b, 0), 0x6a);
-        assert_eq!(half.traffic_class(0x6b, 1), 0x68);
+        assert_eq!(half.traffic_class(0x6b, 1), 0x6a);
         half.heard(Ecn::NotCapable);
+        assert_eq!(half.traffic_class(0x6b, 0), 0x6a);
         assert_eq!(half.traffic_class(0x6b, 1), 0x68);
         half.heard(Ecn::Capable);
         half.heard(Ecn::NotCapable);

@@ -54,6 +54,28 @@ reads() {
 	heard r1 r2
 }
 
+# A queue that marks packets drops all others while it is congested, here always. That includes the first packets to a peer that
+# was not heard yet.
+only_capable() {
+	local i
+
+	make_net
+	add_links
+	for i in 1 2; do
+		in_ns "n$i" nft -f - <<-END
+			table ip t {
+				chain in {
+					type filter hook input priority 0;
+					udp dport 4791 ip ecn not-ect drop
+				}
+			}
+		END
+	done
+	both ibv_rc_pingpong -c -n 50 -s 65536 -m 4096
+	both ib_write_bw -F -n 200
+	equal 00 "$(counter r1 ack_timeout)$(counter r2 ack_timeout)"
+}
+
 without_parameter() {
 	rmmod ferroce
 	load_module ecn=0
@@ -71,6 +93,7 @@ test_case "marks notify both ends, IPv4" marked 4
 test_case "marks notify both ends, IPv6" marked 6
 test_case "marks on WRITEs" writes
 test_case "marks on READ responses" reads
+! nft list tables >/dev/null 2>&1 || test_case "network that drops what it may not mark" only_capable
 test_case "parameter ecn=0" without_parameter
 
 run_cases "$@"
