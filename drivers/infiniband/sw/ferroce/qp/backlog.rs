@@ -20,22 +20,20 @@ use kernel::sync::Arc;
 use rdma::net::skbuff::SkBuffQueue;
 use roce::psn::Psn;
 
-/// The most packets that wait; more are dropped.
-const MAX: usize = 512;
-
-/// Packets that wait, oldest first. Belongs to a half, under its lock.
+/// Packets that wait, oldest first, at most `MAX`; more are dropped. Belongs to a half, under its
+/// lock.
 ///
 /// The memory of each is charged to [`BACKLOG`] for the process that has the queue pair: it keeps
 /// them waiting, for instance by memory that does not come, and the sender is not known here.
 ///
 /// An empty one has no memory besides this: few queue pairs ever have one that is not.
-pub(crate) struct Backlog {
+pub(crate) struct Backlog<const MAX: usize> {
     /// With what is known of each packet, what was charged for it, and its PSN.
     packets: SkBuffQueue<(About, u32, Psn)>,
     owner: Option<Arc<Owner>>,
 }
 
-impl Backlog {
+impl<const MAX: usize> Backlog<MAX> {
     pub(crate) const fn new(owner: Option<Arc<Owner>>) -> Self {
         Self {
             packets: SkBuffQueue::new(),
@@ -129,7 +127,7 @@ impl Backlog {
     }
 }
 
-impl Drop for Backlog {
+impl<const MAX: usize> Drop for Backlog<MAX> {
     fn drop(&mut self) {
         self.clear();
     }

@@ -94,6 +94,9 @@ use roce::{
     }, //
 };
 
+/// The most packets that wait for the current request, and for an earlier one.
+const MAX_WAITING: usize = 512;
+
 /// The receive half, under its lock.
 pub(crate) struct RecvHalf {
     pub(crate) resp: Responder<Records>,
@@ -110,9 +113,9 @@ pub(crate) struct RecvHalf {
     /// The next look at the ring (ERR).
     next_look: Backoff,
     /// Packets that wait while the half executes a READ or waits for memory.
-    backlog: Backlog,
+    backlog: Backlog<MAX_WAITING>,
     /// Packets that wait for earlier ones, in the order of PSNs.
-    early: Backlog,
+    early: Backlog<MAX_WAITING>,
     /// The wait for memory of `parked`, or of a READ response.
     wait: OdpWait,
     /// A packet with a verdict that could not be applied yet. Later packets wait behind it.

@@ -92,6 +92,9 @@ use zerocopy::FromZeros;
 /// One run, with the place of the first packet of a train, and what is traced of it.
 type SendRun = TxRun<(Mark, Kept)>;
 
+/// The most responses that wait. All may be handled at once, under the lock.
+const MAX_WAITING: usize = 128;
+
 /// The send half, under its lock.
 pub(crate) struct SendHalf {
     pub(crate) req: Requester<KVec<Slot>>,
@@ -112,7 +115,7 @@ pub(crate) struct SendHalf {
     /// A response whose data could not be placed yet. The requester has not seen it.
     parked: Option<Incoming>,
     /// Later responses, and those that came before an earlier one.
-    backlog: Backlog,
+    backlog: Backlog<MAX_WAITING>,
     /// The counters, see [`Qp::count_in`](super::Qp::count_in).
     pub(super) counters: Arc<Counters>,
 }
