@@ -44,6 +44,8 @@ pub struct SendSnapshot {
     pub ack_due: Option<Instant>,
     /// The end of the RNR wait.
     pub rnr_until: Option<Instant>,
+    /// True while a missing packet or response is waited for, which may just be late.
+    pub awaits_late: bool,
     /// The oldest unfinished request.
     pub oldest: Option<OldestRequest>,
 }
@@ -85,6 +87,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             rnr_left,
             ack_due: self.retry.deadline(),
             rnr_until: self.retry.rnr_until(),
+            awaits_late: self.gap.is_awaited(),
             oldest,
         }
     }

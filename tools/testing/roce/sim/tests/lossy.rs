@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Long READs over a network that loses many packets.
+//! Networks that lose packets or deliver them late.
 
 use roce::wr::SendOp;
 use sim::{
@@ -9,6 +9,7 @@ use sim::{
         self,
         GUARD, //
     },
+    world::Summary,
     Rng,
     Scenario,
     World, //
@@ -34,5 +35,62 @@ fn read_succeeds() {
         let world = World::with_ops(scenario, Rng::new(seed), (ops, GUARD), (vec![], memory));
         let summary = world.run().unwrap();
         assert_eq!((summary.succeeded, summary.failed), (COUNT, 0));
+    }
+}
+
+/// Runs `count` operations of `len` bytes four times; returns how long they took together, and how
+/// many requests and READ responses were sent.
+fn effort(op: SendOp, count: u64, len: u32, faults: Faults) -> (u64, u64) {
+    let mut total = Summary::default();
+    for seed in 0..4 {
+        let mut scenario = Scenario::slow();
+        scenario.stall = None;
+        scenario.mtu = 4096;
+        scenario.slots = 64;
+        scenario.early = 512;
+        scenario.sixteenths_per_byte = 16;
+        scenario.latency_ns = 20_000;
+        scenario.max_rd_atomic = 16;
+        scenario.faults = faults;
+        let (ops, memory) = ops::transfers(op, count, len);
+        let world = World::with_ops(scenario, Rng::new(seed), (ops, GUARD), (vec![], memory));
+        let summary = world.run().unwrap();
+        assert_eq!((summary.succeeded, summary.failed), (count, 0));
+        total.add(&summary);
+    }
+    let sent = match op {
+        SendOp::Read => total.counters.read_segments,
+        // With the acknowledgments.
+        _ => total.packets + total.disturbances.missing,
+    };
+    (total.elapsed, sent)
+}
+
+/// One train of a hundred is lost, or comes up to two round trips late. Only what is missing must
+/// be sent again, and the window must stay wide.
+#[test]
+fn lost_and_late_trains_cost_little() {
+    let lost = Faults {
+        loss: 10,
+        ..Faults::default()
+    };
+    let late = Faults {
+        reorder: 10,
+        ..Faults::default()
+    };
+    for op in [SendOp::Read, SendOp::Write] {
+        for (count, len) in [(4, 8 << 20), (512, 64 << 10)] {
+            let (time, packets) = effort(op, count, len, Faults::default());
+            for (what, faults, most_time, most_packets) in
+                [("lost", lost, 140, 115), ("late", late, 110, 105)]
+            {
+                let (longer, more) = effort(op, count, len, faults);
+                let percent = (longer * 100 / time, more * 100 / packets);
+                assert!(
+                    percent.0 < most_time && percent.1 < most_packets,
+                    "{count} times {op:?}, {len} bytes, {what}: {percent:?} %"
+                );
+            }
+        }
     }
 }

@@ -57,7 +57,7 @@ enum Proof {
 pub(super) enum Kept {
     /// There is none.
     None,
-    /// The first one is to be handled next, or after a response that is being handled.
+    /// The first one is to be handled next, or nothing is requested again for its sake.
     Next,
     /// The first one is behind missing ones.
     Late,

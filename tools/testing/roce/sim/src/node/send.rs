@@ -123,14 +123,16 @@ impl Node {
     /// Tells the ledger what was acknowledged. `is_placing` tells that the response to the next
     /// request is being handled.
     fn observe(&mut self, now: Instant, is_placing: bool) {
+        let half = self.requester.snapshot();
+        let requests_nothing = half.awaits_late || half.una == half.next;
         let kept = match self.early_responses.is_empty() {
             true => Kept::None,
             false if is_placing || self.requester.is_kept_due() => Kept::Next,
+            false if requests_nothing => Kept::Next,
             false => Kept::Late,
         };
         self.ledger.probes().set_kept(kept);
-        let una = self.requester.snapshot().una;
-        self.ledger.observe(now.as_ns(), una);
+        self.ledger.observe(now.as_ns(), half.una);
     }
 
     /// Handles a response. Returns whether it came before an earlier one, and may be kept.
