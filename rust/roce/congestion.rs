@@ -66,7 +66,8 @@ pub struct Congestion {
     /// The number of the period in which the last CNP was sent. That this wraps after four seconds
     /// may delay one CNP by a period.
     notified_in: u16,
-    /// Whether a packet of the peer was ECN-capable, once there was one.
+    /// True once a packet of the peer was ECN-capable; false if only others came; `None` before the
+    /// first one.
     is_peer_capable: Option<bool>,
     /// True if the half takes part.
     is_on: bool,

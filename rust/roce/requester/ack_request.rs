@@ -105,11 +105,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Returns whether the packet requests an acknowledgment.
     #[inline]
     pub(super) fn wants_ack(&self, step: &Step) -> bool {
-        let has_explicit_response = self
-            .queue
-            .get(step.slot)
-            .is_some_and(Slot::has_explicit_response);
-        if self.transport != Transport::Rc || has_explicit_response {
+        if self.transport != Transport::Rc || self.has_explicit_response(step) {
             return false;
         }
         // If another packet can follow at once, a later one requests the acknowledgment.

@@ -109,10 +109,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if !self.is_active() || is_under_way || self.is_kept_due() {
             return;
         }
-        // After a rewind, all that is missing is about to be requested again.
         if self.kept.first().is_some() {
             // The kept response proves that the requests before the missing one were executed.
             self.acknowledge(now, self.next_explicit(), true);
+            // After a rewind, all that is missing is about to be requested again.
             let is_requested = !self.window.is_empty();
             if self.is_active() && is_requested && !self.may_be_late(now, false) {
                 self.retry_known();

@@ -3,7 +3,7 @@
 //! Missing packets that the peer reports (RC).
 //!
 //! A peer may keep the packets that arrive before a missing one, or drop them, as C rxe does (IBTA
-//! 9.7.4.1.1). What it does shows in the response to a packet that was sent again alone.
+//! 9.7.4.1.1). This shows in the response to a packet that was sent again alone.
 //!
 //! A packet may also be missing because others have overtaken it. Then it is acknowledged sooner
 //! than a round trip after that was noticed, and the window is as wide again as it was. From then
@@ -40,7 +40,7 @@ pub(super) struct Gap {
     peer: Peer,
 }
 
-/// Whether what is missing may just be late.
+/// The wait for missing packets or responses that may just be late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Late {
     /// Nothing was late since the last loss.
@@ -54,7 +54,7 @@ enum Late {
     Response,
 }
 
-/// What the peer does with packets that arrive before a missing one.
+/// The treatment of packets that arrive before a missing one, by the peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Peer {
     /// Nothing has shown that yet.
@@ -228,13 +228,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[cold]
     pub(super) fn found_loss(&mut self, now: Instant) {
         self.probe.set_loss_found();
-        if core::mem::take(&mut self.gap.is_missing) {
+        if self.gap.is_missing {
             if let Some(packets) = self.next_run(false) {
-                self.gap.is_missing = true;
                 self.probe_was_due();
                 self.send_again(now, packets);
                 return;
             }
+            self.gap.is_missing = false;
             self.gap.peer = match self.gap.peer {
                 // Few packets are kept, or many were lost.
                 Peer::Keeps => Peer::Unknown,

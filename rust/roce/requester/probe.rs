@@ -150,14 +150,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// responses to a READ are requested alone.
     #[cold]
     pub(super) fn run_goes_on(&self, psn: Psn) -> bool {
-        let has_explicit_response = |step: &Step| {
-            let slot = self.queue.get(step.slot);
-            slot.is_some_and(Slot::has_explicit_response)
-        };
-        self.probe.left > 1
-            && self
-                .again(psn)
-                .is_some_and(|step| !has_explicit_response(&step))
+        let is_message = |step: Step| !self.has_explicit_response(&step);
+        self.probe.left > 1 && self.again(psn).is_some_and(is_message)
     }
 
     /// Accounts for a probe that was sent, before `end`.

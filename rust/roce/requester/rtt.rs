@@ -95,7 +95,7 @@ impl Rtt {
     /// Returns whether `ns` are too short for a round trip: shorter than three quarters of the
     /// shortest one.
     pub(super) fn is_too_soon(&self, ns: u64) -> bool {
-        self.is_measured() && ns < u64::from(self.shortest.saturating_sub(self.shortest / 4))
+        self.is_measured() && ns < three_quarters(self.shortest)
     }
 
     fn is_measured(&self) -> bool {
@@ -105,7 +105,7 @@ impl Rtt {
     /// Returns the time in ns for which to wait for what others have overtaken: three quarters of
     /// the smoothed time.
     pub(super) fn lateness(&self) -> u64 {
-        u64::from(self.time.saturating_sub(self.time / 4))
+        three_quarters(self.time)
     }
 
     /// Returns the time in ns after which a response is probably lost, once there is a sample.
@@ -117,6 +117,10 @@ impl Rtt {
             .saturating_add(deviation.saturating_mul(4));
         self.is_measured().then_some(ns.max(MIN_RTO_NS))
     }
+}
+
+fn three_quarters(ns: u32) -> u64 {
+    u64::from(ns.saturating_sub(ns / 4))
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]

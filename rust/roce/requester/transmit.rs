@@ -140,10 +140,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let end = step.end();
         let is_new = step.psn == self.window.max();
         self.advance(step);
-        let has_explicit_response = self
-            .queue
-            .get(step.slot)
-            .is_some_and(Slot::has_explicit_response);
+        let has_explicit_response = self.has_explicit_response(step);
         if has_explicit_response {
             self.explicit.requested();
             self.window.restart_at(end);
@@ -155,6 +152,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             self.retry.requested(now, step.psn.next());
         }
         self.expect_response(now);
+    }
+
+    /// Returns whether the packet is, or belongs to, a request with an explicit response.
+    #[inline]
+    pub(super) fn has_explicit_response(&self, step: &Step) -> bool {
+        let slot = self.queue.get(step.slot);
+        slot.is_some_and(Slot::has_explicit_response)
     }
 
     /// Moves on to the next packet.

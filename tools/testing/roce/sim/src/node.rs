@@ -447,14 +447,13 @@ impl Node {
                 let half = self.requester.snapshot();
                 self.ledger.responded(now, kind, &half);
                 if kind == ResponseKind::NakSequence {
-                    self.send_tx.lost(half.una, half.max);
+                    self.lost_oldest();
                 }
             }
             Expired::Retry => {
                 self.counters.timeouts += 1;
                 self.ledger.timed_out();
-                let half = self.requester.snapshot();
-                self.send_tx.lost(half.una, half.max);
+                self.lost_oldest();
             }
         }
         Ok(())

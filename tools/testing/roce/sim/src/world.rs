@@ -110,6 +110,15 @@ impl Summary {
         self.oddities.add(&other.oddities);
     }
 
+    /// Returns how many packets were sent for READs, which are responses, or for WRITEs, which
+    /// include the acknowledgments.
+    pub fn sent_for(&self, op: SendOp) -> u64 {
+        match op {
+            SendOp::Read => self.counters.read_segments,
+            _ => self.packets + self.disturbances.missing,
+        }
+    }
+
     /// Returns what never happened to a train, although it should in enough RC runs.
     pub fn missing(&self) -> Vec<&'static str> {
         let (requests, responses) = (&self.counters.requests, &self.counters.read_responses);
@@ -176,6 +185,15 @@ impl World {
         let (ops_a, memory_b) = ops::draw(&mut rng, &scenario, 0);
         let (ops_b, memory_a) = ops::draw(&mut rng, &scenario, 1);
         World::with_ops(scenario, rng, (ops_a, memory_a), (ops_b, memory_b))
+    }
+
+    /// Runs a scenario in which node 0 reads or writes `count` times `len` bytes, all with success.
+    pub fn transfer(scenario: Scenario, rng: Rng, op: SendOp, count: u64, len: u32) -> Summary {
+        let (ops, memory) = ops::transfers(op, count, len);
+        let world = World::with_ops(scenario, rng, (ops, ops::GUARD), (vec![], memory));
+        let summary = world.run().unwrap();
+        assert_eq!((summary.succeeded, summary.failed), (count, 0));
+        summary
     }
 
     /// Makes the world of a scenario with given operations of each node, and the bytes of memory

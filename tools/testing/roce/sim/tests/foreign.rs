@@ -5,10 +5,6 @@
 use roce::wr::SendOp;
 use sim::{
     net::Faults,
-    ops::{
-        self,
-        GUARD, //
-    },
     Rng,
     Scenario,
     World, //
@@ -36,10 +32,7 @@ fn read_that_goes_back_succeeds() {
             reorder: 200,
             ..Faults::default()
         };
-        let (ops, memory) = ops::transfers(SendOp::Read, COUNT, LEN);
-        let world = World::with_ops(scenario, Rng::new(seed), (ops, GUARD), (vec![], memory));
-        let summary = world.run().unwrap();
-        assert_eq!((summary.succeeded, summary.failed), (COUNT, 0));
+        let summary = World::transfer(scenario, Rng::new(seed), SendOp::Read, COUNT, LEN);
         dropped += summary.oddities.dropped_reads;
     }
     assert!(dropped > 0);

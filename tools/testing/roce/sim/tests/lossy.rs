@@ -5,10 +5,6 @@
 use roce::wr::SendOp;
 use sim::{
     net::Faults,
-    ops::{
-        self,
-        GUARD, //
-    },
     world::Summary,
     Rng,
     Scenario,
@@ -31,10 +27,7 @@ fn read_succeeds() {
             loss: 50,
             ..Faults::default()
         };
-        let (ops, memory) = ops::transfers(SendOp::Read, COUNT, 8 << 20);
-        let world = World::with_ops(scenario, Rng::new(seed), (ops, GUARD), (vec![], memory));
-        let summary = world.run().unwrap();
-        assert_eq!((summary.succeeded, summary.failed), (COUNT, 0));
+        World::transfer(scenario, Rng::new(seed), SendOp::Read, COUNT, 8 << 20);
     }
 }
 
@@ -52,18 +45,9 @@ fn effort(op: SendOp, count: u64, len: u32, faults: Faults) -> (u64, u64) {
         scenario.latency_ns = 20_000;
         scenario.max_rd_atomic = 16;
         scenario.faults = faults;
-        let (ops, memory) = ops::transfers(op, count, len);
-        let world = World::with_ops(scenario, Rng::new(seed), (ops, GUARD), (vec![], memory));
-        let summary = world.run().unwrap();
-        assert_eq!((summary.succeeded, summary.failed), (count, 0));
-        total.add(&summary);
+        total.add(&World::transfer(scenario, Rng::new(seed), op, count, len));
     }
-    let sent = match op {
-        SendOp::Read => total.counters.read_segments,
-        // With the acknowledgments.
-        _ => total.packets + total.disturbances.missing,
-    };
-    (total.elapsed, sent)
+    (total.elapsed, total.sent_for(op))
 }
 
 /// One train of a hundred is lost, or comes up to two round trips late. Only what is missing must

@@ -4,10 +4,6 @@
 
 use roce::wr::SendOp;
 use sim::{
-    ops::{
-        self,
-        GUARD, //
-    },
     Rng,
     Scenario,
     World, //
@@ -21,10 +17,7 @@ fn single_stall_causes_few_timeouts() {
 
     let scenario = Scenario::slow();
     let ideal = u64::from(LEN) * scenario.sixteenths_per_byte / 16;
-    let (read, memory) = ops::transfers(SendOp::Read, 1, LEN);
-    let world = World::with_ops(scenario, Rng::new(1), (read, GUARD), (vec![], memory));
-    let summary = world.run().unwrap();
-    assert_eq!((summary.succeeded, summary.failed), (1, 0));
+    let summary = World::transfer(scenario, Rng::new(1), SendOp::Read, 1, LEN);
     assert!(summary.counters.timeouts <= 3, "{summary:?}");
     assert!(
         summary.elapsed < ideal * 5 / 4,

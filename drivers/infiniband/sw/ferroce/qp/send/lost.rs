@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the send half does about lost and overdue responses.
+//! Lost packets and overdue responses.
 
 use super::SendHalf;
 use crate::{

@@ -120,6 +120,12 @@ impl Node {
         }
     }
 
+    /// Accounts for the loss of the oldest packet.
+    pub(super) fn lost_oldest(&mut self) {
+        let (oldest, next) = (self.requester.oldest_psn(), self.requester.next_psn());
+        self.send_tx.lost(oldest, next);
+    }
+
     /// Tells the ledger what was acknowledged. `is_placing` tells that the response to the next
     /// request is being handled.
     fn observe(&mut self, now: Instant, is_placing: bool) {
@@ -127,8 +133,7 @@ impl Node {
         let requests_nothing = half.awaits_late || half.una == half.next;
         let kept = match self.early_responses.is_empty() {
             true => Kept::None,
-            false if is_placing || self.requester.is_kept_due() => Kept::Next,
-            false if requests_nothing => Kept::Next,
+            false if is_placing || requests_nothing || self.requester.is_kept_due() => Kept::Next,
             false => Kept::Late,
         };
         self.ledger.probes().set_kept(kept);
@@ -176,7 +181,7 @@ impl Node {
         }
         let half = self.requester.snapshot();
         if found_loss || response.outcome == ResponseKind::NakSequence {
-            self.send_tx.lost(half.una, half.max);
+            self.lost_oldest();
         }
         let goes_on = (!pkt.opcode().ends_message()).then(|| pkt.psn().next());
         self.ledger
