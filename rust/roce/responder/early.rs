@@ -75,6 +75,14 @@ impl<S: Records> Responder<S> {
         self.early.kept.took(next);
     }
 
+    /// Accounts for the drop of all kept packets, while the first of them is not due.
+    ///
+    /// The next acknowledgment covers none of them, or the next packet is reported as early; from
+    /// both the peer learns that they are missing.
+    pub fn forget_kept(&mut self) {
+        self.early.kept = Kept::default();
+    }
+
     /// Returns the acknowledgment that was left to the end of the kept packets, if that was reached
     /// without one: the last of them may have been dropped.
     pub fn owed_ack(&mut self) -> Option<Reply> {
@@ -186,6 +194,20 @@ mod tests {
         rx.not_kept(frames[1].packet().psn());
         execute(&mut rx, &mut rq, &frames[0]);
         assert_eq!(rx.report_gap(), None);
+    }
+
+    #[test]
+    fn forgotten_packets_are_acknowledged_only_when_they_come_again() {
+        let (mut rx, mut rq, frames) = messages::<2>();
+        keep(&mut rx, &mut rq, &frames[1]);
+        rx.forget_kept();
+        let first = frames[0].with_ack_request();
+        let ack = execute(&mut rx, &mut rq, &first).reply.unwrap();
+        assert_eq!(ack.psn, frames[0].packet().psn());
+        assert!(!rx.is_kept_due());
+        assert_eq!(rx.report_gap(), None);
+        let ack = execute(&mut rx, &mut rq, &frames[1]).reply.unwrap();
+        assert_eq!(ack.psn, frames[1].packet().psn());
     }
 
     #[test]

@@ -178,7 +178,8 @@ pub(crate) struct Qp {
     _share: Option<pool::Charge>,
     #[pin]
     timer: FineTimer<AckTimeout>,
-    /// For receive requests that are posted in ERR; see [`recv::look`].
+    /// For receive requests that are posted in ERR, and packets that wait for earlier ones; see
+    /// [`recv::look`].
     #[pin]
     watch_timer: FineTimer<Watch>,
     /// For the pace of requests, and for that of READ responses; and to wait for room for

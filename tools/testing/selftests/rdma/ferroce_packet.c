@@ -543,6 +543,25 @@ static void test_congestion(void)
 	all_unharmed(9);
 }
 
+/* Requests behind a gap are kept, but not for a peer that has gone silent. */
+static void test_silent_peer(void)
+{
+	static const struct growth kept[] = { { "out_of_order_request", 2 }, {} };
+	static const struct growth dropped[] = { { "rx_psn_gap", 2 }, {} };
+	struct stats stats = {};
+
+	stats_read(&stats, "show link r1/1");
+	for (uint32_t ahead = 1; ahead <= 2; ahead++) {
+		struct packet p =
+			make(RC_SEND_ONLY, rc[0].qp->qp_num, next_psn(&rc[0]) + ahead);
+
+		send_packet(&p);
+	}
+	stats_grew_among(&stats, kept);
+	stats_grew_among(&stats, dropped);
+	all_unharmed(10);
+}
+
 static void set_up(void)
 {
 	stay_on_one_cpu();
@@ -567,6 +586,7 @@ static const struct test tests[] = {
 	{ "wrong source port", test_source_port },
 	{ "peer changes its source port", test_changed_port },
 	{ "congestion notifications", test_congestion },
+	{ "early packets of a silent peer", test_silent_peer },
 };
 
 int main(int argc, char **argv)

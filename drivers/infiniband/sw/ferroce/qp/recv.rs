@@ -110,6 +110,8 @@ pub(crate) struct RecvHalf {
     last_wqe_reached: bool,
     /// The time of the last request, by [`coarse_now`](crate::clock::coarse_now).
     heard_at: Instant,
+    /// True if the timer for `early` is armed.
+    is_early_watched: bool,
     /// The next look at the ring (ERR).
     next_look: Backoff,
     /// Packets that wait while the half executes a READ or waits for memory.
@@ -278,6 +280,7 @@ impl RecvHalf {
                 early: Backlog::new(owner),
                 last_wqe_reached: false,
                 heard_at: Instant::default(),
+                is_early_watched: false,
                 next_look: Backoff::default(),
                 wait: OdpWait::new(),
                 parked: None,
@@ -294,6 +297,7 @@ impl RecvHalf {
         self.tx.reset();
         self.last_wqe_reached = false;
         self.heard_at = Instant::default();
+        self.is_early_watched = false;
         self.next_look.succeeded();
         self.stop_waiting();
     }

@@ -7,10 +7,17 @@ use super::{
     Run, //
 };
 use crate::{
+    clock,
     counters::Counter,
     device::IbQp,
     packet::Incoming, //
 };
+
+/// How long kept packets wait for a peer that sends nothing, in ns.
+///
+/// A peer that is alive sends the missing packet again within its timeout, which is shorter in most
+/// programs. If it is longer, the peer sends the dropped packets again, too.
+const KEEP_FOR: u64 = 5_000_000_000;
 
 impl RecvHalf {
     /// Keeps a packet until those before it have arrived; drops it if it may not be kept.
@@ -25,9 +32,37 @@ impl RecvHalf {
             .early
             .keep_early(qp, incoming, may_keep, &self.counters, counter)
         {
-            true => self.resp.kept(psn),
+            true => {
+                self.resp.kept(psn);
+                self.watch_early(qp, KEEP_FOR);
+            }
             false => self.resp.not_kept(psn),
         }
+    }
+
+    /// Arms the timer that looks at the kept packets after `pause` ns, unless it is armed.
+    fn watch_early(&mut self, qp: &IbQp, pause: u64) {
+        if !self.is_early_watched {
+            self.is_early_watched = true;
+            qp.watch_timer.arm(clock::now().after(pause).as_ns());
+        }
+    }
+
+    /// Drops the kept packets of a peer that has been silent for [`KEEP_FOR`], or looks at them
+    /// again later. Packets that are due wait for this host, and stay.
+    pub(super) fn expire_early(&mut self, qp: &IbQp) {
+        self.is_early_watched = false;
+        if self.early.is_empty() {
+            return;
+        }
+        let left = KEEP_FOR.saturating_sub(self.silent_for());
+        if left > 0 || self.resp.is_kept_due() {
+            self.watch_early(qp, left.max(KEEP_FOR / 4));
+            return;
+        }
+        self.resp.forget_kept();
+        let dropped = self.early.clear();
+        self.counters.dropped(Counter::Gap, dropped);
     }
 
     /// Handles the kept packets that no missing one precedes, and reports what is missing next.

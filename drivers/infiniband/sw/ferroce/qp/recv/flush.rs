@@ -24,12 +24,14 @@ use roce::{
     wr::Status, //
 };
 
-/// Flushes the receive requests that a process has posted since the last look (ERR). Softirq
-/// context, no lock held.
+/// Flushes the receive requests that a process has posted since the last look (ERR). In other
+/// states, drops packets that have waited too long for earlier ones. Softirq context, no lock held.
 pub(crate) fn look(qp: &QpRef) {
     if qp.state() == State::Err {
         qp.allow_recv_flush();
         run(qp);
+    } else {
+        qp.recv.lock().expire_early(qp);
     }
 }
 

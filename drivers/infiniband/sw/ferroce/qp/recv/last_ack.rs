@@ -27,6 +27,11 @@ impl RecvHalf {
         self.heard_at = clock::coarse_now();
     }
 
+    /// Returns the time since the last request in ns, in ticks of the kernel.
+    pub(super) fn silent_for(&self) -> u64 {
+        clock::coarse_now().since(self.heard_at)
+    }
+
     /// Repeats the last acknowledgment of a queue pair that is destroyed.
     ///
     /// Programs destroy a queue pair as soon as they have all messages. If the acknowledgment of
@@ -36,8 +41,7 @@ impl RecvHalf {
     /// If the peer has been silent for long, it has got the acknowledgment. Then nothing is sent,
     /// because the peer may be another queue pair with the same number by now.
     pub(crate) fn repeat_last_ack(&mut self, qp: &IbQp) {
-        let silent = clock::coarse_now().since(self.heard_at) > REPEAT_FOR;
-        if silent || !qp.state().is_receiving() {
+        if self.silent_for() > REPEAT_FOR || !qp.state().is_receiving() {
             return;
         }
         if let Some(ack) = self.resp.last_ack() {
