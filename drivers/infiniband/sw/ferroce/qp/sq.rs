@@ -74,7 +74,7 @@ use zerocopy::{
 };
 
 /// The most requests in flight: each has a private copy, which bounds the memory of a queue pair.
-pub(crate) const MAX_IN_FLIGHT: u32 = 64;
+pub(crate) const MAX_IN_FLIGHT: u32 = 256;
 
 /// A send queue.
 pub(crate) struct Sq {
