@@ -18,10 +18,10 @@ use roce::qp::{
 pub fn render() -> String {
     let mut page = rst::start("States of a queue pair");
     page += &rst::paragraph(
-        "A queue pair changes its state, and most of its attributes, through the modify verb \
-         only. Which transitions there are, and which attributes each requires or allows, is one \
-         table in rust/roce/qp/table.rs; the verb checks with it, a test compares it with what the \
-         RDMA core says, and this page is made from it.",
+        "A queue pair changes its state, and most of its attributes, only through the modify verb. \
+         The table in rust/roce/qp/table.rs lists the transitions, and the attributes that each \
+         transition requires or allows. The verb uses this table, a test compares it with \
+         ib_modify_qp_is_ok() of the RDMA core, and this page is generated from it.",
     );
     page += &transitions();
     page += &attributes();
@@ -53,9 +53,10 @@ fn transitions() -> String {
 
     rst::section("Transitions")
         + &rst::paragraph(
-            "The same for every service type. A modification that names no state is one from the \
-             current state to itself. Errors lead to ERR, or for UC and UD send errors to SQE, \
-             without a verb. Going to RESET forgets all attributes.",
+            "The transitions are the same for every service type. A modify without a state is a \
+             transition from the current state to itself. Errors move a queue pair to ERR, or for \
+             send errors of UC and UD to SQE, without a verb. A move to RESET resets all \
+             attributes.",
         )
         + &rst::table(head, &rows)
 }
@@ -83,9 +84,9 @@ fn attributes() -> String {
 
     rst::section("Attributes")
         + &rst::paragraph(
-            "And the service types that take them in some transition. Those with EOPNOTSUPP \
-             instead are not offered, although the core lets some of them pass; in the tables \
-             below they are marked with an asterisk.",
+            "The last column lists the service types that take the attribute in some transition. \
+             EOPNOTSUPP means that the driver refuses the attribute, although the core allows it \
+             in some transitions; the tables below mark such an attribute with an asterisk.",
         )
         + &rst::table(["attribute", "bit", "taken by"], &rows)
 }
