@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What bindgen makes of `trace.h`: the static keys and the C functions of the tracepoints.
+//! The output of bindgen for `trace.h`: the static keys and the C functions of the tracepoints.
 
 #![allow(
     clippy::all,

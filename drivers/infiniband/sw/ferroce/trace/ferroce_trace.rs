@@ -2,13 +2,14 @@
 
 //! Calls of the driver's tracepoints, `/sys/kernel/tracing/events/ferroce`.
 //!
-//! C defines them, in `trace.h`; bindgen declares them here. The calls are `unsafe`, so they are in
-//! a crate of their own: the driver forbids that. `kernel::declare_trace!` looks for tracepoints in
-//! `kernel::bindings`, which has none of a module.
+//! They are defined in C, in `trace.h`, and bindgen declares them here. The calls are `unsafe`,
+//! which the driver forbids, so they are in a crate of their own. `kernel::declare_trace!` cannot
+//! be used: it looks for tracepoints in `kernel::bindings`, which does not have those of a module.
 //!
-//! A disabled tracepoint is a static branch. Its arguments are a closure, which is not called then.
+//! A disabled tracepoint is a static branch. A closure provides its arguments, and is not called
+//! then.
 //!
-//! Callable in any context.
+//! All functions are callable in any context.
 
 mod bindings;
 
@@ -23,7 +24,7 @@ use rdma::ib::DeviceName;
 pub struct Packet {
     /// The name of the device, empty if there is none.
     pub device: DeviceName,
-    /// The number of the queue pair, or that in a packet that names none.
+    /// The number of the queue pair; for a packet that names none, the number in the packet.
     pub qpn: u32,
     /// The opcode, as in the BTH.
     pub opcode: u8,
@@ -42,7 +43,7 @@ pub struct Ack {
     pub qpn: u32,
     /// True if it was sent, false if received.
     pub sent: bool,
-    /// The PSN that it is about.
+    /// The PSN that it acknowledges, or rejects.
     pub psn: u32,
     /// The syndrome, as in the AETH.
     pub syndrome: u8,
@@ -61,7 +62,7 @@ pub struct Retry {
     pub psn: u32,
     /// The retries left.
     pub left: u8,
-    /// Why.
+    /// The reason.
     pub reason: &'static CStr,
 }
 
@@ -72,13 +73,13 @@ pub struct Train {
     pub device: DeviceName,
     /// The number of the queue pair.
     pub qpn: u32,
-    /// True if the receive half sent it, false if the send half.
+    /// True if the receive half sent it, false if the send half did.
     pub receive: bool,
     /// The number of packets.
     pub packets: u16,
     /// Bytes of all packets, from the IP headers on.
     pub bytes: u32,
-    /// The result of handing it to IP.
+    /// The result of handing it to the IP layer.
     pub result: &'static CStr,
 }
 
@@ -104,7 +105,7 @@ macro_rules! is_on {
 macro_rules! emit {
     ($function:ident($($arg:expr),* $(,)?)) => {{
         #[cfg(CONFIG_TRACEPOINTS)]
-        // SAFETY: Texts are C strings, valid for the call; everything else are numbers.
+        // SAFETY: Texts are C strings, valid for the call; all other arguments are numbers.
         unsafe { bindings::$function($($arg),*) };
         #[cfg(not(CONFIG_TRACEPOINTS))]
         let _ = ($($arg),*);
@@ -115,7 +116,7 @@ fn text(text: &CStr) -> *const ffi::c_char {
     text.as_char_ptr()
 }
 
-/// A packet was handed to IP.
+/// Traces a packet that was handed to the IP layer.
 #[inline(always)]
 pub fn send(packet: impl FnOnce() -> Packet) {
     if is_on!(__tracepoint_ferroce_send) {
@@ -126,17 +127,17 @@ pub fn send(packet: impl FnOnce() -> Packet) {
 #[cold]
 #[inline(never)]
 fn emit_send(packet: impl FnOnce() -> Packet) {
-    let p = packet();
+    let packet = packet();
     emit!(rust_do_trace_ferroce_send(
-        text(p.device.as_c_str()),
-        p.qpn,
-        p.opcode,
-        p.psn,
-        p.len,
+        text(packet.device.as_c_str()),
+        packet.qpn,
+        packet.opcode,
+        packet.psn,
+        packet.len,
     ));
 }
 
-/// A packet for a queue pair was received.
+/// Traces a received packet for a queue pair.
 #[inline(always)]
 pub fn receive(packet: impl FnOnce() -> Packet) {
     if is_on!(__tracepoint_ferroce_receive) {
@@ -147,13 +148,13 @@ pub fn receive(packet: impl FnOnce() -> Packet) {
 #[cold]
 #[inline(never)]
 fn emit_receive(packet: impl FnOnce() -> Packet) {
-    let p = packet();
+    let packet = packet();
     emit!(rust_do_trace_ferroce_receive(
-        text(p.device.as_c_str()),
-        p.qpn,
-        p.opcode,
-        p.psn,
-        p.len,
+        text(packet.device.as_c_str()),
+        packet.qpn,
+        packet.opcode,
+        packet.psn,
+        packet.len,
     ));
 }
 
@@ -163,7 +164,7 @@ pub fn ack_is_on() -> bool {
     is_on!(__tracepoint_ferroce_ack)
 }
 
-/// An acknowledgment was sent or received.
+/// Traces an acknowledgment that was sent or received.
 #[inline(always)]
 pub fn ack(ack: impl FnOnce() -> Ack) {
     if ack_is_on() {
@@ -174,18 +175,18 @@ pub fn ack(ack: impl FnOnce() -> Ack) {
 #[cold]
 #[inline(never)]
 fn emit_ack(ack: impl FnOnce() -> Ack) {
-    let a = ack();
+    let ack = ack();
     emit!(rust_do_trace_ferroce_ack(
-        text(a.device.as_c_str()),
-        a.qpn,
-        a.sent,
-        a.psn,
-        a.syndrome,
-        a.msn,
+        text(ack.device.as_c_str()),
+        ack.qpn,
+        ack.sent,
+        ack.psn,
+        ack.syndrome,
+        ack.msn,
     ));
 }
 
-/// A send half retransmits, or gives up.
+/// Traces a send half that retransmits, or gives up.
 #[inline(always)]
 pub fn retry(retry: impl FnOnce() -> Retry) {
     if is_on!(__tracepoint_ferroce_retry) {
@@ -196,23 +197,23 @@ pub fn retry(retry: impl FnOnce() -> Retry) {
 #[cold]
 #[inline(never)]
 fn emit_retry(retry: impl FnOnce() -> Retry) {
-    let r = retry();
+    let retry = retry();
     emit!(rust_do_trace_ferroce_retry(
-        text(r.device.as_c_str()),
-        r.qpn,
-        r.psn,
-        r.left,
-        text(r.reason),
+        text(retry.device.as_c_str()),
+        retry.qpn,
+        retry.psn,
+        retry.left,
+        text(retry.reason),
     ));
 }
 
-/// Returns whether the tracepoint of trains is enabled, for callers that must keep its fields.
+/// Returns whether the tracepoint of trains is enabled, for callers that must keep the fields.
 #[inline(always)]
 pub fn train_is_on() -> bool {
     is_on!(__tracepoint_ferroce_train)
 }
 
-/// A train was handed to IP, which may not have taken it.
+/// Traces a train that was handed to the IP layer, which may not have accepted it.
 #[inline(always)]
 pub fn train(train: impl FnOnce() -> Train) {
     if train_is_on() {
@@ -223,24 +224,24 @@ pub fn train(train: impl FnOnce() -> Train) {
 #[cold]
 #[inline(never)]
 fn emit_train(train: impl FnOnce() -> Train) {
-    let t = train();
+    let train = train();
     emit!(rust_do_trace_ferroce_train(
-        text(t.device.as_c_str()),
-        t.qpn,
-        t.receive,
-        t.packets,
-        t.bytes,
-        text(t.result),
+        text(train.device.as_c_str()),
+        train.qpn,
+        train.receive,
+        train.packets,
+        train.bytes,
+        text(train.result),
     ));
 }
 
-/// Returns whether the tracepoint of drops is enabled, for callers that must keep its fields.
+/// Returns whether the tracepoint of drops is enabled, for callers that must keep the fields.
 #[inline(always)]
 pub fn drop_is_on() -> bool {
     is_on!(__tracepoint_ferroce_drop)
 }
 
-/// A packet is dropped: why, and which one.
+/// Traces a dropped packet, with the reason.
 #[inline(always)]
 pub fn drop(drop: impl FnOnce() -> (&'static CStr, Packet)) {
     if drop_is_on() {
@@ -251,13 +252,13 @@ pub fn drop(drop: impl FnOnce() -> (&'static CStr, Packet)) {
 #[cold]
 #[inline(never)]
 fn emit_drop(drop: impl FnOnce() -> (&'static CStr, Packet)) {
-    let (reason, p) = drop();
+    let (reason, packet) = drop();
     emit!(rust_do_trace_ferroce_drop(
-        text(p.device.as_c_str()),
-        p.qpn,
-        p.opcode,
-        p.psn,
-        p.len,
+        text(packet.device.as_c_str()),
+        packet.qpn,
+        packet.opcode,
+        packet.psn,
+        packet.len,
         text(reason),
     ));
 }
