@@ -60,8 +60,8 @@ use roce::wr::MemError;
 
 /// A memory region as the data path finds it.
 pub(crate) struct Mr {
-    /// Both keys: the number in the table of regions, and eight bits that change. None that exists
-    /// if `fast` is set.
+    /// The L_Key and the R_Key: the number in the table of regions, and a tag of eight bits. Zero,
+    /// which no key is, if `fast` is set.
     key: u32,
     pd: PdId,
     bound_windows: BoundWindows,
@@ -71,29 +71,29 @@ pub(crate) struct Mr {
     /// Bytes.
     len: u64,
     memory: Memory,
-    /// The process that has the memory, unless it is a kernel consumer's.
+    /// The process that has the memory; `None` for a kernel consumer.
     owner: Option<Arc<Owner>>,
-    /// Set if the memory and the keys come from requests.
+    /// Set if requests determine the memory and the keys.
     fast: Option<Pin<KBox<Fast>>>,
 }
 
-/// Bits of the number of a region or a window: those of a key that its consumer does not choose.
+/// The bits of the number of a region or a window in a key, which the consumer cannot choose.
 const KEY_NUMBER_BITS: u32 = 24;
 
-/// The low bits of a key, which are not part of the number.
+/// The low bits of a key: the tag, which is not part of the number.
 const KEY_BITS: u32 = u32::BITS - KEY_NUMBER_BITS;
 
-/// The first number of a window. Regions have those below, so a key shows whether it is of a region
-/// or a window.
+/// The first number of a window. Regions have lower numbers, so a key shows whether it is of a
+/// region or of a window.
 ///
-/// The numbers are random, and there are at least eight times as many as may be in use. So a key
-/// has as many unpredictable bits as fit: 31 if its low bits are random, too.
+/// The numbers are random, and there are at least seven times as many as may be in use. So a key
+/// has 23 unpredictable bits, and 31 if its tag is random, too.
 const FIRST_MW: u32 = 1 << (KEY_NUMBER_BITS - 1);
 
 /// The regions, by number.
 static TABLE: Global<Table<Mr>> = Global::new();
 
-/// Constructs the tables of regions and windows. Once, before any device exists.
+/// Constructs the tables of regions and windows. Called once, before any device exists.
 pub(crate) fn init() -> Result {
     TABLE.init::<Infallible>(Table::new_random(
         1..=FIRST_MW - 1,
@@ -109,22 +109,22 @@ fn get(number: u32) -> Option<Ref<Mr>> {
     TABLE.get()?.get(number)
 }
 
-/// Returns a key of a number.
+/// Returns the key with a number and a tag.
 ///
-/// The number is random and the tag is, where the consumer does not choose it. So a guessed key is
-/// that of one of a million regions with a probability of one in 2000, and that of one of ten
-/// regions with one in 200 million.
+/// The number is random, and so is the tag, unless the consumer chooses it. So the probability that
+/// a guessed key is valid is one in 2000 if there are a million regions, and one in 200 million if
+/// there are ten.
 fn key(number: u32, tag: u8) -> u32 {
     (number << KEY_BITS) | u32::from(tag)
 }
 
-/// Returns the number that a key has.
+/// Returns the number in a key.
 #[inline]
 fn number(key: u32) -> u32 {
     key >> KEY_BITS
 }
 
-/// Finds the region that a request of the own side names, with at least these rights.
+/// Finds the region that a key names, and checks its protection domain and rights.
 ///
 /// # Errors
 ///
@@ -144,9 +144,9 @@ pub(crate) fn find(key: u32, pd: PdId, access: Access) -> Result<Target, MemErro
     Ok(Target::region(mr))
 }
 
-/// Adds the kind of the region with a local key, and the access that it allows.
+/// Adds the kind of memory of the region with a local key, and the access that it allows.
 pub(crate) fn describe(lkey: u32, out: &mut ResourceEntry<'_>) {
-    // Not there while it changes.
+    // `rereg_user_mr` hides the region while it changes it.
     let Some(mr) = get(number(lkey)) else {
         return;
     };
@@ -166,7 +166,7 @@ pub(crate) fn describe(lkey: u32, out: &mut ResourceEntry<'_>) {
     }
 }
 
-/// Finds the memory that a peer of queue pair `qpn` names, with at least these rights.
+/// Finds the memory that an R_Key of the peer of queue pair `qpn` names, and checks its rights.
 ///
 /// # Errors
 ///
@@ -188,8 +188,8 @@ pub(crate) fn find_remote(
 ///
 /// # Errors
 ///
-/// [`MemError::Protection`] if the key is not one that may be invalidated so. That of a region
-/// which was registered by a verb is not.
+/// [`MemError::Protection`] if the key may not be invalidated by a request, such as that of a
+/// region that a verb registered.
 pub(crate) fn invalidate_local(key: u32, pd: PdId, qpn: u32) -> Result<(), MemError> {
     if window::is_window(key) {
         return window::invalidate(key, pd, qpn);
@@ -201,7 +201,8 @@ pub(crate) fn invalidate_local(key: u32, pd: PdId, qpn: u32) -> Result<(), MemEr
 ///
 /// # Errors
 ///
-/// As [`invalidate_local`]; besides, the peer must have been allowed to use the key.
+/// As [`invalidate_local`]; also [`MemError::Protection`] if the peer was not allowed to use the
+/// key.
 pub(crate) fn invalidate_remote(rkey: u32, pd: PdId, qpn: u32) -> Result<(), MemError> {
     if window::is_window(rkey) {
         return window::invalidate(rkey, pd, qpn);
@@ -209,16 +210,16 @@ pub(crate) fn invalidate_remote(rkey: u32, pd: PdId, qpn: u32) -> Result<(), Mem
     with_fast(rkey, pd, |fast| fast.invalidate(rkey, true))
 }
 
-/// Makes the memory that was mapped to a region available under a key.
+/// Makes the memory that was mapped to a region available under a key (REG_MR).
 ///
 /// # Errors
 ///
-/// [`MemError::Protection`]; the region is as it was then.
+/// [`MemError::Protection`]; the region is unchanged then.
 pub(crate) fn register(registration: &Registration, pd: PdId) -> Result<(), MemError> {
     with_fast(registration.key, pd, |fast| fast.register(registration))
 }
 
-/// Does something with the region of a key, if it is one for requests to register.
+/// Calls `f` with the region of a key, if it is one that requests may register.
 fn with_fast<R>(
     key: u32,
     pd: PdId,

@@ -30,19 +30,19 @@ const REMOTE_CHANGE: Access = Access::REMOTE_WRITE.or(Access::REMOTE_ATOMIC);
 pub(super) struct BoundWindows(Atomic<u32>);
 
 impl BoundWindows {
-    /// From here on no window can be bound. There are far fewer windows.
+    /// The flag that no further window may be bound. There are far fewer windows than this.
     const SHUT: u32 = 1 << 31;
 
     pub(super) fn new() -> Self {
         Self(Atomic::new(0))
     }
 
-    /// Returns how many there are.
+    /// Returns the number of bound windows.
     pub(super) fn count(&self) -> u32 {
         self.0.load(Relaxed) & !Self::SHUT
     }
 
-    /// Counts one more.
+    /// Counts another window.
     fn add(&self) -> Result<(), MemError> {
         let mut now = self.0.load(Relaxed);
         loop {
@@ -56,12 +56,13 @@ impl BoundWindows {
         }
     }
 
-    /// Counts one less.
+    /// Counts one window less.
     fn sub(&self) {
         let _ = self.0.fetch_sub(1, Full);
     }
 
-    /// Refuses further bindings and returns whether there are any. Called once, at the end.
+    /// Refuses further bindings, and returns whether any exist. Called once, when the region is
+    /// aborted.
     pub(super) fn shut(&self) -> bool {
         self.0.fetch_add(Self::SHUT, Full) != 0
     }
@@ -70,7 +71,7 @@ impl BoundWindows {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if there are any (C10-77 and C11-14).
+    /// `EBUSY` if windows are bound (C10-77 and C11-14).
     pub(super) fn close(&self) -> Result {
         match self.0.cmpxchg(0, Self::SHUT, Full) {
             Ok(_) => Ok(()),
@@ -97,7 +98,7 @@ impl Part {
     pub(crate) fn bind(bind: &Bind, pd: PdId) -> Result<Self, MemError> {
         let target = super::find(bind.mr_lkey, pd, Access::MW_BIND)?; // C10-73
         let mr = target.mr();
-        // A byte would have two addresses.
+        // As in rxe: a byte would have two addresses.
         if mr.access.contains(Access::ZERO_BASED) {
             return Err(MemError::Protection);
         }
@@ -105,7 +106,7 @@ impl Part {
         if bind.access.intersects(REMOTE_CHANGE) && !mr.access.contains(Access::LOCAL_WRITE) {
             return Err(MemError::Protection);
         }
-        // The region must have been asked for it.
+        // The region must have been registered with the right.
         if !bind.access.and(Access::FLUSH_GLOBAL).is_within(mr.access) {
             return Err(MemError::Protection);
         }
@@ -119,13 +120,13 @@ impl Part {
 
     /// Releases the part.
     pub(crate) fn give_back(self) {
-        // The region is there: it is not destroyed while a window is bound to it.
+        // The region exists: it is not destroyed while a window is bound to it.
         if let Some(mr) = super::get(self.mr) {
             mr.bound_windows.sub();
         }
     }
 
-    /// Returns whether this is a part of the region that has a number.
+    /// Returns whether this is a part of the region with number `mr`.
     pub(crate) fn is_of(self, mr: u32) -> bool {
         self.mr == mr
     }

@@ -13,11 +13,11 @@ use rdma::ib::{
 };
 use roce::wr::MemError;
 
-/// The region that the last packet of a run used: mostly the next one needs it again.
+/// The region that the last packet of a run used, which the next one usually needs again.
 ///
-/// Destroying the region waits for it, so it lives for one run of a half. Windows, and regions that
-/// requests register, are looked up each time, because their keys can become invalid and valid
-/// again meanwhile.
+/// Destroying the region waits for this, so it lives for one run of a half only. Windows, and
+/// regions that requests register, are looked up each time, because their keys can become invalid,
+/// and valid again, during a run.
 pub(crate) struct RegionCache {
     key: u32,
     target: Option<Target>,
@@ -31,7 +31,7 @@ impl RegionCache {
         }
     }
 
-    /// As [`find`].
+    /// Finds the region that a key names, as [`find`].
     ///
     /// # Errors
     ///
@@ -41,7 +41,7 @@ impl RegionCache {
         self.get(key, pd, access, || find(key, pd, access))
     }
 
-    /// As [`find_remote`].
+    /// Finds the memory that an R_Key of the peer names, as [`find_remote`].
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl RegionCache {
         self.get(rkey, pd, access, || find_remote(rkey, pd, qpn, access))
     }
 
-    /// Returns the last target if it is the one that the key names, or looks it up.
+    /// Returns the last target if the key names it, or else looks the key up.
     #[inline]
     fn get(
         &mut self,
@@ -73,7 +73,7 @@ impl RegionCache {
         self.target.as_ref().ok_or(MemError::Protection)
     }
 
-    /// Returns whether the last region is the one that a key names, with at least these rights.
+    /// Returns whether a key names the last region, and the region has at least these rights.
     #[inline]
     fn holds(&self, key: u32, pd: PdId, access: Access) -> bool {
         self.key == key

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Regions that kernel consumers map memory to and register by requests.
+//! Regions to which kernel consumers map memory, which they register by requests.
 //!
-//! `ib_map_mr_sg()` fills one list of pages while requests may still use the other: the request
-//! that registers the region (REG_MR) exchanges them. The key is valid until it is invalidated.
+//! `ib_map_mr_sg()` fills one list of pages, while requests may still use the other. The request
+//! that registers the region (REG_MR) exchanges the lists. The key is valid until it is
+//! invalidated.
 
 use super::{
     Mr,
@@ -47,7 +48,7 @@ const REMOTE: Access = Access::REMOTE_WRITE
 pub(super) struct Fast {
     #[pin]
     active: SpinLockBh<Active>,
-    /// The pages that were mapped and are not registered yet.
+    /// The pages that were mapped, but not registered yet.
     #[pin]
     staged: SpinLockIrqSave<Mapped>,
 }
@@ -67,16 +68,16 @@ struct Active {
 /// The arguments of a request to register memory (REG_MR).
 #[derive(Clone, Copy)]
 pub(crate) struct Registration {
-    /// The key that the region shall have; it names the region by all but its low eight bits.
+    /// The new key of the region. All but its low eight bits name the region.
     pub(crate) key: u32,
     /// The address that requests use for the first byte.
     pub(crate) iova: u64,
-    /// The access that it allows.
+    /// The access that the region allows.
     pub(crate) access: Access,
 }
 
 impl Fast {
-    /// Allocates room for some pages, twice.
+    /// Allocates two lists of up to `max_pages` pages.
     pub(super) fn new(max_pages: usize) -> Result<Pin<KBox<Self>>> {
         let active = Active {
             key: None,
@@ -112,7 +113,7 @@ impl Fast {
 
     /// Makes the mapped memory available under a key.
     ///
-    /// Without anything new the memory of the last registration is.
+    /// If nothing new was mapped, this is the memory of the last registration.
     pub(super) fn register(&self, registration: &Registration) -> Result<(), MemError> {
         let mut active = self.active.lock();
         let active = &mut *active;
@@ -128,7 +129,7 @@ impl Fast {
         } else {
             &*staged
         };
-        // The end is not beyond the address space, either.
+        // The region must not extend beyond the address space, either.
         let end = registration.iova.checked_add(next.len());
         if next.is_empty() || !next.fits(registration.iova) || end.is_none() {
             return Err(MemError::Protection);
@@ -173,7 +174,8 @@ impl Fast {
     }
 }
 
-/// Finds the registration of a key, with at least these rights, in a region of the right domain.
+/// Finds the registration of a key, with at least these rights. The caller has checked the
+/// protection domain of the region.
 ///
 /// # Errors
 ///

@@ -2,10 +2,10 @@
 
 //! Memory that has to be fetched before it can be used.
 //!
-//! A process may keep the kernel waiting for its memory for as long as it likes: a page may come
-//! from a file system, or from a handler of page faults, that is the process itself. So a fetch
-//! holds neither a queue pair nor a region, only the address range. Only the removal of the module
-//! waits for it.
+//! A process may keep the kernel waiting for its memory for as long as it likes: the process itself
+//! may serve its pages, as a file system (FUSE) or as a handler of page faults (userfaultfd). So a
+//! fetch holds neither a queue pair nor a region, only the address range. Only the unloading of the
+//! module waits for it.
 
 use super::target::{
     mem_error,
@@ -34,18 +34,18 @@ use rdma::{
 };
 use roce::wr::MemError;
 
-/// A part of a region that is not there.
+/// A part of a region that is absent.
 ///
-/// As a [`Target`], it lives for one packet.
+/// Like a [`Target`], it lives for one packet.
 pub(crate) struct OdpFault {
-    /// Before `target`, as fields are dropped in this order: dropping the last reference sleeps,
-    /// and that of the region keeps this one from being it.
+    /// Declared, and so dropped, before `target`: dropping the last reference sleeps, and as long
+    /// as the region holds one, this is not the last.
     pub(super) memory: Arc<Paged>,
     pub(super) target: Target,
     pub(super) at: u64,
-    /// Bytes that are needed.
+    /// The number of bytes that are needed.
     pub(super) len: u64,
-    /// Bytes behind them that are likely to be needed next.
+    /// The number of bytes behind them that are likely to be needed next.
     pub(super) ahead: u64,
     pub(super) write: bool,
 }
@@ -53,24 +53,26 @@ pub(crate) struct OdpFault {
 /// The result of an attempt to start a fetch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Started {
-    /// It is in progress.
+    /// The fetch is in progress.
     Fetching,
-    /// The process has the most fetches that it may have. The waiter is called when it has a
-    /// permit, to start the fetch again.
+    /// The process has reached its limit of fetches. The waiter is called when there is a permit;
+    /// the fetch must be started again then.
     Waiting,
 }
 
 impl OdpFault {
     /// Starts to fetch the memory, and calls `done` in process context without any lock held.
-    /// Callable with bottom halves on or off. Without a `waiter` it does not wait for a permit.
+    /// Callable with bottom halves on or off. Without a `waiter`, the fetch does not wait for a
+    /// permit.
     ///
     /// `done` gets [`MemError::Protection`] if the process has no such memory, and
-    /// [`MemError::Fault`] if it could not be fetched. After success it may be absent again.
+    /// [`MemError::Fault`] if the memory could not be fetched. After success, the memory may
+    /// already be absent again.
     ///
     /// # Errors
     ///
-    /// `ENOMEM` if that is not possible now, `EAGAIN` if it would have to wait for a permit,
-    /// `ESHUTDOWN`.
+    /// `ENOMEM`; `EAGAIN` if no permit is available, and the fetch does not wait for one;
+    /// `ESHUTDOWN` if the module is being unloaded.
     pub(crate) fn fetch(
         self,
         waiter: Option<&mut Waiter>,
@@ -96,26 +98,27 @@ impl OdpFault {
             }
             done(result.map_err(mem_error));
         });
-        // Not before: if that failed it has dropped `memory`, in whatever context this is.
+        // Only now: if `spawn` failed, it has dropped `memory`, which must not be the last
+        // reference, because this context may not be allowed to sleep.
         drop(target);
         result.map(|()| Started::Fetching)
     }
 }
 
-/// One fetch of a process and of its user, given back when it is dropped.
+/// The permit for one fetch of a process and of its user, returned when this is dropped.
 pub(super) struct FetchPermit {
     _permit: Option<Permit>,
     _charge: Option<Charge>,
 }
 
 impl FetchPermit {
-    /// Takes a fetch for the process that has a region. Returns `None` if the process has the most
-    /// that it may have; the waiter is then called later.
+    /// Takes a permit for the process that has the memory of a region. Returns `None` if the
+    /// process has reached its limit; the waiter is then called later.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` if the user, or without a `waiter` the process, has too many: those may wait for
-    /// ever.
+    /// `EAGAIN` if the user has used up its share or, without a `waiter`, the process has reached
+    /// its limit. Running fetches may never end, so the caller must not wait for them.
     pub(super) fn take(target: &Target, waiter: Option<&mut Waiter>) -> Result<Option<Self>> {
         let owner = target.mr().owner.as_ref();
         let permit = match (owner, waiter) {

@@ -17,11 +17,11 @@ use rdma::ib::{
     Access, //
 };
 
-/// Bytes that are fetched before the key is looked up again.
+/// The number of bytes to fetch before the key is looked up again.
 const CHUNK: u64 = 1 << 20;
 
-/// The most bytes of an advice that are fetched in the background, where the time is not charged to
-/// the process.
+/// The maximum number of bytes of an advice to fetch in the background, where the CPU time is not
+/// charged to the process.
 const MAX_BACKGROUND: u64 = 1 << 30;
 
 /// A part of a region, as requests name it.
@@ -32,13 +32,14 @@ struct Range {
     len: u64,
 }
 
-/// Fetches parts of regions: at once if `flush`, or else in the background as far as that succeeds.
+/// Fetches parts of regions: before this returns if `flush`, or else in the background, where
+/// errors are ignored.
 ///
 /// # Errors
 ///
-/// `EINVAL` for a key that is not one of the protection domain, or whose memory is pinned; `EPERM`
-/// if it shall be written to and may not; `EFAULT` if it is not all in the region or, with `flush`,
-/// not there; `EAGAIN` or `ENOMEM`.
+/// `EINVAL` for a key that is not valid in the protection domain, or whose memory is pinned;
+/// `EPERM` if the advice is to write, and the region does not allow it; `EFAULT` if a part is not
+/// within its region or, with `flush`, the process has no such memory; `EAGAIN` or `ENOMEM`.
 pub(crate) fn prefetch(pd: PdId, advice: Advice, flush: bool, sges: Sges<'_>) -> Result {
     let how = match advice {
         Advice::Prefetch => Fetch::Read,
@@ -54,7 +55,7 @@ pub(crate) fn prefetch(pd: PdId, advice: Advice, flush: bool, sges: Sges<'_>) ->
         sges.len(),
         GFP_KERNEL_ACCOUNT,
     )?;
-    let mut counted = None;
+    let mut permit = None;
     for (i, range) in ranges.iter_mut().enumerate() {
         let (addr, len, lkey) = sges.get(i).ok_or(EINVAL)?;
         *range = Range {
@@ -63,15 +64,15 @@ pub(crate) fn prefetch(pd: PdId, advice: Advice, flush: bool, sges: Sges<'_>) ->
             len: u64::from(len),
         };
         let (target, _) = range.look_up(pd, how)?;
-        if !flush && counted.is_none() {
-            counted = FetchPermit::take(&target, None)?;
+        if !flush && permit.is_none() {
+            permit = FetchPermit::take(&target, None)?;
         }
     }
     if flush {
         return ranges.iter().try_for_each(|range| range.fetch(pd, how));
     }
     work::spawn(move || {
-        let _counted = counted;
+        let _permit = permit;
         let mut left = MAX_BACKGROUND;
         for range in &ranges {
             let range = Range {
@@ -79,14 +80,14 @@ pub(crate) fn prefetch(pd: PdId, advice: Advice, flush: bool, sges: Sges<'_>) ->
                 ..*range
             };
             left = left.saturating_sub(range.len);
-            // It is only an advice: a later access fails if the memory is bad.
+            // It is only advice: a later access fails if the memory is not accessible.
             let _ = range.fetch(pd, how);
         }
     })
 }
 
 impl Range {
-    /// Finds the region, and where the range is in it.
+    /// Finds the region, and the offset of the range in it.
     fn look_up(&self, pd: PdId, how: Fetch) -> Result<(Target, u64)> {
         let target = find(self.lkey, pd, Access::NONE).map_err(|_| EINVAL)?;
         if !target.is_on_demand() {
@@ -99,7 +100,8 @@ impl Range {
         Ok((target, at))
     }
 
-    /// Fetches the range. May sleep, for as long as the process likes: the region is not held.
+    /// Fetches the range. May sleep for as long as the process delays its memory, so it does not
+    /// hold the region.
     fn fetch(&self, pd: PdId, how: Fetch) -> Result {
         let mut rest = *self;
         while rest.len > 0 {

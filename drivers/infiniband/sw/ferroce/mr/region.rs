@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory regions as their owners have them.
+//! Memory regions, as objects of the RDMA core.
 
 use super::{
     window,
@@ -41,8 +41,9 @@ use rdma::{
     }, //
 };
 
-/// The most bytes of a region of pinned memory: there is one list of its pages, of at most 2 GiB.
-/// One page less than that would allow, because a region may begin in the middle of one.
+/// The maximum length of a region of pinned memory, in bytes. The list of its pages is one
+/// allocation, which must be smaller than 2 GiB. The length is one page less than this allows,
+/// because a region may begin in the middle of a page.
 pub(crate) const MAX_LEN: u64 = (1 << 40) - (2 << 12);
 
 /// Rights that a region of user memory may have.
@@ -56,18 +57,18 @@ const SUPPORTED: Access = Access::LOCAL_WRITE
     .or(Access::ON_DEMAND)
     .or(Access::OPTIONAL);
 
-/// Rights that pages are pinned for writing for, as `ib_access_writable()` has it.
+/// Rights that require pages to be pinned for writing, as in `ib_access_writable()`.
 const WRITES: Access = Access::LOCAL_WRITE
     .or(Access::REMOTE_WRITE)
     .or(Access::REMOTE_ATOMIC)
     .or(Access::MW_BIND);
 
-/// The most pages that can be mapped to a region.
+/// The maximum number of pages that can be mapped to a region.
 pub(crate) const MAX_FAST_PAGES: u32 = 512;
 
-/// A memory region as the core's object has it.
+/// The driver's part of a memory region.
 ///
-/// Dropping it takes the region away from the data path and waits for the packets that use it.
+/// Dropping it hides the region from the data path, and waits for the packets that use it.
 pub(crate) struct Region {
     mr: Owned<Mr>,
     number: Number<Mr>,
@@ -79,12 +80,12 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` for a right that is not supported, `EINVAL` if the addresses wrap around
-    /// or are too many, and what pinning answers.
+    /// `EOPNOTSUPP` for a right that is not supported, `EINVAL` if the range wraps around or is too
+    /// long, or the error of pinning.
     pub(crate) fn user(pd: &Pd<Ferroce>, range: UserRange, access: Access) -> Result<Self> {
         check(access)?;
         let iova = first_address(range, access)?;
-        // Before memory is pinned.
+        // Charge before memory is pinned.
         let charge = Charge::new(&pool::MRS, pd.owner.as_ref())?;
         let memory = memory(pd.device(), range, access)?;
         Self::publish(pd, access, iova, range.len, memory, None, charge)
@@ -95,7 +96,7 @@ impl Region {
         Self::publish(pd, access, 0, u64::MAX, Memory::Dma(memory), None, None)
     }
 
-    /// Makes a region that up to `max_pages` pages can be mapped to.
+    /// Creates a region to which up to `max_pages` pages can be mapped.
     ///
     /// # Errors
     ///
@@ -106,7 +107,7 @@ impl Region {
         }
         // CAST: Widening.
         let fast = Fast::new(max_pages as usize)?;
-        // No request gets at this memory: the key that a request has is not that of the region.
+        // No request can access this memory: no key of a request equals that of the region.
         let memory = Memory::Mapped(Mapped::new(0)?);
         Self::publish(pd, Access::NONE, 0, 0, memory, Some(fast), None)
     }
@@ -115,7 +116,7 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for another region, or the error of the list.
+    /// `EINVAL` for a region of another kind, or the error of mapping the list.
     pub(crate) fn map(&self, list: SgList<'_>) -> Result<i32> {
         self.mr.fast.as_ref().ok_or(EINVAL)?.map(list)
     }
@@ -130,7 +131,7 @@ impl Region {
         fast: Option<Pin<KBox<Fast>>>,
         charge: Option<Charge>,
     ) -> Result<Self> {
-        // Those of processes have memory of processes.
+        // Only regions of processes have memory of processes.
         let is_kernel = !matches!(memory, Memory::User(_) | Memory::Paged(_));
         let number = super::TABLE.get().ok_or(ENODEV)?.reserve(is_kernel)?;
         let key = match fast {
@@ -160,7 +161,7 @@ impl Region {
     /// Returns the keys.
     pub(crate) fn keys(&self) -> Keys {
         let key = match self.mr.fast {
-            // The low byte of the first key. Most consumers count up from it.
+            // A random low byte of the first key. Most consumers count up from it.
             Some(_) => super::key(self.number.get(), rdma::random::byte()),
             None => self.mr.key,
         };
@@ -174,9 +175,9 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// As [`user`](Self::user) and [`close`](Self::close); also `EACCES` if the same memory would
-    /// become writable and may not, `EINVAL` if it would begin at another address, or change
-    /// between pinned and on demand.
+    /// As [`user`](Self::user) and [`close`](Self::close). Without new memory also `EACCES` if the
+    /// rights require memory that is pinned for writing and it is not, and `EINVAL` if they would
+    /// change the address of the first byte, or change between pinned memory and memory on demand.
     pub(crate) fn change(&mut self, change: Change<'_, Ferroce>) -> Result {
         let access = change.access.unwrap_or(self.mr.access);
         check(access)?;
@@ -214,7 +215,7 @@ impl Region {
         Ok(())
     }
 
-    /// Prepares the end: no window can be bound any more.
+    /// Prepares the deregistration: no window can be bound any more.
     ///
     /// # Errors
     ///
@@ -223,10 +224,10 @@ impl Region {
         self.mr.bound_windows.close()
     }
 
-    /// Prepares the end of a region that its owner never heard of.
+    /// Prepares the deregistration of a region whose key did not reach its owner.
     ///
-    /// Keys can be guessed: that of a region is good before the process has it. So a window may be
-    /// bound by the time that the response turns out not to reach the process.
+    /// The key is valid before the response is written to the process, and can be guessed. So a
+    /// window may already be bound when writing the response fails.
     pub(crate) fn abort(&self) {
         if self.mr.bound_windows.shut() {
             window::release_region(self.number.get());
@@ -242,7 +243,7 @@ impl Drop for Region {
 
 /// Checks that rights are supported.
 fn check(access: Access) -> Result {
-    // Memory on demand is looked up page by page, however large its pages are.
+    // Memory on demand is looked up page by page, so the size of its pages has no effect.
     let hints = if access.contains(Access::ON_DEMAND) {
         Access::HUGETLB
     } else {
@@ -255,7 +256,7 @@ fn check(access: Access) -> Result {
     }
 }
 
-/// Returns a part of the calling process' memory.
+/// Pins a part of the calling process' memory, or prepares to fetch it on demand.
 fn memory(dev: &Device<Ferroce>, range: UserRange, access: Access) -> Result<Memory> {
     if access.contains(Access::ON_DEMAND) {
         let paged = Paged::new(range.start, range.len, access.intersects(WRITES))?;

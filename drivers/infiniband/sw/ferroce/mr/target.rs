@@ -26,8 +26,8 @@ use roce::wr::MemError;
 
 /// The memory that a key names: a whole region, or the part in a window.
 ///
-/// Destroying the region or the window waits for it, so it lives for one packet, or for one run of
-/// a half ([`RegionCache`](super::RegionCache)).
+/// Destroying the region or the window waits for this, so it lives for one packet only, or for one
+/// run of a half ([`RegionCache`](super::RegionCache)).
 pub(crate) struct Target {
     mr: Ref<Mr>,
     key: KeyKind,
@@ -39,18 +39,18 @@ pub(crate) struct Target {
     skip: u64,
 }
 
-/// The ways in which a key can become invalid while the region exists.
+/// The kind of a key, which determines when the key becomes invalid.
 enum KeyKind {
-    /// No.
+    /// The key is valid as long as the region exists.
     Region,
-    /// That of a window can.
+    /// The key is valid until the window is invalidated, or bound again.
     Window(WindowRef),
-    /// That of a registration by a request can, of which this is the number.
+    /// The key is valid until the registration with this number, made by a request, is invalidated.
     Fast(u64),
 }
 
 impl Target {
-    /// The whole region.
+    /// Returns the whole region as a target.
     #[inline]
     pub(super) fn region(mr: Ref<Mr>) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Target {
         }
     }
 
-    /// The binding of a window.
+    /// Returns the binding of a window as a target.
     #[inline]
     pub(super) fn window(mr: Ref<Mr>, window: WindowRef, va: u64, len: u64, skip: u64) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl Target {
         }
     }
 
-    /// A registration by a request.
+    /// Returns a registration by a request as a target.
     pub(super) fn fast(mr: Ref<Mr>, epoch: u64, va: u64, len: u64) -> Self {
         Self {
             mr,
@@ -91,13 +91,13 @@ impl Target {
         &self.mr
     }
 
-    /// Returns whether the key is that of a region, and so valid as long as this exists.
+    /// Returns whether the key is that of a region, and therefore valid as long as this exists.
     #[inline]
     pub(super) fn is_region(&self) -> bool {
         matches!(self.key, KeyKind::Region)
     }
 
-    /// Returns where `len` bytes at `va` are in [`memory`](Self::memory).
+    /// Returns the offset of `len` bytes at `va` in [`memory`](Self::memory).
     ///
     /// # Errors
     ///
@@ -112,19 +112,19 @@ impl Target {
         offset.checked_add(self.skip).ok_or(MemError::Protection)
     }
 
-    /// Returns whether it allows all of `access`.
+    /// Returns whether the region allows all of `access`.
     #[inline]
     pub(super) fn allows(&self, access: Access) -> bool {
         self.mr.access.contains(access)
     }
 
-    /// Returns whether the memory is fetched when it is used.
+    /// Returns whether this is memory on demand.
     pub(super) fn is_on_demand(&self) -> bool {
         self.mr.memory.paged().is_some()
     }
 
-    /// Returns the memory if it is fetched when it is used, to be used when the target is gone.
-    /// Dropping it may sleep.
+    /// Returns memory on demand, for use after the target is dropped. Dropping the result may
+    /// sleep.
     pub(super) fn on_demand(&self) -> Option<Arc<Paged>> {
         self.mr.memory.paged().cloned()
     }
@@ -132,7 +132,7 @@ impl Target {
     /// Returns the fault to resolve before `len` bytes at `at` can be accessed, for writing if
     /// `write`; `None` if they are present.
     ///
-    /// It includes up to `ahead` bytes behind them.
+    /// The fault includes up to `ahead` bytes behind them.
     #[cold]
     pub(crate) fn odp_fault(self, at: u64, len: u64, ahead: u64, write: bool) -> Option<OdpFault> {
         let memory = self.mr.memory.paged()?.clone();
@@ -159,8 +159,8 @@ impl Target {
 
 /// The memory of a [`Target`]. Offsets come from [`Target::offset`].
 ///
-/// All of it fails with [`MemError::Absent`] if the memory has to be fetched first, and with
-/// [`MemError::Protection`] if the key has become invalid meanwhile. Nothing sleeps.
+/// All accesses fail with [`MemError::Absent`] if the memory has to be fetched first, and with
+/// [`MemError::Protection`] if the key has become invalid meanwhile. None of them sleeps.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a>(&'a Target);
 
@@ -177,9 +177,9 @@ impl View<'_> {
         self.with(|memory| memory.write(at, bytes))
     }
 
-    /// Does something with the memory while the key cannot become invalid.
+    /// Calls `f` with the memory, while the key cannot become invalid.
     ///
-    /// So no access to the memory follows the return of an invalidation.
+    /// So there is no access to the memory after an invalidation has returned.
     #[inline]
     fn with<R>(self, f: impl FnOnce(&Memory) -> Result<R>) -> Result<R, MemError> {
         let mr = &self.0.mr;
@@ -197,8 +197,8 @@ impl View<'_> {
         result.map_err(mem_error)
     }
 
-    /// Stores `swap` at `at` if the value there is `compare`; returns the original value. Host byte
-    /// order, aligned to eight bytes, in one step.
+    /// Stores `swap` at `at` if the value there is `compare`; returns the original value. The
+    /// values are in host byte order, `at` is aligned to eight bytes, and the access is atomic.
     pub(crate) fn compare_swap(self, at: u64, compare: u64, swap: u64) -> Result<u64, MemError> {
         self.with(|memory| memory.compare_swap(at, compare, swap))
     }
@@ -209,21 +209,21 @@ impl View<'_> {
         self.with(|memory| memory.fetch_add(at, add))
     }
 
-    /// Stores a number at `at` in one step, after all that was written before. As
+    /// Stores a number at `at` after everything that was written before. As
     /// [`compare_swap`](Self::compare_swap).
     pub(crate) fn store(self, at: u64, value: u64) -> Result<(), MemError> {
         self.with(|memory| memory.store(at, value))
     }
 }
 
-/// Returns what an errno of the memory means to the protocol.
+/// Converts an errno of a memory access to an error of the protocol.
 #[cold]
 pub(super) fn mem_error(error: Error) -> MemError {
     if error == EAGAIN {
         MemError::Absent
     } else if error == EINVAL || error == EFAULT {
-        // Not aligned; or nothing that may be accessed so, which for pinned memory was found out
-        // when the region was made.
+        // The address is not aligned, or the process may not access the memory in this way. For
+        // pinned memory, the latter was checked when the region was registered.
         MemError::Protection
     } else {
         MemError::Fault

@@ -2,9 +2,9 @@
 
 //! Memory windows: keys to a part of a region that requests bind and invalidate.
 //!
-//! A window of type 1 is bound and bound again, each time with another key, and is for every queue
-//! pair of its protection domain. One of type 2 is bound to a queue pair until it is invalidated
-//! (type 2B). A region is not destroyed while a window is bound to it.
+//! A window of type 1 can be bound again and again, each time with a new key, and any queue pair of
+//! its protection domain may use it. A window of type 2 is bound to one queue pair until it is
+//! invalidated (type 2B). A region is not destroyed while a window is bound to it.
 
 use super::{
     bound::Part,
@@ -49,7 +49,7 @@ use rdma::{
 };
 use roce::wr::MemError;
 
-/// Rights that a window may have. The right to write locally is allowed and means nothing.
+/// Rights that a window may have. LOCAL_WRITE is accepted and has no effect.
 const SUPPORTED: Access = Access::REMOTE_WRITE
     .or(Access::REMOTE_READ)
     .or(Access::REMOTE_ATOMIC)
@@ -57,8 +57,8 @@ const SUPPORTED: Access = Access::REMOTE_WRITE
     .or(Access::LOCAL_WRITE)
     .or(Access::OPTIONAL);
 
-/// Tags of new windows. Programs make the next key by adding a small number to the one they have,
-/// and a carry would leave the tag.
+/// The mask for tags of new windows. Programs add a small number to the current key to get the next
+/// one, and a carry must not change the number of the window.
 const FIRST_TAGS: u8 = 0x7f;
 
 /// The last number of a window.
@@ -67,14 +67,14 @@ const LAST_MW: u32 = (1 << KEY_NUMBER_BITS) - 1;
 /// The windows, by number.
 static TABLE: Global<Table<Mw>> = Global::new();
 
-/// Constructs the table. Once, before any device exists.
+/// Constructs the table. Called once, before any device exists.
 pub(super) fn init() -> Result {
     TABLE.init::<Infallible>(Table::new_random(FIRST_MW..=LAST_MW, MAX_OBJECTS, 0))
 }
 
-/// A memory window as its owner has it.
+/// The driver's part of a memory window.
 ///
-/// Dropping it takes the window away from the data path and waits for the packets that use it.
+/// Dropping it hides the window from the data path, and waits for the packets that use it.
 pub(crate) struct Window {
     mw: Owned<Mw>,
     number: Number<Mw>,
@@ -115,7 +115,7 @@ impl Drop for Window {
         self.number.hide();
         let mut binding = self.mw.binding.lock();
         binding.unbind();
-        // A request that found the window before cannot bind it any more: no window has this key.
+        // A request that has already found the window cannot bind it any more: no key is zero.
         binding.key = 0;
     }
 }
@@ -132,7 +132,7 @@ pub(crate) struct Mw {
 /// The binding of a window.
 struct Binding {
     key: u32,
-    /// Changes with each binding and each end of one.
+    /// Changes whenever the window is bound or unbound.
     epoch: u64,
     bound: Option<Bound>,
 }
@@ -150,8 +150,8 @@ struct Bound {
 }
 
 impl Binding {
-    /// Ends what there is. When this returns, no access through the window is in progress: an
-    /// access holds the lock.
+    /// Ends the binding, if there is one. When this returns, no access through the window is in
+    /// progress, because an access holds the lock.
     fn unbind(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
         if let Some(bound) = self.bound.take() {
@@ -166,7 +166,7 @@ pub(crate) fn is_window(key: u32) -> bool {
     super::number(key) >= FIRST_MW
 }
 
-/// Finds the window that a peer names, with at least these rights.
+/// Finds the window that an R_Key of the peer names, and checks its rights.
 ///
 /// # Errors
 ///
@@ -191,7 +191,7 @@ pub(crate) fn find(rkey: u32, pd: PdId, qpn: u32, access: Access) -> Result<Targ
     bound.part.target(window, bound.va, bound.len)
 }
 
-/// A window that was found.
+/// A reference to a window, with the binding that was found.
 pub(crate) struct WindowRef {
     mw: Ref<Mw>,
     epoch: u64,
@@ -202,7 +202,7 @@ impl WindowRef {
     ///
     /// # Errors
     ///
-    /// [`MemError::Protection`] if it has been.
+    /// [`MemError::Protection`] if it was invalidated already.
     #[inline]
     pub(crate) fn lock(&self) -> Result<impl Sized + '_, MemError> {
         let binding = self.mw.binding.lock();
@@ -216,28 +216,28 @@ impl WindowRef {
 /// The arguments of a request to bind a memory window.
 #[derive(Clone, Copy)]
 pub(crate) struct Bind {
-    /// The key that the window has.
+    /// The current key of the window.
     pub(crate) mw_rkey: u32,
-    /// The key that it shall have; only its low eight bits count.
+    /// The new key of the window; only its low eight bits are used.
     pub(crate) new_rkey: u32,
     /// The region.
     pub(crate) mr_lkey: u32,
     /// The first byte, as requests for the region address it.
     pub(crate) addr: u64,
-    /// Bytes; none ends the binding of a window of type 1.
+    /// The length in bytes; zero unbinds a window of type 1.
     pub(crate) len: u64,
     /// The rights of the peer.
     pub(crate) access: Access,
 }
 
 /// Binds a memory window for a request of queue pair `qpn`, which is in protection domain `pd` and
-/// has `mark`.
+/// whose [`Mark`] is `mark`.
 ///
 /// Called under the lock of the send half.
 ///
 /// # Errors
 ///
-/// [`MemError::Protection`]; the window is as it was then.
+/// [`MemError::Protection`]; the window is unchanged then.
 pub(crate) fn bind(bind: &Bind, pd: PdId, qpn: u32, mark: &Mark) -> Result<(), MemError> {
     const TAG: u32 = (1 << super::KEY_BITS) - 1;
 
@@ -300,7 +300,7 @@ pub(crate) fn invalidate(key: u32, pd: PdId, qpn: u32) -> Result<(), MemError> {
     Ok(())
 }
 
-/// True if windows have ever been bound to a queue pair.
+/// The mark of a queue pair to which windows have been bound.
 pub(crate) struct Mark(Atomic<u32>);
 
 impl Mark {
@@ -313,19 +313,19 @@ impl Mark {
     }
 }
 
-/// Ends the bindings to a queue pair that is destroyed. It executes no more requests.
+/// Ends the bindings to a queue pair that is being destroyed, and executes no more requests.
 pub(crate) fn release(qpn: u32, mark: &Mark) {
     if mark.0.load(Relaxed) != 0 {
         release_if(|bound| bound.qpn == Some(qpn));
     }
 }
 
-/// Ends the bindings to a region, to which none is made any more.
+/// Ends the bindings to a region that refuses new ones.
 pub(crate) fn release_region(number: u32) {
     release_if(|bound| bound.part.is_of(number));
 }
 
-/// Ends bindings. Looks at every window there is. May sleep.
+/// Ends the bindings for which `ends` returns true. Visits every window. May sleep.
 fn release_if(ends: impl Fn(&Bound) -> bool) {
     let Some(table) = TABLE.get() else {
         return;
