@@ -4,10 +4,10 @@
 //!
 //! A queue pair has two halves, each with a lock of its own: [`send`] is the requester and its send
 //! queue, [`recv`] the responder and its receive queue. The data path takes one of them; modify and
-//! destroy take both, send first. What one half finds that concerns the other is a new state plus
-//! the work item, which runs both.
+//! destroy take both, send first. If one half detects something that concerns the other, it sets a
+//! new state and queues the work item, which runs both.
 //!
-//! Documentation/infiniband/ferroce/locking.rst has the table.
+//! Documentation/infiniband/ferroce/locking.rst describes the locks.
 
 mod backlog;
 mod command;
@@ -140,52 +140,52 @@ use zerocopy::IntoBytes;
 #[pin_data]
 pub(crate) struct Qp {
     number: Number<IbQp>,
-    /// The number of `number`, for the data path.
+    /// The value of `number`, for the data path.
     pub(crate) qpn: u32,
     pub(crate) ty: QpType,
     pub(crate) handle: QpHandle,
-    /// Number of the device.
+    /// The number of the device.
     device_number: u32,
     cap: QpCap,
     signal_all: bool,
     limits: SendLimits,
     send_cq: CqRef,
     recv_cq: CqRef,
-    /// [`State`]. Written by modify, and by the data path when it fails.
+    /// The [`State`]. Written by modify and destroy, and by the data path on failure.
     state: Atomic<u32>,
     sched: Sched,
-    /// Events owed, by [`Event::bit`].
+    /// The events that the work item must raise, by [`Event::bit`].
     events: Atomic<u32>,
     send_flush_budget: FlushBudget,
     recv_flush_budget: FlushBudget,
-    /// The mark of memory windows that were bound to it.
+    /// Marked once a memory window was bound to the queue pair.
     pub(crate) windows: window::Mark,
-    /// Serialises modify; outside of the locks of the halves.
+    /// Serialises modify. Taken outside of the locks of the halves.
     #[pin]
     attributes: Mutex<Attributes>,
     #[pin]
     send: SpinLockBh<KBox<SendHalf>>,
     #[pin]
     recv: SpinLockBh<KBox<RecvHalf>>,
-    /// For a kernel consumer.
+    /// The producer's side of the rings of a kernel consumer.
     kernel: Option<Pin<KBox<KernelQueues>>>,
-    /// The rings of a user process, until it maps them.
+    /// The rings of a process, until it maps them.
     _mmap_entries: [Option<MmapEntry>; 2],
-    /// For the management queue pair.
+    /// The registration of a management queue pair.
     _gsi: Option<GsiQp>,
-    /// The process, unless it is of a kernel consumer.
+    /// The process; `None` for a kernel consumer.
     pub(crate) owner: Option<Arc<Owner>>,
     _share: Option<pool::Charge>,
     #[pin]
     timer: FineTimer<AckTimeout>,
-    /// For receive requests that are posted in ERR, and packets that wait for earlier ones; see
-    /// [`recv::look`].
+    /// Finds receive requests that are posted in ERR; see [`recv::look`].
     #[pin]
     watch_timer: FineTimer<Watch>,
-    /// For the pace of requests, and for that of READ responses; and to wait for room for
-    /// them, and for those that another CPU has sent.
+    /// Runs the send half again: after a gap of the static rate, when a queue below may have room,
+    /// or when the packets of another CPU may have left.
     #[pin]
     send_pacer: FineTimer<Pacer>,
+    /// Runs the receive half again, for the same reasons.
     #[pin]
     recv_pacer: FineTimer<Pacer>,
     /// Bounds the wait for more doorbells.
@@ -195,7 +195,8 @@ pub(crate) struct Qp {
     work: Work<RunHalves>,
 }
 
-/// Queue pair numbers below are special: 0 and 1 are management, and a few are kept free.
+/// The first number. Lower ones are special: 0 and 1 are the management queue pairs, and the others
+/// are kept free.
 const FIRST_QPN: u32 = 16;
 
 /// The last number: one for each queue pair, including management queue pairs.
@@ -203,7 +204,7 @@ const LAST_QPN: u32 = FIRST_QPN + MAX_OBJECTS + KERNEL_OBJECTS - 1;
 
 static TABLE: Global<Table<IbQp>> = Global::new();
 
-/// Constructs the table. Once, before any device exists.
+/// Constructs the table. Called once, before any device exists.
 ///
 /// Numbers are unique in the module, not per device: packets, timers and work items name a queue
 /// pair by its number alone.
@@ -241,7 +242,7 @@ impl Qp {
         };
         let owner = init.pd.owner.clone();
         let share = pool::Charge::new(&pool::QPS, owner.as_ref())?;
-        // Not what is granted, which is up to twice as much. More wait in the ring.
+        // As many as requested; up to twice as many are granted. Further requests wait in the ring.
         // CAST: Bounded by `MAX_IN_FLIGHT`.
         let slots = init.cap.max_send_wr.clamp(1, MAX_IN_FLIGHT) as usize;
         let queues = layout::lay_out(&mut init.cap, init.srq.is_some())?;
@@ -338,17 +339,18 @@ impl Qp {
         self.state.store(state.as_ib(), Release);
     }
 
-    /// Owes the consumer an event.
+    /// Records an event, which the work item raises.
     pub(crate) fn raise(&self, event: Event) {
-        let mut owed = self.events.load(Relaxed);
-        while let Err(now) = self.events.cmpxchg(owed, owed | event.bit(), Release) {
-            owed = now;
+        let mut events = self.events.load(Relaxed);
+        while let Err(now) = self.events.cmpxchg(events, events | event.bit(), Release) {
+            events = now;
         }
         self.defer();
     }
 
-    /// Queues the work item to run the send half. Until it has run, posters leave the half to it:
-    /// two CPUs that send in turn wait for each other's packets, see `rdma::net::tx_in_flight`.
+    /// Queues the work item to run the send half. Until it has run, posters leave the half to it,
+    /// because two CPUs that send in turn would wait for each other's packets, see
+    /// `rdma::net::tx_in_flight`.
     pub(crate) fn defer_send(&self) {
         self.sched.defer();
         self.defer();
@@ -359,25 +361,24 @@ impl Qp {
         work::queue(&self.work);
     }
 
-    /// Moves the queue pair from a state in which it works to ERR; the work item flushes both
-    /// halves.
+    /// Moves the queue pair from a working state to ERR. The work item flushes both halves.
     ///
     /// Called under the lock of the half that failed, so that a modify, which takes both locks, is
-    /// either before or after it. Returns whether it was this call that did it.
+    /// either before or after it. Returns whether this call changed the state.
     pub(crate) fn fail(&self) -> bool {
         let failed = self.leave(
             |state| state.is_receiving() || state.is_sending(),
             State::Err,
         );
         if failed {
-            // Only once: a flush may fail too, if there is no room in the CQ.
+            // Only once: a flush may get here, too, if the CQ is full.
             self.allow_flush();
         }
         self.defer();
         failed
     }
 
-    /// Moves the queue pair to where an error of the send queue leads: SQE for datagrams, raw
+    /// Moves the queue pair to the state after an error of the send queue: SQE for datagrams, raw
     /// packets and UC (C10-38), ERR for RC.
     pub(crate) fn fail_send(&self) {
         match self.ty {
@@ -389,11 +390,11 @@ impl Qp {
         }
     }
 
-    /// Adds a completion; returns what became of it. The caller notifies the consumer after
-    /// dropping every lock.
+    /// Adds a completion and returns the result. The caller notifies the consumer after dropping
+    /// every lock.
     ///
-    /// Called under the lock of the half that completes. A queue pair whose completion is lost can
-    /// not go on: the consumer would wait for it for ever.
+    /// Called under the lock of the half that completes. A queue pair whose completion is lost
+    /// fails, because the consumer would wait for the completion for ever.
     pub(crate) fn complete(&self, cq: &CqRef, completion: &Completion) -> Pushed {
         let pushed = cq.push(completion);
         if pushed == Pushed::Lost && self.fail() {
@@ -402,7 +403,7 @@ impl Qp {
         pushed
     }
 
-    /// Removes the completions that wait for a kernel consumer; see
+    /// Removes the completions that a kernel consumer has not polled yet; see
     /// [`Cq::remove`](crate::cq::Cq::remove). The queue pair is in RESET, and stays there until
     /// this returns. May sleep.
     fn remove_completions(&self) {
@@ -433,24 +434,24 @@ impl Qp {
 
     /// Grants the receive half a flush budget of the size of its queue.
     fn allow_recv_flush(&self) {
-        // With a shared queue there is at most the request in use.
+        // With a shared receive queue, there is at most the request in use.
         self.recv_flush_budget.grant(self.cap.max_recv_wr.max(1));
     }
 
-    /// Makes the queue pair count in a set, to which the caller keeps another reference until the
+    /// Sets the counters of the queue pair. The caller keeps another reference to them until the
     /// next call.
     pub(crate) fn count_in(&self, counters: &Arc<Counters>) {
         self.send.lock().counters = counters.clone();
         self.recv.lock().counters = counters.clone();
     }
 
-    /// Returns whether a datagram is for an address of the device.
+    /// Returns whether the destination of a datagram is an address of the device.
     pub(crate) fn owns(&self, origin: &Origin) -> bool {
         gids::contains(self.device_number, &origin.address())
     }
 }
 
-/// Inserts the entries by which the process maps the rings.
+/// Inserts the entries with which the process maps the rings.
 fn insert_mmap_entries(
     udata: &mut Udata<'_>,
     ucontext: &Ucontext,
@@ -481,11 +482,11 @@ pub(crate) fn publish(qp: &Owned<IbQp>) -> u32 {
     qp.qpn
 }
 
-/// Takes a queue pair away from the data path. Nothing completes afterwards, and no completion
-/// that waits for a kernel consumer names it.
+/// Removes a queue pair from the data path. Afterwards nothing completes, and no completion in the
+/// queue of a kernel consumer refers to the queue pair.
 pub(crate) fn destroy(qp: &Owned<IbQp>) {
     if qp.sched.is_deferred() {
-        // Requests posted before, which were left to the work item.
+        // Process the requests that were posted before, and left to the work item.
         send::catch_up(&qp.get());
     }
     qp.number.hide();
@@ -500,7 +501,7 @@ pub(crate) fn destroy(qp: &Owned<IbQp>) {
     window::release(qp.qpn, &qp.windows);
 }
 
-/// The callback of the retransmission timer, by the number of the queue pair.
+/// The callback of the retransmission timer of a queue pair, with its number.
 struct AckTimeout(u32);
 
 impl TimerCallback for AckTimeout {
@@ -522,7 +523,7 @@ impl TimerCallback for Watch {
     }
 }
 
-/// The callback of a pacer: the gap after a packet of the half is over, or a pause.
+/// The callback of a pacer: a gap or another pause of the half is over.
 struct Pacer(Half, u32);
 
 impl TimerCallback for Pacer {
@@ -539,7 +540,8 @@ impl TimerCallback for Pacer {
     }
 }
 
-/// The timer for the requests of a process that keeps posting: the work item sends them.
+/// The callback of the batch timer: the work item sends the requests of a process that keeps
+/// posting.
 struct Batch(u32);
 
 impl TimerCallback for Batch {
@@ -548,8 +550,9 @@ impl TimerCallback for Batch {
     }
 }
 
-/// The callback of [`TxInFlight`](rdma::net::tx_in_flight::TxInFlight), when enough packets have
-/// left, and of a semaphore, when a permit to fetch memory is available.
+/// Queues the work item of a queue pair. The callback of
+/// [`TxInFlight`](rdma::net::tx_in_flight::TxInFlight), when enough packets have left, and of a
+/// semaphore, when a permit to fetch memory is available.
 fn wake(number: u32) {
     if let Some(qp) = find(number) {
         qp.defer();
@@ -568,9 +571,9 @@ impl WorkItem for RunHalves {
             qp.sched.work_done();
         }
         recv::run(&qp);
-        let owed = qp.events.xchg(0, Acquire);
+        let events = qp.events.xchg(0, Acquire);
         for (event, raw) in Event::ALL {
-            if owed & event.bit() != 0 {
+            if events & event.bit() != 0 {
                 qp.notify_event(raw);
             }
         }

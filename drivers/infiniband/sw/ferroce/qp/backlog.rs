@@ -20,15 +20,16 @@ use kernel::sync::Arc;
 use rdma::net::skbuff::SkBuffQueue;
 use roce::psn::Psn;
 
-/// Packets that wait, oldest first, at most `MAX`; more are dropped. Belongs to a half, under its
-/// lock.
+/// Packets that wait, oldest first. At most `MAX` are kept, further ones are dropped. Belongs to a
+/// half, under its lock.
 ///
-/// The memory of each is charged to [`BACKLOG`] for the process that has the queue pair: it keeps
-/// them waiting, for instance by memory that does not come, and the sender is not known here.
+/// The memory of each packet is charged to [`BACKLOG`] for the process that has the queue pair:
+/// this process can keep packets waiting, for instance by delaying its memory, and the sender is
+/// not known here.
 ///
-/// An empty one has no memory besides this: few queue pairs ever have one that is not.
+/// An empty backlog allocates nothing: few queue pairs ever use theirs.
 pub(crate) struct Backlog<const MAX: usize> {
-    /// With what is known of each packet, what was charged for it, and its PSN.
+    /// Each packet with its properties, the number of bytes charged for it, and its PSN.
     packets: SkBuffQueue<(About, u32, Psn)>,
     owner: Option<Arc<Owner>>,
 }
@@ -46,14 +47,14 @@ impl<const MAX: usize> Backlog<MAX> {
         self.packets.is_empty()
     }
 
-    /// Returns how many packets wait.
+    /// Returns the number of packets.
     pub(crate) fn len(&self) -> usize {
         self.packets.len()
     }
 
     /// Keeps a packet of a queue pair, or drops and counts it if there is no room. Returns whether
     /// it is kept.
-    // Not inlined, so that it is compiled together with the check that makes it safe.
+    // Not inlined: packets rarely have to wait.
     #[inline(never)]
     pub(crate) fn push(&mut self, qp: &IbQp, incoming: Incoming, counters: &Counters) -> bool {
         let refused = match self.keep(incoming) {

@@ -22,13 +22,14 @@ use roce::{
     wr::MemError, //
 };
 
-/// Bytes of a word.
+/// The size of a word, in bytes.
 const WORD: u64 = 8;
 
-/// Executes a command for queue pair `qpn`, once; returns what an atomic operation found.
+/// Executes a command for queue pair `qpn`, once. Returns the original value for an atomic
+/// operation, and 0 for others.
 ///
-/// Called under the lock of the receive half, which orders it after earlier WRITEs of the peer. To
-/// other observers it is one atomic instruction.
+/// Called under the lock of the receive half, which orders it after earlier WRITEs of the peer. For
+/// other observers, it is one atomic instruction.
 ///
 /// # Errors
 ///
@@ -57,7 +58,7 @@ pub(super) fn execute(
             let word = payload.first_chunk().ok_or(MemError::Length)?;
             let target = find(Access::REMOTE_WRITE)?;
             let at = target.offset(command.va, WORD)?;
-            // The bytes go as they are, whatever their order means.
+            // The bytes are stored as they are: their order is up to the application.
             target.memory().store(at, u64::from_ne_bytes(*word))?;
             Ok(0)
         }
@@ -69,7 +70,7 @@ pub(super) fn execute(
                 target.offset(command.va, u64::from(len))?;
             }
             if feth.persistent() {
-                // No region has the right.
+                // Not supported: no region is registered with the right.
                 return Err(MemError::Protection);
             }
             smp_mb(Full);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The number of requests that a queue pair in ERR flushes, or the send half of one in SQE.
+//! The limit on the requests that a half flushes in ERR, or the send half in SQE.
 
 use kernel::sync::atomic::{
     Atomic,
@@ -9,8 +9,9 @@ use kernel::sync::atomic::{
 
 /// The requests that a half may still flush.
 ///
-/// A verb grants the size of the queue. Without a bound, a process that keeps writing to its ring
-/// would keep the work item busy, uncharged.
+/// A verb, a failure, or the timer that looks for receive requests in ERR grants the size of the
+/// queue. Without a limit, a process that keeps writing to its ring would keep the work item busy,
+/// and its CPU time is not charged to the process.
 pub(super) struct FlushBudget(Atomic<u32>);
 
 impl FlushBudget {
@@ -22,7 +23,7 @@ impl FlushBudget {
         self.0.store(requests, Relaxed);
     }
 
-    /// Takes one, if any is left. A concurrent grant replaces the count.
+    /// Takes one request from the budget, if any is left. A concurrent grant replaces the budget.
     pub(super) fn take(&self) -> bool {
         let mut left = self.0.load(Relaxed);
         while let Some(rest) = left.checked_sub(1) {

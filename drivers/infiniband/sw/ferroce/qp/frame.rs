@@ -2,8 +2,8 @@
 
 //! Raw packets: Ethernet frames that leave the net device as they are in the buffer.
 //!
-//! The core checks that the creator of such a queue pair has CAP_NET_RAW. It could send the same
-//! through a packet socket.
+//! The core checks that the creator of such a queue pair has CAP_NET_RAW, with which it could send
+//! the same frames through a packet socket.
 
 use super::path::{
     refused,
@@ -33,11 +33,11 @@ use rdma::{
 };
 use roce::wr::MemError;
 
-/// Room for what drivers add in front (`LL_MAX_HEADER` is 128 on common kernels).
+/// Room for the headers that net devices add in front (`LL_MAX_HEADER` is 128 on common kernels).
 const HEADROOM: usize = 128;
-/// Bytes of a VLAN tag, by which a frame may be longer.
+/// The length of a VLAN tag, by which a tagged frame may be longer.
 const TAG_LEN: u32 = 4;
-/// The types of frames with a tag: 802.1Q and 802.1ad.
+/// The EtherTypes of VLAN tags: 802.1Q and 802.1ad.
 const TAGS: [[u8; 2]; 2] = [[0x81, 0x00], [0x88, 0xa8]];
 
 /// Returns the net device that frames leave through. Process context.
@@ -47,7 +47,7 @@ const TAGS: [[u8; 2]; 2] = [[0x81, 0x00], [0x88, 0xa8]];
 ///
 /// # Errors
 ///
-/// `ENODEV` if it is gone, `EOPNOTSUPP` if it has no Ethernet frames.
+/// `ENODEV` if it is gone, `EOPNOTSUPP` if it is not an Ethernet device.
 pub(super) fn netdev(device: &Device<Ferroce>) -> Result<ARef<NetDevice>> {
     let netdev = device.netdev().ok_or(ENODEV)?;
 

@@ -2,7 +2,8 @@
 
 //! Modify and query.
 //!
-//! `roce::qp::modify` decides whether a modification is valid; this applies it to both halves.
+//! `roce::qp::modify` decides whether a modification is valid; this module applies it to both
+//! halves.
 
 use super::{
     path::TxPath,
@@ -101,7 +102,7 @@ pub(crate) fn modify(
     let mut attributes = qp.attributes.lock();
     let posted = qp.send.lock().sq.posted();
     if qp.state() == State::Rts && qp.sched.is_deferred() {
-        // Requests posted before, which were left to the work item.
+        // Process the requests that were posted before, and left to the work item.
         send::catch_up(&qp.get());
     }
     let mtu = active_mtu(qp.device());
@@ -117,7 +118,7 @@ pub(crate) fn modify(
         None if mask.contains(AttrMask::AV) => return Err(EINVAL),
         _ => None,
     };
-    // Allocated even if the modification turns out to be invalid.
+    // Allocate before the halves are locked, even if the modification turns out to be invalid.
     let records = if mask.contains(AttrMask::MAX_DEST_RD_ATOMIC) {
         let outstanding = attr.get(AttrMask::MAX_DEST_RD_ATOMIC.bits());
         let have = qp.recv.lock().resp.records();
@@ -152,7 +153,7 @@ pub(crate) fn modify(
         if let Some(records) = records {
             recv.save_in(records);
         }
-        // For datagrams the port's MTU is what counts, as it is now.
+        // Datagrams use the current MTU of the port.
         let mtu = if qp.ty.is_connected() {
             attrs.path_mtu.bytes()
         } else {
@@ -167,7 +168,7 @@ pub(crate) fn modify(
         next = to;
     }
     if next == State::Reset {
-        // The next modify waits, so the queue pair stays in RESET meanwhile.
+        // `attributes` is locked, so the queue pair stays in RESET meanwhile.
         qp.remove_completions();
     }
     // Flush, continue, or raise the SQ drained event.
@@ -189,10 +190,10 @@ type Halves<'a> = (
 
 /// Takes the locks of both halves.
 ///
-/// In SQE the requests that were posted before the modify are completed first, a few under each
-/// hold of the lock, see [`send::flush`]. `posted` is the number of the last one. Once is enough:
-/// only a modify ends SQE, and requests posted during this one may be flushed or not.
-// Not inlined, so that the frame of modify stays small.
+/// In SQE, the requests that were posted before the modify are completed first, a few under each
+/// hold of the lock, see [`send::flush`]; `posted` is the number of the last one. Doing this once
+/// is enough: only a modify ends SQE, and requests posted during this one may be flushed or not.
+// Not inlined, to keep the stack frame of modify small.
 #[inline(never)]
 fn lock_halves(qp: &Owned<IbQp>, posted: u64) -> Halves<'_> {
     let mut flushed = false;
@@ -254,8 +255,8 @@ fn set_params(qp: &Qp, send: &mut SendHalf, recv: &mut RecvHalf, attrs: &Attrs, 
     });
 }
 
-/// Moves both halves from one state to another. Returns whether the consumer of the send queue's
-/// completions is to be notified.
+/// Moves both halves from one state to another. Returns whether to notify the consumer of the send
+/// queue's completions.
 fn enter(
     qp: &IbQp,
     send: &mut SendHalf,
@@ -288,7 +289,7 @@ fn enter(
                     // Requests that were fetched and not flushed yet must not be sent.
                     notify = send.retire(qp);
                     if qp.state() == State::Err {
-                        // There was no room for the completions.
+                        // The CQ had no room for the completions.
                         return notify;
                     }
                 }
@@ -301,7 +302,7 @@ fn enter(
                 send.sq.notify_drained = attrs.sqd_notify;
             }
         }
-        // The halves are flushed when they run next, which is at once.
+        // Modify runs the halves next, which flush in ERR and SQE.
         State::Init | State::Sqe | State::Err => {}
     }
     qp.set_state(to);
@@ -311,8 +312,9 @@ fn enter(
 /// Returns the attributes, and the current PSNs.
 ///
 /// `mask` selects attributes. All are filled in, because programs rely on more than they select,
-/// with one exception: the netlink interface of the core selects none, and shows the PSNs and the
-/// peer's number to any user. They are 0 there for a reader without `CAP_NET_ADMIN`.
+/// with one exception: the netlink interface of the core selects none, and shows PSNs, the peer's
+/// queue pair number and the Q_Key to any user. There, these are 0 for a reader without
+/// `CAP_NET_ADMIN`.
 pub(crate) fn query(
     qp: &Owned<IbQp>,
     mask: AttrMask,
@@ -331,7 +333,7 @@ pub(crate) fn query(
         )
     };
     let rq_psn = qp.recv.lock().resp.epsn();
-    // Before the move that starts them the halves do not know their PSNs.
+    // The halves know their PSNs only after the transition that starts them.
     let connected = qp.ty.transport() != Transport::Ud;
     attrs.for_each(|attribute, value| out.set(attribute.bits(), value));
     let mut set = |attribute: AttrMask, value| out.set(attribute.bits(), value);

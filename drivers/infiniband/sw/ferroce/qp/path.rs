@@ -73,40 +73,41 @@ use roce::{
     }, //
 };
 
-/// Room for headers in front of the BTH: Ethernet with a VLAN tag and what drivers add
-/// (`LL_MAX_HEADER` is 128 on common kernels), IPv6 and UDP.
+/// Room for headers in front of the BTH: Ethernet with a VLAN tag and the headers that net devices
+/// add (`LL_MAX_HEADER` is 128 on common kernels), IPv6 and UDP.
 const HEADROOM: usize = 128 + IPV6_LEN + UDP_LEN;
 
 const IPPROTO_UDP: u8 = 17;
 
-/// Why a packet was not sent.
+/// The reason for not sending a packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SendError {
     /// The payload could not be gathered.
     Memory(roce::wr::MemError),
-    /// No memory for the packet: try again later. Counted.
+    /// There is no memory for the packet: try again later. Counted.
     NoMemory,
-    /// A queue below is full: the half is run again when to try again. Not counted.
+    /// A queue below is full: the half will be run again to retry. Not counted.
     NoRoom,
-    /// No route, or the stack refused it: as good as lost on the wire. Counted.
+    /// There is no route, or the stack refused the packet: it is as good as lost on the wire.
+    /// Counted.
     Lost,
 }
 
 impl SendError {
-    /// Counts a packet that is as good as lost, and returns that.
+    /// Counts a packet that is as good as lost, and returns [`Self::Lost`].
     #[cold]
     pub(super) fn lost(counters: &Counters, reason: Counter) -> Self {
         Self::lost_all(counters, reason, 1)
     }
 
-    /// Counts packets that are as good as lost, and returns that.
+    /// Counts packets that are as good as lost, and returns [`Self::Lost`].
     #[cold]
     pub(super) fn lost_all(counters: &Counters, reason: Counter, packets: u16) -> Self {
         counters.lost(reason, packets);
         Self::Lost
     }
 
-    /// Counts that there is no memory for a packet, and returns that.
+    /// Counts a packet for which there is no memory, and returns [`Self::NoMemory`].
     #[cold]
     pub(super) fn no_memory(counters: &Counters) -> Self {
         counters.count(Counter::NoPacket);
@@ -147,22 +148,22 @@ pub(crate) struct TxPath {
     peer_port: SourcePort,
     /// Congestion on the way to the peer and back.
     congestion: Congestion,
-    /// The rate of the address vector, if that is a limit.
+    /// The static rate of the address vector, if it is a limit.
     rate: Option<Rate>,
     /// The [`gids::generation`] of the last lookup of the route.
     generation: Option<u32>,
-    /// Identification of the next IPv4 packet. Never fragmented, so it only has to be there: it is
-    /// covered by the ICRC.
+    /// The identification of the last IPv4 packet. Packets are never fragmented, but the ICRC
+    /// covers the field, and it must be consecutive in a train.
     ip_id: u16,
 }
 
 impl TxPath {
-    /// Makes the path to a peer, in the namespace of the device that has the source address.
-    /// `has_ecn` tells that the half reacts to marks of congestion.
+    /// Creates the path to a peer, in the namespace of the net device that has the source address.
+    /// `has_ecn` is true if the half reacts to congestion marks.
     ///
     /// # Errors
     ///
-    /// `ENODEV` if that device is down or gone.
+    /// `ENODEV` if the net device is down or gone.
     pub(crate) fn new(
         device: &Device<Ferroce>,
         path: Path,
@@ -192,17 +193,16 @@ impl TxPath {
         })
     }
 
-    /// Returns whether the rate of the address vector is a limit.
+    /// Returns whether the static rate of the address vector is a limit.
     #[inline]
     pub(crate) fn has_rate(&self) -> bool {
         self.rate.is_some()
     }
 
-    /// Returns the time that a packet takes at the rate of the address vector, in nanoseconds;
-    /// `None` without a rate.
+    /// Returns the time that a packet takes at the static rate of the address vector, in
+    /// nanoseconds; `None` if the rate is not a limit.
     #[inline]
     pub(crate) fn gap(&self, headers: usize, len: u32) -> Option<u64> {
-        // Without a rate there is nothing more to it than this.
         let rate = self.rate?;
         let ip = match self.addresses {
             Addresses::V4 { .. } => IPV4_LEN,
@@ -220,18 +220,18 @@ impl TxPath {
         Some(rate.time_of(bytes))
     }
 
-    /// Returns whether this is the path of an address vector.
+    /// Returns whether this is the path `path` of an address vector.
     #[inline]
     pub(crate) fn leads(&self, path: &Path) -> bool {
         self.path == *path
     }
 
-    /// Checks that a packet is from the peer and its UDP port, and to the address that the peer
-    /// knows.
+    /// Checks that a packet is from the address and the UDP source port of the peer, and to the
+    /// address that the peer knows.
     ///
     /// # Errors
     ///
-    /// The counter of the reason, if it does not.
+    /// The drop counter, if it is not.
     #[inline]
     pub(crate) fn admits(&mut self, origin: &Origin) -> Result<(), Counter> {
         if origin.net != self.net
@@ -247,7 +247,7 @@ impl TxPath {
         Ok(())
     }
 
-    /// Returns whether the half reacts to marks of congestion.
+    /// Returns whether the half reacts to congestion marks.
     #[inline]
     pub(super) fn has_ecn(&self) -> bool {
         self.congestion.is_on()
@@ -283,7 +283,7 @@ impl TxPath {
     }
 
     /// Builds a packet, from the IP header to the ICRC. The packets of a train must be built one
-    /// after the other, because their IPv4 identifications must be.
+    /// after the other, because their IPv4 identifications must be consecutive.
     #[inline]
     pub(crate) fn build(
         &mut self,
@@ -315,16 +315,15 @@ impl TxPath {
         Ok(skb)
     }
 
-    /// Hands packets that were built to the IP layer, all or none. Softirq or process context,
-    /// bottom halves off.
+    /// Hands packets that were built to the IP layer, either all or none. Softirq or process
+    /// context, bottom halves off.
     pub(crate) fn transmit(
         &mut self,
         route: &mut CachedRoute,
-        train: Train,
+        mut train: Train,
         account: Option<&TxInFlight>,
         counters: &Counters,
     ) -> Result<(), SendError> {
-        let mut train = train;
         let (packets, bytes) = (train.packets(), train.bytes());
         let rcu = rcu::read_lock();
         let dst = self
@@ -345,7 +344,7 @@ impl TxPath {
         Ok(())
     }
 
-    /// Adds the headers in front, and the ICRC behind.
+    /// Prepends the IP and UDP headers, and appends the ICRC.
     #[inline]
     fn complete(&mut self, skb: &mut SkBuff, traffic_class: u8) -> Option<()> {
         let len = skb.len().saturating_add(ICRC_LEN);
@@ -364,8 +363,8 @@ impl TxPath {
         }
     }
 
-    /// Returns the cached route, or looks it up if that is no longer valid; none if there is no
-    /// route.
+    /// Returns the cached route, or looks the route up if the cached one is no longer valid.
+    /// Returns `None` if there is no route.
     #[inline]
     fn route<'rcu>(&mut self, route: &mut CachedRoute, rcu: &'rcu rcu::Guard) -> Option<Dst<'rcu>> {
         if self.generation == Some(gids::generation()) {
@@ -382,7 +381,8 @@ impl TxPath {
     /// Looks up the route.
     #[cold]
     fn look_up(&mut self, route: &mut CachedRoute) -> Result {
-        // Read it before the address: if the address is removed meanwhile, the number changes.
+        // Read the generation before the address is used: it changes if the address is removed
+        // meanwhile.
         self.generation = Some(gids::generation());
         let key = match self.addresses {
             Addresses::V4 { saddr, daddr } => RouteKey::V4(RouteV4 {
@@ -397,12 +397,12 @@ impl TxPath {
                 flow_label: self.path.flow_label,
             }),
         };
-        // The address may be removed: its entry has no net device then.
+        // If the address was removed, its entry has no net device.
         self.gid.with_netdev(|dev| route.look_up(dev, &key))
     }
 
-    /// Returns the UDP header of `len` bytes of payload. The checksum is zero: the ICRC protects
-    /// more.
+    /// Returns the UDP header of `len` bytes of payload. The checksum is zero, since the ICRC
+    /// protects the packet.
     fn udp_header(&self, len: usize) -> Option<[u8; UDP_LEN]> {
         let [sport_hi, sport_lo] = self.sport.to_be_bytes();
         let [dport_hi, dport_lo] = ROCE_PORT.to_be_bytes();
@@ -411,8 +411,8 @@ impl TxPath {
         Some([sport_hi, sport_lo, dport_hi, dport_lo, len_hi, len_lo, 0, 0])
     }
 
-    /// Returns the IPv4 header in front of a UDP header and `len` bytes. The checksum is the IP
-    /// layer's to fill in.
+    /// Returns the IPv4 header in front of a UDP header and `len` bytes. The IP layer fills in the
+    /// checksum.
     fn ipv4_header(
         &mut self,
         len: usize,
@@ -479,7 +479,7 @@ impl TxPath {
         Some(ip)
     }
 
-    /// Returns the hop limit. Programs leave it at zero and mean the usual one.
+    /// Returns the hop limit. Programs that leave it at zero expect the default.
     fn hop_limit(&self) -> u8 {
         const DEFAULT: u8 = 64;
 
@@ -498,14 +498,14 @@ impl TxPath {
 pub(super) fn datagram_path(qp: &IbQp, av: &Av) -> Result<TxPath> {
     let gid = GidAttr::lookup(qp.device(), av.path.sgid_index)?;
     if gid.gid() != av.path.sgid {
-        // Another address has the place in the table by now.
+        // The entry of the table has another address by now.
         return Err(ENODEV);
     }
     let sport = udp_sport(av.path.flow_label, qp.qpn, 0);
     TxPath::new(qp.device(), av.path, gid, sport, false)
 }
 
-/// Returns the error for packets that the stack has refused.
+/// Converts the error for packets that the stack has refused.
 #[cold]
 pub(super) fn refused(error: Error, counters: &Counters, packets: u16) -> SendError {
     if error == ENOBUFS {
@@ -522,7 +522,7 @@ fn seal(skb: &mut SkBuff, icrc: impl FnOnce(&mut [u8]) -> Option<[u8; 4]>) -> Op
     skb.append(&icrc).ok()
 }
 
-/// Puts the UDP and IP headers in front.
+/// Prepends the UDP and the IP header.
 #[inline]
 fn push(skb: &mut SkBuff, udp: &[u8], ip: &[u8]) -> Option<()> {
     skb.prepend(udp).and_then(|()| skb.prepend(ip)).ok()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Posting: the doorbell of a process, and the requests of a kernel consumer.
+//! Posting: doorbells of processes, and requests of kernel consumers.
 
 use super::{
     recv,
@@ -36,11 +36,11 @@ use rdma::{
 };
 use roce::qp::state::State;
 
-/// The producer's side of the rings of a kernel consumer, allocated for these only.
+/// The producer's side of the rings of a kernel consumer. Processes have it in user space.
 #[pin_data]
 pub(super) struct KernelQueues {
     send: Queue,
-    /// Unless receive requests come from a shared queue.
+    /// `None` if receive requests come from a shared queue.
     recv: Option<Queue>,
     #[pin]
     sq: SpinLockIrqSave<KernelSq>,
@@ -65,7 +65,7 @@ impl KernelQueues {
     }
 }
 
-/// Posts requests of a kernel consumer, or rings the doorbell of a user's.
+/// Posts send requests of a kernel consumer, or rings the doorbell of a process.
 pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> Result {
     if !qp.state().takes_sends() {
         if qp.kernel.is_some() {
@@ -74,7 +74,7 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
         let mut half = qp.send.lock();
         // Another thread may have changed the state, and requests in the ring may be in flight.
         if !qp.state().takes_sends() {
-            // It counts as never posted: the library cannot take it back.
+            // Discard the request, as if it had not been posted: the library cannot take it back.
             half.sq.discard();
             return Err(EINVAL);
         }
@@ -90,7 +90,7 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
             };
             push()
         };
-        // Those before one that was refused are posted.
+        // The requests before a refused one are posted.
         qp.allow_flush();
         if can_run() {
             serve(&qp.get(), false);
@@ -100,7 +100,7 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
         return result;
     }
     if !list.is_empty() {
-        // Users post through the ring.
+        // Processes post through the ring.
         return Err(EINVAL);
     }
     let qp = qp.get();
@@ -111,8 +111,8 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
     if qp.ty.is_connected() {
         serve(&qp, qp.send_cq.ring(&qp.recv_cq));
     } else {
-        // Programs destroy the address handle of a datagram as soon as it is posted, so that none
-        // must be looked up later.
+        // Programs destroy the address handle of a datagram as soon as it is posted, so look it up
+        // now.
         send::catch_up(&qp);
     }
     Ok(())
@@ -149,7 +149,7 @@ pub(crate) fn post_recv(qp: &Owned<IbQp>, list: &mut RecvList<'_>) -> Result {
         };
         push()
     };
-    // Those before one that was refused are posted.
+    // The requests before a refused one are posted.
     if qp.state() == State::Err {
         qp.allow_flush();
         qp.defer();

@@ -130,18 +130,18 @@ pub(crate) struct RecvHalf {
 struct Arrival<'a> {
     packet: Packet<'a>,
     incoming: &'a Incoming,
-    /// The error of the fetch that it waited for.
+    /// The error of the fetch that the packet waited for.
     failed: Option<MemError>,
 }
 
-/// One run of the half, and the work that it leaves for after the lock is dropped.
+/// The state of one run of the half, and the work to do after the lock is dropped.
 struct Run {
     notify: bool,
     again: bool,
-    /// The steps that may be done before that.
+    /// The number of steps that the run may still take before it drops the lock.
     budget: u32,
-    /// The READ responses that were built and not handed over yet. They are before the lock is
-    /// dropped, and before anything else is sent.
+    /// The READ responses that were built and not handed over yet. They must be handed over before
+    /// the lock is dropped, and before anything else is sent.
     responses: ReadRun,
     regions: RegionCache,
 }
@@ -151,7 +151,7 @@ struct Run {
 ///
 /// # Errors
 ///
-/// The counter to use if the first packet is not for this queue pair.
+/// The drop counter, if the first packet is not for this queue pair.
 pub(crate) fn request(
     qp: &QpRef,
     origin: &Origin,
@@ -188,7 +188,8 @@ pub(crate) fn request(
     Ok(())
 }
 
-/// Takes a copy of a datagram for a group that the queue pair is in. Softirq context, no lock held.
+/// Takes a datagram for a multicast group of which the queue pair is a member. Softirq context, no
+/// lock held.
 pub(crate) fn multicast(qp: &QpRef, incoming: &Incoming) {
     let run = {
         let mut half = qp.recv.lock();
@@ -203,7 +204,7 @@ pub(crate) fn multicast(qp: &QpRef, incoming: &Incoming) {
     finish(qp, &run);
 }
 
-/// Continues a READ, takes the backlog, flushes. Process or softirq context, no lock held.
+/// Continues a READ, handles the backlog, or flushes. Process or softirq context, no lock held.
 pub(crate) fn run(qp: &QpRef) {
     let run = {
         let mut half = qp.recv.lock();
@@ -244,7 +245,7 @@ impl Run {
         }
     }
 
-    /// Takes a step off the budget, or returns `false` if it is used up: the half then runs again.
+    /// Takes a step from the budget. Returns `false` if it is used up: the half then runs again.
     #[inline]
     fn spend(&mut self) -> bool {
         match self.budget.checked_sub(1) {
@@ -317,7 +318,7 @@ impl RecvHalf {
         self.early.len()
     }
 
-    /// Handles a packet, and those that waited for it, or keeps it in the backlog.
+    /// Handles a packet, and then those that waited for it, or keeps it in the backlog.
     #[inline]
     fn take(&mut self, qp: &IbQp, incoming: Incoming, run: &mut Run) {
         self.share_train(qp, &incoming, run);
@@ -333,8 +334,8 @@ impl RecvHalf {
         }
     }
 
-    /// Hands the READ responses before a packet over unless its own may join them: only those to
-    /// new READs share a train.
+    /// Hands over the READ responses before a packet, unless the response to the packet may join
+    /// their train: only responses to new READs share one.
     #[inline]
     fn share_train(&mut self, qp: &IbQp, incoming: &Incoming, run: &mut Run) {
         if run.responses.pending() > 0 && !incoming.is_read(self.resp.epsn()) {
@@ -352,7 +353,7 @@ impl RecvHalf {
         }
     }
 
-    /// Handles a packet that others get too. Only if it has to wait it is copied.
+    /// Handles a packet that other queue pairs get, too. It is copied only if it has to wait.
     #[inline]
     fn take_copy(&mut self, qp: &IbQp, incoming: &Incoming, run: &mut Run) {
         if self.resp.is_busy() || !self.backlog.is_empty() {
@@ -373,14 +374,14 @@ impl RecvHalf {
         }
     }
 
-    /// Drops a packet because there is no memory, as if lost on the wire.
+    /// Drops a packet for want of memory, as if it were lost on the wire.
     #[cold]
     fn abandon(&mut self) {
         self.resp.abandon();
         self.counters.dropped(Counter::NoMemory, 1);
     }
 
-    /// Continues the current request, then takes the backlog.
+    /// Continues the current request, then handles the backlog.
     fn resume(&mut self, qp: &IbQp, run: &mut Run) {
         if self.parked.is_some() && !self.wait.is_pending() {
             self.unpark(qp, run);
@@ -478,7 +479,7 @@ impl RecvHalf {
                     let (psn, next) = (arrival.packet.psn(), self.resp.epsn());
                     self.tx.lost(psn, next, &self.counters);
                 }
-                // C9-88: no key and no address where there is nothing to read.
+                // C9-88: key and address are not checked if there is nothing to read.
                 let result = if read.len == 0 {
                     Ok(())
                 } else {
@@ -535,8 +536,8 @@ impl RecvHalf {
         {
             self.counters.count(Counter::Receives);
         }
-        // Free the entry of the queue first: the consumer may post the next request as soon as it
-        // sees the completion.
+        // Free the entry of the queue before the completion: the consumer may post the next request
+        // as soon as it sees the completion.
         if outcome.consumed {
             self.rq.complete();
         }
@@ -565,8 +566,8 @@ impl RecvHalf {
         }
     }
 
-    /// Sends an acknowledgment, after the READ responses before it. One that is not sent is as good
-    /// as lost on the wire.
+    /// Sends an acknowledgment, after the READ responses before it. An acknowledgment that is not
+    /// sent is as good as lost on the wire.
     #[inline]
     fn reply(&mut self, qp: &IbQp, reply: &Reply, run: &mut Run) {
         self.hand_over(qp, run);

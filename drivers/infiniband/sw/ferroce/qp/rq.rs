@@ -45,18 +45,19 @@ enum Requests {
     /// The queue of the queue pair.
     Own {
         queue: Queue,
-        /// The request in use, or the next one: it leaves the ring when it completes.
+        /// The index of the request in use, or of the next one. A request leaves the ring when it
+        /// completes.
         consumer: u32,
     },
-    /// A queue that others use too: a request leaves it when it is taken.
+    /// A queue that other queue pairs use, too. A request leaves the ring when it is taken.
     Shared {
         srq: SrqRef,
-        /// True if the copy is a request in use.
+        /// True if the copy contains a request in use.
         held: bool,
     },
 }
 
-/// Bytes of a request with one SGE: a copy of that size is part of the queue.
+/// The size of a request with one SGE. A copy of up to this size is stored in place.
 const FEW: usize = RECV_WQE_LEN + SGE_LEN;
 
 /// The source of receive requests, as a snapshot reports it.
@@ -84,7 +85,7 @@ impl Rq {
         Self::from(Requests::Own { queue, consumer: 0 }, pd, max_sge)
     }
 
-    /// Takes requests from a shared queue. They name memory of the protection domain of that.
+    /// Takes requests from a shared queue, in whose protection domain their memory is.
     pub(crate) fn shared(srq: SrqRef) -> Result<Self> {
         let (pd, max_sge) = (srq.pd, srq.max_sge);
         Self::from(Requests::Shared { srq, held: false }, pd, max_sge)
@@ -108,7 +109,7 @@ impl Rq {
         })
     }
 
-    /// Returns the cookie of the request in use.
+    /// Returns the `wr_id` of the request in use.
     pub(crate) fn wr_id(&self) -> u64 {
         self.wr.wr_id
     }
@@ -118,7 +119,7 @@ impl Rq {
         matches!(self.requests, Requests::Shared { .. })
     }
 
-    /// Returns the source of requests, and its fill level.
+    /// Returns the source of requests, with the fill level of an own queue.
     pub(crate) fn source(&self) -> Source {
         match &self.requests {
             Requests::Own { queue, consumer } => {
@@ -237,7 +238,7 @@ impl RecvQueue for Rq {
     }
 }
 
-/// Copies the request at `index` of a ring, once: its header, then its list, bounded by the limit.
+/// Copies the request at `index` out of a ring, once: its header, then its SGEs, at most `max_sge`.
 pub(crate) fn copy_out(queue: &Queue, index: u32, max_sge: u32, copy: &mut [u8]) {
     let Some((head, tail)) = copy.split_at_mut_checked(RECV_WQE_LEN) else {
         return;
@@ -259,7 +260,7 @@ impl KernelRq {
         Self { producer: 0 }
     }
 
-    /// Continues at another index, of another ring.
+    /// Sets the producer index, for another ring.
     pub(crate) fn set_producer(&mut self, producer: u32) {
         self.producer = producer;
     }

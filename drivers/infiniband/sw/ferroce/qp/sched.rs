@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Scheduling of the send half of a connected queue pair: the context that runs it.
+//! Scheduling of the send half of a connected queue pair, which selects the context that runs it.
 //!
 //! Three contexts can run the half: a poster, the softirq that takes a response, and the work item.
 //!
-//! - Posting and polling in turn is served best by the poster at once: nothing has to be woken up.
-//! - A process that keeps posting leaves the half to the work item ([`doorbell`](crate::doorbell)).
-//!   The work item is queued for several doorbells together, so that their packets leave in trains:
-//!   for the sixteenth, or after a timer that the first one arms.
-//! - A half that waits for its peer is run by the next response, or by its timer. A post meanwhile
-//!   could send nothing, so it does nothing.
+//! - If a process posts and polls in turn, the poster runs the half at once, because this needs no
+//!   wake-up.
+//! - If a process keeps posting, the work item runs the half ([`doorbell`](crate::doorbell)). It is
+//!   queued for a batch of doorbells, so that their packets leave in trains: by the 16th doorbell,
+//!   or by a timer that the first one arms.
+//! - If the half waits for its peer (it is stalled), the next response or its timer runs it. A
+//!   poster does nothing meanwhile, because it could send nothing.
 //!
 //! ```text
 //!   state        post                    end of a run
@@ -22,9 +23,9 @@
 //!   the half used up its budget: queue, Deferred       work item done: Deferred -> Direct
 //! ```
 //!
-//! Any context may run the half in any state. A run that finds the half no longer stalled looks at
-//! the send queue *again*, for requests whose posters did nothing. A run starts a new batch before
-//! it looks at the send queue: a doorbell that adds to the old one is seen by it.
+//! Any context may run the half in any state. A run that ends a stall looks at the send queue
+//! *again*, for requests whose posters did nothing. A run starts a new batch before it looks at the
+//! send queue, so it sees the requests of all doorbells of the old batch.
 
 use kernel::sync::{
     atomic::{
@@ -37,7 +38,7 @@ use kernel::sync::{
     }, //
 };
 
-/// The doorbells after which the work item is queued.
+/// The number of doorbells after which the work item is queued.
 const BATCH: u32 = 16;
 
 /// The longest wait for more doorbells, in nanoseconds.
@@ -62,7 +63,7 @@ pub(super) enum Next {
     Run,
     /// Queue the work item.
     Queue,
-    /// Have the timer queue it after [`BATCH_NS`].
+    /// Arm the timer to queue the work item after [`BATCH_NS`].
     Later,
     /// Nothing: another context runs the half.
     Nothing,
@@ -91,12 +92,13 @@ impl State {
 
 /// The scheduling of a send half.
 ///
-/// Changed under the lock of the half, and by posters without it. A change of a poster that is lost
-/// to one under the lock costs a wake-up, never a request: the poster queues the work item, or the
-/// half is stalled, or runs and looks at the send queue again.
+/// The state is changed under the lock of the half, and by posters without it. A change under the
+/// lock may overwrite the change of a poster. This can cost a wake-up, but loses no request: the
+/// poster queues the work item, or the half is stalled, or it runs and looks at the send queue
+/// again.
 pub(super) struct Sched {
     state: Atomic<u32>,
-    /// The doorbells of the current batch.
+    /// The number of doorbells of the current batch.
     batch: Atomic<u32>,
 }
 
@@ -129,7 +131,7 @@ impl Sched {
     /// Adds a doorbell to the batch.
     ///
     /// The addition is a full barrier: either the run that starts the next batch sees the request,
-    /// or this begins that batch.
+    /// or this doorbell is the first of that batch.
     fn batch(&self) -> Next {
         match self.batch.fetch_add(1, Full) {
             0 => Next::Later,
@@ -138,7 +140,7 @@ impl Sched {
         }
     }
 
-    /// A run begins: it looks at all requests posted so far. The lock of the half is held.
+    /// Begins a run, which sees all requests posted so far. The lock of the half is held.
     #[inline]
     pub(super) fn begin(&self) {
         if self.batch.load(Relaxed) != 0 {
@@ -146,7 +148,7 @@ impl Sched {
         }
     }
 
-    /// A run ends; `stalled` is [`Requester::is_stalled`]. Returns whether to look at the send
+    /// Ends a run; `stalled` is [`Requester::is_stalled`]. Returns whether to look at the send
     /// queue again. The lock of the half is held.
     ///
     /// [`Requester::is_stalled`]: roce::requester::Requester::is_stalled
@@ -162,12 +164,12 @@ impl Sched {
         again
     }
 
-    /// Work is left, for which the caller queues the work item. Any context.
+    /// Records that work is left, for which the caller queues the work item. Any context.
     pub(super) fn defer(&self) {
         self.set(self.get(), State::Deferred);
     }
 
-    /// The work item has left nothing.
+    /// Records that the work item has left no work.
     ///
     /// Called after each of its runs, even if it is queued again by now: otherwise a process that
     /// posts and polls in turn may stay deferred for ever, which makes small READs slow.
@@ -175,7 +177,7 @@ impl Sched {
         self.change(State::Deferred, State::Direct);
     }
 
-    /// Returns whether there may be requests that are left to the work item. A hint.
+    /// Returns whether requests may be left to the work item. A hint only.
     pub(super) fn is_deferred(&self) -> bool {
         self.get() == State::Deferred || self.batch.load(Relaxed) != 0
     }
@@ -189,7 +191,7 @@ impl Sched {
         }
     }
 
-    /// Stores a state if it is another: the cache line is shared with posters.
+    /// Stores a state only if it changes, because the cache line is shared with posters.
     #[inline]
     fn set(&self, from: State, to: State) {
         if from != to {

@@ -89,10 +89,12 @@ use roce::{
 };
 use zerocopy::FromZeros;
 
-/// One run, with the place of the first packet of a train, and what is traced of it.
+/// The transmit state of a run, with the position and the traced fields of the first packet of a
+/// train.
 type SendRun = TxRun<(Mark, Kept)>;
 
-/// The most responses that wait. All may be handled at once, under the lock.
+/// The maximum number of responses that wait. All of them may be handled under one hold of the
+/// lock.
 const MAX_WAITING: usize = 128;
 
 /// The send half, under its lock.
@@ -104,9 +106,9 @@ pub(crate) struct SendHalf {
     pub(crate) tx: Tx,
     /// The net device of raw packets.
     frames: Option<ARef<NetDevice>>,
-    /// The time that the timer is armed for.
+    /// The time for which the timer is armed.
     armed: Option<Instant>,
-    /// The back-off after a failed allocation of a packet.
+    /// The back-off after a packet could not be allocated, or a fetch could not be started.
     retry: Backoff,
     /// The wait for the memory of the next packet.
     request_wait: OdpWait,
@@ -114,21 +116,21 @@ pub(crate) struct SendHalf {
     response_wait: OdpWait,
     /// A response whose data could not be placed yet. The requester has not seen it.
     parked: Option<Incoming>,
-    /// Later responses, and those that came before an earlier one.
+    /// Responses behind `parked`, or behind a missing one.
     backlog: Backlog<MAX_WAITING>,
     /// The counters, see [`Qp::count_in`](super::Qp::count_in).
     pub(super) counters: Arc<Counters>,
 }
 
-/// The work left for after the lock is dropped.
+/// The work to do after the lock is dropped.
 #[derive(Default)]
 struct After {
     notify: bool,
     again: bool,
 }
 
-/// Sends and completes as much as the budget allows. Returns whether there is more, which the work
-/// item does. Softirq or process context, no lock held.
+/// Sends and completes as much as the budget allows. Returns whether work is left, for which the
+/// work item is queued. Softirq or process context, no lock held.
 pub(crate) fn run(qp: &QpRef) -> bool {
     let after = {
         let mut half = qp.send.lock();
@@ -138,7 +140,7 @@ pub(crate) fn run(qp: &QpRef) -> bool {
     after.again
 }
 
-/// The timer: a response is overdue, or a receiver may be ready by now.
+/// Handles the timer: a response is overdue, or an RNR wait or a back-off is over.
 pub(crate) fn expired(qp: &QpRef) {
     let after = {
         let mut half = qp.send.lock();
@@ -149,7 +151,7 @@ pub(crate) fn expired(qp: &QpRef) {
         if is_due(timeout) {
             half.on_timeout(qp, now);
         } else if !is_due(half.retry.at()) {
-            // The response came in time, or a later one is awaited.
+            // The response came in time, or the timeout was moved to a later time.
             half.arm_timer(qp, timeout);
             return;
         }
@@ -210,24 +212,24 @@ impl SendHalf {
         self.stop_waiting();
     }
 
-    /// Returns whether it waits for memory on demand.
+    /// Returns whether the half waits for memory on demand.
     pub(crate) fn waits_for_memory(&self) -> bool {
         self.request_wait.is_pending() || self.parked.is_some()
     }
 
-    /// Returns whether it waits until there is memory for a packet.
+    /// Returns whether the half waits to allocate a packet, or to start a fetch, again.
     pub(crate) fn waits_for_packet(&self) -> bool {
         self.retry.at().is_some()
     }
 
-    /// Returns how many responses wait for one that needs memory, or is missing.
+    /// Returns the number of responses that wait behind one that needs memory, or is missing.
     pub(crate) fn waiting(&self) -> usize {
         self.backlog.len()
     }
 
     /// Runs the requester within a budget.
     ///
-    /// `time` is the time of the caller, because reading the clock is expensive.
+    /// `time` is the time that the caller has read, because reading the clock is expensive.
     fn drive(&mut self, qp: &IbQp, mut time: Instant) -> After {
         let mut after = After::default();
         let mut budget = BUDGET;
@@ -248,7 +250,7 @@ impl SendHalf {
         if !qp.ty.is_connected() {
             self.req.set_mtu(qp.device().mtu());
         }
-        // The attempt that failed is repeated below.
+        // The attempt that failed before is repeated below.
         self.retry.expire(time);
         if self.parked.is_some() && !self.response_wait.is_pending() {
             self.unpark(qp);
@@ -257,8 +259,8 @@ impl SendHalf {
         if self.req.take_loss() {
             self.lost_oldest();
         }
-        // Complete first: that frees slots for requests that may be sent, so one round is mostly
-        // enough. It has a budget of its own, or 16 completions would leave none for sending.
+        // Complete first, which frees slots for requests that may be sent, so one round is usually
+        // enough. This has a budget of its own, or it could leave none for sending.
         self.complete(qp, &mut { BUDGET }, &mut after);
         loop {
             let more = self.pull(qp);
@@ -291,17 +293,17 @@ impl SendHalf {
         after
     }
 
-    /// Returns when a response is overdue, or a receiver may be ready.
+    /// Returns the time at which a response is overdue, or an RNR wait is over.
     #[inline]
     fn timeout(&self) -> Option<Instant> {
         match self.parked {
             None => self.req.next_timeout(),
-            // The response may be parked here.
+            // The parked packet may be the response.
             Some(_) => None,
         }
     }
 
-    /// Arms the timer for `timeout` and for the next attempt to allocate a packet.
+    /// Arms the timer for `timeout` and for the end of the back-off.
     ///
     /// Nearly every run moves the timeout to a later time. The timer is not moved with it: it
     /// expires at the earlier one, and is armed again.
@@ -318,15 +320,14 @@ impl SendHalf {
         }
     }
 
-    /// Fetches as many requests as may leave at once. Returns whether there may be more that can be
-    /// fetched.
+    /// Fetches up to [`BUDGET`] requests. Returns whether there may be more to fetch.
     // Not inlined, to keep the stack frame of its caller small.
     #[inline(never)]
     fn pull(&mut self, qp: &IbQp) -> bool {
         for _ in 0..BUDGET {
             let state = qp.state();
             if state == State::Sqd {
-                // Nothing begins there, not even a failure.
+                // No request begins in SQD, not even one that fails.
                 return false;
             }
             let flushes = matches!(state, State::Err | State::Sqe);
@@ -354,7 +355,7 @@ impl SendHalf {
         self.hand_over(qp, &mut run, *time);
     }
 
-    /// Sends packets. Those of the last train are left to be handed over.
+    /// Sends packets. The caller hands over the last train.
     #[inline]
     fn build_all(
         &mut self,
@@ -369,7 +370,7 @@ impl SendHalf {
             let Some(transmit) = self.req.poll_transmit() else {
                 return;
             };
-            // A train has one time.
+            // All packets of a train have the same time.
             if (!is_first && run.pending() == 0) || self.tx.is_paced() {
                 *time = clock::now();
             }
@@ -377,8 +378,8 @@ impl SendHalf {
             if !self.tx.may_send(qp, run, || now) {
                 return;
             }
-            let result = if self.rides(qp, &transmit) {
-                self.ride(qp, run, regions, &transmit, now)
+            let result = if self.may_join_train(qp, &transmit) {
+                self.add_to_train(qp, run, regions, &transmit, now)
             } else if self.hand_over(qp, run, now) {
                 self.send(qp, regions, &transmit, now)
             } else {
@@ -416,16 +417,16 @@ impl SendHalf {
         }
     }
 
-    /// Returns whether a packet of an RC queue pair may leave in a train. UC cannot take packets
+    /// Returns whether a packet may leave in a train. Only RC sends trains: UC cannot take packets
     /// back.
     #[inline]
-    fn rides(&self, qp: &IbQp, transmit: &Transmit) -> bool {
+    fn may_join_train(&self, qp: &IbQp, transmit: &Transmit) -> bool {
         qp.ty.transport() == Transport::Rc && !transmit.is_probe() && self.tx.takes_trains()
     }
 
     /// Builds a packet and adds it to the train, or begins one with it.
     #[inline]
-    fn ride(
+    fn add_to_train(
         &mut self,
         qp: &IbQp,
         run: &mut SendRun,
@@ -453,7 +454,7 @@ impl SendHalf {
     fn hand_over(&mut self, qp: &IbQp, run: &mut SendRun, now: Instant) -> bool {
         match self.tx.hand_over(qp, run, || now, &self.counters) {
             Handed::Over => {}
-            // It stands for the whole train.
+            // Trace the first packet for the whole train.
             Handed::Lost((_, first)) => traces::not_sent(qp, &first),
             Handed::Back((mark, _)) => {
                 self.req.take_back(&mark);
@@ -559,7 +560,7 @@ fn completion(qp: &IbQp, done: &SendCompletion) -> Completion {
     }
 }
 
-/// Returns how a request ends whose memory could not be used.
+/// Returns the completion status of a request whose memory could not be accessed.
 fn local_status(error: MemError) -> Status {
     match error {
         MemError::Protection => Status::LocProt,

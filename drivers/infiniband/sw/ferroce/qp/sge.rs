@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Scatter and gather lists of requests: the memory that a part of a message is in.
+//! Scatter/gather lists of requests, which name the memory of a message.
 
 use crate::mr::{
     self,
@@ -24,7 +24,7 @@ use roce::{
 ///
 /// # Errors
 ///
-/// [`MemError::Length`] if the list ends before, or as the access to the memory.
+/// [`MemError::Length`] if the list is too short, or the error of the access to the memory.
 #[inline]
 pub(super) fn scatter(
     pd: PdId,
@@ -69,8 +69,8 @@ pub(super) fn gather(
     })
 }
 
-/// Returns the first part of `len` bytes at `offset` of the memory that a list names which has to
-/// be fetched, or `None` if all of it is there.
+/// Returns the fault to resolve first, before `len` bytes at `offset` of the memory that a list
+/// names can be accessed; `None` if all of them are present.
 ///
 /// # Errors
 ///
@@ -95,8 +95,7 @@ pub(super) fn odp_fault(
     Ok(found)
 }
 
-/// Calls `f` with the address, the length and the key of each piece that `len` bytes at `offset`
-/// consist of.
+/// Calls `f` with the address, the length and the key of each piece of `len` bytes at `offset`.
 #[inline]
 fn each_piece(
     sges: &[RawSge],

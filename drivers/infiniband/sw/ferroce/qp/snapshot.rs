@@ -2,9 +2,9 @@
 
 //! Snapshots of a queue pair, to find the cause of a hang.
 //!
-//! Documentation/infiniband/ferroce/observe.rst describes it. Any user may see it, so it has no
-//! keys and no `wr_id`, which for kernel consumers is an address. PSNs and addresses, which help to
-//! forge packets, are for the administrator.
+//! Documentation/infiniband/ferroce/observe.rst describes them. Any user may see a snapshot, so it
+//! contains no keys, and no `wr_id`, which is an address for kernel consumers. Only the
+//! administrator sees PSNs and addresses, which help to forge packets.
 
 use super::{
     recv::RecvHalf,
@@ -55,7 +55,7 @@ pub(crate) struct SendHalfSnapshot {
     pub(crate) due: Option<u64>,
     /// Packets in qdiscs and devices below.
     pub(crate) queued: u32,
-    /// Responses that wait behind one of which the data could not be placed.
+    /// Responses that wait behind one that needs memory, or is missing.
     pub(crate) backlog: usize,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct RecvHalfSnapshot {
     pub(crate) early: usize,
 }
 
-/// The reason for which a send half waits.
+/// The reason why a send half waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waits {
     /// Nothing: there is no work, or it may not be done in this state.
@@ -104,7 +104,7 @@ impl Waits {
 }
 
 impl QpSnapshot {
-    /// Looks at a queue pair. Process context, no lock held.
+    /// Takes a snapshot of a queue pair. Process context, no lock held.
     pub(crate) fn of(qp: &IbQp) -> Self {
         let send = SendHalfSnapshot::of(&qp.send.lock(), clock::now());
         let recv = RecvHalfSnapshot::of(&qp.recv.lock());
@@ -156,7 +156,7 @@ impl RecvHalfSnapshot {
 
 /// Fills in the driver's part of the entry of a queue pair.
 ///
-/// The core's part has the state, and the PSN after the last one sent.
+/// The core's part contains the state, and the PSN after the last one sent.
 pub(crate) fn describe(qp: &IbQp, out: &mut ResourceEntry<'_>) {
     let is_admin = qp.device().is_admin();
     out.number(c"number", qp.qpn);
@@ -247,7 +247,7 @@ fn fill_recv(recv: &RecvHalfSnapshot, is_admin: bool, out: &mut ResourceEntry<'_
         .number(c"rq_early", small(recv.early));
 }
 
-/// Returns a count that is bounded far below 2^32.
+/// Converts a count that is far below 2^32.
 fn small(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The send queue: work requests in the ring, and private copies of what those in flight need.
+//! The send queue: work requests in the ring, and private copies of the parts that requests in
+//! flight need.
 
 use super::{
     sge,
@@ -91,12 +92,12 @@ pub(crate) struct Sq {
     fetched: u64,
     /// The consumer index that the process sees, which advances when requests complete.
     consumer: u32,
-    /// Bytes of a private copy of a tail.
+    /// The size of the private copy of a tail, in bytes.
     stride: usize,
-    /// Private copies of tails, one for each slot of the requester. Nothing else of a request is
-    /// needed once it is parsed.
+    /// Private copies of tails (inline data or SGEs), one for each slot of the requester. Nothing
+    /// else of a request is needed once it is parsed.
     tails: KVVec<u8>,
-    /// The payloads in the tails.
+    /// The kind of payload in each tail.
     payloads: KVec<Payload>,
     /// The address vectors of datagrams.
     avs: KVec<Option<Av>>,
@@ -134,31 +135,32 @@ impl Sq {
         })
     }
 
-    /// Sets the Q_Key that replaces a controlled one.
+    /// Sets the Q_Key of the queue pair, which replaces a controlled Q_Key of a request.
     pub(crate) fn set_qkey(&mut self, qkey: roce::ids::Qkey) {
         self.limits.qkey = qkey;
     }
 
-    /// Returns how many requests were posted, since the queue was made. A process can move its
-    /// producer index back.
+    /// Returns the number of requests that were posted since the queue was created. It may
+    /// decrease, because a process can move its producer index back.
     pub(crate) fn posted(&self) -> u64 {
         let waiting = self.queue.ring().count(self.queue.producer(), self.fetch);
         self.fetched.wrapping_add(waiting.into())
     }
 
-    /// Returns how many requests were fetched or discarded, since the queue was made.
+    /// Returns the number of requests that were fetched or discarded since the queue was created.
     pub(crate) fn fetched(&self) -> u64 {
         self.fetched
     }
 
-    /// Returns how the ring is filled.
+    /// Returns the fill level of the ring.
     pub(crate) fn fill(&self) -> Fill {
         self.queue.fill(self.queue.producer(), self.consumer)
     }
 
-    /// Fetches one request into the requester; returns `false` if there is none or no slot is free.
+    /// Fetches one request into the requester. Returns `false` if there is none, or no slot is
+    /// free.
     ///
-    /// `wqe` is the place for a private copy of its header.
+    /// `wqe` is the room for a private copy of its header.
     pub(crate) fn pull(&mut self, req: &mut Requester<KVec<Slot>>, wqe: &mut SendWqe) -> bool {
         let Some(slot) = req.next_slot() else {
             return false;
@@ -197,7 +199,7 @@ impl Sq {
             *kept = payload;
         }
         if let Err(e) = req.post(wr) {
-            // A request that the requester accepts, so that it fails in order.
+            // Post a request that the requester accepts instead, so that it fails in order.
             error = Some(match e {
                 PostError::TooLong => Status::LocLen,
                 PostError::BadOpcode | PostError::Full => Status::LocQpOp,
@@ -264,7 +266,7 @@ impl Sq {
         }
     }
 
-    /// Executes a request of the own side.
+    /// Executes a local operation.
     ///
     /// # Errors
     ///
@@ -276,8 +278,8 @@ impl Sq {
             SendOp::RegMr => self.register(local),
             _ => return Err(Status::LocQpOp),
         };
-        // The specification calls it a memory management operation error, for which the kernel has
-        // only the name of one of these operations. C rxe answers LOC_QP_OP_ERR.
+        // IBTA defines a memory management operation error, for which the kernel only has
+        // IB_WC_MW_BIND_ERR. C rxe reports IB_WC_LOC_QP_OP_ERR.
         result.map_err(|_| Status::MwBind)
     }
 
@@ -304,7 +306,7 @@ impl Sq {
         mr::register(&registration, self.pd)
     }
 
-    /// Copies bytes to `offset` of the buffers of a slot, a READ or an atomic operation.
+    /// Copies bytes to `offset` of the buffers of a slot, of a READ or an atomic operation.
     #[inline]
     pub(crate) fn scatter(
         &self,
@@ -348,7 +350,7 @@ impl Sq {
         let Some(tail) = self.tails.get_mut(range) else {
             return;
         };
-        // After a failed read the old contents remain, which are validated again.
+        // If a read fails, the old contents remain, and are validated again.
         self.queue.read(self.fetch, 0, wqe.as_mut_bytes());
         let len = wqe.tail_len(&self.limits).saturating_add(7) & !7;
         if let Some(tail) = tail.get_mut(..len) {
@@ -356,7 +358,7 @@ impl Sq {
         }
     }
 
-    /// Returns the place of the private copy of a slot.
+    /// Returns the range of the private copy of a slot in `tails`.
     #[inline]
     fn range(&self, slot: u16) -> Range<usize> {
         let from = usize::from(slot).saturating_mul(self.stride);
@@ -407,8 +409,9 @@ impl KernelSq {
         if sges.len() > limits.max_sge as usize {
             return Err(EINVAL);
         }
-        // The memory of inline data is the consumer's to change once this returns; that of its
-        // buffers is not. The RDMA core's own consumers use it for nothing that this carries.
+        // Not supported: the consumer may change the memory of inline data once this returns, but
+        // not that of buffers. The consumers in the RDMA core do not use inline data for operations
+        // of this driver.
         if wr.flags() & SEND_INLINE != 0 {
             return Err(EOPNOTSUPP);
         }

@@ -3,7 +3,7 @@
 //! The transmit side of a half: the path to its peer, and the limits on the packets it sends.
 //!
 //! Both halves send: the send half requests, the receive half acknowledgments and READ responses.
-//! Each has a transmit side of its own, under its lock, with a timer in the queue pair.
+//! Each has a transmit side of its own, under the lock of the half, with a timer in the queue pair.
 //!
 //! ```text
 //!   may_send()? --yes--> send() --Ok--> in flight until the stack frees the packet
@@ -13,9 +13,9 @@
 //!   runs the half again
 //! ```
 //!
-//! Requests of RC and READ responses leave in trains: `may_send()` and `build()` for each
-//! packet, then `hand_over()` for all of them. The packets are reported as sent when they are
-//! built, and taken back if a queue below has no room.
+//! Requests of RC and READ responses leave in trains: `may_send()` and `build()` for each packet,
+//! then `hand_over()` for all of them. Packets are reported as sent when they are built, and are
+//! taken back if a queue below has no room.
 
 use super::{
     frame,
@@ -65,13 +65,15 @@ use roce::{
     wr::MemError, //
 };
 
-/// The time without a packet after which another CPU may send in any case, in nanoseconds.
+/// The time since the last packet after which another CPU may send even if packets are in flight,
+/// in nanoseconds.
 ///
-/// A packet may stay in the network stack for ever, so its return must not be waited for.
+/// A packet may stay in the network stack for ever, so a half must not wait for its return without
+/// a limit.
 const HANDOVER: u64 = 100_000_000;
 
-/// The most packets that a half sends or takes, and requests that it completes, before it drops its
-/// lock: as many as of the largest MTU fit into a train.
+/// The maximum number of packets that a half sends or takes, and of requests that it completes,
+/// before it drops its lock. As many packets of the largest MTU fit into a train.
 pub(super) const BUDGET: u32 = 15;
 
 /// The half that a transmit side belongs to.
@@ -84,41 +86,43 @@ pub(super) enum Half {
 /// The transmit side of a half, under its lock.
 pub(crate) struct Tx {
     half: Half,
-    /// The path to the peer; of a datagram queue pair, that of the last datagram.
+    /// The path to the peer; for a datagram queue pair, the path of the last datagram.
     path: Option<TxPath>,
     /// The route of `path`.
     route: CachedRoute,
     in_flight: TxInFlight,
-    /// The gaps that the static rate of the path demands. Acknowledgments do not wait.
+    /// The gaps for the static rate of the path. Acknowledgments do not wait.
     pace: Pace,
     /// The limit of packets in flight, and the wait for room in a queue below.
     backoff: TxBackoff,
-    /// Turns trains off after losses.
+    /// Disables trains after losses.
     trains: Trains,
 }
 
-/// One run of a half that sends. `M` marks the place of the first packet of a train.
+/// The transmit state of one run of a half. `M` is the position of the first packet of a train, to
+/// continue there if the train is taken back.
 pub(super) struct TxRun<M> {
-    /// The most packets in flight, from the first packet on: a half without one is no sender.
+    /// The maximum number of packets in flight. Set by the first packet: a half that has none to
+    /// send is not counted as a sender.
     limit: Option<u32>,
     /// Packets that were built and not handed over yet.
     train: Option<(Train, M)>,
 }
 
-/// The end of a train.
+/// The result of handing over a train.
 #[must_use]
 pub(super) enum Handed<M> {
-    /// The stack has it, or there was none.
+    /// The stack has accepted the train, or there was none.
     Over,
-    /// It is as good as lost on the wire. Counted.
+    /// The train is as good as lost on the wire. Counted.
     Lost(M),
-    /// A queue below had no room: the packets are to be sent again, and the half is run again when
-    /// to try.
+    /// A queue below had no room: the packets must be sent again. The half will be run again to
+    /// retry.
     Back(M),
 }
 
 impl<M> Handed<M> {
-    /// Returns the name of the end of a train that there was.
+    /// Returns the name of the result, for a train that existed.
     fn name(&self) -> &'static CStr {
         match self {
             Handed::Over => c"sent",
@@ -144,7 +148,7 @@ impl<M> TxRun<M> {
             .map_or(0, |(train, _)| train.packets().into())
     }
 
-    /// Adds a packet to the train, or returns it if a train has to begin with it.
+    /// Adds a packet to the train. Returns the packet if a new train has to begin with it.
     #[inline]
     pub(super) fn join(&mut self, skb: SkBuff) -> Result<(), SkBuff> {
         match &mut self.train {
@@ -153,7 +157,7 @@ impl<M> TxRun<M> {
         }
     }
 
-    /// Begins a train. The one before was handed over.
+    /// Begins a train. The previous one was handed over.
     #[inline]
     pub(super) fn begin(&mut self, skb: SkBuff, mark: M) {
         self.train = Some((Train::new(skb), mark));
@@ -161,7 +165,7 @@ impl<M> TxRun<M> {
 }
 
 impl Tx {
-    /// Makes the transmit side of a half of queue pair `qpn`. May sleep.
+    /// Creates the transmit side of a half of queue pair `qpn`. May sleep.
     pub(super) fn new(half: Half, qpn: u32) -> impl Init<Self, Error> {
         init!(Self {
             half,
@@ -204,13 +208,14 @@ impl Tx {
         self.in_flight.is_paused() || self.backoff.is_waiting()
     }
 
-    /// Returns whether a static rate applies: then each packet needs the time.
+    /// Returns whether a static rate applies, for which each packet needs the current time.
     #[inline]
     pub(super) fn is_paced(&self) -> bool {
         self.pace.is_on()
     }
 
-    /// Returns whether the half may send a packet now. If not, it is run again when it may.
+    /// Returns whether the half may send a packet now. If not, the half will be run again when it
+    /// may.
     ///
     /// Bottom halves are off. `clock` is read only if there is something to wait for.
     #[inline]
@@ -248,7 +253,7 @@ impl Tx {
     ///
     /// # Errors
     ///
-    /// See [`SendError`]. After [`SendError::NoRoom`] the half is run again.
+    /// See [`SendError`]. After [`SendError::NoRoom`], the half will be run again.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -365,8 +370,8 @@ impl Tx {
         }
     }
 
-    /// The packet with PSN `psn` was lost, and maybe others, perhaps because they were in a train;
-    /// `next` is to be sent next.
+    /// Reports that the packet with PSN `psn` was lost, and maybe others, perhaps because they were
+    /// in a train. `next` is the PSN to be sent next.
     #[cold]
     pub(super) fn lost(&mut self, psn: Psn, next: Psn, counters: &Counters) {
         if self.trains.lost(psn, next) {
@@ -390,8 +395,8 @@ impl Tx {
         Ok(())
     }
 
-    /// Sends an acknowledgment, which neither waits nor is limited. One that is not sent is as good
-    /// as lost on the wire, and counted.
+    /// Sends an acknowledgment or a CNP, which never waits and is not limited. A packet that is not
+    /// sent is as good as lost on the wire. It is counted, unless the half has no path.
     #[inline]
     pub(super) fn send_reply(
         &mut self,
@@ -411,8 +416,8 @@ impl Tx {
             })
     }
 
-    /// Counts a packet of the peer that a congested network has marked, and notifies the peer's
-    /// queue pair `dest_qpn` of it now and then. Returns false if the half does not react to marks.
+    /// Counts a packet of the peer with a congestion mark, and sends CNPs to its queue pair
+    /// `dest_qpn` at a limited rate. Returns false if the half does not react to marks.
     #[cold]
     pub(super) fn marked(&mut self, dest_qpn: Qpn, counters: &Counters) -> bool {
         let Some(path) = self.path.as_mut().filter(|path| path.has_ecn()) else {
@@ -430,7 +435,7 @@ impl Tx {
         true
     }
 
-    /// Pauses after packets that a queue below had no room for, or counts them as lost.
+    /// Pauses the half if a queue below had no room for packets, or counts them as lost.
     #[cold]
     fn wait_for_room(
         &mut self,
@@ -455,7 +460,8 @@ impl Tx {
         }
     }
 
-    /// Returns the timer: there is one for every reason to wait, since only one holds at a time.
+    /// Returns the timer of the half. All reasons to wait share it, since only one applies at a
+    /// time.
     #[inline]
     fn timer<'a>(&self, qp: &'a IbQp) -> &'a FineTimer<Pacer> {
         match self.half {

@@ -3,14 +3,14 @@
 //! Halves that wait for memory.
 //!
 //! Absent memory on demand is fetched in another context ([`OdpFault::fetch`]), which reports the
-//! end by number. Meanwhile the half goes on with work that does not depend on it. A report of an
-//! earlier round is ignored.
+//! result to the queue pair by number. Meanwhile, the half goes on with work that does not depend
+//! on the memory. The report of an earlier round is ignored.
 //!
-//! The fetches of a process at a time are bounded. The send half waits for a permit: the work item
-//! runs it when it has one, and no timer is needed. The receive half does not wait, since packets
-//! would wait with it: it drops one, and the peer sends it again.
+//! A process has a limited number of fetches at a time. The send half waits for a permit: the work
+//! item runs it when there is one, so no timer is needed. The receive half does not wait for a
+//! permit, since packets would wait, too: it drops the packet, and the peer sends it again.
 //!
-//! Documentation/infiniband/ferroce/locking.rst has the whole of it, under *Memory on demand*.
+//! Documentation/infiniband/ferroce/locking.rst describes all of this under *Memory on demand*.
 
 use super::find;
 use crate::{
@@ -36,8 +36,7 @@ use roce::{
     wr::MemError, //
 };
 
-/// The callback at the end of a round: the memory was fetched, or an error. Process context, no
-/// lock held.
+/// The callback at the end of a round, with the result of the fetch. Process context, no lock held.
 pub(super) type Report = fn(&QpRef, u64, Result<(), MemError>);
 
 /// The wait of a half for memory, under its lock.
@@ -48,23 +47,23 @@ pub(crate) struct OdpWait {
     permit: Option<semaphore::Waiter>,
 }
 
-/// The last round of all halves. Unique over all halves: by the time of a report, the queue pair
-/// number may be that of another one.
+/// The last round of any half. Rounds are unique among all halves: by the time of a report, another
+/// queue pair may have the number.
 static ROUNDS: Atomic<u64> = Atomic::new(0);
 
 enum WaitState {
-    /// Nothing.
+    /// The half does not wait.
     No,
-    /// A permit to fetch.
+    /// The half waits for a permit to fetch.
     Permit,
-    /// Memory that is being fetched.
+    /// The half waits for memory that is being fetched.
     Fetching { what: u32 },
-    /// Nothing: the fetch failed.
+    /// The half does not wait: the fetch failed.
     Failed { what: u32, error: MemError },
 }
 
 impl OdpWait {
-    /// Makes the wait of a half that does not wait for permits.
+    /// Creates the wait of a half that does not wait for permits.
     pub(crate) const fn new() -> Self {
         Self {
             round: 0,
@@ -73,8 +72,8 @@ impl OdpWait {
         }
     }
 
-    /// Makes the wait of a half that does. `callback(qpn)` is called when there is a permit, and
-    /// makes the half run. May sleep.
+    /// Creates the wait of a half that waits for permits. `callback(qpn)` is called when there is a
+    /// permit, and makes the half run. May sleep.
     pub(crate) fn with_permits(callback: fn(u32), qpn: u32) -> Result<Self> {
         Ok(Self {
             permit: Some(semaphore::Waiter::new(callback, qpn)?),
@@ -82,7 +81,7 @@ impl OdpWait {
         })
     }
 
-    /// Returns whether memory is being fetched, or others' is and this has to wait for that.
+    /// Returns whether the half waits for a fetch, or for a permit.
     #[inline]
     pub(crate) fn is_pending(&self) -> bool {
         match self.state {
@@ -95,13 +94,13 @@ impl OdpWait {
         }
     }
 
-    /// Starts to fetch memory, now or when there is a permit, and then calls `report`. `what`
-    /// identifies the packet or response that the memory is for.
+    /// Starts to fetch memory, and has `report` called at the end. If there is no permit, the half
+    /// waits for one, and must then call this again. `what` identifies the packet or response that
+    /// needs the memory.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` if it would have to wait for a permit and does not, or another if that is not
-    /// possible now.
+    /// Those of [`OdpFault::fetch`].
     pub(crate) fn start(
         &mut self,
         qp: &IbQp,
@@ -123,7 +122,7 @@ impl OdpWait {
         Ok(())
     }
 
-    /// Ends a run of the half. A permit that it did not use is passed on.
+    /// Passes on a permit that the half did not use. Called at the end of a run.
     #[inline]
     pub(crate) fn give_up_permit(&mut self) {
         if matches!(self.state, WaitState::Permit) && !self.is_pending() {
@@ -146,7 +145,7 @@ impl OdpWait {
         true
     }
 
-    /// Returns why memory for this could not be fetched, once.
+    /// Returns the error of the failed fetch for `what`, once.
     pub(crate) fn take_failure(&mut self, what: u32) -> Option<MemError> {
         match self.state {
             WaitState::Failed {
@@ -175,7 +174,7 @@ impl OdpWait {
     }
 }
 
-/// Returns how many bytes behind its payload a packet makes likely to be needed.
+/// Returns the number of bytes behind the payload of a packet that are likely to be needed next.
 pub(super) fn ahead(opcode: Opcode) -> u64 {
     const AHEAD: u64 = 64 << 10;
 

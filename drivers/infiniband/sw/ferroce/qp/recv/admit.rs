@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Checks of received packets: state, source and destination, UDP source port; and the count of
-//! refused remote accesses.
+//! Checks of received packets: state, source and destination, UDP source port. Also counts refused
+//! remote accesses.
 
 use super::{
     RecvHalf,
@@ -22,11 +22,12 @@ use roce::{
 };
 
 impl RecvHalf {
-    /// Checks that a packet from there is for this queue pair, in the state that it is in.
+    /// Checks that a packet with this origin is for this queue pair, and that the state of the
+    /// queue pair allows it.
     ///
     /// # Errors
     ///
-    /// The counter of the reason, if it is not.
+    /// The drop counter, if not.
     #[inline]
     pub(super) fn admits(&mut self, qp: &IbQp, origin: &Origin) -> Result<(), Counter> {
         if !qp.state().is_receiving() {
@@ -36,7 +37,7 @@ impl RecvHalf {
             let path = self.tx.path().ok_or(Counter::BadAddress)?;
             return path.admits(origin);
         }
-        // Only when the destination differs from that of the last datagram.
+        // Look the destination up only if it differs from that of the last datagram.
         let here = Some((gids::generation(), origin.net, origin.daddr));
         if self.address != here && qp.owns(origin) {
             self.address = here;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Packets that wait for memory, and READs whose answers do.
+//! Packets and READ responses that wait for memory.
 
 use super::{
     run,
@@ -41,7 +41,7 @@ pub(super) struct Parked {
     pub(super) verdict: Verdict,
 }
 
-/// Reports the memory that the half waits for.
+/// Reports the end of a fetch, and runs the half if it waits for it.
 fn fetched(qp: &QpRef, round: u64, result: Result<(), MemError>) {
     if qp.recv.lock().wait.finish(round, result) {
         run(qp);
@@ -64,12 +64,12 @@ impl RecvHalf {
                 }
                 return;
             }
-            // It is present by now.
+            // The memory is present by now.
             Ok(None) => None,
             Err(error) => Some(error),
         };
         if !self.go_on(qp, &parked, failed, run) {
-            // And went again.
+            // The memory became absent again.
             self.abandon();
         }
     }
@@ -86,8 +86,8 @@ impl RecvHalf {
         }
     }
 
-    /// Does what remains to be done with a packet; returns `false` if memory has to be fetched
-    /// first. `failed` is why memory that it waited for could not be.
+    /// Applies the verdict on a parked packet; returns `false` if memory has to be fetched first.
+    /// `failed` is the error of the fetch that the packet waited for.
     fn go_on(
         &mut self,
         qp: &IbQp,
@@ -115,7 +115,7 @@ impl RecvHalf {
     ) -> Result<Option<OdpFault>, MemError> {
         match *verdict {
             Verdict::Place(Place::Recv { offset, len }) => {
-                // The area in front of a datagram is written too.
+                // The GRH area in front of a datagram is written, too.
                 let from = if packet.deth().is_some() { 0 } else { offset };
                 let len = offset.saturating_sub(from).saturating_add(len);
                 self.rq.odp_fault(from, len, ahead(packet.opcode()))
@@ -139,7 +139,7 @@ impl RecvHalf {
     ///
     /// # Errors
     ///
-    /// The reason if it cannot be read.
+    /// The error, if the memory cannot be read.
     #[cold]
     pub(super) fn await_segment(
         &mut self,
@@ -156,12 +156,13 @@ impl RecvHalf {
         match region.odp_fault(at, len, ahead(segment.opcode), false) {
             Some(fault) => {
                 if self.wait.start(qp, what, fault, fetched).is_err() {
-                    // It cannot be fetched now. The peer requests missing responses again.
+                    // The memory cannot be fetched now. Skip the response: the peer requests it
+                    // again.
                     self.resp.response_sent();
                     qp.defer();
                 }
             }
-            // It came meanwhile.
+            // The memory became present meanwhile.
             None => qp.defer(),
         }
         Ok(())

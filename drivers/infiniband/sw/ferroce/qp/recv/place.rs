@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The payload of requests.
+//! The placement of the payload of requests.
 
 use super::{
     completion::grh_area,
@@ -45,8 +45,8 @@ impl RecvHalf {
                 }
                 Ok(())
             }
-            // C9-88: no key and no address where there is nothing to write. rsockets announce their
-            // credits so, with a key of zero.
+            // C9-88: key and address are not checked if there is nothing to write. rsockets sends
+            // such WRITEs with a key of zero, to announce credits.
             Place::Remote { check_len: 0, .. } => Ok(()),
             Place::Remote {
                 rkey,

@@ -37,20 +37,20 @@ use roce::{
     wr::MemError, //
 };
 
-/// One run, with the place of the first response of a train.
+/// The transmit state of a run, with the position of the first response of a train.
 pub(super) type ReadRun = TxRun<ResponseMark>;
 
 impl RecvHalf {
-    /// Sends responses of the READ in progress, within the budget. Those of the last train are left
-    /// to be handed over.
+    /// Sends responses of the READ in progress, within the budget. The caller hands over the last
+    /// train.
     pub(super) fn send_responses(&mut self, qp: &IbQp, run: &mut Run) {
         if !self.wait.is_pending() && self.build_responses(qp, run) {
-            // Packets that were received meanwhile.
+            // Packets may have been received meanwhile.
             run.again |= !self.backlog.is_empty();
         }
     }
 
-    /// Sends responses; see [`RecvHalf::send_responses`]. Returns whether all were sent.
+    /// Sends responses; see [`RecvHalf::send_responses`]. Returns whether all of them were sent.
     #[inline]
     fn build_responses(&mut self, qp: &IbQp, run: &mut Run) -> bool {
         while let Some(segment) = self.resp.poll_response() {
@@ -58,7 +58,7 @@ impl RecvHalf {
                 return false;
             }
             let result = if self.tx.takes_trains() {
-                self.ride(qp, run, &segment)
+                self.add_to_train(qp, run, &segment)
             } else if self.hand_over(qp, run) {
                 self.send_segment(qp, &segment, run)
             } else {
@@ -114,7 +114,12 @@ impl RecvHalf {
 
     /// Builds a response and adds it to the train, or begins one with it.
     #[inline]
-    fn ride(&mut self, qp: &IbQp, run: &mut Run, segment: &ReadSegment) -> Result<(), SendError> {
+    fn add_to_train(
+        &mut self,
+        qp: &IbQp,
+        run: &mut Run,
+        segment: &ReadSegment,
+    ) -> Result<(), SendError> {
         let pd = self.pd;
         let skb = self.tx.build(
             |pkey, buf| segment.write_headers(pkey, buf),

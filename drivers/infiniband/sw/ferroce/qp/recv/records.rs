@@ -10,20 +10,20 @@ use roce::responder::{
     Record, //
 };
 
-/// As many records as most queue pairs need. They cost nothing: a half is allocated from a cache of
-/// objects of a size that has room for them.
+/// The number of records that most queue pairs need. They cost nothing: the slab object of a half
+/// has room for them.
 const FEW: usize = 4;
 
 /// Records of READs and atomics, for as many as the peer may have outstanding.
 pub(crate) type Records = Few<Record, FEW>;
 
-/// Returns the records of a queue pair that is not connected.
+/// Returns the records of a queue pair that is not connected yet.
 pub(super) fn few() -> Records {
     Records::Few([Record::default(); FEW])
 }
 
-/// Allocates records for a queue pair whose peer may have so many outstanding, if it needs more
-/// than `have`. May sleep.
+/// Allocates records for a peer that may have `max_dest_rd_atomic` requests outstanding, if that
+/// takes more than `have` records. May sleep.
 ///
 /// # Errors
 ///
@@ -38,8 +38,8 @@ pub(in crate::qp) fn beyond(have: usize, max_dest_rd_atomic: u8) -> Result<Optio
 }
 
 impl RecvHalf {
-    /// Saves as many requests of the peer as there are records.
-    // Not inlined, so that the frame of modify stays small.
+    /// Moves the saved requests of the peer to a larger set of records.
+    // Not inlined, to keep the stack frame of modify small.
     #[inline(never)]
     pub(in crate::qp) fn save_in(&mut self, records: KVec<Record>) {
         self.resp.move_records(Records::Many(records));

@@ -3,7 +3,7 @@
 //! Responses that arrived before an explicit one that is missing.
 //!
 //! They are kept in the backlog. While a response waits for memory, later ones wait there, too, and
-//! all of them are handed in again after it.
+//! all of them are handled again after it.
 
 use super::SendHalf;
 use crate::{
@@ -35,7 +35,7 @@ impl SendHalf {
     /// Handles the kept responses that no missing one precedes.
     #[inline]
     pub(super) fn take_early(&mut self, qp: &IbQp, now: Instant, regions: &mut RegionCache) {
-        // At most as many as the backlog holds: none is kept twice.
+        // The loop handles at most as many responses as the backlog holds: none is kept twice.
         while self.parked.is_none() && self.req.is_kept_due() {
             self.take_first_early(qp, now, regions);
         }

@@ -17,8 +17,9 @@ use crate::{
 };
 use rdma::sync::cond_resched;
 
-/// Completes the requests that were posted in SQE up to number `posted`, but for those that have
-/// been fetched, which [`SendHalf::retire`] completes. Process context, may sleep.
+/// Fetches and completes the requests up to number `posted`, which were posted in SQE.
+/// [`SendHalf::retire`] completes those that were fetched and are not complete when this returns.
+/// Process context, may sleep.
 ///
 /// It completes at most the requests that the ring holds and a few more, so a process that keeps
 /// posting cannot prolong it for ever.
@@ -27,16 +28,17 @@ pub(crate) fn flush(qp: &QpRef, posted: u64) {
     steps(qp, || qp.send.lock().sq.fetched() >= posted);
 }
 
-/// Sends and completes requests that were posted before, as far as possible now. The number of
-/// steps is bounded by the size of the ring, so neither a process that keeps posting nor long
-/// messages can prolong it for ever. Process context, may sleep.
+/// Sends and completes the posted requests, as far as possible now. The number of steps is bounded
+/// by the size of the ring, so neither a process that keeps posting nor long messages can prolong
+/// it for ever. Process context, may sleep.
 pub(crate) fn catch_up(qp: &QpRef) {
     steps(qp, || false);
 }
 
-/// Runs the send half until nothing is left, `is_done` returns true, or it was run often enough.
+/// Runs the send half until no work is left, `is_done` returns true, or the limit of steps is
+/// reached.
 fn steps(qp: &QpRef, is_done: impl Fn() -> bool) {
-    // A request is sent and completed.
+    // A request may take two units of the budget: it is sent and completed.
     const AT_ONCE: u32 = BUDGET / 2;
 
     for _ in 0..=qp.cap.max_send_wr / AT_ONCE {

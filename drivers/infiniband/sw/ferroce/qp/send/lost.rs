@@ -43,7 +43,8 @@ impl SendHalf {
         }
     }
 
-    /// A packet, or the response to it, is missing, as `counter` tells, and is sent again.
+    /// Handles the loss of a packet, or of the response to it, which `counter` identifies. The
+    /// packet is sent again.
     pub(super) fn missing(&mut self, qp: &IbQp, counter: Counter) {
         if counter == Counter::SequenceNak {
             self.lost_oldest();
@@ -52,7 +53,7 @@ impl SendHalf {
         traces::retried(qp, || self.req.snapshot(), counter);
     }
 
-    /// The oldest packet was lost.
+    /// Reports the loss of the oldest packet to the transmit side.
     #[cold]
     pub(super) fn lost_oldest(&mut self) {
         let (oldest, next) = (self.req.oldest_psn(), self.req.next_psn());

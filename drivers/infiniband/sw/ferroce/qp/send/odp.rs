@@ -28,17 +28,17 @@ use roce::{
     wr::MemError, //
 };
 
-/// Reports the memory of a packet to send.
+/// Reports the end of the fetch for a packet to send.
 fn request_fetched(qp: &QpRef, round: u64, result: Result<(), MemError>) {
     fetched(qp, |half| half.request_wait.finish(round, result));
 }
 
-/// Reports the memory of a response.
+/// Reports the end of the fetch for a response.
 fn response_fetched(qp: &QpRef, round: u64, result: Result<(), MemError>) {
     fetched(qp, |half| half.response_wait.finish(round, result));
 }
 
-/// Runs the half if it waits for the memory.
+/// Runs the half if it waits for the fetch.
 fn fetched(qp: &QpRef, finishes: impl FnOnce(&mut SendHalf) -> bool) {
     let after = {
         let mut half = qp.send.lock();
@@ -51,7 +51,7 @@ fn fetched(qp: &QpRef, finishes: impl FnOnce(&mut SendHalf) -> bool) {
 }
 
 impl SendHalf {
-    /// Starts to fetch the memory of a packet; returns whether to go on at once.
+    /// Starts to fetch the memory of a packet. Returns whether to go on at once.
     #[cold]
     pub(super) fn await_request(&mut self, qp: &IbQp, transmit: &Transmit) -> bool {
         let slot = transmit.slot;
@@ -77,7 +77,7 @@ impl SendHalf {
                 }
                 false
             }
-            // It is present by now.
+            // The memory is present by now.
             Ok(None) => true,
             Err(error) => {
                 self.req.local_error(slot, local_status(error));
@@ -111,8 +111,7 @@ impl SendHalf {
         }
     }
 
-    /// Hands in the response that waited once more, then those behind it. Some of these may be kept
-    /// once more.
+    /// Handles the parked response again, then those behind it, some of which may be kept again.
     #[cold]
     pub(super) fn unpark(&mut self, qp: &IbQp) {
         let failed = self.response_wait.take_failure(0);
@@ -138,7 +137,7 @@ impl SendHalf {
         self.retry.succeeded();
     }
 
-    /// Ends all waits for memory.
+    /// Ends all waits for memory, and drops the waiting responses.
     pub(super) fn stop_waiting(&mut self) {
         self.request_wait.cancel();
         self.response_wait.cancel();

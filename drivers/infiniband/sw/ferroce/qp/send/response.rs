@@ -40,7 +40,7 @@ use roce::{
 ///
 /// # Errors
 ///
-/// The counter to use if the first packet is not for this queue pair.
+/// The drop counter, if the first packet is not for this queue pair.
 pub(crate) fn respond(
     qp: &QpRef,
     origin: &Origin,
@@ -80,7 +80,7 @@ pub(crate) fn respond(
 impl SendHalf {
     /// Narrows the window if a congested network has marked a READ response, and notifies the peer.
     ///
-    /// Nothing makes fewer acknowledgments: their marks have no effect.
+    /// Marks of acknowledgments have no effect: their number cannot be reduced.
     #[inline]
     fn see_mark(&mut self, origin: &Origin, incoming: &Incoming) {
         if origin.is_marked() {
@@ -111,7 +111,7 @@ impl SendHalf {
 
     /// Handles a response.
     ///
-    /// `now` is the time, `failed` why memory for the response could not be fetched.
+    /// `failed` is the error of the fetch that the response waited for.
     pub(super) fn on_response(
         &mut self,
         qp: &IbQp,
