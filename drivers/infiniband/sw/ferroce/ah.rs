@@ -42,21 +42,21 @@ pub(crate) struct Av {
     pub(crate) path: Path,
 }
 
-/// An address handle: a number in the table of them.
+/// An address handle: the number of an address vector in one of the tables.
 pub(crate) struct Ah {
     number: u32,
     pd: PdId,
     _charge: Option<Charge>,
 }
 
-/// The most address handles of kernel consumers. Separate numbers, so that no process can take the
-/// last one of the connection manager.
+/// The maximum number of address handles of kernel consumers. They have numbers of their own, so
+/// that processes cannot starve the connection manager.
 const MAX_KERNEL_AH: u32 = 1 << 20;
 
 static USER: Global<CopyTable<Av>> = Global::new();
 static KERNEL: Global<CopyTable<Av>> = Global::new();
 
-/// Constructs the tables. Once, before any device exists.
+/// Constructs the tables. Called once, before any device exists.
 pub(crate) fn init() -> Result {
     USER.init::<Infallible>(CopyTable::new(1..=MAX_AH))?;
     KERNEL.init::<Infallible>(CopyTable::new(
@@ -64,12 +64,12 @@ pub(crate) fn init() -> Result {
     ))
 }
 
-/// Finds the address vector of the handle that has a number.
+/// Returns the address vector of the address handle `number`.
 pub(crate) fn find(number: u32) -> Option<Av> {
     table(number).ok()?.get(number)
 }
 
-/// Returns the table that has the handle of a number.
+/// Returns the table that contains the address handle `number`.
 fn table(number: u32) -> Result<&'static CopyTable<Av>> {
     let table = if number <= MAX_AH { &USER } else { &KERNEL };
     table.get().ok_or(ENODEV)
@@ -86,7 +86,7 @@ impl Ah {
         let table = if udata.is_some() { &USER } else { &KERNEL };
         let charge = Charge::new(&pool::AHS, pd.owner.as_ref())?;
         let pd = pd.id();
-        // Built first, so that a failure below takes the number back.
+        // Construct the handle first: if a later step fails, its drop frees the number.
         let ah = Self {
             number: table.get().ok_or(ENODEV)?.insert(Av { pd, path }, flags)?,
             pd,
@@ -105,7 +105,7 @@ impl Ah {
         Ok(ah)
     }
 
-    /// Returns the number that work requests name the handle by.
+    /// Returns the number that refers to the handle in work requests.
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
@@ -128,7 +128,11 @@ impl Drop for Ah {
     }
 }
 
-/// Refuses a path that leads nowhere.
+/// Checks the attributes of a path.
+///
+/// # Errors
+///
+/// `EINVAL` for an unknown static rate, a port other than 1, or GIDs of different IP versions.
 pub(crate) fn check(path: &Path) -> Result {
     if Rate::from_ib(path.static_rate).is_err()
         || path.port_num != 1
@@ -139,12 +143,12 @@ pub(crate) fn check(path: &Path) -> Result {
     Ok(())
 }
 
-/// Returns `true` if a GID is an IPv4 address.
+/// Returns whether a GID is an IPv4-mapped address.
 pub(crate) fn is_v4(gid: &[u8; 16]) -> bool {
     v4(gid).is_some()
 }
 
-/// Returns the IPv4 address that a GID is mapped from.
+/// Returns the IPv4 address of an IPv4-mapped GID.
 #[inline]
 pub(crate) fn v4(gid: &[u8; 16]) -> Option<[u8; 4]> {
     match *gid {
@@ -153,7 +157,7 @@ pub(crate) fn v4(gid: &[u8; 16]) -> Option<[u8; 4]> {
     }
 }
 
-/// Returns the GID that an IPv4 address is mapped to.
+/// Returns the IPv4-mapped GID of an IPv4 address.
 #[inline]
 pub(crate) fn mapped([a, b, c, d]: [u8; 4]) -> [u8; 16] {
     [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d]

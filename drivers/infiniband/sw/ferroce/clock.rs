@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's clocks as the protocol core counts time.
+//! The kernel's clocks as times of the protocol core.
 
 use rdma::time::{
     jiffies_ns,
@@ -14,8 +14,8 @@ pub(crate) fn now() -> Instant {
     Instant::from_ns(ktime_get_ns())
 }
 
-/// Returns the time of the last tick, on a clock with an origin of its own. Cheaper than [`now`].
-/// Callable in any context.
+/// Returns the time of the last tick, which is cheaper than [`now`]. The two clocks have different
+/// origins: do not mix their times. Callable in any context.
 #[inline]
 pub(crate) fn coarse_now() -> Instant {
     Instant::from_ns(jiffies_ns())

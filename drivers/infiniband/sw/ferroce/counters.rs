@@ -2,7 +2,7 @@
 
 //! Counters: `rdma statistic show link`, and `hw_counters` of the port.
 //!
-//! They are kept for each CPU, so that to count is an addition to memory that no other CPU writes.
+//! They are per CPU: counting is an addition to memory that no other CPU writes.
 //! Documentation/infiniband/ferroce/counters.rst describes each one.
 
 use crate::pool::{
@@ -33,13 +33,14 @@ use roce::{
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*; $($pool:ident = $used:literal,)*) => {
-        /// Something to count.
+        /// A counter.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Counter {
             $($(#[$doc])* $variant,)*
         }
 
-        /// The names: those of [`Counter`] in its order, then those of the pools.
+        /// The names of the counters: those of [`Counter`] in declaration order, then those of the
+        /// pools.
         pub(crate) static NAMES: &[CounterDesc] =
             &[$(CounterDesc::new($name),)* $(CounterDesc::new($used),)*];
 
@@ -50,32 +51,32 @@ macro_rules! counters {
 }
 
 counters! {
-    // Those of C rxe, in its order.
-    /// A packet that the network stack took.
+    // The counters of C rxe, in the same order.
+    /// A packet that the network stack accepted.
     Sent = c"sent_pkts",
     /// A packet received for the device, even if it was dropped.
     Received = c"rcvd_pkts",
-    /// A request that had been executed before.
+    /// A request that was already executed.
     Duplicate = c"duplicate_request",
-    /// A NAK sent for a missing request.
+    /// A NAK sent because an earlier request is missing (PSN sequence error).
     OutOfSequence = c"out_of_seq_request",
     /// An RNR NAK received.
     RnrReceived = c"rcvd_rnr_err",
-    /// An RNR NAK that was sent.
+    /// An RNR NAK sent.
     RnrSent = c"send_rnr_err",
-    /// A NAK for a sequence error received.
+    /// A NAK received for a PSN sequence error.
     SequenceNak = c"rcvd_seq_err",
     /// A response that had to wait for memory, or behind one that did.
     AckDeferred = c"ack_deferred",
-    /// A request that ended because no retry was left.
+    /// A request that failed because no retry was left.
     RetryExceeded = c"retry_exceeded_err",
-    /// A request that ended because no RNR retry was left.
+    /// A request that failed because no RNR retry was left.
     RnrRetryExceeded = c"retry_rnr_exceeded_err",
-    /// A requester that went back to send again.
+    /// A retransmission by the requester, other than a probe.
     Retry = c"completer_retry_err",
     /// A packet that was not sent.
     SendError = c"send_err",
-    /// A port that was active and is down.
+    /// A change of the port from active to down.
     LinkDowned = c"link_downed",
     /// A SEND that succeeded.
     Sends = c"rdma_sends",
@@ -87,31 +88,32 @@ counters! {
     ReceivedBytes = c"rcvd_bytes",
 
     // Counters that C rxe does not have.
-    /// A packet of [`Sent`](Self::Sent) that went to a group.
+    /// A packet of [`Sent`](Self::Sent) to a multicast group.
     SentMulticast = c"sent_mcast_pkts",
     /// A packet of [`Received`](Self::Received) to a multicast group.
     ReceivedMulticast = c"rcvd_mcast_pkts",
-    /// A response that was overdue.
+    /// An ACK timeout.
     Timeout = c"ack_timeout",
-    /// A packet that was sent again because its response seemed to be lost.
+    /// A packet that was retransmitted before the ACK timeout, because its response seemed to be
+    /// lost.
     Probe = c"roce_adp_retrans",
-    /// A response that proves that one before it is missing.
+    /// A response that proves that an earlier one is missing.
     ImpliedNak = c"implied_nak_seq_err",
     /// A response without new information.
     DuplicateResponse = c"duplicate_response",
-    /// A request after a gap that was kept until the missing ones arrive.
+    /// A request behind a gap that was kept until the missing ones arrive.
     OutOfOrder = c"out_of_order_request",
-    /// A response after a gap that was kept until the missing ones arrive.
+    /// A response behind a gap that was kept until the missing ones arrive.
     OutOfOrderResponse = c"out_of_order_response",
-    /// A NAK that was sent and ends the connection.
+    /// A NAK sent that ends the connection.
     NakSent = c"send_nak_err",
     /// A NAK received that ends the connection.
     NakReceived = c"rcvd_nak_err",
-    /// A request of a peer that names memory which it may not access.
+    /// A request of the peer for memory that it may not access.
     RemoteAccess = c"resp_remote_access_errors",
 
     // Congestion, as mlx5 counts it (NP: notification point, RP: reaction point).
-    /// A packet received that a congested network has marked.
+    /// A packet received with a congestion mark (ECN).
     Marked = c"np_ecn_marked_roce_packets",
     /// A congestion notification sent.
     CnpSent = c"np_cnp_sent",
@@ -119,25 +121,26 @@ counters! {
     CnpHandled = c"rp_cnp_handled",
 
     // Reasons for dropping a received packet.
-    /// It cannot be parsed, or its opcode is not known.
+    /// It cannot be parsed, or its opcode is unknown.
     Malformed = c"rx_malformed",
     /// Its P_Key is wrong.
     BadPkey = c"rx_bad_pkey",
     /// Its ICRC is wrong.
     BadIcrc = c"rx_bad_icrc",
-    /// There is no queue pair with its number.
+    /// No queue pair has its destination number.
     NoQp = c"rx_no_qp",
     /// Its group has no member.
     NoGroup = c"rx_no_group",
-    /// Its queue pair receives nothing in the state that it is in.
+    /// Its queue pair receives nothing in its current state.
     BadState = c"rx_bad_state",
-    /// It is from or to an address that is not that of the connection, or of the device.
+    /// Its addresses are not those of the connection, or its destination is not an address of the
+    /// device (UD).
     BadAddress = c"rx_bad_address",
-    /// It is from another UDP port than that of the peer.
+    /// Its UDP source port is not that of the peer.
     BadSourcePort = c"rx_bad_sport",
-    /// The Q_Key of the datagram is wrong.
+    /// Its Q_Key is wrong.
     BadQkey = c"rx_bad_qkey",
-    /// Its opcode is not one of the service type, or does not continue the message.
+    /// Its opcode is not valid for the service type, or does not continue the current message.
     BadOpcode = c"rx_bad_opcode",
     /// Its length is wrong.
     BadLength = c"rx_bad_length",
@@ -147,39 +150,39 @@ counters! {
     Gap = c"rx_psn_gap",
     /// There is no receive request for it (UC, UD).
     NoWqe = c"rx_no_wqe",
-    /// No request waits for this response.
+    /// It is a response that no request waits for.
     UnexpectedResponse = c"rx_unexpected_response",
-    /// The response makes no sense.
+    /// It is an invalid response.
     BadResponse = c"rx_bad_response",
-    /// Its queue pair had too many waiting.
+    /// Too many packets wait for its queue pair.
     Backlog = c"rx_backlog_full",
-    /// There was no memory.
+    /// There was no memory for it.
     NoMemory = c"rx_no_memory",
 
-    // Why a packet was not sent.
+    // Reasons for not sending a packet.
     /// There is no route, or no address to send from.
     NoRoute = c"tx_no_route",
-    /// The network stack refused it: not because a queue was full, or that lasted too long, or it
-    /// is a packet that does not wait.
+    /// The network stack refused it for another reason than a full queue, the queue was full for
+    /// too long, or a packet of this kind does not wait (acknowledgments, CNPs, datagrams, frames).
     Rejected = c"tx_rejected",
-    /// It is a datagram above the MTU of the port.
+    /// It is a datagram larger than the MTU of the port.
     Oversize = c"tx_oversize",
-    /// There was no memory; it is tried again.
+    /// There was no memory for it. Only requests are retried.
     NoPacket = c"tx_no_memory",
-    /// A queue below was full; it is tried again.
+    /// A queue below was full; it is retried.
     NoRoom = c"tx_queue_full",
 
     // Packets that cross the network stack together.
-    /// A train that the network stack took.
+    /// A train that the network stack accepted.
     Trains = c"tx_trains",
     /// A packet of [`Sent`](Self::Sent) in a train.
     TrainPackets = c"tx_train_pkts",
-    /// A half that sends its packets one by one for a while because a train was lost.
+    /// A half that stops sending trains for a while because one was lost.
     TrainsOff = c"tx_trains_off",
-    /// A train received whole.
+    /// A train received as one GSO packet.
     TrainsReceived = c"rx_trains",
 
-    // The use of the pools of the module, which all devices share.
+    // The use of the module's pools, which all devices share.
     ;
     PDS = c"pool_pd",
     MRS = c"pool_mr",
@@ -192,7 +195,7 @@ counters! {
     BACKLOG = c"pool_backlog",
 }
 
-/// Returns a value of a port, by the index of its name.
+/// Returns the value of a port's counter, by the index of its name in [`NAMES`].
 pub(crate) fn of_port(set: &Counters, index: usize) -> u64 {
     match index.checked_sub(COUNT).and_then(|pool| POOLS.get(pool)) {
         Some(pool) => pool.used().into(),
@@ -201,22 +204,22 @@ pub(crate) fn of_port(set: &Counters, index: usize) -> u64 {
 }
 
 impl Counter {
-    /// Returns the index of the name in [`NAMES`].
+    /// Returns the index of the counter's name in [`NAMES`].
     #[inline]
     fn index(self) -> usize {
         // CAST: The variants are numbered from zero.
         self as usize
     }
 
-    /// Returns the name.
+    /// Returns the name of the counter.
     #[cold]
     pub(crate) fn name(self) -> &'static CStr {
         NAMES.get(self.index()).map_or(c"", CounterDesc::name)
     }
 }
 
-/// A set of counters: of a device, or of queue pairs that are bound to one of their own. Any
-/// context.
+/// A set of counters: of a device, or of the queue pairs that are bound to a counter. Callable in
+/// any context unless noted.
 pub(crate) struct Counters {
     values: PerCpuCounters<COUNT>,
     /// The sum over all queue pairs of the device that are bound to any counter.
@@ -224,7 +227,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Makes a set, all zero. May sleep.
+    /// Creates a set of counters, all zero. May sleep.
     ///
     /// # Errors
     ///
@@ -258,7 +261,7 @@ impl Counters {
         self.add(Counter::ReceivedBytes, u64::from(bytes));
     }
 
-    /// Counts packets that the network stack took at once, and their bytes.
+    /// Counts packets that the network stack accepted together, and their bytes.
     #[inline]
     pub(crate) fn sent(&self, packets: u16, bytes: usize) {
         self.add(Counter::Sent, packets.into());
@@ -299,12 +302,12 @@ impl Counters {
         }
     }
 
-    /// Returns a value, by the index of its name; 0 for a pool.
+    /// Returns the value of a counter, by the index of its name in [`NAMES`]; 0 for a pool.
     pub(crate) fn get(&self, index: usize) -> u64 {
         self.values.sum(index)
     }
 
-    /// Returns the counters of the port as IBTA has them, of both sets together.
+    /// Returns the counters that IBTA defines for a port: the sum of both sets.
     pub(crate) fn port(&self, other: &Self) -> PortCounters {
         let get = |counter: Counter| {
             let index = counter.index();
@@ -335,7 +338,7 @@ impl Counters {
     }
 }
 
-/// Returns what to count for a request that was dropped.
+/// Returns the counter of a dropped request.
 pub(crate) fn of_drop(reason: DropReason) -> Counter {
     match reason {
         DropReason::PsnGap => Counter::Gap,
@@ -350,7 +353,7 @@ pub(crate) fn of_drop(reason: DropReason) -> Counter {
     }
 }
 
-/// Returns what to count for a request that only gets a reply.
+/// Returns the counter of a request that only gets a reply.
 pub(crate) fn of_reply(syndrome: Syndrome) -> Counter {
     match syndrome {
         Syndrome::Ack { .. } => Counter::Duplicate,
@@ -359,7 +362,7 @@ pub(crate) fn of_reply(syndrome: Syndrome) -> Counter {
     }
 }
 
-/// Returns what to count for a response.
+/// Returns the counter of a response.
 #[inline]
 pub(crate) fn of_response(kind: ResponseKind) -> Option<Counter> {
     match kind {

@@ -78,36 +78,36 @@ use roce::{
 };
 use zerocopy::IntoBytes;
 
-/// The most entries that a consumer may ask for: one less than a power of two, as rings are. Such a
-/// ring takes 16 MiB.
+/// The maximum number of entries that a consumer may request: one less than a power of two, like
+/// the capacity of a ring. Such a ring takes 16 MiB.
 pub(crate) const MAX_CQE: u32 = (1 << 18) - 1;
 
-/// The most completions that are looked at under one hold of the lock, with interrupts off, when
-/// those of a queue pair are removed.
+/// The maximum number of completions that [`Cq::remove`] examines before it drops the lock, which
+/// disables interrupts.
 const REMOVED_AT_ONCE: usize = 64;
 
-/// A completion, and its effect on the consumer's notification.
+/// A completion, with the fields that decide on the notification of the consumer.
 pub(crate) struct Completion {
     pub(crate) cqe: Cqe,
     pub(crate) qp: QpHandle,
     pub(crate) solicited: bool,
     pub(crate) v6: bool,
-    /// The VLAN device that a packet was received on.
+    /// The VLAN of the net device that received the packet.
     pub(crate) vlan: Option<u16>,
 }
 
 /// The result of adding a completion.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pushed {
-    /// It is there.
+    /// It was added.
     Quiet,
     /// It was added, and the consumer must be notified: call [`notify`] after dropping every lock.
     Notify,
-    /// There was no room for it.
+    /// It was lost: the queue is full.
     Lost,
 }
 
-/// The completions that call the handler.
+/// The completions that cause a call of the handler.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Armed {
     No,
@@ -115,34 +115,35 @@ enum Armed {
     Any,
 }
 
-/// The store of completions.
+/// The storage of completions.
 enum Store {
-    /// A ring that the process polls itself.
+    /// A ring that the process polls.
     User {
         queue: Queue,
         producer: u32,
         mmap_entry: MmapEntry,
     },
-    /// The completions for the poll verb.
+    /// Completions for `ib_poll_cq()`.
     Kernel(Fifo<KVVec<Option<Wc>>>),
 }
 
 struct Inner {
     store: Store,
     armed: Armed,
-    /// Of the queue pairs whose send requests complete here.
+    /// The doorbells of the queue pairs whose send requests complete here.
     doorbell: Doorbell,
     /// The consumer index of a process at the last doorbell.
     polled: u32,
-    /// A completion was lost. Reported once.
+    /// True once a completion was lost. Reported only once.
     overrun: bool,
-    overrun_to_tell: bool,
+    overrun_pending: bool,
 }
 
 /// A completion queue.
 ///
-/// `inner` is taken in any context, inside the lock of a half of a queue pair. The handler is
-/// called outside of all locks; that of a kernel consumer by the work item, so one call at a time.
+/// `inner` is taken in any context, inside the lock of a half of a queue pair. The completion
+/// handler is called without any lock held; that of a kernel consumer is called by the work item,
+/// so its calls never overlap.
 #[pin_data]
 pub(crate) struct Cq {
     number: Number<IbCq>,
@@ -150,11 +151,11 @@ pub(crate) struct Cq {
     #[pin]
     inner: SpinLockIrqSave<Inner>,
     is_user: bool,
-    /// Serialises resizes of the queue of a process, and removals from that of a kernel consumer;
-    /// outside of `inner`.
+    /// Serialises resizes of the queue of a process, and removals from the queue of a kernel
+    /// consumer. Taken outside of `inner`.
     #[pin]
     change: Mutex<()>,
-    /// The work item is to call the handler of a kernel consumer.
+    /// Not zero if the work item must call the handler of a kernel consumer.
     wanted: Atomic<u32>,
     #[pin]
     work: Work<Notify>,
@@ -162,7 +163,7 @@ pub(crate) struct Cq {
 
 static TABLE: Global<Table<IbCq>> = Global::new();
 
-/// Constructs the table. Once, before any device exists.
+/// Constructs the table. Called once, before any device exists.
 pub(crate) fn init() -> Result {
     let numbers = 1..=MAX_OBJECTS + KERNEL_OBJECTS;
     TABLE.init::<Infallible>(Table::new(numbers, KERNEL_OBJECTS))
@@ -208,7 +209,7 @@ impl Cq {
                     doorbell: Doorbell::default(),
                     polled: 0,
                     overrun: false,
-                    overrun_to_tell: false,
+                    overrun_pending: false,
                 },
                 "ferroce::Cq::inner"
             ),
@@ -224,16 +225,17 @@ impl Cq {
         this.number.publish(this);
     }
 
-    /// Takes the queue away from its work item.
+    /// Hides the queue from its work item.
     pub(crate) fn hide(&self) {
         self.number.hide();
     }
 
-    /// Resizes the queue of a process; returns the new size.
+    /// Resizes the queue of a process, and returns the new size.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a size out of range, or one that what waits to be polled does not fit into.
+    /// `EINVAL` if the size is out of range, or too small for the completions that were not polled
+    /// yet.
     pub(crate) fn resize(
         &self,
         cqe: u32,
@@ -244,17 +246,18 @@ impl Cq {
         let (mut queue, mut mmap_entry) = new_ring(cqe, ucontext, udata)?;
         let new = queue.share();
         let (first, count) = self.replace(&mut queue, &mut mmap_entry, cqe)?;
-        // The old completions are copied before new ones are added: the process does not have the
-        // new ring yet. A process that writes to the old ring, or maps the new one early, harms
-        // only itself.
+        // The lock is not needed: the process has not mapped the new ring yet, and new completions
+        // go to other elements. A process that writes to the old ring, or maps the new one early,
+        // harms only itself.
         for i in 0..count {
             new.copy_element(&queue, first.wrapping_add(i));
         }
         Ok(new.ring().capacity())
     }
 
-    /// Exchanges the ring. Returns the index, not masked, of the first completion that waits in the
-    /// old one, and how many do. A completion has the same index in both rings, but for the mask.
+    /// Replaces the ring. Returns the unmasked index of the first completion in the old ring that
+    /// was not polled yet, and the number of such completions. A completion has the same index in
+    /// both rings, except for the mask.
     fn replace(&self, new: &mut Queue, mmap_entry: &mut MmapEntry, cqe: u32) -> Result<(u32, u32)> {
         let mut inner = self.inner.lock();
         let Store::User {
@@ -265,7 +268,7 @@ impl Cq {
         else {
             return Err(EINVAL);
         };
-        // The index of the process is read once.
+        // Read the index of the process only once: it may change at any time.
         let count = queue.ring().count(*producer, queue.consumer());
         if count > cqe {
             return Err(EINVAL);
@@ -303,7 +306,7 @@ impl Cq {
         if !pushed {
             if !inner.overrun {
                 inner.overrun = true;
-                inner.overrun_to_tell = true;
+                inner.overrun_pending = true;
                 work::queue(&self.work);
             }
             return Pushed::Lost;
@@ -323,9 +326,9 @@ impl Cq {
         }
     }
 
-    /// A process rings the doorbell of a queue pair whose send requests complete here, and receive
-    /// requests to `recv_cq`. Returns whether it keeps posting. Takes `inner` of both, one after
-    /// the other.
+    /// Accounts for a doorbell of a process, for a queue pair whose send requests complete here and
+    /// whose receive requests complete to `recv_cq`. Returns whether the process keeps posting.
+    /// Takes `inner` of both queues, one after the other.
     pub(crate) fn ring(&self, recv_cq: &Self) -> bool {
         let received = !core::ptr::eq(self, recv_cq) && recv_cq.inner.lock().is_polled();
         let mut inner = self.inner.lock();
@@ -346,12 +349,12 @@ impl Cq {
         }
     }
 
-    /// Removes the completions of a queue pair, which adds none meanwhile, from the queue of a
-    /// kernel consumer: they name the queue pair, which the consumer may look at when it polls. May
+    /// Removes the completions of a queue pair from the queue of a kernel consumer, which may
+    /// dereference `ib_wc.qp` when it polls. The queue pair must not add completions meanwhile. May
     /// sleep.
     ///
-    /// In the queue of a process nothing is removed: completions have the number of the queue pair
-    /// there, and the ring is the library's.
+    /// Nothing is removed from the queue of a process: its completions only contain the number of
+    /// the queue pair, and the ring belongs to the library.
     pub(crate) fn remove(&self, qp: QpHandle) {
         if self.is_user {
             return;
@@ -390,7 +393,7 @@ impl Cq {
         }
     }
 
-    /// Adds the fill level, and the completions that the consumer waits for.
+    /// Adds the fill level and the state of the notification.
     pub(crate) fn describe(&self, out: &mut ResourceEntry<'_>) {
         let inner = self.inner.lock();
         let fill = match &inner.store {
@@ -434,7 +437,7 @@ impl Inner {
 }
 
 impl Completion {
-    /// Returns the completion as a kernel consumer gets it.
+    /// Returns the completion in the form for kernel consumers.
     fn wc(&self) -> Wc {
         Wc {
             wr_id: self.cqe.wr_id,
@@ -455,7 +458,7 @@ impl Completion {
     }
 }
 
-/// Makes a ring and responds with the offset to map it at.
+/// Creates a ring, and responds to the process with the offset to map it at.
 fn new_ring(cqe: u32, ucontext: &Ucontext, udata: &mut Udata<'_>) -> Result<(Queue, MmapEntry)> {
     let mut resp = CreateCqResp::default();
     if cqe == 0 || udata.out_len() < resp.as_bytes().len() {
@@ -469,19 +472,20 @@ fn new_ring(cqe: u32, ucontext: &Ucontext, udata: &mut Udata<'_>) -> Result<(Que
     Ok((queue, mmap_entry))
 }
 
-/// Calls the handler, or has it called. The caller holds no lock.
+/// Calls the completion handler, or queues the work item to do so. The caller holds no lock.
 pub(crate) fn notify(cq: &CqRef) {
     if cq.is_user {
-        // The one of the RDMA core, which has a lock of its own.
+        // `ib_uverbs_comp_handler()`, which takes a lock of its own.
         cq.notify();
     } else {
-        // A completion that is made by a verb of a kernel consumer must not call back from it.
+        // The completion may have been added by a verb of the consumer, which must not be called
+        // back from its own call.
         cq.wanted.store(1, Release);
         work::queue(&cq.work);
     }
 }
 
-/// The work item: calls the handler of a kernel consumer, and raises the error of an overrun.
+/// The work item: calls the handler of a kernel consumer, and raises a CQ error after an overrun.
 struct Notify(u32);
 
 impl WorkItem for Notify {
@@ -489,7 +493,7 @@ impl WorkItem for Notify {
         let Some(cq) = TABLE.get().and_then(|table| table.get(self.0)) else {
             return;
         };
-        let overrun = core::mem::take(&mut cq.inner.lock().overrun_to_tell);
+        let overrun = core::mem::take(&mut cq.inner.lock().overrun_pending);
         if overrun {
             cq.notify_error();
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The CRC of the ICRC, by the kernel's library.
+//! The CRC-32 of the ICRC, computed by the kernel's library.
 
 use rdma::crc32::crc32_le;
 use roce::icrc::Crc32;

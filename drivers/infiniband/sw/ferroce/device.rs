@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Devices: the state of one, and its objects as the RDMA core has them.
+//! The state of a device, and the types of its objects.
 
 use crate::{
     counters::{
@@ -37,67 +37,67 @@ use rdma::{
 };
 use roce::qp::attr::Mtu;
 
-/// The most scatter or gather entries of a request.
+/// The maximum number of scatter/gather entries of a request.
 pub(crate) const MAX_SGE: u32 = 32;
-/// The most requests of a queue.
+/// The maximum number of requests of a queue.
 pub(crate) const MAX_WR: u32 = 1 << 14;
-/// The most bytes of inline data.
+/// The maximum number of bytes of inline data.
 pub(crate) const MAX_INLINE: u32 = 512;
-/// The most READs, atomics and their like outstanding of a queue pair, as requester and as
-/// responder.
+/// The maximum number of outstanding READs, atomics and ATOMIC WRITEs of a queue pair, as requester
+/// and as responder. The requester also counts FLUSHes.
 pub(crate) const MAX_RD_ATOMIC: u8 = roce::responder::MAX_RD_ATOMIC as u8;
 
-/// The most multicast groups of a device.
+/// The maximum number of multicast groups of a device.
 pub(crate) const MAX_GROUPS: u32 = 8192;
-/// The most memberships of queue pairs in groups of a device.
+/// The maximum number of memberships of queue pairs in the groups of a device.
 pub(crate) const MAX_MEMBERSHIPS: u32 = 16384;
 
-/// A queue pair as the core has it.
+/// A queue pair, as an object of the RDMA core.
 pub(crate) type IbQp = ib::qp::Qp<Ferroce>;
-/// A completion queue as the core has it.
+/// A completion queue, as an object of the RDMA core.
 pub(crate) type IbCq = ib::cq::Cq<Ferroce>;
-/// A shared receive queue as the core has it.
+/// A shared receive queue, as an object of the RDMA core.
 pub(crate) type IbSrq = ib::srq::Srq<Ferroce>;
 
-/// A queue pair as lookups return it.
+/// A reference to a queue pair, as lookups return it.
 pub(crate) type QpRef = Ref<IbQp>;
-/// A completion queue as lookups return it.
+/// A reference to a completion queue, as lookups return it.
 pub(crate) type CqRef = Ref<IbCq>;
-/// A shared receive queue as lookups return it.
+/// A reference to a shared receive queue, as lookups return it.
 pub(crate) type SrqRef = Ref<IbSrq>;
 
 /// The state of a device.
 pub(crate) struct Ferroce {
-    /// Distinguishes devices; never used again.
+    /// The number of the device, never used for another one.
     number: u32,
     /// The GUID of the node and of its port.
     pub(crate) guid: [u8; 8],
-    /// The counters of the port, without queue pairs that are bound to a counter.
+    /// The counters of the port, without those of queue pairs that are bound to a counter.
     counters: Arc<Counters>,
     /// The counters of queue pairs that are or were bound to a counter.
     pub(crate) bound_counters: Arc<Counters>,
-    /// True if the port was active at the last event of its net device. Under RTNL.
+    /// True if the port was active at the last event of its net device. Written under RTNL.
     active: Atomic<bool>,
-    /// The MTU of the port, in bytes, which follows that of its net device. Written under RTNL.
+    /// The MTU of the port, in bytes, which follows the MTU of its net device. Written under RTNL.
     mtu: Atomic<u32>,
     /// The net device.
     pub(crate) link: Link,
-    /// That of the net device, which bounds rates.
+    /// The speed of the net device. Only static rates below it are limits.
     pub(crate) speed: Speed,
-    /// The multicast groups in use. Not charged to any memcg: the last queue pair to leave a group
-    /// need not be the one that joined it first. A user is in no more groups than it has
-    /// memberships, so the share of those is what counts.
+    /// The multicast groups in use. They are not charged to a user, because the last queue pair to
+    /// leave a group need not be the first that joined it. A user is in no more groups than it has
+    /// memberships, so these are compared with the number of groups left.
     pub(crate) groups: Pool,
     /// The memberships of queue pairs in multicast groups.
     pub(crate) memberships: Pool,
-    /// Halves of queue pairs that send: they share the queues below.
+    /// The number of halves that send, which share the queues below.
     pub(crate) senders: Senders,
     /// Keeps the sockets of the namespace open.
     _sockets: SocketRef,
 }
 
 impl Ferroce {
-    /// Makes the state of a device on a net device in namespace `net`. Sleeps.
+    /// Creates the state of a device on a net device in namespace `net`. Sleeps.
     ///
     /// # Errors
     ///
@@ -125,19 +125,19 @@ impl Ferroce {
         })
     }
 
-    /// Returns the counters of what happens but to bound queue pairs.
+    /// Returns the counters of the port, without those of queue pairs that are bound to a counter.
     pub(crate) fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
 
-    /// Takes note of whether the port is active. Under RTNL.
+    /// Records whether the port is active. Called under RTNL.
     pub(crate) fn note_port(&self, active: bool) {
         if self.active.xchg(active, Relaxed) && !active {
             self.counters.count(Counter::LinkDowned);
         }
     }
 
-    /// Takes note of the MTU of the port. Under RTNL.
+    /// Records the MTU of the port. Called under RTNL.
     pub(crate) fn note_mtu(&self, mtu: Mtu) {
         self.mtu.store(mtu.bytes(), Relaxed);
     }
@@ -156,14 +156,14 @@ impl Ferroce {
         }
     }
 
-    /// Returns the number.
+    /// Returns the number of the device.
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
 }
 
-/// Returns the GUID: the modified EUI-64 of the MAC address, or a random one for a net device that
-/// has none.
+/// Returns the GUID of a device: the modified EUI-64 of the MAC address of its net device, or of a
+/// random MAC address if the net device has none.
 fn guid(netdev: &NetDevice) -> [u8; 8] {
     let [a, b, c, d, e, f] = netdev.mac().unwrap_or_else(rdma::random::mac);
     [a ^ 2, b, c, 0xff, 0xfe, d, e, f]

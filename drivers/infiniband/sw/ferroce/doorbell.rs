@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Doorbells: send at once, or defer to the work item.
+//! Doorbells: the choice between sending at once and deferring to the work item.
 //!
-//! A process that posts one request and waits for its completion is served best at once: nothing
-//! has to be woken up. A process that posts one request after another would keep one CPU busy with
-//! all of the work behind each, on the same host even with that of the peer. It gains if another
-//! CPU sends meanwhile.
+//! For a process that posts one request and waits for its completion, it is fastest to send at
+//! once, because no worker has to be woken up. For a process that posts one request after another,
+//! its CPU would do all the work of each request, and that of the peer, too, if the peer is on the
+//! same host. Such a process gains if another CPU sends meanwhile.
 //!
-//! A poll for completions between two doorbells distinguishes the two. No clock is needed, and the
-//! result is the same on a slow machine.
+//! The first kind polls for completions between two doorbells. Using this to distinguish them needs
+//! no clock, so the result does not depend on the speed of the machine.
 //!
 //! ```text
 //!   doorbell   |    |    |    |    |    |    |    |    |
@@ -17,10 +17,10 @@
 //!                                            ^ deferred to the work item
 //! ```
 
-/// The doorbells of queue pairs that complete to the same queue.
+/// The doorbells of queue pairs whose send requests complete to the same queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Doorbell {
-    /// Doorbells without a poll before them, less those with one.
+    /// The number of doorbells without a poll before them, minus those with one.
     streak: u32,
 }
 
@@ -31,8 +31,8 @@ impl Doorbell {
     /// Bounds the streak, so that a process that begins to poll is soon served at once again.
     const MAX_STREAK: u32 = 16;
 
-    /// Accounts for a doorbell, and returns whether the process keeps posting, so that its requests
-    /// are better left to the work item. `polled` is true if completions were polled since the last
+    /// Accounts for a doorbell. Returns whether the process keeps posting, so that its requests are
+    /// better left to the work item. `polled` is true if completions were polled since the last
     /// doorbell.
     #[inline]
     pub(crate) fn ring(&mut self, polled: bool) -> bool {

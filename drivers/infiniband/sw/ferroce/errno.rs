@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Errors of the protocol crate, as the kernel has them.
+//! Conversion of the protocol's errors to errnos.
 
 use kernel::prelude::*;
 use roce::qp::ErrnoKind;

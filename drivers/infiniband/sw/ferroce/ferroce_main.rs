@@ -5,9 +5,10 @@
 //! This crate is the driver: it connects the protocol (crate `roce`, pure) to the kernel (crate
 //! `rdma`, the abstractions). It holds locks, moves data and decides nothing about the protocol.
 //!
-//! One SEND, from the doorbell to the wire: [`qp`] `post_send` -> [`qp::send`] `run` -> `qp::sq`
-//! `pull` -> `roce::requester` `poll_transmit` -> [`qp::path`] `send`. And back: [`receive`] ->
-//! [`qp::recv`] `handle` -> `roce::responder` `on_request` -> [`cq`] `push`.
+//! The path of a SEND, from the doorbell to the wire: [`qp`] `post_send` -> [`qp::send`] `run` ->
+//! `qp::sq` `pull` -> `roce::requester` `poll_transmit` -> [`qp::path`] `send`. The path of a
+//! received request: [`receive`] -> [`qp::recv`] `handle` -> `roce::responder` `on_request` ->
+//! [`cq`] `push`.
 
 #![forbid(unsafe_code)]
 
@@ -75,15 +76,15 @@ module! {
         },
         gid_table: u32 {
             default: crate::port::DEFAULT_GID_TABLE,
-            description: "Entries of the GID table of a device, of which each address takes one",
+            description: "Number of GID table entries of a device; each address takes one",
         },
         check_local_icrc: bool {
             default: false,
-            description: "Check the ICRC of packets that have not left this kernel, too",
+            description: "Also check the ICRC of packets that have not left this kernel",
         },
         ecn: bool {
             default: true,
-            description: "Let networks mark packets in place of dropping them, and react (RC)",
+            description: "Send ECN-capable packets and react to congestion (RC)",
         },
     },
 }
@@ -114,7 +115,7 @@ impl kernel::InPlaceModule for Module {
             let cleanup = init()?;
             Ok(try_pin_init!(Self {
                 _cleanup: cleanup,
-                // From here on the other driver cannot be loaded, so search for it.
+                // From here on, rdma_rxe cannot be loaded: check that it is not loaded already.
                 _guard <- ModuleNotifier::register(),
                 _: { guard::check()? },
                 _routes <- RouteRegistration::register(),
@@ -132,7 +133,7 @@ impl kernel::InPlaceModule for Module {
     }
 }
 
-/// Constructs tables and queues. Once, before anything else of the driver runs.
+/// Constructs tables and queues. Called once, before anything else of the driver runs.
 fn init() -> Result<Cleanup> {
     let cleanup = Cleanup;
     work::init()?;
@@ -150,8 +151,8 @@ fn init() -> Result<Cleanup> {
     Ok(cleanup)
 }
 
-/// Ends the work queues and waits for packets that the network stack has. Dropped when the tables
-/// are unused: any work item or packet that remained would run code of an unloaded module.
+/// Destroys the work queues and waits for packets in the network stack. Dropped when the tables are
+/// no longer used: a remaining work item or packet would run code of an unloaded module.
 struct Cleanup;
 
 impl Drop for Cleanup {
@@ -159,7 +160,7 @@ impl Drop for Cleanup {
         work::shut_down();
         owner::shut_down();
         tx_in_flight::wait_all_returned(|accounts| {
-            pr_warn!("unloading waits for packets of {accounts} queue pairs in network devices\n");
+            pr_warn!("waiting for packets of {accounts} queue pair halves in network devices\n");
         });
         packet::shut_down();
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Storage for some values, in place if they are few.
+//! Storage for values, in place if there are only a few.
 
 use kernel::prelude::*;
 
-/// Values, up to `N` of which need no memory of their own.
+/// `N` values in place, or more in an allocation of their own.
 pub(crate) enum Few<T, const N: usize> {
     Few([T; N]),
     Many(KVec<T>),

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The addresses of devices, as the core reports them.
+//! The addresses of all devices, as the core reports them.
 //!
-//! For datagrams: a packet for queue pair 1 names no device, one for any other datagram queue pair
-//! is accepted only at an address of the device of that queue pair, and one for a multicast group
-//! only through a net device that has an address of it.
+//! They are needed for datagrams. A datagram for queue pair 1 names no device: the destination
+//! address identifies it. A datagram for any other queue pair is accepted only if its destination
+//! is an address of the device of that queue pair. A multicast datagram is accepted only if the
+//! device has an address of the net device that received it.
 //!
-//! Written under the mutex of a GID table, and read under RCU.
+//! The tables are written under the mutex of a GID table, and read under RCU.
 
 use kernel::{
     prelude::*,
@@ -25,7 +26,7 @@ use rdma::{
     }, //
 };
 
-/// Buckets of a table: a module has some dozens of addresses, rarely hundreds.
+/// The buckets of a table. A host has some dozens of addresses, rarely hundreds.
 const BUCKETS: usize = 256;
 
 static GIDS: Global<Gids> = Global::new();
@@ -33,21 +34,21 @@ static GIDS: Global<Gids> = Global::new();
 /// All addresses of all devices.
 #[pin_data]
 struct Gids {
-    /// The device of an address.
+    /// The entries of GID tables with an address.
     #[pin]
     owners: MultiTable<Address, Owner, BUCKETS>,
-    /// The devices with an address of a net device, once for each address.
+    /// The entries of GID tables with an address of a net device.
     #[pin]
     links: MultiTable<Link, Owner, BUCKETS>,
-    /// The contents of an entry of a GID table, to find it when it is removed.
+    /// The contents of an entry of a GID table, needed when it is removed.
     #[pin]
     places: MultiTable<Place, (Address, Link), BUCKETS>,
-    /// The management queue pairs, by device.
+    /// The management queue pair of each device.
     #[pin]
     gsi_qps: MultiTable<u32, u32, BUCKETS>,
 }
 
-/// An address, which is one only within a namespace.
+/// An address, which is unique only within a namespace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) net: NetId,
@@ -62,7 +63,7 @@ impl Key for Address {
     }
 }
 
-/// A net device, as packets name it.
+/// A net device, by namespace and index.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) net: NetId,
@@ -91,15 +92,15 @@ impl Key for Place {
     }
 }
 
-/// The device and queue pair of an address.
+/// An entry of a GID table that has an address.
 #[derive(Clone, Copy)]
 struct Owner {
     place: Place,
-    /// True for an address of the device's own net device, not of one above it.
+    /// True for an address of the device's own net device, false for one of a net device above it.
     own: bool,
 }
 
-/// Constructs the table. Once, before any device exists.
+/// Constructs the tables. Called once, before any device exists.
 pub(crate) fn init() -> Result {
     GIDS.init(try_pin_init!(Gids {
         owners <- MultiTable::new(),
@@ -109,7 +110,7 @@ pub(crate) fn init() -> Result {
     }? Error))
 }
 
-/// Adds an address. Callable where sleeping is not allowed.
+/// Adds an address. Does not sleep.
 pub(crate) fn add(device: u32, index: u32, address: Address, link: Link, own: bool) -> Result {
     let gids = GIDS.get().ok_or(ENODEV)?;
     let place = Place { device, index };
@@ -124,17 +125,17 @@ pub(crate) fn add(device: u32, index: u32, address: Address, link: Link, own: bo
         })
 }
 
-/// Changes whenever an address is removed, or a multicast group is joined or left.
+/// Changes whenever an address is removed, or a device joins or leaves a multicast group.
 static GENERATION: Atomic<u32> = Atomic::new(1);
 
-/// Returns a number that changes whenever an address is removed. A result that was looked up for an
-/// address is valid as long as it is the same.
+/// Returns a number that changes whenever an address is removed, or a device joins or leaves a
+/// multicast group. The result of an earlier lookup is valid as long as the number is the same.
 #[inline]
 pub(crate) fn generation() -> u32 {
     GENERATION.load(Relaxed)
 }
 
-/// Makes all cached routes invalid.
+/// Invalidates all cached routes.
 pub(crate) fn invalidate() {
     GENERATION.add(1, Relaxed);
 }
@@ -147,7 +148,7 @@ pub(crate) fn remove(device: u32, index: u32) -> Option<Address> {
 
     gids.owners.remove(&address, |owner| owner.place == place);
     gids.links.remove(&link, |owner| owner.place == place);
-    // After the removal: a reader of the new number does not find the address.
+    // Change the generation after the removal: a reader of the new one does not find the address.
     invalidate();
     Some(address)
 }
@@ -160,7 +161,7 @@ pub(crate) fn contains(device: u32, address: &Address) -> bool {
         .is_some_and(|gids| gids.owners.find_map(address, find).is_some())
 }
 
-/// Returns whether a device has any address of a net device: that is its own one, or one above it.
+/// Returns whether a device has an address of a net device: its own net device, or one above it.
 pub(crate) fn reaches(device: u32, link: &Link) -> bool {
     let find = |owner: &Owner| (owner.place.device == device).then_some(());
 
@@ -168,20 +169,22 @@ pub(crate) fn reaches(device: u32, link: &Link) -> bool {
         .is_some_and(|gids| gids.links.find_map(link, find).is_some())
 }
 
-/// Registers the management queue pair of a device until it is dropped.
+/// The registration of the management queue pair of a device, until this is dropped.
 pub(crate) struct GsiQp {
     device: u32,
     qp: u32,
 }
 
 impl GsiQp {
+    /// Registers queue pair `qp` as the management queue pair of a device.
+    ///
     /// # Errors
     ///
-    /// `EBUSY` if the device has one.
+    /// `EBUSY` if the device already has one.
     pub(crate) fn new(device: u32, qp: u32) -> Result<Self> {
         let gids = GIDS.get().ok_or(ENODEV)?;
 
-        // The core creates one, and serialises that.
+        // The core creates only one for each device, so this check does not race.
         if gsi_of(gids, device).is_some() {
             return Err(EBUSY);
         }
@@ -203,7 +206,7 @@ fn gsi_of(gids: &Gids, device: u32) -> Option<u32> {
     gids.gsi_qps.find_map(&device, |qp| Some(*qp))
 }
 
-/// Finds the management queue pair of a device with any address of a net device.
+/// Finds the management queue pair of a device that has an address of a net device.
 pub(crate) fn gsi_at(link: &Link) -> Option<u32> {
     let gids = GIDS.get()?;
 
@@ -211,10 +214,10 @@ pub(crate) fn gsi_at(link: &Link) -> Option<u32> {
         .find_map(link, |owner| gsi_of(gids, owner.place.device))
 }
 
-/// Finds the management queue pair of the device with an address.
+/// Finds the management queue pair of the device that has an address.
 ///
-/// An address of a net device is one of each device below it too. The device on that net device
-/// itself is preferred.
+/// An address of a net device is also an address of each device on a net device below it. A device
+/// on that net device itself is preferred.
 pub(crate) fn gsi(address: &Address) -> Option<u32> {
     let gids = GIDS.get()?;
     let find = |own: bool| {

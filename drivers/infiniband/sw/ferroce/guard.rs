@@ -2,8 +2,8 @@
 
 //! Keeps C rxe from being loaded beside this driver.
 //!
-//! Both would claim the driver id that the user-space provider looks for, and C rxe takes every
-//! device with that id for its own: it would read our device as if it were one of its.
+//! Both use the driver ID that the user-space provider looks for. C rxe assumes that every device
+//! with this ID is its own, and would misinterpret the structure of our devices.
 
 use kernel::prelude::*;
 use rdma::modules::{
@@ -11,15 +11,15 @@ use rdma::modules::{
     ModuleHandler, //
 };
 
-/// The module of C rxe.
-const RIVAL: &CStr = c"rdma_rxe";
+/// The name of the module of C rxe.
+const RXE_MODULE: &CStr = c"rdma_rxe";
 
-/// Keeps the other module from being loaded.
+/// The handler that refuses to load C rxe.
 pub(crate) struct Guard;
 
 impl ModuleHandler for Guard {
     fn coming(name: &[u8]) -> Result {
-        if name != b"rdma_rxe" {
+        if name != RXE_MODULE.to_bytes() {
             return Ok(());
         }
         pr_err!("rdma_rxe cannot be loaded beside ferroce: run `rmmod ferroce` first\n");
@@ -27,13 +27,13 @@ impl ModuleHandler for Guard {
     }
 }
 
-/// Fails if the other module is there already.
+/// Checks that C rxe is not loaded.
 ///
 /// # Errors
 ///
-/// `EBUSY`.
+/// `EBUSY` if it is.
 pub(crate) fn check() -> Result {
-    if is_loaded(RIVAL) {
+    if is_loaded(RXE_MODULE) {
         pr_err!("cannot work beside rdma_rxe: run `rmmod rdma_rxe` first\n");
         return Err(EBUSY);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rdma link add`, and what happens to net devices.
+//! `rdma link add`, and events of net devices.
 
 use crate::{
     device::Ferroce,
@@ -32,7 +32,7 @@ use rdma::{
 /// Held while a device is added.
 static ADDING: Global<Mutex<()>> = Global::new();
 
-/// Prepares the lock. Once, before link types are registered.
+/// Initialises the lock. Called once, before link types are registered.
 pub(crate) fn init() -> Result {
     ADDING.init(new_mutex!((), "ferroce::link"))
 }
@@ -45,7 +45,7 @@ impl LinkType for Link {
 
     fn newlink(name: &CStr, netdev: &NetDevice) -> Result {
         guard::check()?;
-        // Two of these may run at the same time, for the same net device.
+        // The core may call this twice at a time, for the same net device.
         let _one = ADDING.get().ok_or(ENODEV)?.lock();
         if netdev.is_vlan() {
             // The addresses of a VLAN device are in the GID table of the device below it.
@@ -55,7 +55,7 @@ impl LinkType for Link {
             return Err(EEXIST);
         }
         add(name, netdev).inspect_err(|e| {
-            pr_err!("cannot add a link: {:?}\n", e);
+            pr_err!("failed to add a link: {:?}\n", e);
         })
     }
 }
@@ -73,11 +73,12 @@ fn add(name: &CStr, netdev: &NetDevice) -> Result {
     };
     Device::register(&init, Ok(device))?;
     if let Some(device) = Device::<Ferroce>::by_netdev(netdev) {
-        // From here on the net device reports changes.
+        // From here on, events of the net device find the device, so no change of the MTU is
+        // missed.
         let _rtnl = Rtnl::lock();
         device.note_mtu(port::fitting_mtu(netdev));
     }
-    // The net device may have moved meanwhile, with its event before there was a device.
+    // The net device may have moved to another namespace before its event could find the device.
     if netdev.net_id() != net {
         Device::<Ferroce>::unregister_queued_on(netdev);
         return Err(ENODEV);
@@ -98,8 +99,8 @@ impl LinkType for CompatLink {
 
 impl NetdevHandler for Link {
     fn event(dev: &NetDevice, event: NetdevEvent) {
-        // Queries read state and speed, and the core reports changes; a route is checked at each
-        // use.
+        // Other changes need no handling: queries read state and speed, the core reports them, and
+        // routes are checked at each use.
         match event {
             NetdevEvent::Up | NetdevEvent::Down | NetdevEvent::Change => {
                 if let Some(device) = Device::<Ferroce>::by_netdev(dev) {

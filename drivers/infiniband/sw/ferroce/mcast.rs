@@ -2,10 +2,11 @@
 
 //! Multicast groups.
 //!
-//! A group belongs to a device: while one of its queue pairs is a member its net device is in the
-//! IP group. Datagrams find the members under RCU, by group and namespace, and each copies the
-//! payload into a receive request of its own, the sender's queue pair too if it is a member.
-//! Nothing is allocated for that, and the members of a group are bounded.
+//! The net device of a device is in the IP group as long as a queue pair of the device is a member.
+//! The members of a group are looked up under RCU, by group and namespace. Each copies the payload
+//! of a datagram into a receive request of its own, including the queue pair that sent it, if it is
+//! a member. Nothing is allocated for a member that need not wait, and the number of members is
+//! limited.
 
 use crate::{
     ah,
@@ -32,7 +33,8 @@ use rdma::{
     }, //
 };
 
-/// The most members of a group on a device: each packet is copied as often, in a softirq.
+/// The maximum number of members of a group on a device: a packet is copied once for each of them,
+/// in a softirq.
 pub(crate) const MAX_MEMBERS: u32 = 64;
 
 /// Buckets of the table.
@@ -57,7 +59,7 @@ struct Member {
     qp: u32,
 }
 
-/// Constructs the table. Once, before any device exists.
+/// Constructs the table. Called once, before any device exists.
 pub(crate) fn init() -> Result {
     GROUPS.init(try_pin_init!(Groups {
         members <- MultiTable::new(),
@@ -69,9 +71,9 @@ pub(crate) fn init() -> Result {
 ///
 /// # Errors
 ///
-/// `EINVAL` if it is one: the core counts each attach, and a queue pair with a wrong count could
-/// never be destroyed. `ENOMEM` beyond a limit; `ENODEV` or `EINVAL` without a net device that has
-/// this version of IP.
+/// `EINVAL` if it already is one: the core counts each attach, and a queue pair with a wrong count
+/// could never be destroyed. `ENOMEM` beyond a limit; `ENODEV` or `EINVAL` without a net device
+/// that has this version of IP.
 pub(crate) fn attach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
     let groups = GROUPS.get().ok_or(ENODEV)?;
     let device = qp.device();
@@ -97,7 +99,8 @@ pub(crate) fn attach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
         }
         netdev.join(&rtnl, group(gid))?;
     }
-    // A datagram is counted once for each device: `deliver` relies on those of one being together.
+    // Keep the members of a device together: `deliver` relies on it to count a datagram only once
+    // for each device.
     let inserted = groups.members.insert_beside(
         address,
         member,
@@ -110,11 +113,12 @@ pub(crate) fn attach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
         }
         return Err(e);
     }
-    // There was room, and no other queue pair has joined since.
+    // `changing` is held, so there still is the room that was found above.
     device.memberships.count(owner);
     if here == 0 {
         device.groups.count(None);
-        // The loopback of datagrams of this host is part of a route.
+        // The loopback of datagrams to this host is part of a cached route: have routes looked up
+        // again.
         gids::invalidate();
     }
     Ok(())
@@ -145,7 +149,7 @@ pub(crate) fn detach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
     Ok(())
 }
 
-/// Returns the group and the member for a queue pair.
+/// Returns the group, and the entry of a queue pair in it.
 fn membership(qp: &Owned<IbQp>, gid: [u8; 16]) -> (Address, Member) {
     let device = qp.device();
     let member = Member {
@@ -156,7 +160,8 @@ fn membership(qp: &Owned<IbQp>, gid: [u8; 16]) -> (Address, Member) {
 }
 
 impl Groups {
-    /// Returns how many members a group has on the device of one, and whether that is among them.
+    /// Returns the number of members of a group on the device of `member`, and whether `member` is
+    /// one of them.
     fn look(&self, address: &Address, member: Member) -> (u32, bool) {
         let mut here: u32 = 0;
         let mut is_member = false;
@@ -170,11 +175,11 @@ impl Groups {
     }
 }
 
-/// Takes the net device of a queue pair out of a group.
+/// Makes the net device of a queue pair leave a group.
 fn leave(qp: &Owned<IbQp>, address: &Address) {
     let rtnl = Rtnl::lock();
 
-    // One that was removed, or moved to another namespace, has left all of its groups.
+    // A net device that was removed, or moved to another namespace, has already left its groups.
     if let Some(netdev) = qp.device().netdev() {
         if netdev.net_id() == address.net {
             netdev.leave(&rtnl, group(address.gid));
@@ -190,8 +195,8 @@ fn group(gid: [u8; 16]) -> Group {
     }
 }
 
-/// Calls `f` with the number of the device and of the queue pair of each member of a group, those
-/// of one device together. Under RCU: `f` must not sleep.
+/// Calls `f` with the number of the device and of the queue pair of each member of a group. The
+/// members of one device follow each other. Under RCU: `f` must not sleep.
 #[inline]
 pub(crate) fn for_each_member(group: &Address, mut f: impl FnMut(u32, u32)) {
     if let Some(groups) = GROUPS.get() {

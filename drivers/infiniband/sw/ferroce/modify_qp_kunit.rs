@@ -2,9 +2,9 @@
 
 //! Compares the table of transitions in crate `roce` with the one of the RDMA core.
 //!
-//! The core does not show its table, it only answers `ib_modify_qp_is_ok()`. The suite derives the
-//! rule of the core for each service type and pair of states from its answers, and prints it in the
-//! format of `tools/testing/roce/docs/ib_modify_qp_is_ok.txt` with `modify_qp: ` in front.
+//! The core does not export its table, only `ib_modify_qp_is_ok()`. The suite derives the rule of
+//! the core for each service type and pair of states from the results, and prints it in the format
+//! of `tools/testing/roce/docs/ib_modify_qp_is_ok.txt` with `modify_qp: ` in front.
 
 use rdma::ib::qp::modify_qp_is_ok;
 use roce::qp::{
@@ -29,11 +29,11 @@ fn single_bits() -> impl Iterator<Item = AttrMask> {
     (0..u32::BITS).map(|bit| AttrMask::from_bits(1 << bit))
 }
 
-/// Finds out which rule the core follows. `None` if it accepts nothing.
+/// Determines the rule of the core. Returns `None` if the core accepts no mask.
 ///
 /// Given one mask that is accepted, an attribute in it is required if the mask fails without it,
-/// and any other is allowed if the mask passes with it. For the first mask everything is tried that
-/// a transition is known to require, and every single attribute.
+/// and any other is allowed if the mask passes with it. To find such a mask, the required
+/// attributes of every transition and every single attribute are tried.
 fn probe(ty: QpType, from: State, to: State) -> Option<Rule> {
     let accepted = |mask: &AttrMask| core_accepts(ty, from, to, *mask);
     let seed = TRANSITIONS
@@ -50,7 +50,7 @@ fn probe(ty: QpType, from: State, to: State) -> Option<Rule> {
             rule.optional = rule.optional.or(bit);
         }
     }
-    // They are accepted with every transition, so a rule does not mention them.
+    // The core accepts these with every transition, so a rule does not contain them.
     let always = AttrMask::STATE.or(AttrMask::RATE_LIMIT);
     rule.optional = rule.optional.without(always);
     Some(rule)

@@ -2,8 +2,8 @@
 
 //! Processes and users, and their use of the shared pools.
 //!
-//! A process is identified by its user context: its objects, and the packets that wait for it,
-//! count for the [`Owner`] of the context. All contexts of a user share a [`User`].
+//! A process is identified by its user context: its objects, and the packets that wait for it, are
+//! charged to the [`Owner`] of the context. All contexts of a user share a [`User`].
 
 use kernel::{
     new_mutex,
@@ -29,8 +29,8 @@ use rdma::{
     }, //
 };
 
-/// The most ranges of memory of a process that are being fetched. Each has a worker, and the
-/// process may let all of its own wait for ever.
+/// The maximum number of ranges of a process' memory that are fetched at a time. Each occupies a
+/// worker, and the process can make all of its workers wait for ever.
 const MAX_FETCHES: u32 = 64;
 
 static USERS: Global<Users> = Global::new();
@@ -38,12 +38,12 @@ static USERS: Global<Users> = Global::new();
 /// The users that have contexts.
 #[pin_data]
 struct Users {
-    /// Those that have none any more are removed when the next context is created.
+    /// Users without a context are removed when the next context is created.
     #[pin]
     list: Mutex<KVec<Arc<User>>>,
 }
 
-/// The kind of entry that a pool has.
+/// The kind of the entries of a pool.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Address handles.
@@ -72,14 +72,15 @@ impl Kind {
     /// The number of kinds.
     pub(crate) const COUNT: usize = 10;
 
-    /// Returns whether a process with `CAP_SYS_RESOURCE` may take all there is. Not for pools whose
-    /// use depends on packets and on the memory of the process.
+    /// Returns whether a process with `CAP_SYS_RESOURCE` may use the whole pool. The use of the
+    /// other pools depends on packets and on the memory of the process, so it grows while a process
+    /// waits.
     pub(crate) fn is_for_privileged(self) -> bool {
         !matches!(self, Self::Backlog | Self::Fetch)
     }
 }
 
-/// The amounts that are held of each kind of pool.
+/// The amounts that are held of each pool.
 pub(crate) struct Held([Atomic<u32>; Kind::COUNT]);
 
 impl Held {
@@ -87,7 +88,7 @@ impl Held {
         Self([const { Atomic::new(0) }; Kind::COUNT])
     }
 
-    /// Returns the number held of a kind.
+    /// Returns the amount that is held of a pool.
     pub(crate) fn of(&self, kind: Kind) -> &Atomic<u32> {
         let [ah, backlog, cq, fetch, membership, mr, mw, pd, qp, srq] = &self.0;
         match kind {
@@ -105,7 +106,7 @@ impl Held {
     }
 }
 
-/// A user, and what all of its processes hold.
+/// A user, and the amounts that all of its processes hold.
 struct User {
     id: UserId,
     /// The number of [`Owner`]s. Incremented under the lock of [`Users::list`].
@@ -113,8 +114,8 @@ struct User {
     held: Held,
 }
 
-/// A process, and the objects that it holds. The references are those of its context, its
-/// protection domains and its charges; the last one may be dropped in any context.
+/// A process, and the amounts that it holds. Its context, its objects and its charges have
+/// references to it; the last reference may be dropped in any context.
 pub(crate) struct Owner {
     user: Arc<User>,
     /// True if it may exceed the share of a user.
@@ -126,7 +127,7 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// Makes one for a context of the calling process. May sleep.
+    /// Creates the owner of a context of the calling process. May sleep.
     ///
     /// # Errors
     ///
@@ -136,7 +137,7 @@ impl Owner {
         let fetches = Semaphore::new(MAX_FETCHES)?;
         let users = USERS.get().ok_or(ENODEV)?;
         let mut list = users.list.lock();
-        // Nothing refers to one without owners but the list and, briefly, the drop of the last one.
+        // Only the list refers to a user without owners and, briefly, the drop of its last owner.
         list::retain(&mut list, |user| user.owners.load(Relaxed) > 0);
         let user = match list.iter().find(|user| user.id == id) {
             Some(user) => user.clone(),
@@ -154,7 +155,7 @@ impl Owner {
             }
         };
         user.owners.add(1, Relaxed);
-        // If this fails the owner is dropped, and no longer counted.
+        // If the allocation below fails, the owner is dropped, and no longer counted.
         let owner = Self {
             user,
             is_privileged: cred::may_exceed_limits(),
@@ -164,7 +165,7 @@ impl Owner {
         Ok(Arc::new(owner, GFP_KERNEL_ACCOUNT)?)
     }
 
-    /// The amounts that all processes of the user hold, this one included.
+    /// Returns the amounts that all processes of the user hold, this one included.
     pub(crate) fn user(&self) -> &Held {
         &self.user.held
     }
@@ -176,14 +177,14 @@ impl Drop for Owner {
     }
 }
 
-/// Constructs the list of users. Once, before any device exists.
+/// Constructs the list of users. Called once, before any device exists.
 pub(crate) fn init() -> Result {
     USERS.init(try_pin_init!(Users {
         list <- new_mutex!(KVec::new(), "ferroce::owner"),
     }? Error))
 }
 
-/// Frees what there is of users, none of which has a context any more.
+/// Frees the list of users, none of which has a context any more.
 pub(crate) fn shut_down() {
     if let Some(users) = USERS.get() {
         *users.list.lock() = KVec::new();

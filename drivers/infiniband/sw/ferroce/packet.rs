@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Received packets, and the memory of those to send.
+//! Received packets, and the allocation of packets to send.
 
 use crate::{
     ah,
@@ -49,13 +49,13 @@ use roce::{
     }, //
 };
 
-/// A linear packet, from the BTH to the ICRC.
+/// A received packet, linear, from the BTH to the ICRC.
 pub(crate) struct Incoming {
     skb: SkBuff,
     about: About,
 }
 
-/// Properties of a packet that are not in its bytes.
+/// Properties of a packet that are not in its data.
 #[derive(Clone, Copy)]
 pub(crate) struct About {
     /// The VLAN of the net device that it was received on.
@@ -66,7 +66,7 @@ pub(crate) struct About {
 }
 
 impl Incoming {
-    /// Takes a linear packet that was received on `dev`, and returns its origin too; `None` if its
+    /// Wraps a linear packet that was received on `dev`, and returns its origin, too; `None` if its
     /// headers cannot be read.
     #[inline]
     fn new(skb: SkBuff, dev: &NetDevice, is_local: bool) -> Option<(Self, Origin)> {
@@ -103,7 +103,7 @@ impl Incoming {
         self.about.vlan
     }
 
-    /// Returns a copy, of which the bytes are shared.
+    /// Returns a copy that shares the data.
     #[cold]
     pub(crate) fn copy(&self) -> Option<Self> {
         Some(Self {
@@ -112,7 +112,7 @@ impl Incoming {
         })
     }
 
-    /// Returns the most memory, in bytes, that the packet keeps from other uses.
+    /// Returns the maximum amount of memory, in bytes, that the packet occupies.
     pub(crate) fn footprint(&self) -> usize {
         self.skb.footprint()
     }
@@ -122,7 +122,7 @@ impl Incoming {
         self.skb.consume();
     }
 
-    /// Returns the view of the headers.
+    /// Parses the headers.
     #[inline]
     pub(crate) fn packet(&self) -> Result<Packet<'_>, ParseError> {
         Packet::parse(self.skb.data())
@@ -150,8 +150,8 @@ impl Incoming {
         self.skb.network_header()
     }
 
-    /// Returns whether the ICRC is right. That of a packet that has not left this kernel is not
-    /// checked, as little as a checksum of TCP is, unless a module parameter says so.
+    /// Returns whether the ICRC is correct. The ICRC of a packet that has not left this kernel is
+    /// not checked, like a TCP checksum, unless the module parameter `check_local_icrc` is set.
     #[inline]
     pub(crate) fn is_intact(&self) -> bool {
         if self.about.is_local && !*module_parameters::check_local_icrc.value_ref() {
@@ -171,7 +171,7 @@ impl Incoming {
         check().is_some()
     }
 
-    /// Returns whether it is an intact packet of a flow.
+    /// Returns whether it is an intact packet of `flow`.
     #[inline]
     fn is_of(&self, flow: Flow) -> bool {
         self.packet()
@@ -184,7 +184,7 @@ impl Incoming {
     fn origin(&self, net: NetId) -> Option<Origin> {
         let (ip, udp) = self.skb.received_headers()?;
         let [sport_hi, sport_lo, ..] = *udp;
-        let (saddr, daddr, traffic_class, below) = match ip {
+        let (saddr, daddr, traffic_class, ip_len) = match ip {
             IpHeader::V4(ip) => {
                 let [s0, s1, s2, s3, d0, d1, d2, d3] = *ip.last_chunk()?;
                 let (saddr, daddr) = ([s0, s1, s2, s3], [d0, d1, d2, d3]);
@@ -203,27 +203,28 @@ impl Incoming {
             saddr,
             daddr,
             sport: u16::from_be_bytes([sport_hi, sport_lo]),
-            bytes: total(self.skb.len(), below),
+            bytes: total(self.skb.len(), ip_len),
             ecn: Ecn::of(traffic_class),
         })
     }
 }
 
-/// A packet that was taken from a [`Batch`], or the counter and the length of one that cannot be.
+/// A packet that was taken from a [`Batch`], or the drop counter and the length of one that is not
+/// usable.
 type Taken = Result<(Incoming, Origin), (Counter, usize)>;
 
 /// Packets that were received together.
 pub(crate) struct Batch<'a> {
     packets: SkBuffList,
     dev: &'a NetDevice,
-    /// The next packet, if it was looked at and left.
+    /// The next packet, if [`Batch::pop_like`] has examined and left it.
     next: Option<Taken>,
-    /// True until the train is counted.
+    /// True if the packets are a train that was not counted yet.
     is_train: bool,
 }
 
 impl<'a> Batch<'a> {
-    /// Takes packets that were received on `dev`.
+    /// Wraps packets that were received on `dev`.
     #[inline]
     pub(crate) fn new(packets: SkBuffList, dev: &'a NetDevice) -> Self {
         Self {
@@ -255,7 +256,7 @@ impl<'a> Batch<'a> {
         let is_local = self.packets.is_whole();
         let mut skb = self.packets.pop()?;
         let len = skb.len();
-        // Before it is copied, or waits for something.
+        // Check the length before the packet is copied or kept.
         if len > MAX_PACKET_LEN {
             return Some(Err((Counter::Malformed, len)));
         }
@@ -265,8 +266,8 @@ impl<'a> Batch<'a> {
         Some(Incoming::new(skb, self.dev, is_local).ok_or((Counter::Malformed, len)))
     }
 
-    /// Removes the next packet if it is intact and for the same half as another, of `flow` from
-    /// `origin`. One that is not is left.
+    /// Removes the next packet if it is intact, of `flow`, and from `origin`, and so for the same
+    /// half. Otherwise it is left.
     #[inline]
     pub(crate) fn pop_like(&mut self, flow: Flow, origin: &Origin) -> Option<(Incoming, Origin)> {
         if self.packets.is_empty() {
@@ -343,7 +344,7 @@ impl Origin {
     }
 }
 
-/// Returns the length of a packet that has `len` bytes behind its UDP header.
+/// Returns the length of an IP packet with `len` bytes of UDP payload.
 #[inline]
 pub(crate) fn total(len: usize, ip_len: usize) -> u32 {
     // CAST: A packet is never that long.
@@ -352,12 +353,12 @@ pub(crate) fn total(len: usize, ip_len: usize) -> u32 {
 
 static POOLS: Global<PacketPools> = Global::new();
 
-/// Constructs the pools. Once, before any device exists.
+/// Constructs the pools. Called once, before any device exists.
 pub(crate) fn init() -> Result {
     POOLS.init(PacketPools::new())
 }
 
-/// Frees the pages in the pools. Nothing allocates any more.
+/// Frees the pages in the pools. Called when nothing allocates packets any more.
 pub(crate) fn shut_down() {
     if let Some(pools) = POOLS.get() {
         pools.shut_down();

@@ -14,17 +14,19 @@ use kernel::{
     sync::Arc, //
 };
 
-/// A protection domain: the process that its objects count for.
+/// A protection domain, with the process that its objects are charged to.
 pub(crate) struct Domain {
-    /// None for that of a kernel consumer.
+    /// `None` for a kernel consumer.
     pub(crate) owner: Option<Arc<Owner>>,
     _charge: Option<Charge>,
 }
 
 impl Domain {
+    /// Creates a protection domain, charged to a process.
+    ///
     /// # Errors
     ///
-    /// `ENOMEM` if the process has too many.
+    /// `ENOMEM` if the process has used up its share.
     pub(crate) fn new(owner: Option<Arc<Owner>>) -> Result<Self> {
         Ok(Self {
             _charge: Charge::new(&pool::PDS, owner.as_ref())?,

@@ -2,7 +2,7 @@
 
 //! Pools that all users share, and charges against them.
 //!
-//! [`roce::share`] has the rule for the share of a process. Kernel consumers have numbers of their
+//! [`roce::share`] defines the share of a process. Kernel consumers have object numbers of their
 //! own, and are not charged for objects.
 //!
 //! Documentation/infiniband/ferroce/limits.rst lists the pools.
@@ -23,30 +23,30 @@ use kernel::{
 };
 use roce::share;
 
-/// The most queue pairs, completion queues, shared receive queues, regions and windows of
-/// processes, each.
+/// The maximum number of queue pairs of processes, and likewise of completion queues, shared
+/// receive queues, regions and windows.
 pub(crate) const MAX_OBJECTS: u32 = 1 << 20;
 
-/// The most objects of kernel consumers, each, on top of those. A new link needs some, and so does
-/// a reconnecting one.
+/// The maximum number of objects of kernel consumers, of each kind, in addition to those. Kernel
+/// consumers need some whenever a link is added, and when they reconnect.
 pub(crate) const KERNEL_OBJECTS: u32 = 1 << 16;
 
-/// The most address handles of processes.
+/// The maximum number of address handles of processes.
 pub(crate) const MAX_AH: u32 = 1 << 20;
 
-/// The most protection domains of processes. They have no numbers that could run out, and a process
-/// has a use for few.
+/// The maximum number of protection domains of processes. They have no numbers that could run out,
+/// and a process needs only a few.
 pub(crate) const MAX_PD: u32 = 1 << 15;
 
-/// The most ranges of memory on demand that are fetched at a time: the number of workers of an
-/// unbound work queue.
+/// The maximum number of ranges of memory on demand that are fetched at a time: the number of
+/// workers of an unbound work queue.
 const MAX_FETCHES: u32 = 1024;
 
-/// The most memory that packets in the backlogs of all queue pairs may hold, in bytes. The memory
-/// cgroup of the receiver is not charged for them.
+/// The maximum amount of memory that packets in the backlogs of all queue pairs may occupy, in
+/// bytes. The memory cgroup of the receiver is not charged for them.
 const MAX_BACKLOG: u32 = 64 << 20;
 
-/// Something that there is a limited number of.
+/// A limited resource.
 pub(crate) struct Pool {
     kind: Kind,
     used: Atomic<u32>,
@@ -64,7 +64,7 @@ pub(crate) static QPS: Pool = Pool::new(Kind::Qp, MAX_OBJECTS);
 pub(crate) static SRQS: Pool = Pool::new(Kind::Srq, MAX_OBJECTS);
 
 impl Pool {
-    /// A pool of which nothing is used.
+    /// Creates a pool of which nothing is used.
     pub(crate) const fn new(kind: Kind, max: u32) -> Self {
         Self {
             kind,
@@ -73,14 +73,14 @@ impl Pool {
         }
     }
 
-    /// Takes `n` for a process, or for a kernel consumer, which may take all there is. Callable in
-    /// any context.
+    /// Takes `n` entries for a process, or for a kernel consumer (`None`), which may use the whole
+    /// pool. Callable in any context.
     ///
     /// # Errors
     ///
-    /// `ENOMEM` if there is not so much left, or not for this process.
+    /// `ENOMEM` if fewer entries are left, in the pool or in the share of the process.
     pub(crate) fn take(&self, owner: Option<&Owner>, n: u32) -> Result {
-        // Counted first, so that two takers of a process or user see each other.
+        // Count first, so that concurrent callers for one process or user see each other.
         let held = match owner {
             Some(owner) => share::Held {
                 process: owner.process.of(self.kind).fetch_add(n, Relaxed),
@@ -102,7 +102,8 @@ impl Pool {
         Err(ENOMEM)
     }
 
-    /// Takes one that there was [room](Self::has_room) for.
+    /// Takes an entry for which the caller has checked that there is [room](Self::has_room). The
+    /// caller excludes concurrent calls.
     pub(crate) fn count(&self, owner: Option<&Owner>) {
         self.used.add(1, Relaxed);
         if let Some(owner) = owner {
@@ -111,7 +112,7 @@ impl Pool {
         }
     }
 
-    /// Returns whether a process, or a kernel consumer, could take one.
+    /// Returns whether a process, or a kernel consumer, could take an entry.
     pub(crate) fn has_room(&self, owner: Option<&Owner>) -> bool {
         let held = match owner {
             Some(owner) => share::Held {
@@ -126,12 +127,12 @@ impl Pool {
         self.allows(owner, 1, self.used.load(Relaxed), held)
     }
 
-    /// Returns how many are in use.
+    /// Returns the number of entries in use.
     pub(crate) fn used(&self) -> u32 {
         self.used.load(Relaxed)
     }
 
-    /// Returns whether `n` more may be taken if `used` is in use.
+    /// Returns whether `n` more entries may be taken if `used` are in use.
     fn allows(&self, owner: Option<&Owner>, n: u32, used: u32, held: share::Held) -> bool {
         let all = self.max.saturating_sub(used);
         match owner {
@@ -144,7 +145,7 @@ impl Pool {
         }
     }
 
-    /// Gives back `n`. Callable in any context.
+    /// Returns `n` entries to the pool. Callable in any context.
     pub(crate) fn give_back(&self, owner: Option<&Owner>, n: u32) {
         let _ = self.used.fetch_sub(n, Relaxed);
         self.uncount(owner, n);
@@ -158,14 +159,14 @@ impl Pool {
     }
 }
 
-/// One of a pool, which a process has until this is dropped, in any context.
+/// An entry of a pool that a process holds until this is dropped, which may happen in any context.
 pub(crate) struct Charge {
     pool: &'static Pool,
     owner: Arc<Owner>,
 }
 
 impl Charge {
-    /// Takes one for a process; a kernel consumer needs none. Callable in any context.
+    /// Takes an entry for a process; a kernel consumer needs none. Callable in any context.
     ///
     /// # Errors
     ///

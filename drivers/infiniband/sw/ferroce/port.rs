@@ -21,19 +21,19 @@ use roce::{
     uapi::wqe::MAX_MESSAGE, //
 };
 
-/// Bytes in front of the payload of a packet: IPv6, UDP, the longest transport headers, ICRC.
+/// The bytes of a packet besides its payload: IPv6, UDP, BTH, RETH and ICRC.
 const OVERHEAD: u32 = 80;
 
 /// The default number of entries of the GID table.
 ///
-/// C rxe has 1024. Each has three files in sysfs, in each network namespace: most of the time to
-/// create a device or a namespace.
+/// C rxe has 1024. Each entry has three files in sysfs in each network namespace, which take most
+/// of the time to create a device or a namespace.
 pub(crate) const DEFAULT_GID_TABLE: u32 = 256;
 
-/// The most entries.
+/// The maximum number of entries.
 const MAX_GID_TABLE: u32 = 4096;
 
-/// Returns the largest MTU that fits the net device.
+/// Returns the largest MTU that fits the net device of a device.
 pub(crate) fn active_mtu(device: &Device<Ferroce>) -> Mtu {
     device
         .netdev()
@@ -45,7 +45,7 @@ pub(crate) fn fitting_mtu(netdev: &NetDevice) -> Mtu {
     Mtu::fitting(netdev.mtu().saturating_sub(OVERHEAD)).unwrap_or(Mtu::B256)
 }
 
-/// Checks the parameter of the module.
+/// Checks the module parameter `gid_table`.
 ///
 /// # Errors
 ///
@@ -53,7 +53,7 @@ pub(crate) fn fitting_mtu(netdev: &NetDevice) -> Mtu {
 pub(crate) fn check_gid_table() -> Result {
     let entries = *module_parameters::gid_table.value_ref();
     if !(1..=MAX_GID_TABLE).contains(&entries) {
-        pr_err!("gid_table={entries}: must be 1 to {MAX_GID_TABLE}\n");
+        pr_err!("invalid gid_table={entries}: must be from 1 to {MAX_GID_TABLE}\n");
         return Err(EINVAL);
     }
     Ok(())
@@ -75,13 +75,13 @@ pub(crate) fn query(dev: &Device<Ferroce>, attr: &mut PortAttr<'_>) -> Result {
     if speed_known {
         attr.set_speed_of(dev);
     } else {
-        // The core would log that at each query.
+        // The core would log an unknown speed at each query.
         attr.set_least_speed();
     }
     Ok(())
 }
 
-/// Answers a management datagram for counters; returns whether it is one.
+/// Answers a management datagram for counters. Returns whether `request` is one.
 pub(crate) fn process_mad(dev: &Device<Ferroce>, request: &Mad, response: &mut Mad) -> bool {
     /// The number of the port.
     const PORT: u8 = 1;

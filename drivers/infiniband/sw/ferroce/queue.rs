@@ -20,7 +20,7 @@ use zerocopy::IntoBytes;
 
 /// A ring and its memory.
 ///
-/// It holds no index: each side keeps its own, and masks the index of the other.
+/// It contains no index: each side keeps its own, and masks the index of the other.
 pub(crate) struct Queue {
     mem: Arc<SharedMemory>,
     ring: Ring,
@@ -28,9 +28,9 @@ pub(crate) struct Queue {
 
 /// The fill level of a ring, for diagnostics.
 pub(crate) struct Fill {
-    /// Elements that were added and not taken away.
+    /// The number of elements that were added and not removed.
     pub(crate) posted: u32,
-    /// The number of entries.
+    /// The number of elements that fit.
     pub(crate) capacity: u32,
     /// The producer index.
     pub(crate) producer: u32,
@@ -52,7 +52,7 @@ impl Queue {
         })
     }
 
-    /// Returns the same ring for its other side.
+    /// Returns another handle of the ring, for its other side.
     pub(crate) fn share(&self) -> Self {
         Self {
             mem: self.mem.clone(),
@@ -60,7 +60,7 @@ impl Queue {
         }
     }
 
-    /// Returns the memory, to be mapped by a process.
+    /// Returns the memory, which a process may map.
     pub(crate) fn memory(&self) -> &Arc<SharedMemory> {
         &self.mem
     }
@@ -71,7 +71,7 @@ impl Queue {
         &self.ring
     }
 
-    /// Returns how the ring is filled from one index to the other, both masked.
+    /// Returns the fill level for two masked indexes.
     pub(crate) fn fill(&self, producer: u32, consumer: u32) -> Fill {
         Fill {
             posted: self.ring.count(producer, consumer),
@@ -87,7 +87,7 @@ impl Queue {
         self.mem.load_acquire(PRODUCER_OFFSET).unwrap_or(0) & self.ring.index_mask()
     }
 
-    /// Loads the consumer index, masked.
+    /// Loads the consumer index, masked, with acquire semantics.
     #[inline]
     pub(crate) fn consumer(&self) -> u32 {
         self.mem.load_acquire(CONSUMER_OFFSET).unwrap_or(0) & self.ring.index_mask()
@@ -105,8 +105,9 @@ impl Queue {
         self.mem.store_release(CONSUMER_OFFSET, index);
     }
 
-    /// Copies bytes at `offset` of the element at `index` out. `offset` and the length must be
-    /// multiples of eight, and within the element.
+    /// Copies bytes out, from `offset` of the element at `index`. `offset` and the length must be
+    /// multiples of eight, and within the element; otherwise nothing is copied, and this returns
+    /// `false`.
     #[inline]
     pub(crate) fn read(&self, index: u32, offset: usize, out: &mut [u8]) -> bool {
         self.fits(offset, out.len())
@@ -115,8 +116,8 @@ impl Queue {
                 .read(self.ring.offset(index).saturating_add(offset), out)
     }
 
-    /// Copies bytes to `offset` of the element at `index`. `offset` and the length must be
-    /// multiples of eight, and within the element.
+    /// Copies bytes in, to `offset` of the element at `index`. Arguments and result as for
+    /// [`read`](Self::read).
     #[inline]
     pub(crate) fn write_at(&self, index: u32, offset: usize, bytes: &[u8]) -> bool {
         self.fits(offset, bytes.len())
@@ -125,10 +126,10 @@ impl Queue {
                 .write(self.ring.offset(index).saturating_add(offset), bytes)
     }
 
-    /// Copies the element at `index` of a ring with elements of the same size to the same place,
-    /// but for the masks, of this one.
+    /// Copies the element at `index` from another ring with elements of the same size. The index is
+    /// the same in this ring, except for the mask.
     pub(crate) fn copy_element(&self, from: &Self, index: u32) {
-        // A size that divides that of every element.
+        // The size of every element is a multiple of this.
         let mut bytes = [0; MIN_ELEM_SIZE];
         let mut offset = 0;
         while offset < self.ring.elem_size() {

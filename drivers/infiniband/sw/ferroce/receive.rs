@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Packets from the UDP sockets: checks, and to the half that they are for.
+//! Checks packets from the UDP sockets, and hands them to the halves that they are for.
 //!
-//! An invalid packet is dropped silently: any host may have sent it.
+//! An invalid packet is dropped without a message: any host may have sent it.
 
 use crate::{
     counters::Counter,
@@ -67,12 +67,12 @@ impl UdpReceive for Receiver {
     }
 }
 
-/// Checks a packet and hands it to the half that it is for, with those behind it that are for the
-/// same one.
+/// Checks a packet and hands it to the half that it is for, together with the packets behind it for
+/// the same half.
 ///
 /// # Errors
 ///
-/// The counter of a drop that has not been counted.
+/// The drop counter, if the packet is dropped and was not counted yet.
 #[inline]
 fn dispatch(
     incoming: Incoming,
@@ -86,7 +86,7 @@ fn dispatch(
         return Err(Counter::BadPkey);
     }
     if packet.dest_qpn() == Qpn::MULTICAST {
-        // There may be many, so that each looks only at what may differ from one to another.
+        // There may be many members, so check here what is the same for all of them.
         if packet.opcode().transport() != Transport::Ud {
             return Err(Counter::BadOpcode);
         }
@@ -116,7 +116,7 @@ fn dispatch(
     Ok(())
 }
 
-/// The device whose members a datagram is handed to.
+/// The device to whose members a datagram is being handed.
 struct Seen {
     device: u32,
     /// True if the datagram reaches it.
@@ -125,12 +125,12 @@ struct Seen {
     uncounted: bool,
 }
 
-/// Hands a datagram to all members of its group that are on the net device that it was received on,
-/// or on one below that. Softirq context.
+/// Hands a datagram to the members of its group whose device is on the net device that received it,
+/// or on one below. Softirq context.
 ///
 /// # Errors
 ///
-/// The counter to use if there is none.
+/// The drop counter, if there is no such member.
 fn deliver(incoming: Incoming, origin: &Origin, link: &Link) -> Result<(), Counter> {
     let mut delivered = false;
     let mut last: Option<Seen> = None;
@@ -165,9 +165,9 @@ fn deliver(incoming: Incoming, origin: &Origin, link: &Link) -> Result<(), Count
     Ok(())
 }
 
-/// Counts a packet that is dropped, for the device of a queue pair.
+/// Counts a dropped packet for the device of a queue pair.
 ///
-/// Not for the queue pair that it names: any host may have sent it.
+/// It is not counted for the queue pair that it names: any host may have sent it.
 #[cold]
 fn refuse(qp: &QpRef, reason: Counter, bytes: u32) {
     let counters = qp.device().counters();
@@ -176,8 +176,8 @@ fn refuse(qp: &QpRef, reason: Counter, bytes: u32) {
     counters.dropped(reason, 1);
 }
 
-/// Counts a packet that is dropped and names no queue pair, for the device that has the address, or
-/// an address of the net device.
+/// Counts a dropped packet that names no queue pair, for the device that has the address or,
+/// without one, a device that has an address of the net device.
 #[cold]
 fn refuse_unknown(
     address: Option<Address>,
@@ -198,7 +198,7 @@ fn refuse_unknown(
     traces::was_dropped(qp.as_ref().map(|qp| qp.device()), kept, reason);
 }
 
-/// Returns a net device as packets name it.
+/// Returns the [`Link`] of a net device.
 fn link(dev: &NetDevice) -> Link {
     Link {
         net: dev.net_id(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Count of the queue pair halves of a device that send.
+//! The number of halves of a device's queue pairs that send.
 
 use crate::clock::coarse_now;
 use kernel::sync::atomic::{
@@ -20,8 +20,8 @@ impl Senders {
         Self(Atomic::new(0))
     }
 
-    /// Counts a half that sends, and returns the most packets that it may have in queues below. The
-    /// lock of the half is held, which protects `tx_backoff`.
+    /// Counts a half that sends, and returns the maximum number of packets that it may have in
+    /// queues below. The lock of the half is held, which protects `tx_backoff`.
     #[inline]
     pub(crate) fn limit(&self, tx_backoff: &mut TxBackoff) -> u32 {
         let period = senders::Period::of(coarse_now());
@@ -32,8 +32,8 @@ impl Senders {
         tx_backoff.limit(senders::Senders::from_raw(self.0.load(Relaxed)).count(period))
     }
 
-    /// Counts one more. The loop ends: what makes it go round is that another half was counted,
-    /// which each is once in a period.
+    /// Counts another half. The loop terminates: it repeats only if a different half was counted
+    /// concurrently, and each is counted only once in a period.
     #[cold]
     fn add(&self, period: senders::Period) {
         let mut raw = self.0.load(Relaxed);

@@ -2,15 +2,16 @@
 
 //! The UDP sockets that receive packets.
 //!
-//! One for each IP version and each network namespace that a device, or an address of a device, is
-//! in; closed after the last. They are not always in the same one: a device has the addresses of
-//! the net devices above its own too (VLAN, macvlan), and these may be in another namespace. The
-//! sockets of a namespace are closed when it ends, even if devices still count on them.
+//! There is one socket for each IP version in each network namespace with a device, or with an
+//! address of a device. It is closed when the last of these is removed. A device and its addresses
+//! may be in different namespaces: a device also has the addresses of the net devices above its own
+//! (VLAN, macvlan). The sockets of a namespace are closed when it ends, even if devices still use
+//! them.
 //!
 //! ```text
 //!   add_gid, del_gid, a device     DEMAND: how many in which namespace
 //!                                     |
-//!                                  the work item, or whoever adds a device
+//!                                  the work item, or `SocketRef::acquire`
 //!                                     v
 //!                                  OPEN: the sockets
 //! ```
@@ -56,7 +57,8 @@ static WORK: Global<Work<Settle>> = Global::new();
 struct Demand {
     net: NetId,
     users: usize,
-    /// To open sockets with, until that was tried. The namespace does not end before.
+    /// The namespace to open sockets in, until this was tried. The reference delays the end of the
+    /// namespace.
     namespace: Option<Namespace>,
 }
 
@@ -64,7 +66,7 @@ struct Demand {
 struct Sockets {
     net: NetId,
     _v4: UdpTunnel<Receiver>,
-    // A kernel may have no IPv6.
+    // `None` if the kernel has no IPv6.
     _v6: Option<UdpTunnel<Receiver>>,
 }
 
@@ -85,26 +87,26 @@ impl Sockets {
     }
 }
 
-/// Prepares the registry. Called once, when the module is loaded.
+/// Initialises the lists. Called once, when the module is loaded.
 pub(crate) fn init() -> Result {
     DEMAND.init(new_mutex!(KVec::new(), "ferroce::sockets::DEMAND"))?;
     OPEN.init(new_mutex!(KVec::new(), "ferroce::sockets::OPEN"))?;
     WORK.init::<core::convert::Infallible>(Work::new(Settle))
 }
 
-/// A share in the sockets of the namespace of a device. Dropping the last one closes them, which
-/// sleeps.
+/// A reference to the sockets of the namespace of a device. Dropping the last one closes them,
+/// which sleeps.
 pub(crate) struct SocketRef {
     net: NetId,
 }
 
 impl SocketRef {
-    /// Opens the sockets of the namespace of `dev`, or shares them. Sleeps.
+    /// Opens the sockets of the namespace of `dev`, unless they are open already. Sleeps.
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE` if another socket has the port; `ENODEV` if the namespace ends; otherwise as
-    /// [`UdpTunnel::open`].
+    /// `EADDRINUSE` if another socket has the port; `ENODEV` if the namespace is being dismantled;
+    /// otherwise as [`UdpTunnel::open`].
     pub(crate) fn acquire(dev: &NetDevice) -> Result<Self> {
         let namespace = Namespace::of(dev).ok_or(ENODEV)?;
         let mut open = OPEN.get().ok_or(ENODEV)?.lock();
@@ -129,7 +131,8 @@ impl Drop for SocketRef {
     }
 }
 
-/// Counts an address in a namespace. Its sockets are opened soon, if they are not.
+/// Counts an address in a namespace, and queues the work item, which opens the sockets of the
+/// namespace if necessary.
 ///
 /// May sleep, but takes no lock for long: callable under RTNL and the lock of the GID table.
 ///
@@ -155,7 +158,8 @@ fn defer() {
     }
 }
 
-/// Counts a user of a namespace; if `open`, queues the work item, which opens its sockets.
+/// Counts a user of a namespace. If `open`, also passes the namespace to the work item, which opens
+/// its sockets.
 fn count(namespace: &Namespace, open: bool) -> Result {
     let mut demand = DEMAND.get().ok_or(ENODEV)?.lock();
     let net = namespace.id();
@@ -176,7 +180,7 @@ fn count(namespace: &Namespace, open: bool) -> Result {
     list::push(&mut demand, entry, GFP_KERNEL)
 }
 
-/// Takes a user of a namespace away.
+/// Removes a user of a namespace.
 fn uncount(net: NetId) {
     let Some(demand) = DEMAND.get() else {
         return;
@@ -209,12 +213,12 @@ fn settle() {
         if open.iter().any(|sockets| sockets.net == namespace.id()) {
             continue;
         }
-        // Another socket may have the port. The owner of the namespace decides that, so it is not
-        // logged. The next address there tries again.
+        // Another socket may have the port. This is up to the owner of the namespace, so it is not
+        // an error. The next address in the namespace tries again.
         let opened =
             Sockets::open(&namespace).and_then(|new| list::push(&mut open, new, GFP_KERNEL));
         if let Err(e) = opened {
-            pr_debug!("no sockets in a namespace with addresses: {:?}\n", e);
+            pr_debug!("failed to open sockets in a namespace: {:?}\n", e);
         }
     }
     close_unused(&mut open);
@@ -237,7 +241,7 @@ fn close_unused(open: &mut KVec<Sockets>) {
     });
 }
 
-/// Closes the sockets of namespaces that end.
+/// Closes the sockets of a namespace when it ends.
 pub(crate) struct Namespaces;
 
 impl PernetHandler for Namespaces {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The speed of the net device, with which static rates are compared.
+//! The speed of the net device, which static rates are compared with.
 
 use kernel::sync::atomic::{
     Atomic,
@@ -12,15 +12,15 @@ use rdma::net::{
 };
 use roce::pace::Rate;
 
-/// The speed of a net device at the last query of the port. No lock: a reader needs no particular
-/// moment.
+/// The speed of a net device at the last query of the port. It needs no lock: a reader may get an
+/// old value.
 pub(crate) struct Speed {
-    /// Mb/s; 0 if the net device does not know.
+    /// In Mb/s; 0 if the net device does not know its speed.
     mbps: Atomic<u32>,
 }
 
 impl Speed {
-    /// Creates one that is not known yet.
+    /// Creates a speed that is not known yet.
     pub(crate) fn new() -> Self {
         Self {
             mbps: Atomic::new(0),
@@ -34,8 +34,8 @@ impl Speed {
         mbps.is_some()
     }
 
-    /// Returns the rate that a code of `enum ib_rate` limits packets to. `None` if that is at least
-    /// the speed of the net device.
+    /// Returns the static rate for a value of `enum ib_rate`. Returns `None` if it is not a limit,
+    /// because it is at least the speed of the net device.
     pub(crate) fn limit(&self, static_rate: u8) -> Option<Rate> {
         let rate = Rate::from_ib(static_rate).ok().flatten()?;
         let mbps = self.mbps.load(Relaxed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Shared receive queues: receive requests that any of several queue pairs takes.
+//! Shared receive queues: several queue pairs take receive requests from one queue.
 
 use crate::{
     device::{
@@ -76,28 +76,28 @@ use zerocopy::{
     IntoBytes, //
 };
 
-/// The most requests of a queue: one less than a power of two, as rings are. With the most scatter
-/// entries such a ring takes 64 MiB.
+/// The maximum number of requests of a queue: one less than a power of two, like the capacity of a
+/// ring. With the maximum number of scatter entries, such a ring takes 64 MiB.
 pub(crate) const MAX_SRQ_WR: u32 = (1 << 16) - 1;
 
-/// The most requests that a resize copies before it drops the lock: at most 16 KiB.
+/// The maximum number of requests that a resize copies before it drops the lock: at most 16 KiB.
 const COPY_AT_ONCE: u32 = 16;
 
 /// A shared receive queue.
 ///
-/// `inner` is taken in any context, inside the lock of a receive half, which takes requests, and by
+/// `inner` is taken in any context: inside the lock of a receive half that takes a request, and by
 /// a kernel consumer that posts. A process posts without the kernel.
 #[pin_data]
 pub(crate) struct Srq {
     number: Number<IbSrq>,
     _charge: Option<Charge>,
-    /// Whose memory the requests name.
+    /// The protection domain of the memory that requests name.
     pub(crate) pd: PdId,
     pub(crate) max_sge: u32,
     is_user: bool,
     #[pin]
     inner: SpinLockIrqSave<Inner>,
-    /// Serialises modify: a resize has two rings in use. Outside of `inner`.
+    /// Serialises modify, because a resize uses two rings. Taken outside of `inner`.
     #[pin]
     modify: Mutex<()>,
     #[pin]
@@ -108,20 +108,20 @@ struct Inner {
     queue: Queue,
     /// The number of requests that were taken, which is the unmasked index of the next one.
     taken: u32,
-    /// While the queue is being resized: the ring before, and how many of the next requests are
-    /// still there only. A request has the same index in both rings, but for the mask.
+    /// During a resize: the old ring, and the number of requests, from the next one on, that are
+    /// only in this ring. A request has the same index in both rings, except for the mask.
     old: Option<(Queue, u32)>,
     /// The producer of a kernel consumer.
     kernel: KernelRq,
     /// The event is raised once fewer requests than this are left.
     limit: u32,
-    limit_to_tell: bool,
+    limit_event_pending: bool,
     /// The ring of a process, until it maps it.
     mmap_entry: Option<MmapEntry>,
 }
 
 impl Inner {
-    /// Returns how many requests are posted.
+    /// Returns the number of posted requests.
     fn posted(&self) -> u32 {
         self.queue.ring().count(self.queue.producer(), self.taken)
     }
@@ -129,7 +129,7 @@ impl Inner {
 
 static TABLE: Global<Table<IbSrq>> = Global::new();
 
-/// Constructs the table. Once, before any device exists.
+/// Constructs the table. Called once, before any device exists.
 pub(crate) fn init() -> Result {
     let numbers = 1..=MAX_OBJECTS + KERNEL_OBJECTS;
     TABLE.init::<Infallible>(Table::new(numbers, KERNEL_OBJECTS))
@@ -152,11 +152,11 @@ impl Srq {
             if udata.in_len() != 0 || udata.out_len() < resp.as_bytes().len() {
                 return Err(EINVAL);
             }
-            let made = ucontext.insert_mmap_entry(queue.memory())?;
-            resp.mi = made.info();
+            let entry = ucontext.insert_mmap_entry(queue.memory())?;
+            resp.mi = entry.info();
             resp.srq_num = srq_num;
             udata.respond(resp.as_bytes())?;
-            (mmap_entry, is_user) = (Some(made), true);
+            (mmap_entry, is_user) = (Some(entry), true);
         }
         init.attr = SrqAttr {
             max_wr: ring.capacity(),
@@ -170,7 +170,7 @@ impl Srq {
             old: None,
             kernel: KernelRq::new(),
             limit: 0,
-            limit_to_tell: false,
+            limit_event_pending: false,
             mmap_entry,
         };
         Ok(try_pin_init!(Self {
@@ -190,12 +190,12 @@ impl Srq {
         this.number.publish(this);
     }
 
-    /// Takes the queue away from its work item.
+    /// Hides the queue from its work item.
     pub(crate) fn hide(&self) {
         self.number.hide();
     }
 
-    /// Returns the number.
+    /// Returns the number of the queue.
     pub(crate) fn id(&self) -> u32 {
         self.number.get()
     }
@@ -218,7 +218,7 @@ impl Srq {
             .number(c"resizing", resizing.into());
     }
 
-    /// Takes a request: copies it out of the ring, once, and frees its slot. Returns `false` if
+    /// Takes a request: copies it out of the ring, once, and frees its element. Returns `false` if
     /// none is posted.
     pub(crate) fn take(&self, copy: &mut [u8]) -> bool {
         let mut guard = self.inner.lock();
@@ -246,7 +246,7 @@ impl Srq {
     fn check_limit(&self, inner: &mut Inner, left: u32) {
         if left < inner.limit {
             inner.limit = 0;
-            inner.limit_to_tell = true;
+            inner.limit_event_pending = true;
             work::queue(&self.work);
         }
     }
@@ -254,7 +254,7 @@ impl Srq {
     /// Posts requests of a kernel consumer.
     pub(crate) fn post(&self, list: &mut RecvList<'_>) -> Result {
         if self.is_user {
-            // Users post through the ring.
+            // Processes post through the ring.
             return Err(EINVAL);
         }
         let mut inner = self.inner.lock();
@@ -279,7 +279,7 @@ impl Srq {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a size that is out of range, or too small for the posted requests or the limit.
+    /// `EINVAL` if the size is out of range, or too small for the posted requests or the limit.
     pub(crate) fn modify(
         &self,
         change: &SrqChange,
@@ -314,7 +314,7 @@ impl Srq {
         Ok(())
     }
 
-    /// Takes another ring into use. Posted requests remain in the old one for now.
+    /// Installs another ring. Posted requests remain in the old one for now.
     fn replace(&self, new: Queue, mmap_entry: Option<MmapEntry>) -> Result {
         let mut inner = self.inner.lock();
         let posted = inner.posted();
@@ -337,8 +337,8 @@ impl Srq {
         Ok(())
     }
 
-    /// Moves the posted requests from the old ring to the new one, the last first, and drops the
-    /// old one. Meanwhile others take the first.
+    /// Moves the posted requests from the old ring to the new one, and drops the old one. It begins
+    /// with the last request, because queue pairs may take the first ones meanwhile.
     fn empty_old(&self) {
         loop {
             let mut guard = self.inner.lock();
@@ -371,7 +371,7 @@ fn lay_out(max_wr: u32, max_sge: u32) -> Result<Ring> {
     caps::recv_ring(max_wr, max_sge, MAX_SRQ_WR, MAX_SGE).map_err(|e| errno(e.errno_kind()))
 }
 
-/// Makes a ring and responds with the offset to map it at.
+/// Creates a ring, and responds to a process with the offset to map it at.
 fn new_ring(
     ring: Ring,
     ucontext: Option<&Ucontext>,
@@ -385,8 +385,8 @@ fn new_ring(
     udata.read(cmd.as_mut_bytes())?;
     let mmap_entry = ucontext.insert_mmap_entry(queue.memory())?;
     let info = mmap_entry.info();
-    // The verb has no response. If it fails later on, the library does not look at this.
-    // CAST: Addresses are 64 bits wide.
+    // The verb has no response. If it fails later, the library ignores this. CAST: Addresses are 64
+    // bits wide.
     let addr = UserPtr::from_addr(cmd.mmap_info_addr as usize);
     UserSlice::new(addr, info.as_bytes().len())
         .writer()
@@ -402,7 +402,7 @@ impl WorkItem for LimitReached {
         let Some(srq) = TABLE.get().and_then(|table| table.get(self.0)) else {
             return;
         };
-        let reached = core::mem::take(&mut srq.inner.lock().limit_to_tell);
+        let reached = core::mem::take(&mut srq.inner.lock().limit_event_pending);
         if reached {
             srq.notify_limit();
         }

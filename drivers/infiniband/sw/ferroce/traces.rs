@@ -37,7 +37,7 @@ use roce::{
     wire, //
 };
 
-/// The traced fields of a packet, which may be gone when it is traced.
+/// The traced fields of a packet that may be gone when it is traced.
 pub(crate) struct Kept {
     qpn: u32,
     opcode: u8,
@@ -46,7 +46,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// The length of a packet that cannot be parsed.
+    /// The fields of a packet that cannot be parsed.
     const UNREADABLE: Self = Self {
         qpn: 0,
         opcode: 0xff,
@@ -63,8 +63,8 @@ impl Kept {
         }
     }
 
-    /// The same with the number that the queue pair has here: in packets all management queue
-    /// pairs are number 1.
+    /// Returns the fields of a received packet, with the own number of the queue pair: in packets,
+    /// the number of every management queue pair is 1.
     fn of_own(qp: &IbQp, packet: &wire::Packet<'_>) -> Self {
         Self {
             qpn: qp.qpn,
@@ -72,7 +72,7 @@ impl Kept {
         }
     }
 
-    /// The fields of a request that the queue pair sends.
+    /// Returns the fields of a request packet that the queue pair sends.
     #[inline(always)]
     pub(crate) fn of_request(qp: &IbQp, transmit: &Transmit) -> Self {
         Self {
@@ -94,13 +94,13 @@ impl Kept {
     }
 }
 
-/// A request was sent.
+/// Traces a request packet that was sent.
 #[inline(always)]
 pub(crate) fn sent(qp: &IbQp, transmit: &Transmit) {
     trace::send(|| Kept::of_request(qp, transmit).of_device(qp.device().name()));
 }
 
-/// A READ response was sent.
+/// Traces a READ response that was sent.
 #[inline(always)]
 pub(crate) fn answered(qp: &IbQp, segment: &ReadSegment) {
     trace::send(|| Packet {
@@ -112,13 +112,13 @@ pub(crate) fn answered(qp: &IbQp, segment: &ReadSegment) {
     });
 }
 
-/// A packet for a queue pair was received.
+/// Traces a received packet for a queue pair.
 #[inline(always)]
 pub(crate) fn received(qp: &IbQp, packet: &wire::Packet<'_>) {
     trace::receive(|| Kept::of_own(qp, packet).of_device(qp.device().name()));
 }
 
-/// Another packet for a queue pair was received with one that was traced.
+/// Traces a packet that was received together with one that was traced before.
 #[inline(always)]
 pub(crate) fn received_too(qp: &IbQp, incoming: &Incoming) {
     trace::receive(|| match incoming.packet() {
@@ -127,7 +127,7 @@ pub(crate) fn received_too(qp: &IbQp, incoming: &Incoming) {
     });
 }
 
-/// An acknowledgment was sent.
+/// Traces an acknowledgment that was sent.
 #[inline(always)]
 pub(crate) fn acknowledged(qp: &IbQp, reply: &Reply) {
     trace::ack(|| Ack {
@@ -140,7 +140,7 @@ pub(crate) fn acknowledged(qp: &IbQp, reply: &Reply) {
     });
 }
 
-/// A response was received, which may be an acknowledgment.
+/// Traces a received response if it is an acknowledgment.
 #[inline(always)]
 pub(crate) fn acknowledgment(qp: &IbQp, packet: &wire::Packet<'_>) {
     if !trace::ack_is_on() {
@@ -158,7 +158,7 @@ pub(crate) fn acknowledgment(qp: &IbQp, packet: &wire::Packet<'_>) {
     }
 }
 
-/// A send half retransmits, or gives up.
+/// Traces a send half that retransmits, or gives up.
 #[inline(always)]
 pub(crate) fn retried(qp: &IbQp, snapshot: impl FnOnce() -> SendSnapshot, counter: Counter) {
     trace::retry(|| {
@@ -179,13 +179,13 @@ pub(crate) fn retried(qp: &IbQp, snapshot: impl FnOnce() -> SendSnapshot, counte
     });
 }
 
-/// A packet is not sent.
+/// Traces a packet that is not sent.
 #[inline(always)]
 pub(crate) fn not_sent(qp: &IbQp, kept: &Kept) {
     trace::drop(|| (c"not_sent", kept.of_device(qp.device().name())));
 }
 
-/// Keeps the fields of a packet for its drop, if the tracepoint is enabled.
+/// Keeps the fields of a packet in case it is dropped, if the tracepoint is enabled.
 #[inline(always)]
 pub(crate) fn keep(packet: &wire::Packet<'_>, kept: &mut Option<Kept>) {
     if trace::drop_is_on() {
@@ -193,7 +193,7 @@ pub(crate) fn keep(packet: &wire::Packet<'_>, kept: &mut Option<Kept>) {
     }
 }
 
-/// A packet is dropped that a queue pair got.
+/// Traces a dropped packet for a queue pair.
 #[inline(always)]
 pub(crate) fn dropped(qp: &IbQp, packet: &wire::Packet<'_>, counter: Counter) {
     trace::drop(|| {
@@ -202,7 +202,7 @@ pub(crate) fn dropped(qp: &IbQp, packet: &wire::Packet<'_>, counter: Counter) {
     });
 }
 
-/// A packet is dropped because too many wait for the queue pair.
+/// Traces a packet that is dropped because too many wait for the queue pair.
 #[cold]
 pub(crate) fn dropped_waiting(qp: &IbQp, incoming: &Incoming) {
     if let Ok(packet) = incoming.packet() {
@@ -210,7 +210,7 @@ pub(crate) fn dropped_waiting(qp: &IbQp, incoming: &Incoming) {
     }
 }
 
-/// A packet was dropped whose fields [`keep`] kept.
+/// Traces a dropped packet whose fields [`keep`] kept.
 #[cold]
 pub(crate) fn was_dropped(device: Option<&Device<Ferroce>>, kept: &Option<Kept>, counter: Counter) {
     trace::drop(|| {
@@ -220,7 +220,7 @@ pub(crate) fn was_dropped(device: Option<&Device<Ferroce>>, kept: &Option<Kept>,
     });
 }
 
-/// The fields of a train that is gone when it is traced.
+/// The traced fields of a train, which is gone when it is traced.
 pub(crate) struct KeptTrain {
     packets: u16,
     bytes: u32,
@@ -236,7 +236,8 @@ pub(crate) fn keep_train(train: &Train) -> Option<KeptTrain> {
     })
 }
 
-/// A half, the receive half or the send half, handed a train to IP, with this result.
+/// Traces a train that a half handed to the IP layer: the receive half if `receive`, or else the
+/// send half.
 #[inline(always)]
 pub(crate) fn handed_over(
     qp: &IbQp,

@@ -19,7 +19,8 @@ use rdma::{
 };
 use roce::uapi::resp::MmapInfo;
 
-/// The most rings of a context that wait to be mapped. The library maps each as soon as it has it.
+/// The maximum number of rings of a context that wait to be mapped. The library maps each ring as
+/// soon as it is created.
 const MAX_ENTRIES: usize = 1024;
 
 /// The driver's part of a user context.
@@ -31,8 +32,8 @@ pub(crate) struct Ucontext {
 
 /// The entries of a context.
 ///
-/// One is made by the verb that creates a ring, taken by one `mmap()` call, and withdrawn with the
-/// ring. Its offset is worth nothing in another context, nor a second time.
+/// The verb that creates a ring adds an entry. One `mmap()` call takes it, or it is removed with
+/// the ring. Its offset is not valid in another context, and only valid once.
 #[pin_data]
 struct Pending {
     #[pin]
@@ -74,7 +75,7 @@ impl Ucontext {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, also if too many wait.
+    /// `ENOMEM`, also if too many entries wait.
     pub(crate) fn insert_mmap_entry(&self, mem: &Arc<SharedMemory>) -> Result<MmapEntry> {
         let size = u32::try_from(mem.size()).map_err(|_| EINVAL)?;
         let mut list = self.pending.list.lock();
@@ -105,13 +106,13 @@ impl Pending {
     fn take(&self, offset: u64, len: usize) -> Option<Arc<SharedMemory>> {
         let mut list = self.list.lock();
         let mut entries = list.entries.iter();
-        let at = entries.position(|(o, mem)| *o == offset && len <= mem.size())?;
+        let at = entries.position(|(start, mem)| *start == offset && len <= mem.size())?;
         list.entries.remove(at).ok().map(|(_, mem)| mem)
     }
 }
 
 impl MmapEntry {
-    /// Returns the offset and size that the library needs to map it.
+    /// Returns the offset and the size that the library needs for `mmap()`.
     pub(crate) fn info(&self) -> MmapInfo {
         MmapInfo {
             offset: self.offset,
@@ -123,7 +124,7 @@ impl MmapEntry {
 
 impl Drop for MmapEntry {
     fn drop(&mut self) {
-        // Most are taken already.
+        // Usually, `mmap()` has taken the entry already.
         drop(self.pending.take(self.offset, 0));
     }
 }

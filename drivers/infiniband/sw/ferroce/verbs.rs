@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Verbs: the callbacks of the RDMA core, each handed to the module of its object.
+//! Verbs: the callbacks of the RDMA core, each forwarded to the module of its object.
 
 use crate::{
     ah::Ah,
@@ -161,7 +161,7 @@ impl Driver for Ferroce {
         let Some(netdev) = gid.netdev() else {
             return Ok(());
         };
-        // `None` if the namespace ends, and the address with it.
+        // `None` if the namespace is being dismantled, which removes the address, too.
         let Some(namespace) = Namespace::of(netdev) else {
             return Ok(());
         };
@@ -180,7 +180,7 @@ impl Driver for Ferroce {
     }
 
     fn del_gid(dev: &Device<Self>, gid: &GidChange<'_>) {
-        // The net device may be in another namespace by now: use the one that was counted.
+        // The net device may be in another namespace by now: use the namespace that was counted.
         if let Some(address) = gids::remove(dev.number(), gid.index()) {
             sockets::address_removed(address.net);
         }

@@ -17,15 +17,15 @@ static WORK: Global<Workqueue> = Global::new();
 /// The queue for fetches of memory on demand.
 static FETCHES: Global<Workqueue> = Global::new();
 
-/// Constructs the queues. Once, before anything else of the driver runs.
+/// Constructs the queues. Called once, before anything else of the driver runs.
 pub(crate) fn init() -> Result {
     WORK.init(Workqueue::new(c"ferroce"))?;
     FETCHES.init(Workqueue::new_waiting(c"ferroce_odp"))
 }
 
-/// Ends the queues, and waits for their work items.
+/// Destroys the queues, and waits for their work items.
 pub(crate) fn shut_down() {
-    // The first queues items of the second.
+    // In this order: a fetch queues items on `WORK`.
     for queue in [&FETCHES, &WORK] {
         if let Some(queue) = queue.get() {
             queue.shut_down();
