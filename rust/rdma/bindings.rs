@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Raw bindings: what `kernel::bindings` has, and what `rust/bindings` of this project adds.
+//! Raw bindings: those of `kernel::bindings`, and those that `rust/bindings` of this project adds.
 //!
 //! Config dependent and not for use outside this crate.
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The user that a process counts for, where there are limits for each user.
+//! The user to whom a process is charged, for limits per user.
 //!
 //! C headers: [`include/linux/cred.h`](srctree/include/linux/cred.h),
 //! [`include/linux/user_namespace.h`](srctree/include/linux/user_namespace.h)

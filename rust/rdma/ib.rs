@@ -3,7 +3,7 @@
 //! Abstractions for drivers of RDMA devices.
 //!
 //! A driver implements [`Driver`]. The core allocates most objects at sizes that the driver states
-//! and calls back to construct and destroy them; see [`object`] for what holds what.
+//! and calls back to construct and destroy them; see [`object`] for their layout.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 

@@ -3,8 +3,8 @@
 //! Vectors that grow and shrink without a call to a panic.
 //!
 //! `KVec::push` and `KVec::retain` do arithmetic and indexing that cannot fail but that the
-//! compiler leaves checks for, in the crate that uses them. A gate looks for such calls in this
-//! module, and tells no harmless ones from others.
+//! compiler leaves checks for, in the crate that uses them. A gate looks for such calls in the
+//! kernel module, and cannot tell harmless ones from others.
 
 use kernel::{
     alloc::Flags,

@@ -40,8 +40,8 @@ impl Workqueue {
         Self::with_flags(name, bindings::wq_flags_WQ_MEM_RECLAIM)
     }
 
-    /// Allocates a work queue whose items may wait for memory, and which nothing that frees memory
-    /// waits for. May sleep.
+    /// Allocates a work queue whose items may wait for memory, so memory reclaim must not wait for
+    /// it. May sleep.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl Workqueue {
         unsafe { bindings::queue_work(wq, work.raw.get()) }
     }
 
-    /// Has `f` called in process context, once. Callable in any context.
+    /// Calls `f` once, later and in process context. Callable in any context.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl Workqueue {
         Ok(())
     }
 
-    /// Runs every item that is queued, and takes no more. May sleep.
+    /// Runs every queued item, and accepts no more. May sleep.
     pub fn shut_down(&self) {
         let wq = self.0.swap(core::ptr::null_mut(), Ordering::AcqRel);
         if wq.is_null() {

@@ -31,8 +31,8 @@ use kernel::{
 #[repr(C)]
 pub(super) struct QpCounter<D: Driver> {
     raw: Opaque<bindings::rdma_counter>,
-    /// [`None`] until the first queue pair is bound: a counter of which that fails is freed without
-    /// a call of [`dealloc`].
+    /// [`None`] until the first queue pair is bound: if that fails, the core frees the counter
+    /// without a call of [`dealloc`].
     data: Option<D::Counter>,
 }
 
@@ -82,7 +82,7 @@ pub(super) unsafe extern "C" fn bind_qp<D: Driver>(
     };
     // SAFETY: The core keeps the queue pair for the call.
     let bound = unsafe { bound_to(qp) };
-    // The core looked before, but the lock is that of one of the counters.
+    // The core has checked this before, but under the lock of only one of the counters.
     if bound.cmpxchg(core::ptr::null_mut(), raw, Full).is_err() {
         if is_first {
             *data = None;
@@ -102,15 +102,15 @@ pub(super) unsafe extern "C" fn bind_qp<D: Driver>(
 ///
 /// # Safety
 ///
-/// The queue pair must be there for as long as what is returned is used.
+/// The queue pair must exist as long as the result is used.
 unsafe fn bound_to<'a>(qp: *mut bindings::ib_qp) -> &'a Atomic<*mut bindings::rdma_counter> {
     // SAFETY: The field is there as long as the queue pair, and only these callbacks write it; the
     // core reads whole words.
     unsafe { Atomic::from_ptr(&raw mut (*qp).counter) }
 }
 
-/// Returns the number of a new counter, which is not zero. Numbers come again after 2^32: the core
-/// does not show a counter if there is one with its number.
+/// Returns the number of a new counter, which is not zero. Numbers repeat after 2^32. The core does
+/// not show a counter whose number another one has.
 fn new_id() -> u32 {
     static NEXT: Atomic<u32> = Atomic::new(1);
 

@@ -135,8 +135,8 @@ impl<D: Driver> Device<D> {
             raw: NonNull::new(raw)?,
             _p: PhantomData,
         };
-        // The id is a name that another driver may use too: the callbacks are what tells.
-        // SAFETY: A reference is held.
+        // Another driver may use the same ID, so compare a callback, too. SAFETY: A reference is
+        // held.
         let dealloc = unsafe { (*raw).ops.dealloc_driver };
         let ours: unsafe extern "C" fn(*mut bindings::ib_device) = ops::dealloc_driver::<D>;
         if dealloc.is_some_and(|f| core::ptr::fn_addr_eq(f, ours)) {

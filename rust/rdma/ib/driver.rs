@@ -234,13 +234,13 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Takes advice about regions that are fetched when they are used: the lists name parts of
-    /// them. If `flush`, it is followed before this returns.
+    /// Takes advice about memory on demand; the list names parts of regions. If `flush`, the advice
+    /// is followed before this returns.
     fn advise_mr(_pd: &Pd<Self>, _advice: Advice, _flush: bool, _sges: Sges<'_>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Prepares the end of a region, which is dropped if this succeeds.
+    /// Prepares the deregistration of a region, which is dropped if this succeeds.
     ///
     /// # Errors
     ///
@@ -268,12 +268,12 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Err::<Result<Self::Cq>, _>(EOPNOTSUPP)
     }
 
-    /// Makes a completion queue visible to what looks it up by number.
+    /// Makes a completion queue visible to lookups by number.
     fn publish_cq(_cq: &Owned<Cq<Self>>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Takes a completion queue away from what looks it up by number.
+    /// Hides a completion queue from lookups by number.
     fn destroy_cq(_cq: &Owned<Cq<Self>>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
@@ -313,13 +313,13 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Takes a queue pair away from the data path.
+    /// Hides a queue pair from the data path.
     fn destroy_qp(_qp: &Owned<Qp<Self>>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Changes attributes of a queue pair; `path` is there if the mask has an address vector that
-    /// is RoCE's.
+    /// Changes attributes of a queue pair. `path` is set if the mask contains the address vector,
+    /// and it is one for RoCE.
     fn modify_qp(
         _qp: &Owned<Qp<Self>>,
         _attr: &QpAttr<'_>,
@@ -331,8 +331,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// Fills in the attributes of a queue pair and returns its path.
     ///
-    /// `mask` selects attributes. It is empty for the core's netlink interface, which shows anybody
-    /// some of them.
+    /// `mask` selects attributes. It is empty for the core's netlink interface, which shows some of
+    /// them to any user.
     fn query_qp(
         _qp: &Owned<Qp<Self>>,
         _mask: u32,
@@ -376,12 +376,12 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Err::<Result<Self::Srq>, _>(EOPNOTSUPP)
     }
 
-    /// Makes a shared receive queue visible to what looks it up by number.
+    /// Makes a shared receive queue visible to lookups by number.
     fn publish_srq(_srq: &Owned<Srq<Self>>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Takes a shared receive queue away from what looks it up by number.
+    /// Hides a shared receive queue from lookups by number.
     fn destroy_srq(_srq: &Owned<Srq<Self>>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }

@@ -96,7 +96,7 @@ impl<D: Driver> MrObject<D> {
     }
 }
 
-/// Returns the result of a callback as the C core wants it.
+/// Converts the result of a callback for the C core.
 fn ptr_or_err(result: Result<*mut bindings::ib_mr>) -> *mut bindings::ib_mr {
     match result {
         Ok(raw) => raw,
@@ -376,14 +376,14 @@ pub(super) unsafe extern "C" fn rereg_user_mr<D: Driver>(
     }
 }
 
-/// Why a region is deregistered.
+/// The reason for which a region is deregistered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// Its owner deregisters it, or has exited. The driver may refuse: the core then tries again,
     /// once other objects of the owner are gone.
     Wanted,
-    /// Its owner never heard of it: the response could not be written to the memory of the process.
-    /// The core takes a refusal for a bug.
+    /// The keys did not reach the owner: the response could not be written to the memory of the
+    /// process. The core considers a refusal a bug.
     Aborted,
 }
 
@@ -402,8 +402,9 @@ impl End {
             if uobject.is_null() {
                 return Self::Wanted;
             }
-            // The core puts an object on a list when it can no longer fail, and takes it off after
-            // it was destroyed. Only neighbours change the pointer meanwhile, and never to this.
+            // The core adds an object to a list when its creation can no longer fail, and removes
+            // it after it was destroyed. Meanwhile, only changes of neighbouring entries write the
+            // pointer, and never make it point to this entry.
             let list = &raw mut (*uobject).list;
             if core::ptr::read_volatile(&raw const (*list).next) == list {
                 Self::Aborted

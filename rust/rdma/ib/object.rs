@@ -44,7 +44,7 @@ pub(super) const fn alloc_size<T>() -> usize {
     Layout::new::<T>().pad_to_align().size()
 }
 
-/// Returns the result of a callback as the C core wants it.
+/// Converts the result of a callback for the C core.
 pub(super) fn errno(result: Result) -> ffi::c_int {
     match result {
         Ok(()) => 0,
@@ -219,7 +219,7 @@ impl<K: Kind> Deref for InPlace<K> {
     }
 }
 
-/// Returns the result of posting a list, of which `current` was refused, as the C core wants it.
+/// Converts the result of posting a list for the C core. `current` is the request that was refused.
 ///
 /// # Safety
 ///

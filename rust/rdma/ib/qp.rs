@@ -64,7 +64,7 @@ impl<D: Driver> Kind for QpKind<D> {
 /// A queue pair.
 pub type Qp<D> = Object<QpKind<D>>;
 
-/// A queue pair as a completion names it to a kernel consumer. Only a value here.
+/// The identity of a queue pair in a completion for a kernel consumer. Never dereferenced here.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct QpHandle(NonNull<bindings::ib_qp>);
 
@@ -105,7 +105,7 @@ impl<D: Driver> Qp<D> {
         unsafe { Device::from_raw((*self.as_raw()).device) }
     }
 
-    /// Returns the name for completions.
+    /// Returns the identity of the queue pair for completions.
     pub fn handle(&self) -> QpHandle {
         QpHandle(self.raw())
     }
@@ -185,7 +185,7 @@ pub struct QpInit<'a, D: Driver> {
     pub pd: &'a Pd<D>,
     /// The context of a user process; `None` for a kernel consumer.
     pub ucontext: Option<&'a Ucontext<D>>,
-    /// The name for completions.
+    /// The identity of the queue pair for completions.
     pub handle: QpHandle,
 }
 
@@ -207,7 +207,7 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
             unsafe { (Device::<D>::from_raw((*raw).device), (*raw).pd, &mut *attr) };
         // Only queue pairs of types that no driver here supports lack one of them: XRC targets all
         // three, XRC initiators and those with an indirection table the CQ for receives. The core
-        // refuses targets itself as long as there is no `alloc_xrcd`, but that is its business.
+        // refuses targets, too, as long as there is no `alloc_xrcd`, but do not rely on that.
         // SAFETY: The queues are of the same device, and the core keeps them for the call.
         let (send_cq, recv_cq) = unsafe { (Cq::get(attr.send_cq), Cq::get(attr.recv_cq)) };
         let (false, Some(send_cq), Some(recv_cq)) = (pd.is_null(), send_cq, recv_cq) else {

@@ -85,7 +85,7 @@ impl ResourceEntry<'_> {
     }
 }
 
-/// Lets a driver add its details, and returns the result as the core wants it.
+/// Lets a driver add its details, and converts the result for the core.
 ///
 /// # Safety
 ///

@@ -26,9 +26,8 @@ use kernel::{
 ///
 /// A mapping keeps the pages by itself: it may outlive this value.
 ///
-/// A few pages are taken as they lie in memory, one behind the other, which costs nothing more. A
-/// vmalloc area needs some hundred bytes besides, and much time: it is for more pages, and for a
-/// host whose memory is in pieces.
+/// A few pages are allocated as adjacent pages, which costs nothing more. A vmalloc area takes some
+/// hundred bytes more, and much time. It is used for more pages, or if memory is fragmented.
 ///
 /// # Invariants
 ///
@@ -46,7 +45,7 @@ unsafe impl Send for SharedMemory {}
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
-    /// The most bytes for which pages that are adjacent are looked for.
+    /// The maximum size, in bytes, for which adjacent pages are tried.
     const MAX_EXACT: usize = 4 * PAGE_SIZE;
 
     /// Allocates at least `size` bytes, rounded up to pages. May sleep.

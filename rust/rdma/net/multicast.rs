@@ -85,7 +85,7 @@ impl NetDevice {
         }
     }
 
-    /// Leaves a group that was joined as often as not. Sleeps.
+    /// Leaves a group, which undoes one call of [`NetDevice::join`]. Sleeps.
     pub fn leave(&self, _rtnl: &Rtnl, group: Group) {
         match group {
             Group::V4(group) => {

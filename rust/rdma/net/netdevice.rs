@@ -123,7 +123,7 @@ impl NetDevice {
     pub fn speed(&self, _rtnl: &Rtnl) -> Option<u32> {
         let mut settings = pin_init::zeroed();
 
-        // Afterwards a device on top of another no longer holds that one, which it would ask.
+        // After that, a stacked device no longer holds the device below it, which it would query.
         if !self.is_registered() {
             return None;
         }

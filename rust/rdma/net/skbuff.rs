@@ -174,8 +174,8 @@ impl SkBuff {
         Ok(unsafe { slice::from_raw_parts_mut((*self.as_raw()).data, self.linear_len()) })
     }
 
-    /// Returns the most memory, in bytes, that the packet keeps from other uses: its own, or the
-    /// whole page of [`PacketPools`] that it may be the last one in.
+    /// Returns the maximum amount of memory, in bytes, that the packet occupies: its own, or the
+    /// whole page of [`PacketPools`] in which it may be the last packet.
     pub fn footprint(&self) -> usize {
         // SAFETY: The packet is alive by the type invariant.
         let size = unsafe { (*self.as_raw()).truesize };
@@ -207,7 +207,7 @@ impl SkBuff {
         Ok(())
     }
 
-    /// Returns a packet with the same data, which neither can change any more while both are there.
+    /// Returns a clone that shares the data, which neither packet can change while both exist.
     pub fn try_clone(&self) -> Option<Self> {
         // SAFETY: The packet is alive by the type invariant, and no other thread refers to it, for
         // it is not `Sync`.

@@ -55,7 +55,7 @@ const COUNT: usize = align_of::<Inner>() - 1;
 
 const _: () = assert!(Train::MOST as usize <= COUNT + 1);
 
-/// Accounts that exist: those of senders that are gone are kept by packets on their way.
+/// The number of accounts. Packets in flight keep the accounts of senders that are gone.
 static ACCOUNTS: Atomic<usize> = Atomic::new(0);
 
 /// # Invariants
@@ -69,11 +69,11 @@ struct Inner {
     paused: Atomic<bool>,
     /// The CPU that sent the last packet.
     cpu: Atomic<u32>,
-    /// When that was, in jiffies.
+    /// The time of the last packet, in jiffies.
     sent: Atomic<usize>,
     /// The most packets in flight when a pause ends.
     low_mark: Atomic<u32>,
-    /// The jiffies without a packet after which another CPU may send in any case.
+    /// The time since the last packet, in jiffies, after which another CPU may send in any case.
     handover: usize,
     wake: fn(u32),
     cookie: u32,
@@ -105,8 +105,8 @@ impl TxInFlight {
     }
 
     /// Returns whether this CPU may send another packet, where `limit` may be in flight. If not,
-    /// `wake` is called once no more than `low_mark` are, unless the stack keeps packets: then it
-    /// may be worth asking again after the hand-over time. Bottom halves are off.
+    /// `wake` is called once no more than `low_mark` are in flight. The stack may keep packets for
+    /// ever, so ask again after the hand-over time, too. Bottom halves are off.
     ///
     /// `pending` packets were admitted just before, and are not charged yet.
     #[inline]

@@ -56,7 +56,7 @@ struct Node<K, V> {
     value: V,
 }
 
-/// A node, and before it what leads to it.
+/// A node, and before it the pointer that leads to it.
 type Found<'a, K, V> = (&'a Link<K, V>, &'a Node<K, V>);
 
 /// A table of plain values by a plain key. A key may have several values.
@@ -110,9 +110,9 @@ impl<K: Key, V: Copy, const BUCKETS: usize> MultiTable<K, V, BUCKETS> {
         self.insert_beside(key, value, |_| false, flags)
     }
 
-    /// As [`insert`](Self::insert), but right behind a value of the key that `f` accepts, if there
-    /// is one. Where all are added with the same notion of what belongs together, a lookup meets
-    /// those one after the other.
+    /// As [`insert`](Self::insert), but directly behind a value of the key that `f` accepts, if
+    /// there is one. If all values are added in this way, a lookup visits those that belong
+    /// together one after the other.
     ///
     /// # Errors
     ///
@@ -162,8 +162,8 @@ impl<K: Key, V: Copy, const BUCKETS: usize> MultiTable<K, V, BUCKETS> {
         }
     }
 
-    /// Calls `f` with each value of a key, in any order, until it returns something. Callable in
-    /// any context; `f` runs under RCU and must not sleep.
+    /// Calls `f` with each value of a key, in any order, until it returns a value. Callable in any
+    /// context; `f` runs under RCU and must not sleep.
     #[inline]
     pub fn find_map<R>(&self, key: &K, mut f: impl FnMut(&V) -> Option<R>) -> Option<R> {
         let head = self.bucket(key)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Counters that each CPU has for itself.
+//! Per-CPU counters.
 //!
 //! C header: [`include/linux/percpu.h`](srctree/include/linux/percpu.h)
 
@@ -12,10 +12,10 @@ use kernel::{
     prelude::*, //
 };
 
-/// `N` counters, each of them once for each CPU.
+/// `N` per-CPU counters.
 ///
-/// To count writes to memory of the own CPU only, and is neither an atomic operation nor a lock. To
-/// read adds up what all CPUs have.
+/// Counting writes only to memory of the local CPU, and needs neither an atomic operation nor a
+/// lock. Reading adds up the values of all CPUs.
 ///
 /// # Invariants
 ///

@@ -16,7 +16,7 @@
 //! Each permit that is dropped calls one waiter, the first, which then tries again. As long as
 //! there are waiters no other caller of [`Semaphore::acquire`] gets ahead of them. A waiter that
 //! was called and no longer needs a permit must call [`Waiter::leave`], or the others would wait
-//! for it. No step takes longer the more there are.
+//! for it. The time of a step does not depend on the number of waiters.
 
 use super::SpinLockBh;
 use kernel::{
@@ -137,7 +137,7 @@ impl Semaphore {
                 return Some(Permit(self.clone()));
             }
         }
-        // INVARIANT: Whether it is put into the list now or is there already, it is that of `at`.
+        // INVARIANT: The entry is in the list of `at` already, or is put into it below.
         waiter.at = Some(self.clone());
         if let Ok(item) = ListArc::try_from_arc(entry.clone()) {
             entry.state.store(WAITING, Relaxed);
@@ -209,7 +209,8 @@ impl Waiter {
         self.at.is_some() && self.entry.state.load(Relaxed) == WAITING
     }
 
-    /// Waits no more. If it was called, the next one is. Callable with bottom halves on or off.
+    /// Ends the wait. If this waiter was called already, the next one is called. Callable with
+    /// bottom halves on or off.
     pub fn leave(&mut self) {
         let Some(semaphore) = self.at.take() else {
             return;

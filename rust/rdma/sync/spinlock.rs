@@ -124,7 +124,7 @@ unsafe impl Backend for SpinLockIrqSaveBackend {
     }
 
     unsafe fn try_lock(_ptr: *mut Self::State) -> Option<Self::GuardState> {
-        // Nothing needs it; a lock that never succeeds to be tried is a correct lock.
+        // Not needed. An attempt may always fail.
         None
     }
 

@@ -36,7 +36,7 @@ use kernel::{
 
 /// A table of objects by number.
 ///
-/// Some are kept for kernel consumers, so that no process can take the last one from them.
+/// Some numbers are kept for kernel consumers, so that processes cannot use them up.
 ///
 /// # Invariants
 ///
@@ -160,7 +160,8 @@ impl<T> Table<T> {
         }
     }
 
-    /// Returns any number of the range. They are all as likely to within the range's part in 2^64.
+    /// Returns a random number of the range. All are equally likely, except for a bias of the
+    /// range's size in 2^64.
     fn any(&self) -> u32 {
         let count = u64::from(self.last.saturating_sub(self.first)).saturating_add(1);
         // CAST: Less than `count`, which is at most 2^32.

@@ -8,9 +8,9 @@ use kernel::prelude::*;
 /// The kernel's memory, by virtual address.
 ///
 /// `get_dma_mr` makes it, for a protection domain of a kernel consumer. Offsets are the results of
-/// `ib_dma_map_single()`: for a device without a DMA device these are virtual addresses. That they
-/// are valid until the request completes is the contract of `ib_post_send()` and `ib_post_recv()`
-/// with the consumer; a user process cannot name the region, because its queue pairs are in other
+/// `ib_dma_map_single()`: for a device without a DMA device these are virtual addresses. By the
+/// contract of `ib_post_send()` and `ib_post_recv()`, the consumer keeps them valid until the
+/// request completes. A user process cannot name the region, because its queue pairs are in other
 /// protection domains.
 pub struct DmaMemory(());
 

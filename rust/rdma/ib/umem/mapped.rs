@@ -7,8 +7,8 @@ use kernel::prelude::*;
 
 /// Pages of the kernel that make up a region, all of one size, in order.
 ///
-/// That they are there while a key to them is valid is the contract of `IB_WR_REG_MR` with the
-/// consumer: it invalidates the key first.
+/// By the contract of `IB_WR_REG_MR`, the consumer keeps the pages as long as a key to them is
+/// valid: it invalidates the key first.
 ///
 /// # Invariants
 ///
@@ -49,8 +49,8 @@ impl Mapped {
         self.len == 0
     }
 
-    /// Returns whether requests may use `iova` for the first byte: only whole pages may differ from
-    /// where it is.
+    /// Returns whether requests may use `iova` for the first byte: its offset in a page must be
+    /// that of the memory.
     pub fn fits(&self, iova: u64) -> bool {
         (iova ^ self.iova) & self.mask() == 0
     }
@@ -88,8 +88,8 @@ impl Mapped {
         1u64.checked_shl(self.shift).unwrap_or(0).wrapping_sub(1)
     }
 
-    /// Calls `f` with each piece that `len` bytes at `offset` consist of; with none if they are not
-    /// all there.
+    /// Calls `f` with each piece that `len` bytes at `offset` consist of. Does not call it if they
+    /// are not all mapped.
     pub(super) fn for_each_piece(
         &self,
         offset: u64,

@@ -99,7 +99,7 @@ static OPS: bindings::mmu_interval_notifier_ops = bindings::mmu_interval_notifie
 impl Paged {
     /// Grants access to `len` bytes of the calling process' memory at `start`. May sleep.
     ///
-    /// `u64::MAX` bytes at 0 are all there is and will be.
+    /// `u64::MAX` bytes at 0 are the whole address space, including later mappings.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl Paged {
         )
     }
 
-    /// Returns whether it can be written to, as far as the region is concerned.
+    /// Returns whether the region allows writes.
     pub(super) fn is_writable(&self) -> bool {
         self.writable
     }
@@ -263,12 +263,14 @@ impl Paged {
         Ok((first as usize >> PAGE_SHIFT, last as usize >> PAGE_SHIFT))
     }
 
-    /// Fetches `count` pages, all in one chunk; returns how many it were, at least one.
+    /// Fetches up to `count` pages, all in one chunk. Returns the number of pages to skip, at least
+    /// one.
     fn fetch_batch(&self, first: usize, count: usize, how: Fetch, wait: bool) -> Result<usize> {
         // SAFETY: The notifier is registered by the type invariant, which keeps `mm` allocated.
         let mm = unsafe { Mm::from_raw((*self.notifier.get()).mm) };
-        // For this batch only: a process that ends shall not live on because of a long range. This
-        // may be its last user, and to end it here would take long.
+        // Hold the address space for this batch only: a long range must not keep it alive after the
+        // process has exited. This may be its last user, and tearing it down here would take long,
+        // so drop it asynchronously.
         let mm = mm.mmget_not_zero().ok_or(ESRCH)?;
         let mm = MmWithUser::into_mmput_async(mm);
         let mut room = None;
@@ -276,7 +278,7 @@ impl Paged {
             // SAFETY: The notifier is registered by the type invariant.
             let seq = unsafe { bindings::mmu_interval_read_begin(self.notifier.get()) };
             let pages = Pages::get(&mm, first, count, how, wait)?;
-            // Not before: for an address that does not exist nothing is kept.
+            // Allocate only now: nothing is kept for an address that does not exist.
             if room.is_none() && !self.table.lock().has_room(first) {
                 let _charge = Charge::to(&mm);
                 room = Some(Room::new(first)?);
@@ -290,14 +292,15 @@ impl Paged {
                 return Ok(pages.as_slice().len());
             }
         }
-        // The process changes its memory all the time. The caller tries again.
+        // The process keeps changing its memory. The next access finds the pages absent, and tries
+        // again.
         Ok(count)
     }
 
     /// `mmu_interval_notifier_ops.invalidate`: pages are about to be taken away, or to become
     /// read-only.
     ///
-    /// The caller holds whatever the memory management wants, and may not be allowed to sleep.
+    /// The caller may hold any lock of the memory management, and may not be allowed to sleep.
     ///
     /// # Safety
     ///

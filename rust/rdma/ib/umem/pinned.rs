@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pages of a process that stay where they are.
+//! Pinned pages of a process.
 
 use crate::{
     bindings,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory of packets that is used again, not cleared again.
+//! Memory of packets that is reused without being cleared.
 //!
 //! A packet of 4 KiB takes 8 KiB of `alloc_skb()`, and the smallest takes 704 bytes, which hardened
 //! kernels clear (`init_on_alloc`): that costs as much as to copy the payload, or a fifth of a
@@ -43,8 +43,8 @@ use kernel::{
 /// Pages of a pool are 2^1 pages: a packet of the largest path MTU does not fit into one.
 const ORDER: ffi::c_uint = 1;
 
-/// The most pages that the ring of a pool keeps. With the 128 of its cache that is 3 MiB for each
-/// CPU that ever sent that much at once, if a page is 4 KiB.
+/// The maximum number of pages that the ring of a pool keeps. With the 128 of its cache that is 3
+/// MiB for each CPU that ever sent that much at once, if a page is 4 KiB.
 const RING: ffi::c_uint = 256;
 
 /// Pools of packet memory, one for each CPU.
@@ -148,11 +148,10 @@ impl PacketPools {
         Some(unsafe { SkBuff::from_raw(skb) })
     }
 
-    /// Frees the memory. Sleeps. What packets are in comes back within a second after the last one
-    /// of a page has been freed; the kernel looks for that, and reports each minute that it still
-    /// does.
+    /// Frees the memory. Sleeps. A page that still contains packets is freed within a second after
+    /// the last of them; the kernel polls for this, and logs each minute that it still waits.
     ///
-    /// Packets can be allocated after that too, but no longer from here.
+    /// [`PacketPools::alloc`] still works afterwards, but no longer uses the pools.
     pub fn shut_down(&self) {
         let Some(pools) = NonNull::new(self.pools.swap(null_mut(), Ordering::AcqRel)) else {
             return;

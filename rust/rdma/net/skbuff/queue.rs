@@ -13,7 +13,7 @@ use core::{
     }, //
 };
 
-/// Packets that wait, oldest first, each with a value of whoever keeps them.
+/// Packets that wait, oldest first, each with a value of the owner of the queue.
 ///
 /// It needs no memory: the packets are linked with each other, and the value is in the control
 /// block of the packet (`cb`), which belongs to the owner of a packet.

@@ -299,7 +299,7 @@ impl SkBuffList {
         }
     }
 
-    /// Has the stack take a packet apart, of which some part is shared.
+    /// Lets the stack segment a packet of which some part is shared.
     ///
     /// # Safety
     ///
@@ -385,9 +385,11 @@ unsafe fn strip(skb: *mut bindings::sk_buff) {
     }
 }
 
-/// Makes a list of the packets of a [`Train`]; `None` if it is none, or if any part is shared.
+/// Makes a list of the packets of a [`Train`]. Returns `None` if the packet is not a train, or if
+/// any part of it is shared.
 ///
-/// Afterwards `data` of the first is where it was, that of the others behind their UDP headers.
+/// Afterwards, `data` of the first packet is unchanged, and that of the others is behind their UDP
+/// headers.
 ///
 /// # Safety
 ///

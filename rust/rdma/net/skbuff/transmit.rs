@@ -116,7 +116,7 @@ impl SkBuff {
     }
 }
 
-/// Returns what became of a packet.
+/// Converts the result of sending a packet.
 fn sent(ret: ffi::c_int) -> Result {
     match u32::try_from(ret) {
         // Congestion means that this packet, or one before it, may have been dropped.

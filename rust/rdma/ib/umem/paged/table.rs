@@ -144,7 +144,7 @@ impl Table {
 
     /// Removes the pages `first..=last`, and the room of chunks that have none left.
     ///
-    /// Returns where to go on if that were too many for one call.
+    /// Returns the page to continue with, if there were too many for one call.
     pub(super) fn remove(&mut self, first: usize, last: usize) -> Option<usize> {
         let (first_chunk, last_chunk) = (first / CHUNK, last / CHUNK);
         let mut next = first_chunk;
