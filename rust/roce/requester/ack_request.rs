@@ -137,7 +137,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// fails locally, or that the queue is drained in between. It also defers the acknowledgment
     /// requests of unsignalled requests.
     #[inline]
-    pub(super) fn probe(&self) -> Option<Step> {
+    pub(super) fn ack_probe(&self) -> Option<Step> {
         if self.transport != Transport::Rc || !self.acks.base.is_before(self.window.next()) {
             return None;
         }

@@ -80,7 +80,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             // This takes no retry: what was requested again may just arrive out of order.
             self.repeat_missing(now);
         }
-        let outcome = match self.gap(now, psn, ResponseKind::Gap, is_early) {
+        let outcome = match self.on_gap(now, psn, ResponseKind::Gap, is_early) {
             ResponseKind::Gap => ResponseKind::Gap,
             _ => ResponseKind::Early,
         };
@@ -114,12 +114,12 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             self.acknowledge(now, self.next_explicit(), true);
             // After a rewind, all that is missing is about to be requested again.
             let is_requested = !self.window.is_empty();
-            if self.is_active() && is_requested && !self.may_be_late(now, false) {
-                self.retry_known();
+            if self.is_active() && is_requested && !self.start_wait(now, false) {
+                self.mark_loss_known();
                 self.repeat_missing(now);
             }
         } else if self.kept.take_missing() && !self.window.is_empty() {
-            self.retry_known();
+            self.mark_loss_known();
             self.rewind();
         }
     }

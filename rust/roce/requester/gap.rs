@@ -74,14 +74,14 @@ impl Gap {
     }
 
     /// Returns whether the requester waits for what is missing at `una`.
-    pub(super) fn is_awaited(&self) -> bool {
+    pub(super) fn awaits_late(&self) -> bool {
         matches!(self.late, Late::Packet | Late::Response)
     }
 
     /// Ends the wait.
     #[inline]
     pub(super) fn stop_waiting(&mut self) {
-        if self.is_awaited() {
+        if self.awaits_late() {
             self.late = Late::Expected;
         }
     }
@@ -109,8 +109,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         is_packet: bool,
         can_wait: bool,
     ) -> bool {
-        let is_known = self.retry.is_known(psn);
-        if self.is_rewound() || is_known || can_wait && self.may_be_late(now, is_packet) {
+        let is_known = self.retry.is_known_loss(psn);
+        if self.is_rewound() || is_known || can_wait && self.start_wait(now, is_packet) {
             return false;
         }
         self.retry_gap(now, is_packet);
@@ -118,9 +118,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     }
 
     /// Sends the packet at `una`, or requests its response, again.
-    pub(super) fn retry_gap(&mut self, now: Instant, is_packet: bool) {
-        self.retry_known();
-        if self.may_retry() {
+    fn retry_gap(&mut self, now: Instant, is_packet: bool) {
+        self.mark_loss_known();
+        if self.take_retry() {
             if is_packet {
                 self.fill_gap(now);
             } else {
@@ -132,7 +132,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Returns whether what is missing at `una` may just be late: the packet if `is_packet`, or the
     /// response. Starts to wait for it in that case.
-    pub(super) fn may_be_late(&mut self, now: Instant, is_packet: bool) -> bool {
+    pub(super) fn start_wait(&mut self, now: Instant, is_packet: bool) -> bool {
         if self.gap.late == Late::Expected {
             self.gap.late = match is_packet {
                 true => Late::Packet,
@@ -140,12 +140,12 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             };
             self.retry.wait_for_late(now);
         }
-        self.gap.is_awaited()
+        self.gap.awaits_late()
     }
 
     /// Ends the wait for a late packet or response: it was lost. Returns how that would have been
     /// reported without the wait, or `None` if there was none.
-    pub(super) fn end_wait(&mut self, now: Instant) -> Option<ResponseKind> {
+    pub(super) fn expire_wait(&mut self, now: Instant) -> Option<ResponseKind> {
         let kind = match self.gap.late {
             Late::Unexpected | Late::Expected => return None,
             Late::Packet => ResponseKind::NakSequence,
@@ -159,7 +159,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Sends only a few packets from `una` on again, which the peer has reported as missing, if the
     /// peer seems to keep those after them. Otherwise rewinds.
     #[cold]
-    pub(super) fn fill_gap(&mut self, now: Instant) {
+    fn fill_gap(&mut self, now: Instant) {
         self.gap.is_missing = true;
         let is_first = self.halve_window_once(now);
         match self.next_run(is_first) {
@@ -175,7 +175,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Halves the window once for all losses of what is in flight, because the packet at `una`, or
     /// its response, is missing. Returns whether it did.
-    pub(super) fn halve_window_once(&mut self, now: Instant) -> bool {
+    fn halve_window_once(&mut self, now: Instant) -> bool {
         let size = self.window.sizes();
         let is_first = self.window.halve_once();
         if is_first {

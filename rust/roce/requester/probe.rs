@@ -178,7 +178,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// same loss.
     pub(super) fn send_again(&mut self, now: Instant, packets: u8) {
         self.probe.set_due(self.window.una(), packets);
-        self.restart_deadline(now);
+        self.restart_timers(now);
     }
 
     /// Has the packet at `una` sent again because its response is late.

@@ -151,7 +151,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let kind = match aeth.syndrome {
             Syndrome::Nak(code) if code != NakCode::PsnSequence => self.refused(psn, code),
             _ if !complete => return self.on_early(now, psn),
-            Syndrome::Nak(_) => self.gap(now, psn, ResponseKind::NakSequence, true),
+            Syndrome::Nak(_) => self.on_gap(now, psn, ResponseKind::NakSequence, true),
             Syndrome::Rnr { timer } if self.wait_rnr(now, timer) => ResponseKind::Rnr,
             Syndrome::Rnr { .. } => ResponseKind::Duplicate,
             Syndrome::Ack { .. } | Syndrome::Reserved => ResponseKind::Ack,
@@ -194,7 +194,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Handles a response to `psn` that shows that the packet at `una`, or its response, is
     /// missing. `can_wait` tells that it may be waited for.
     #[cold]
-    pub(super) fn gap(
+    pub(super) fn on_gap(
         &mut self,
         now: Instant,
         psn: Psn,

@@ -46,7 +46,7 @@ pub(super) struct Retry {
     /// The PSN after the last one sent before the last rewind because of a NAK or a gap.
     ///
     /// Only a response to a packet first sent after that indicates another loss.
-    rewound: Option<Psn>,
+    loss_end: Option<Psn>,
     timers: Timers,
     /// The round-trip time, for the probe timer.
     rtt: Rtt,
@@ -159,8 +159,8 @@ impl Retry {
     }
 
     /// Returns whether a response to `psn` shows no other loss than the last one.
-    pub(super) fn is_known(&self, psn: Psn) -> bool {
-        self.rewound.is_some_and(|end| psn.is_before(end))
+    pub(super) fn is_known_loss(&self, psn: Psn) -> bool {
+        self.loss_end.is_some_and(|end| psn.is_before(end))
     }
 
     /// Returns whether a timer is running.
@@ -245,8 +245,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at.is_due(now));
         if is_due(self.retry.timers.deadline) {
             // A NAK from now on reports another loss.
-            self.retry.rewound = None;
-            if self.may_retry() {
+            self.retry.loss_end = None;
+            if self.take_retry() {
                 self.window.halve();
                 self.rewind();
             }
@@ -255,7 +255,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if !is_due(self.retry.timers.probe) {
             return Expired::Nothing;
         }
-        if let Some(kind) = self.end_wait(now) {
+        if let Some(kind) = self.expire_wait(now) {
             return Expired::Missing(kind);
         }
         self.probe_oldest();
@@ -267,7 +267,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Takes a retry because the response is overdue or reports a loss, or fails the request and
     /// returns false if none is left.
-    pub(super) fn may_retry(&mut self) -> bool {
+    pub(super) fn take_retry(&mut self) -> bool {
         match self.retry.retries_left.checked_sub(1) {
             Some(left) => self.retry.retries_left = left,
             None => self.fail(Status::RetryExceeded),
@@ -277,15 +277,15 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Takes no response to a packet sent so far for the report of another loss, nor for a measure
     /// of the round-trip time.
-    pub(super) fn retry_known(&mut self) {
-        self.retry.rewound = Some(self.window.max());
+    pub(super) fn mark_loss_known(&mut self) {
+        self.retry.loss_end = Some(self.window.max());
         self.retry.rtt.forget_sample();
     }
 
     /// Accounts for a loss that a probe has shown: the pause was not too short.
     pub(super) fn probe_was_due(&mut self) {
         self.retry.probes = 0;
-        self.retry_known();
+        self.mark_loss_known();
     }
 
     /// Starts the RNR wait for the packet at `una`, or fails the request if no RNR retry is left.
@@ -315,7 +315,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let Timers { deadline, probe } = self.retry.timers;
         if deadline.or(probe).is_none() {
             self.retry.awaited = now;
-            self.restart_deadline(now);
+            self.restart_timers(now);
         }
     }
 
@@ -332,9 +332,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.acks.acknowledged(una, self.window.next());
         self.retry.progressed(now, una, &self.params);
         if !self.probe.goes_on_at(una) {
-            self.retry.rewound = None;
+            self.retry.loss_end = None;
         }
-        self.restart_deadline(now);
+        self.restart_timers(now);
         self.end_probe(now, next, has_more);
         // Otherwise the response at `una` is about to be handled, or its loss.
         if !has_more {
@@ -350,13 +350,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// the response may be a stray that no request asked for.
     #[cold]
     pub(super) fn peer_is_busy(&mut self, now: Instant) {
-        if self.gap.is_awaited() {
+        if self.gap.awaits_late() {
             return;
         }
         let timeout = self.params.ack_timeout.map_or(0, NonZero::get);
         let most = timeout.saturating_mul(BUSY);
         if self.retry.timers.deadline.is_some() && now.since(self.retry.awaited) < most {
-            self.restart_deadline(now);
+            self.restart_timers(now);
         }
     }
 
@@ -379,7 +379,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     }
 
     #[inline]
-    pub(super) fn restart_deadline(&mut self, now: Instant) {
+    pub(super) fn restart_timers(&mut self, now: Instant) {
         let is_owed = self.acks.is_owed(self.window.una());
         self.retry.restart(now, &self.params, is_owed);
     }

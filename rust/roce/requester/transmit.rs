@@ -188,7 +188,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
         self.loss_probe()
             .or_else(|| self.step_at(self.queue.next(), self.window.next()))
-            .or_else(|| self.probe())
+            .or_else(|| self.ack_probe())
     }
 
     /// Returns the packet with PSN `psn` of the slot at `at`, if it may be sent now.
