@@ -231,22 +231,37 @@ pub(crate) fn post(rc: &mut Requester<&mut [Slot]>, wrs: &[SendWr]) {
     }
 }
 
-/// Hands a packet in as a response, which is not kept.
-pub(crate) fn respond(rc: &mut Requester<&mut [Slot]>, frame: &Frame) -> Response {
-    let response = rc.on_response(NOW, &frame.packet());
+/// Handles a response that arrives at `now`, and does not keep it.
+fn respond_at(rc: &mut Requester<&mut [Slot]>, now: Instant, frame: &Frame) -> Response {
+    let response = rc.on_response(now, &frame.packet());
     if response.is_early {
         rc.not_kept(frame.packet().psn());
     }
     response
 }
 
-/// Hands an acknowledgment in.
+/// Handles a response, and does not keep it.
+pub(crate) fn respond(rc: &mut Requester<&mut [Slot]>, frame: &Frame) -> Response {
+    respond_at(rc, NOW, frame)
+}
+
+/// Handles an acknowledgment, or a NAK, that arrives at `now`.
+pub(crate) fn acknowledge_at(
+    rc: &mut Requester<&mut [Slot]>,
+    now: Instant,
+    psn: u32,
+    syndrome: Syndrome,
+) -> ResponseKind {
+    respond_at(rc, now, &Frame::ack(psn, syndrome)).outcome
+}
+
+/// Handles an acknowledgment, or a NAK.
 pub(crate) fn acknowledge(
     rc: &mut Requester<&mut [Slot]>,
     psn: u32,
     syndrome: Syndrome,
 ) -> ResponseKind {
-    respond(rc, &Frame::ack(psn, syndrome)).outcome
+    acknowledge_at(rc, NOW, psn, syndrome)
 }
 
 /// Returns how the next request completes, if one does.

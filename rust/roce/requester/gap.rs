@@ -260,6 +260,7 @@ mod tests {
         },
         testutil::{
             acknowledge,
+            acknowledge_at,
             measured,
             post,
             requester,
@@ -269,7 +270,6 @@ mod tests {
             sent,
             slots,
             wr,
-            Frame,
             LONG_TIMEOUT_NS as TIMEOUT_NS,
             MTU,
             NOW, //
@@ -417,9 +417,9 @@ mod tests {
         });
         post(&mut rc, &[wr(SendOp::Send, 0), wr(SendOp::Send, 0)]);
         assert!(send(&mut rc).is_some() && send(&mut rc).is_some());
-        let nak = Frame::ack(0, Syndrome::Nak(NakCode::PsnSequence));
-        let outcome = rc.on_response(LATE, &nak.packet()).outcome;
-        assert_eq!(outcome, ResponseKind::NakSequence);
+        let nak = Syndrome::Nak(NakCode::PsnSequence);
+        let kind = acknowledge_at(&mut rc, LATE, 0, nak);
+        assert_eq!(kind, ResponseKind::NakSequence);
         let again = rc.poll_transmit().unwrap();
         rc.transmitted(LATE, &again);
         assert_eq!(rc.on_timeout(NOW.after(TIMEOUT_NS)), Expired::Nothing);
@@ -434,8 +434,7 @@ mod tests {
     fn overtaken(rc: &mut Requester<&mut [Slot]>) -> ResponseKind {
         post(rc, &[wr(SendOp::Write, 4 * MTU)]);
         assert!(sent(rc)[3].is_some());
-        let nak = Frame::ack(2, Syndrome::Nak(NakCode::PsnSequence));
-        rc.on_response(LATER, &nak.packet()).outcome
+        acknowledge_at(rc, LATER, 2, Syndrome::Nak(NakCode::PsnSequence))
     }
 
     /// Makes a requester that has measured [`RTT_NS`].
@@ -447,7 +446,7 @@ mod tests {
         });
         post(&mut rc, &[wr(SendOp::Send, 0)]);
         assert!(send(&mut rc).is_some());
-        rc.on_response(LATER, &Frame::ack(0, Syndrome::ACK).packet());
+        acknowledge_at(&mut rc, LATER, 0, Syndrome::ACK);
         rc
     }
 
@@ -459,8 +458,7 @@ mod tests {
             let before = rc.window.size();
             assert_eq!(overtaken(&mut rc), ResponseKind::NakSequence);
             assert!(rc.window.size() < before);
-            let ack = Frame::ack(4, Syndrome::ACK);
-            rc.on_response(LATER.after(ns), &ack.packet());
+            acknowledge_at(&mut rc, LATER.after(ns), 4, Syndrome::ACK);
             let (after, late) = match is_restored {
                 true => (before..=before + 4, Late::Expected),
                 false => (0..=before - 1, Late::Unexpected),
@@ -480,7 +478,7 @@ mod tests {
         assert_eq!(sent(&mut rc), [None; 4]);
         let due = LATER.after(RTT_NS / 4 * 3);
         assert_eq!(rc.next_timeout(), Some(due));
-        rc.on_response(due, &Frame::ack(4, Syndrome::ACK).packet());
+        acknowledge_at(&mut rc, due, 4, Syndrome::ACK);
         assert_eq!(sent(&mut rc), [None; 4]);
         assert!(rc.window.size() >= before && rc.gap.late == Late::Expected);
     }

@@ -234,6 +234,7 @@ mod tests {
         },
         testutil::{
             acknowledge,
+            acknowledge_at,
             measured,
             post,
             read_response,
@@ -242,7 +243,6 @@ mod tests {
             sent,
             slots,
             wr,
-            Frame,
             LONG_TIMEOUT_NS as TIMEOUT_NS,
             MTU,
             NOW, //
@@ -409,7 +409,7 @@ mod tests {
                 rc.transmitted(due, &probe);
                 probes += 1;
             }
-            rc.on_response(now, &Frame::ack(psn, Syndrome::ACK).packet());
+            acknowledge_at(&mut rc, now, psn, Syndrome::ACK);
             assert!(rc.poll_completion().is_some());
             probes
         });

@@ -396,10 +396,11 @@ mod tests {
             ResponseKind, //
         },
         testutil::{
+            acknowledge_at as acknowledge,
             requester,
             slots,
+            status,
             wr,
-            Frame,
             MTU,
             NOW,
             TIMEOUT_NS, //
@@ -435,10 +436,8 @@ mod tests {
         assert!(send(&mut rc, due) && send(&mut rc, due));
         assert_eq!(rc.on_timeout(due.after(TIMEOUT_NS)), Expired::Retry);
         assert!(rc.take_error());
-        let status = rc.poll_completion().map(|completion| completion.status);
-        assert_eq!(status, Some(Status::RetryExceeded));
-        let status = rc.poll_completion().map(|completion| completion.status);
-        assert_eq!(status, Some(Status::WrFlush));
+        assert_eq!(status(&mut rc), Some(Status::RetryExceeded));
+        assert_eq!(status(&mut rc), Some(Status::WrFlush));
         assert_eq!(rc.next_timeout(), None);
     }
 
@@ -454,9 +453,7 @@ mod tests {
         assert!(send(rc, now));
         let timeout = rc.next_timeout().map(|due| due.since(now));
         let now = now.after(took);
-        let ack = Frame::ack(psn, Syndrome::ACK);
-        let answer = rc.on_response(now, &ack.packet());
-        assert_eq!(answer.outcome, ResponseKind::Ack);
+        assert_eq!(acknowledge(rc, now, psn, Syndrome::ACK), ResponseKind::Ack);
         while rc.poll_completion().is_some() {}
         (timeout, now)
     }
@@ -495,26 +492,18 @@ mod tests {
         let mut rc = requester(Transport::Rc, &mut slots);
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
         assert!(send(&mut rc, NOW));
-        let rnr = Frame::ack(0, Syndrome::Rnr { timer: 1 });
-        assert_eq!(
-            rc.on_response(NOW, &rnr.packet()).outcome,
-            ResponseKind::Rnr
-        );
+        let rnr = Syndrome::Rnr { timer: 1 };
+        assert_eq!(acknowledge(&mut rc, NOW, 0, rnr), ResponseKind::Rnr);
         assert!(!send(&mut rc, NOW));
         // The network may duplicate it.
-        let again = rc.on_response(NOW, &rnr.packet());
-        assert_eq!(again.outcome, ResponseKind::Duplicate);
+        assert_eq!(acknowledge(&mut rc, NOW, 0, rnr), ResponseKind::Duplicate);
         let due = NOW.after(10_000);
         assert_eq!(rc.next_timeout(), Some(due));
         // The end of the RNR wait is not a response timeout.
         assert_eq!(rc.on_timeout(due), Expired::Nothing);
         assert!(send(&mut rc, due));
-        assert_eq!(
-            rc.on_response(due, &rnr.packet()).outcome,
-            ResponseKind::Rnr
-        );
-        let status = rc.poll_completion().map(|completion| completion.status);
-        assert_eq!(status, Some(Status::RnrRetryExceeded));
+        assert_eq!(acknowledge(&mut rc, due, 0, rnr), ResponseKind::Rnr);
+        assert_eq!(status(&mut rc), Some(Status::RnrRetryExceeded));
     }
 
     #[test]
@@ -527,14 +516,11 @@ mod tests {
             ..params
         });
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
-        let rnr = Frame::ack(0, Syndrome::Rnr { timer: 1 });
+        let rnr = Syndrome::Rnr { timer: 1 };
         let mut now = NOW;
         for _ in 0..20 {
             assert!(send(&mut rc, now));
-            assert_eq!(
-                rc.on_response(now, &rnr.packet()).outcome,
-                ResponseKind::Rnr
-            );
+            assert_eq!(acknowledge(&mut rc, now, 0, rnr), ResponseKind::Rnr);
             now = now.after(10_000);
             rc.on_timeout(now);
         }
@@ -554,11 +540,8 @@ mod tests {
             now = now.after(TIMEOUT_NS);
             rc.on_timeout(now);
             while send(&mut rc, now) {}
-            let ack = Frame::ack(psn, Syndrome::ACK);
-            assert_eq!(
-                rc.on_response(now, &ack.packet()).outcome,
-                ResponseKind::Ack
-            );
+            let kind = acknowledge(&mut rc, now, psn, Syndrome::ACK);
+            assert_eq!(kind, ResponseKind::Ack);
         }
         assert!(!rc.take_error());
     }
@@ -580,11 +563,8 @@ mod tests {
             again += 1;
         }
         assert_eq!(again, INITIAL_WINDOW / 2);
-        let ack = Frame::ack(u32::from(again) - 1, Syndrome::ACK);
-        assert_eq!(
-            rc.on_response(now, &ack.packet()).outcome,
-            ResponseKind::Ack
-        );
+        let kind = acknowledge(&mut rc, now, u32::from(again) - 1, Syndrome::ACK);
+        assert_eq!(kind, ResponseKind::Ack);
         let mut more = 0;
         while send(&mut rc, now) {
             more += 1;
