@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Exponential back-off: after an allocation failure, and between looks at a ring in ERR.
+//! Exponential back-off: after an allocation failure, and when a ring is polled in ERR.
 //!
 //! There is no notification when memory becomes available, so a timer retries. Thousands of queue
-//! pairs may be short of memory at the same time: if each retried every millisecond, their timers
-//! would keep a CPU busy with nothing else. So the pause doubles with each attempt that fails.
+//! pairs may be short of memory at the same time. If each of them retried every millisecond, the
+//! timers would occupy a CPU. So the pause doubles with each attempt that fails.
 
 use crate::time::Instant;
 
-/// When to try again.
+/// The pause before the next attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backoff {
+    /// The end of the pause.
     at: Option<Instant>,
-    /// The last pause, in nanoseconds, 0 if there was none.
+    /// The length of the last pause in nanoseconds; 0 if there was none.
     pause: u64,
 }
 
@@ -20,10 +21,10 @@ impl Backoff {
     /// The first pause: 1 ms, in nanoseconds.
     pub const FIRST: u64 = 1_000_000;
 
-    /// The longest pause: a second, in nanoseconds.
+    /// The longest pause: 1.024 s, in nanoseconds.
     pub const LONGEST: u64 = Self::FIRST << 10;
 
-    /// It failed. A pause that has begun is not changed.
+    /// Accounts for a failed attempt, and starts a pause unless one has started.
     #[cold]
     pub fn failed(&mut self, now: Instant) {
         if self.at.is_none() {
@@ -33,7 +34,7 @@ impl Backoff {
         }
     }
 
-    /// It succeeded.
+    /// Accounts for a successful attempt.
     #[inline]
     pub fn succeeded(&mut self) {
         *self = Self::default();
@@ -47,7 +48,7 @@ impl Backoff {
         }
     }
 
-    /// Returns when the pause ends.
+    /// Returns the end of the pause, if there is one.
     #[inline]
     pub const fn at(&self) -> Option<Instant> {
         self.at
@@ -59,7 +60,7 @@ impl Backoff {
 mod tests {
     use super::*;
 
-    /// Fails once more, waits for the end of the pause and returns how long it was.
+    /// Fails an attempt, waits for the end of the pause and returns its length.
     fn pause(backoff: &mut Backoff, now: &mut Instant) -> u64 {
         backoff.failed(*now);
         let at = backoff.at().unwrap_or_default();
@@ -117,7 +118,7 @@ mod tests {
                 attempts += 1;
             }
         }
-        // At most 20 each, not 10,000.
+        // Each half makes at most 20 attempts, not 10,000.
         assert!(attempts <= 6000 * 20);
     }
 }

@@ -9,17 +9,18 @@
 //!    | narrows its window                                 |
 //! ```
 //!
-//! A network that supports ECN marks packets before its queues are full, in place of losing them.
-//! The receiver of a marked packet (the notification point) tells the sender (the reaction point)
-//! by a congestion notification packet (CNP). The queue pair that requests READ responses does
-//! both: it decides itself how many of them are on the way.
+//! A network that supports ECN marks packets before its queues are full, instead of dropping them.
+//! The receiver of a marked packet (the notification point) informs the sender (the reaction point)
+//! by a congestion notification packet (CNP). For READ responses, the requester is both: it sees
+//! the marks, and limits the responses that are on the way by its requests.
 //!
-//! A sender may only set the ECN-capable codepoint if marks have an effect, and no message of the
-//! connection manager says what the peer does with them. So each side announces itself by packets
-//! without payload, such as acknowledgments and READ requests: these are always ECN-capable.
-//! Packets with payload are until the first packet of the peer is not, and again once one is. The
-//! first window has to be: a network that marks packets drops all others while it is congested,
-//! and then the peer would never be heard.
+//! A sender may set the ECN-capable codepoint only if marks have an effect. No message of the
+//! connection manager says whether the peer reacts to marks. So each side announces that it does:
+//! its packets without payload, such as acknowledgments and READ requests, are always ECN-capable.
+//! Packets with payload are ECN-capable until the first packet of the peer is not, and again once
+//! one is. Those of the first window have to be, although nothing is known of the peer then: a
+//! congested network that marks packets drops all that are not ECN-capable, and if it drops the
+//! whole first window, the peer never sends a packet.
 
 use crate::{
     ids::{
@@ -30,11 +31,12 @@ use crate::{
     wire, //
 };
 
-/// The bits of the ToS or the traffic class that belong to ECN.
+/// The ECN bits of the ToS or the traffic class.
 const ECN_MASK: u8 = 0x03;
 
-/// The binary logarithm of the period in which a half sends at most one CNP, in ns: about as often
-/// as NICs do.
+/// The binary logarithm of the period in which a half sends at most one CNP, in ns.
+///
+/// NICs send CNPs about as often.
 const CNP_PERIOD: u32 = 16;
 
 /// The ECN codepoint of a packet (RFC 3168, section 5).
@@ -49,7 +51,7 @@ pub enum Ecn {
 }
 
 impl Ecn {
-    /// Returns the codepoint in a ToS or a traffic class.
+    /// Returns the codepoint of a ToS or a traffic class.
     #[inline]
     pub fn of(traffic_class: u8) -> Ecn {
         match traffic_class & ECN_MASK {
@@ -60,16 +62,18 @@ impl Ecn {
     }
 }
 
-/// What one half of a queue pair knows of congestion on the path to its peer.
+/// The ECN state of one half of a queue pair.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Congestion {
-    /// The number of the period in which the last CNP was sent. That this wraps after four seconds
-    /// may delay one CNP by a period.
+    /// The number of the period in which the last CNP was sent, modulo 2^16.
+    ///
+    /// It wraps after 4.3 s. If the half sent its last CNP just that long ago, the next one is
+    /// delayed by a period.
     notified_in: u16,
-    /// True once a packet of the peer was ECN-capable; false if only others came; `None` before the
-    /// first one.
+    /// True if any packet of the peer was ECN-capable, false if none was, `None` before the first
+    /// one.
     is_peer_capable: Option<bool>,
-    /// True if the half takes part.
+    /// True if the half takes part in congestion notification.
     is_on: bool,
 }
 
@@ -82,13 +86,13 @@ impl Congestion {
         }
     }
 
-    /// Returns whether the half takes part.
+    /// Returns whether the half takes part in congestion notification.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// Notes the codepoint of a packet of the peer.
+    /// Accounts for a packet of the peer with codepoint `ecn`.
     #[inline]
     pub fn heard(&mut self, ecn: Ecn) {
         if self.is_peer_capable != Some(true) {
@@ -98,8 +102,8 @@ impl Congestion {
 
     /// Returns the traffic class of a packet to send with `len` bytes of payload.
     ///
-    /// The two bits of ECN in the one that is asked for are not used: they say what the network may
-    /// do, which an application cannot know.
+    /// `asked` is the traffic class of the address vector. Its ECN bits are not used, because the
+    /// application cannot know whether the peer reacts to marks.
     #[inline]
     pub fn traffic_class(&self, asked: u8, len: u32) -> u8 {
         const CAPABLE: u8 = 0x02;
@@ -153,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn cnp_is_that_of_the_specification() {
+    fn cnp_matches_specification() {
         let cnp = Cnp {
             dest_qpn: Qpn::new(0xd2),
         };
@@ -169,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn codepoints() {
+    fn codepoint_is_low_bits_of_traffic_class() {
         let ecn = [0xfc, 0xfd, 0xfe, 0xff].map(Ecn::of);
         assert_eq!(ecn[0], Ecn::NotCapable);
         assert_eq!((ecn[1], ecn[2]), (Ecn::Capable, Ecn::Capable));
@@ -177,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn payload_is_capable_unless_the_peer_is_not() {
+    fn payload_is_ecn_capable_unless_the_peer_is_not() {
         let mut half = Congestion::new(true);
         assert_eq!(half.traffic_class(0x6b, 0), 0x6a);
         assert_eq!(half.traffic_class(0x6b, 1), 0x6a);
@@ -190,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn half_that_is_off_is_never_capable() {
+    fn half_without_ecn_is_never_ecn_capable() {
         let mut half = Congestion::new(false);
         half.heard(Ecn::Congested);
         assert_eq!(half.traffic_class(0xff, 0), 0xfc);
@@ -199,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn one_cnp_in_a_period() {
+    fn one_cnp_is_sent_in_a_period() {
         let mut half = Congestion::new(true);
         // The number of the period wraps.
         for period in [9, 10, 12, (1 << 16) + 10] {

@@ -2,16 +2,16 @@
 
 //! The PSNs of packets that are kept until earlier ones arrive (RC).
 //!
-//! They are kept in the order of arrival. One with a PSN below that of the last kept one is dropped
-//! and is missing later: the order of arrival is nearly always that of PSNs, and a queue needs
-//! neither a search nor a bitmap.
+//! Packets are kept in a queue in the order of arrival, which needs neither a search nor a bitmap.
+//! A packet with a PSN below that of the last kept one is dropped, and is missing later. This is
+//! rare, because packets nearly always arrive in the order of PSNs.
 
 use crate::psn::Psn;
 
 /// The most PSNs between the missing packet and one that is kept.
 ///
-/// Few packets are ever that far ahead. One of an earlier connection must not wait until its PSN
-/// comes.
+/// Hardly any packet is that far ahead. A packet of an earlier connection must not be kept until
+/// the expected PSN reaches its own.
 const MOST_AHEAD: u32 = 1 << 12;
 
 /// The PSNs of the kept packets.
@@ -21,24 +21,24 @@ const MOST_AHEAD: u32 = 1 << 12;
 /// `last` is not before `first`, if there is one.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Kept {
-    /// The PSN of the packet to handle first, if any is kept.
+    /// The PSN of the first kept packet, if `is_any`.
     first: Psn,
-    /// The PSN of the one kept last.
+    /// The PSN of the last kept packet, if `is_any`.
     last: Psn,
-    /// True if any is kept. A separate field, to save memory.
+    /// True if any packet is kept. Two `Option`s would take more memory.
     is_any: bool,
-    /// True if packets behind the kept ones were dropped.
+    /// True if packets after the last kept one were dropped.
     is_incomplete: bool,
 }
 
 impl Kept {
-    /// Returns the PSN of the packet to handle first, if any is kept.
+    /// Returns the PSN of the first kept packet, if any is kept.
     #[inline]
     pub(crate) fn first(&self) -> Option<Psn> {
         self.is_any.then_some(self.first)
     }
 
-    /// Returns whether the first kept packet is to be handled now that `expected` comes next.
+    /// Returns whether the first kept packet is to be handled now that `expected` is the next PSN.
     #[inline]
     pub(crate) fn is_due(&self, expected: Psn) -> bool {
         self.is_any && !self.first.is_after(expected)
@@ -50,7 +50,7 @@ impl Kept {
         expected.forward(psn) <= MOST_AHEAD && (!self.is_any || psn.is_after(self.last))
     }
 
-    /// Accounts for a packet that was kept, which [`Kept::may_keep`] allowed.
+    /// Accounts for a packet that was kept. [`Kept::may_keep`] must have allowed that.
     pub(crate) fn kept(&mut self, psn: Psn) {
         if !self.is_any {
             self.first = psn;
@@ -66,22 +66,24 @@ impl Kept {
         self.is_incomplete |= self.is_any && psn.is_after(self.last);
     }
 
-    /// Returns whether packets may be missing before the first kept one, or behind the last.
+    /// Returns whether packets may be missing before the first kept one, or after the last.
     #[inline]
     pub(crate) fn has_gap(&self) -> bool {
         self.is_any || self.is_incomplete
     }
 
-    /// Accounts for the first kept packet, which is going to be handled; the one after it has the
-    /// PSN `next`, if there is one.
+    /// Accounts for the first kept packet, which is about to be handled.
+    ///
+    /// `next` is the PSN of the kept packet after it, if there is one.
     pub(crate) fn took(&mut self, next: Option<Psn>) {
         // INVARIANT: The last one is the same, or there is none.
         self.is_any = next.is_some();
         self.first = next.unwrap_or_default();
     }
 
-    /// Returns whether a packet is missing, given that no kept one is due: once, if it is because
-    /// packets were dropped behind the kept ones.
+    /// Returns whether a packet is missing, given that no kept one is due.
+    ///
+    /// Returns true only once for packets that were dropped after the last kept one.
     pub(crate) fn take_missing(&mut self) -> bool {
         let is_missing = self.has_gap();
         self.is_incomplete &= self.is_any;
@@ -94,7 +96,7 @@ impl Kept {
 mod tests {
     use super::*;
 
-    /// A PSN that is followed by 0.
+    /// The largest PSN, which is followed by 0.
     const EXPECTED: Psn = Psn::new(0xff_ffff);
 
     #[test]

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The pace of a path: packets no faster than its static rate.
+//! Pacing of packets at the static rate of a path.
 //!
-//! The static rate of an address vector is for a peer, or a switch on the way, that is slower than
-//! the port here. Behind each packet there is a gap, as long as the packet takes at that rate.
+//! The static rate of an address vector is that of a peer, or of a switch on the way, that is
+//! slower than the local port. After each packet there is a gap as long as the packet takes at that
+//! rate.
 //!
 //! ```text
 //!   packet   gap     packet   gap     timer is late     packet   packet   gap
@@ -11,14 +12,14 @@
 //!                                     ^ due
 //! ```
 //!
-//! Time lost to a timer that was late is made up for, up to [`SLACK`]; time in which there was
-//! nothing to send is not.
+//! If the timer is late, the sender catches up, for at most [`SLACK`]. It does not catch up on time
+//! in which there was nothing to send.
 
 use core::num::NonZeroU32;
 
 use crate::time::Instant;
 
-/// The lateness that is made up for, in nanoseconds: the longest burst.
+/// The time that a sender may catch up on, in nanoseconds. It limits the length of a burst.
 pub const SLACK: u64 = 50_000;
 
 /// The bytes of an Ethernet frame without its IP packet: preamble, header, checksum and inter-frame
@@ -34,7 +35,9 @@ pub struct Rate(NonZeroU32);
 pub struct UnknownRate;
 
 impl Rate {
-    /// Converts a code of `enum ib_rate`. `None` for that of the port, which is no limit.
+    /// Converts a code of `enum ib_rate`.
+    ///
+    /// Returns `None` for `IB_RATE_PORT_CURRENT`, which is no limit.
     ///
     /// # Errors
     ///
@@ -78,7 +81,7 @@ impl Rate {
         self.0.get()
     }
 
-    /// Returns how long `bytes` take, in nanoseconds, rounded up.
+    /// Returns the time that `bytes` take, in nanoseconds, rounded up.
     #[inline]
     pub fn time_of(self, bytes: u32) -> u64 {
         /// Nanoseconds for a byte at 1 Mb/s.
@@ -90,17 +93,17 @@ impl Rate {
     }
 }
 
-/// When the next packet may be sent.
+/// The pace of one sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
-    /// Not before this.
+    /// The earliest time of the next packet; `None` without a rate.
     next: Option<Instant>,
-    /// True while a packet waits, and until the sender has caught up.
+    /// True after a packet had to wait, until the sender has caught up.
     behind: bool,
 }
 
 impl Pace {
-    /// Makes a pace that admits a packet at once.
+    /// Makes a pace at which the next packet may be sent at once.
     pub const fn new() -> Pace {
         Pace {
             next: None,
@@ -108,17 +111,18 @@ impl Pace {
         }
     }
 
-    /// Returns whether there may be a gap to wait for: else no caller needs the time.
+    /// Returns whether the next packet may have to wait. If not, the caller need not read the
+    /// clock.
     #[inline]
     pub const fn is_on(&self) -> bool {
         self.next.is_some()
     }
 
-    /// Returns the time at which the next packet may be sent, unless that is now. The caller then
-    /// waits.
+    /// Returns the time until which the caller must wait with the next packet, or `None` if it may
+    /// be sent now.
     #[inline]
     pub fn wait(&mut self, now: Instant) -> Option<Instant> {
-        // Without a rate there is nothing more to it than this.
+        // This is all that a path without a rate costs.
         let next = self.next?;
         if next.is_due(now) {
             return None;
@@ -127,7 +131,8 @@ impl Pace {
         Some(next)
     }
 
-    /// Accounts for a packet, with the gap that it needs behind it.
+    /// Accounts for a packet that was sent. `gap` is the time to leave after it, if there is a
+    /// rate.
     #[inline]
     pub fn sent(&mut self, now: Instant, gap: Option<u64>) {
         let Some(gap) = gap else {
@@ -154,8 +159,9 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Bytes of the packets here: 3 µs at 10 Gb/s.
+    /// The length of the packets in these tests, which take [`GAP`] at 10 Gb/s.
     const BYTES: u32 = 3750;
+    /// The time of such a packet, in nanoseconds.
     const GAP: u64 = 3_000;
 
     fn at(ns: u64) -> Instant {
@@ -215,10 +221,10 @@ mod tests {
     }
 
     #[test]
-    fn late_timers_are_made_up_for() {
+    fn sender_catches_up_after_late_timers() {
         let mut pace = Pace::new();
         let (mut sent, mut now) = (0, 0);
-        // Each timer fires 10 µs late, which is three packets.
+        // Each timer fires 10 µs late, which is the time of three packets.
         while now < 1_000_000 {
             match pace.wait(at(now)) {
                 None => {
@@ -233,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_time_is_not_made_up_for() {
+    fn sender_does_not_catch_up_on_idle_time() {
         let mut pace = Pace::new();
         pace.sent(at(1), Some(GAP));
         assert_eq!(pace.wait(at(2)), Some(at(1 + GAP)));

@@ -10,7 +10,7 @@
 //!                       --> poll_local -----> (do it) --------------------> local_done
 //! on_response --> (place what the peer returns) --> placed
 //!             --> early: (keep it, if may_keep) --> kept, not_kept
-//! is_kept_due --> (take the kept one) --> took_kept, on_response
+//! is_kept_due --> (take the first kept one) --> took_kept, on_response
 //! on_timeout  <-- next_timeout
 //! after each of these: poll_completion until None, take_error, poll_local, poll_transmit again
 //! ```
@@ -104,11 +104,11 @@ pub struct SendParams {
     pub dest_qpn: Qpn,
     /// The QPN of this queue pair, sent in the DETH (UD only).
     pub src_qpn: Qpn,
-    /// The time until an acknowledgment is overdue, in ns; `None` for no limit (RC only).
+    /// The local ACK timeout, in ns; `None` if the retransmission timer never expires (RC only).
     pub ack_timeout: Option<NonZero<u64>>,
-    /// The most retransmissions of the same packet before the request fails, 0 to 7 (RC only).
+    /// The most retries without progress before the request fails, 0 to 7 (RC only).
     pub retry_cnt: u8,
-    /// The most retransmissions of the same packet after RNR NAKs, 0 to 7; 7 for no limit (RC
+    /// The most RNR retries without progress before the request fails, 0 to 7; 7 for no limit (RC
     /// only).
     pub rnr_retry: u8,
     /// The most outstanding requests with an explicit response (READs, atomics, ATOMIC WRITEs,
@@ -193,7 +193,7 @@ pub struct Requester<S> {
     gap: Gap,
     probe: Probe,
     explicit: Explicit,
-    /// The responses that are kept until the explicit ones before them arrive.
+    /// The responses that are kept until missing explicit responses before them arrive.
     kept: Kept,
     /// True if [`Requester::take_error`] has an error to report.
     error_pending: bool,
@@ -369,8 +369,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Fails a work request, for instance because its local data cannot be read.
     ///
-    /// The request completes with `status` once everything before it has completed; nothing after
-    /// it is sent, and all later requests are flushed.
+    /// The request completes with `status` after all earlier requests have completed. Later
+    /// requests are not sent any more, and are flushed.
     pub fn local_error(&mut self, slot: u16, status: Status) {
         match self.queue.find(slot) {
             Some(index) if index >= self.queue.done() && self.is_active() => {
@@ -380,9 +380,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Flushes all unfinished requests (the queue pair moved to ERR).
-    ///
-    /// Idempotent.
+    /// Flushes all unfinished requests (the queue pair moved to ERR). Idempotent.
     pub fn flush(&mut self) {
         self.enter(SendState::Error);
     }
@@ -429,7 +427,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         core::mem::take(&mut self.error_pending)
     }
 
-    /// Returns whether packets may be sent and received.
+    /// Returns whether requests may be sent and responses handled.
     #[inline]
     fn is_active(&self) -> bool {
         matches!(self.state, SendState::Running | SendState::Draining)
@@ -451,8 +449,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if index == self.queue.done() && !self.waits(index) {
             self.fail(status);
         } else if let Some(first_psn) = self.queue.fail_later(index, status) {
-            // The packet before it counts as the last one sent, and is probed if it did not request
-            // an acknowledgment.
+            // Now the packet before `first_psn` is the last one. It is sent again as a probe if it
+            // was sent without an acknowledgment request.
             self.window.rewind_to(first_psn);
             self.acks.rewind_to(first_psn);
         }

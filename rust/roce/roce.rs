@@ -47,6 +47,7 @@
 //! | RC, UC, UD | reliable connection, unreliable connection, unreliable datagram |
 //! | RETH | RDMA extended transport header: address, R_Key and length |
 //! | R_Key, L_Key | remote and local key of a memory region |
+//! | RTT, SRTT, RTTVAR | round-trip time, its smoothed value and its variation (RFC 6298) |
 //! | RNR | receiver not ready: no receive work request was posted |
 //! | SQD, SQE | states of a queue pair: send queue drained, send queue error |
 //! | WQE | work queue element: a posted work request |

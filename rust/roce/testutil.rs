@@ -49,7 +49,7 @@ use crate::{
     }, //
 };
 
-/// The path MTU of all tests.
+/// The path MTU in the tests.
 pub(crate) const MTU: u32 = 256;
 
 /// An arbitrary time.
@@ -157,7 +157,7 @@ pub(crate) fn send_params() -> SendParams {
 /// A timeout that leaves room for many probes, in ns.
 pub(crate) const LONG_TIMEOUT_NS: u64 = 64 * MIN_RTO_NS;
 
-/// Makes a requester that knows its round-trip time, which is 0, and has sent PSN 0.
+/// Makes a requester that has measured a round-trip time of 0 and has sent PSN 0.
 pub(crate) fn measured(slots: &mut [Slot]) -> Requester<&mut [Slot]> {
     let mut rc = requester(Transport::Rc, slots);
     rc.set_params(&SendParams {
@@ -172,7 +172,7 @@ pub(crate) fn measured(slots: &mut [Slot]) -> Requester<&mut [Slot]> {
     rc
 }
 
-/// Sends all packets, and returns their PSNs and whether they request an acknowledgment.
+/// Sends up to four packets, and returns the PSN and the AckReq bit of each.
 pub(crate) fn sent(rc: &mut Requester<&mut [Slot]>) -> [Option<(u32, bool)>; 4] {
     [(); 4].map(|()| send(rc).map(|sent| (sent.psn.get(), sent.ack_req)))
 }
@@ -264,7 +264,7 @@ pub(crate) fn acknowledge(
     acknowledge_at(rc, NOW, psn, syndrome)
 }
 
-/// Returns how the next request completes, if one does.
+/// Returns the status of the next completion, if there is one.
 pub(crate) fn status(rc: &mut Requester<&mut [Slot]>) -> Option<Status> {
     rc.poll_completion().map(|completion| completion.status)
 }
@@ -284,7 +284,7 @@ pub(crate) fn responder() -> Responder {
     responder
 }
 
-/// Hands a request in that needs no receive request.
+/// Handles a request that consumes no receive request.
 pub(crate) fn request(rx: &mut Responder, transmit: &Transmit) -> Verdict {
     let mut rq = Recvs { left: 0, size: 0 };
     rx.on_request(&Frame::request(transmit).packet(), &mut rq)

@@ -1,38 +1,40 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Use of trains: packets of one flow that cross the network stack as one.
+//! The choice between trains and single packets.
 //!
-//! A train is lost as a whole where something on the path cannot take it apart or has no room for
-//! it. After a loss some packets are sent one by one: after each further one twice as many as
-//! before, unless so many arrived in trains since that these cannot be the reason. If one of those
-//! is lost, trains are not the reason, either.
+//! A train is lost as a whole where a part of the path cannot segment it or has no room for it. So
+//! after a loss, a number of packets are sent singly (the pause). Each further loss doubles the
+//! pause. Two observations show that trains are not the reason for the losses:
+//!
+//! - Many packets were sent in trains since the last loss: the pause is that of a first loss.
+//! - Only single packets were sent since the last loss: the pause is cut to a quarter.
 
 use crate::psn::Psn;
 
-/// The decision of one half of a queue pair.
+/// The state of one half of a queue pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trains {
-    /// The packets to send one by one.
+    /// The number of packets that are still to be sent singly.
     singly: u16,
-    /// The packets that were to be sent one by one after the last loss.
+    /// The number of packets to send singly after the last loss.
     pause: u16,
-    /// The packets sent in trains since.
+    /// The number of packets sent in trains since that loss.
     carried: u16,
-    /// The PSN that was to be sent next at the last loss.
+    /// The PSN that was to be sent next at that loss.
     since: Psn,
 }
 
 impl Trains {
-    /// The packets sent one by one after a first loss.
+    /// The shortest pause, after a first loss.
     const FIRST: u16 = 16;
 
-    /// The most packets sent one by one after a loss.
+    /// The longest pause.
     const MOST: u16 = 1 << 15;
 
-    /// The packets in trains after which a loss counts as the first again.
+    /// The number of packets sent in trains after which a loss counts as the first one again.
     ///
-    /// This does not depend on the pause: where one of a hundred packets or trains is lost, no
-    /// pause would be long enough, and trains are worth the most there.
+    /// It does not grow with the pause: on a path that loses one of a hundred packets or trains, no
+    /// pause would be long enough, and that is where trains are worth the most.
     const FORGET: u16 = 256;
 
     /// Returns whether the next packets may leave in a train.
@@ -41,7 +43,7 @@ impl Trains {
         self.singly == 0
     }
 
-    /// Accounts for `packets` that left in one train, or alone.
+    /// Accounts for `packets` packets that were sent in one train, or for one that was sent singly.
     #[inline]
     pub fn sent(&mut self, packets: u16) {
         if packets == 1 {
@@ -51,14 +53,17 @@ impl Trains {
         }
     }
 
-    /// A queue below had no room for a train: its packets are to be sent one by one.
+    /// Accounts for a train of `packets` packets for which a queue below had no room.
+    ///
+    /// They are sent singly.
     #[cold]
     pub fn refused(&mut self, packets: u16) {
         self.singly = self.singly.max(packets);
     }
 
-    /// The packet with PSN `psn` was lost, and maybe others; `next` is to be sent next. Returns
-    /// whether that turns trains off: only if there was one since the last loss.
+    /// Accounts for the loss of the packet with PSN `psn`, while `next` is the next PSN to be sent.
+    ///
+    /// Returns whether a pause starts, which is only if a train was sent since the last loss.
     #[cold]
     pub fn lost(&mut self, psn: Psn, next: Psn) -> bool {
         let is_known = psn.is_before(self.since);
@@ -86,7 +91,7 @@ impl Trains {
 mod tests {
     use super::*;
 
-    /// Sends packets one by one until trains are on again; returns how many.
+    /// Sends packets singly until trains are on again, and returns their number.
     fn singles(trains: &mut Trains) -> u16 {
         let mut packets = 0;
         while !trains.is_on() {
@@ -96,7 +101,7 @@ mod tests {
         packets
     }
 
-    /// Sends a train, which is lost; `psn` is that of its first packet.
+    /// Sends a train whose first packet has PSN `psn`, and loses it.
     fn lose_train(trains: &mut Trains, psn: u32) -> bool {
         trains.sent(16);
         trains.lost(Psn::new(psn), Psn::new(psn + 16))
@@ -124,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_lost_one_by_one_end_the_pause() {
+    fn loss_of_single_packet_shortens_the_pause() {
         let mut trains = Trains::default();
         for psn in [1, 101, 201] {
             assert!(lose_train(&mut trains, psn));
@@ -139,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn trains_that_arrive_end_the_doubling() {
+    fn pause_starts_anew_after_many_trains() {
         let mut trains = Trains::default();
         for psn in [1, 101, 201] {
             lose_train(&mut trains, psn);
@@ -153,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_train_is_sent_one_by_one() {
+    fn refused_train_is_sent_singly() {
         let mut trains = Trains::default();
         trains.refused(7);
         assert_eq!(singles(&mut trains), 7);

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Transmit back-off: waiting for room in a full qdisc or device queue.
+//! Transmit back-off, while a qdisc or a device queue is full.
 //!
-//! A packet that the stack of the host refuses is not lost on the wire, and the sender knows. To
+//! If the local network stack refuses a packet, the sender knows at once that it was not sent. To
 //! treat it as lost would cost a timeout, and to go on sending would keep the queue full. So the
-//! packet is sent again after a pause, and the limit of packets in flight is halved, and grows by
-//! one with each window that is taken.
+//! packet is sent again after a pause. The limit of packets in flight is halved, and then grows by
+//! one each time as many packets as the limit were accepted.
 //!
-//! It is better not to get there: a sender that has filled a queue is woken at once when a packet
-//! leaves, and takes its place before the senders that pause. So all queue pairs of a device that
-//! send share the room of a queue from the beginning. That also bounds the time of a packet in the
-//! queue, and so the round trip. The number of senders is known a little late
-//! ([`senders`](crate::senders)): if many start at once, the first of them may fill the queue.
+//! It is better not to fill the queue at all. A sender that has packets in a full queue is woken as
+//! soon as one of them leaves, and takes the room before the senders that pause. So all sending
+//! queue pairs of a device share the room from the beginning. This also bounds the time that a
+//! packet spends in the queue, and so the round-trip time. The number of senders is known with a
+//! delay ([`senders`](crate::senders)): if many start at once, the first of them may fill the
+//! queue.
 //!
-//! A packet is refused by a filter with the same error as by a full queue. So after
-//! [`TxBackoff::TRIES`] attempts packets do count as lost, and retries run out as they should.
+//! A packet filter refuses packets with the same error as a full queue. So after
+//! [`TxBackoff::TRIES`] attempts, packets count as lost, and the retries run out as they should.
 
 use crate::{
     senders::Period,
@@ -26,34 +27,34 @@ use crate::{
 pub struct TxBackoff {
     /// The most packets in flight, from [`TxBackoff::LEAST`] to [`TxBackoff::MOST`].
     limit: u32,
-    /// Packets taken since `limit` changed.
+    /// The packets that were accepted since `limit` changed.
     taken: u32,
-    /// Packets refused since one was taken, at most [`TxBackoff::TRIES`].
+    /// The packets that were refused since one was accepted, at most [`TxBackoff::TRIES`].
     refused: u32,
     /// The time of the last refusal.
     last: Instant,
     /// The end of the pause.
     until: Option<Instant>,
-    /// The last period in which the half was counted among those that send.
+    /// The last period in which the half was counted as a sender.
     counted: Option<Period>,
 }
 
 /// The action for a refused packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// Send it again at that time.
+    /// Send it again after a pause.
     Again {
         /// The end of the pause.
         at: Instant,
-        /// True if the packet before it was taken: the half starts to wait.
+        /// True if this is the first refusal since a packet was accepted.
         first: bool,
     },
-    /// Count it as lost.
+    /// Treat it as lost.
     Lost,
 }
 
 impl Default for TxBackoff {
-    /// Makes one without a refusal.
+    /// Makes the state before the first refusal.
     fn default() -> Self {
         Self {
             limit: Self::MOST,
@@ -67,14 +68,16 @@ impl Default for TxBackoff {
 }
 
 impl TxBackoff {
-    /// The most packets in flight, without a refusal.
+    /// The limit before the first refusal.
     pub const MOST: u32 = 128;
 
-    /// The approximate limit for the packets of all senders of a device: the default size of a
-    /// qdisc (`txqueuelen`) and of the backlog of a CPU (`netdev_max_backlog`).
+    /// The approximate limit for all senders of a device together.
+    ///
+    /// It is about the default size of a qdisc (`txqueuelen`) and of the backlog of a CPU
+    /// (`netdev_max_backlog`).
     const SHARED: u32 = 1024;
 
-    /// The least share of a sender, however many there are.
+    /// The smallest share of a sender.
     pub(crate) const SHARE: u32 = 16;
 
     /// The lower bound of the limit after refusals.
@@ -83,13 +86,13 @@ impl TxBackoff {
     /// The pause before a packet is sent again: 1 ms, in nanoseconds.
     pub const PAUSE: u64 = 1_000_000;
 
-    /// The attempts to send before packets count as lost.
+    /// The number of attempts after which packets count as lost.
     pub const TRIES: u32 = 50;
 
-    /// A refusal after such a time starts a new count of attempts: 1 s, in nanoseconds.
+    /// The time after a refusal in which the next one is counted with it: 1 s, in nanoseconds.
     const MEMORY: u64 = 1_000_000_000;
 
-    /// Forgets everything but that the half was counted, so that a reset does not count it again.
+    /// Forgets the refusals. The half stays counted as a sender, so that it is not counted again.
     pub fn reset(&mut self) {
         *self = Self {
             counted: self.counted,
@@ -97,20 +100,20 @@ impl TxBackoff {
         };
     }
 
-    /// Returns `true` if the half is to be counted as a sender: once in a period.
+    /// Returns whether the caller must count the half as a sender, which is once in a period.
     #[inline]
     pub fn begins(&mut self, period: Period) -> bool {
         self.counted.replace(period) != Some(period)
     }
 
-    /// Returns the most packets in flight if `senders` halves send.
+    /// Returns the limit of packets in flight if `senders` halves send.
     #[inline]
     pub fn limit(&self, senders: u32) -> u32 {
         let share = Self::SHARED.checked_div(senders).unwrap_or(Self::MOST);
         self.limit.min(share.max(Self::SHARE))
     }
 
-    /// `packets` were taken at once.
+    /// Accounts for `packets` packets that were accepted at once.
     #[inline]
     pub fn taken(&mut self, packets: u32) {
         self.refused = 0;
@@ -123,7 +126,7 @@ impl TxBackoff {
         }
     }
 
-    /// A packet was refused for want of room, while `queued` others were in queues.
+    /// Accounts for a packet that was refused for lack of room, while `queued` others were queued.
     #[cold]
     pub fn refused(&mut self, now: Instant, queued: u32) -> Refused {
         self.limit = (queued >> 1).min(self.limit).max(Self::LEAST);
@@ -142,7 +145,7 @@ impl TxBackoff {
         Refused::Again { at, first }
     }
 
-    /// Returns `true` during a pause. Reads the clock only after a refusal.
+    /// Returns whether the half pauses. Reads the clock only after a refusal.
     #[inline]
     pub fn waits(&mut self, now: impl FnOnce() -> Instant) -> bool {
         if self.until.is_some_and(|until| until.is_due(now())) {
@@ -151,7 +154,7 @@ impl TxBackoff {
         self.until.is_some()
     }
 
-    /// Returns whether a pause has not been seen to be over.
+    /// Returns whether there is a pause whose end [`TxBackoff::waits`] has not noticed.
     #[inline]
     pub const fn is_waiting(&self) -> bool {
         self.until.is_some()
@@ -165,7 +168,7 @@ mod tests {
 
     const START: Instant = Instant::from_ns(TxBackoff::MEMORY);
 
-    /// Refuses packets until one counts as lost; returns when, and the number of pauses before.
+    /// Refuses packets until one counts as lost. Returns the time of that and the number of pauses.
     fn exhaust(tx_backoff: &mut TxBackoff, start: Instant) -> (Instant, u32) {
         let mut now = start;
         let mut pauses = 0;
@@ -196,12 +199,12 @@ mod tests {
     }
 
     #[test]
-    fn attempts_are_exhausted_until_packet_is_taken() {
+    fn attempts_are_exhausted_until_packet_is_accepted() {
         let mut tx_backoff = TxBackoff::default();
         let (now, pauses) = exhaust(&mut tx_backoff, START);
 
         assert_eq!(pauses, TxBackoff::TRIES);
-        // The packets behind it do not pause again.
+        // The later packets count as lost without a pause.
         assert_eq!(tx_backoff.refused(now, 0), Refused::Lost);
         assert!(!tx_backoff.is_waiting());
 

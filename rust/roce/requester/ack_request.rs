@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Placement of acknowledgment requests (RC).
+//! Placement of the AckReq bit (RC).
 
 use core::ops::DerefMut;
 
@@ -20,17 +20,18 @@ use crate::{
     time::Instant, //
 };
 
-/// The acknowledgments that were requested.
+/// The acknowledgment requests that were sent, and the one that is deferred.
 #[derive(Clone, Copy)]
 pub(super) struct AckRequests {
     /// The PSN after the last packet that requested a response.
     base: Psn,
-    /// The time of the deferred acknowledgment request, unless a packet requests one before.
+    /// The time of the deferred acknowledgment request. A packet that requests one sooner replaces
+    /// it.
     at: Option<Instant>,
 }
 
 impl AckRequests {
-    /// Makes the state before a first packet with `psn`.
+    /// Makes the state before the first packet, which has PSN `psn`.
     pub(super) fn new(psn: Psn) -> AckRequests {
         AckRequests {
             base: psn,
@@ -50,7 +51,7 @@ impl AckRequests {
         una.is_before(self.base)
     }
 
-    /// Accounts for a packet before `end`.
+    /// Accounts for a packet that was sent. `end` is the PSN after it.
     #[inline]
     pub(super) fn sent(&mut self, now: Instant, end: Psn, requested: bool) {
         if requested {
@@ -62,7 +63,7 @@ impl AckRequests {
         }
     }
 
-    /// Accounts for an acknowledgment request in the packet before `end`.
+    /// Accounts for a request for a response, in a packet that was sent. `end` is the PSN after it.
     #[inline]
     pub(super) fn requested(&mut self, end: Psn) {
         self.base = end;
@@ -108,16 +109,16 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if self.transport != Transport::Rc || self.has_explicit_response(step) {
             return false;
         }
-        // If another packet can follow at once, a later one requests the acknowledgment.
+        // If another packet can follow at once, that or a later one requests the acknowledgment.
         self.acks.base.forward(step.end()) >= self.window.ack_every()
             || (self.step_at(step.next_slot(), step.end()).is_none() && !self.can_wait(step))
     }
 
     /// Returns whether the last packet may defer its acknowledgment request.
     ///
-    /// The consumer does not see the completion of an unsignalled request. It only occupies its
-    /// slot: as long as few slots are in use, the next acknowledgment request covers it. An
-    /// acknowledgment for each small request would cost as much as the request.
+    /// The consumer does not see the completion of an unsignalled request; the request only
+    /// occupies its slot. While few slots are in use, the next acknowledgment request covers it,
+    /// too. An acknowledgment for each small request would cost as much as the request.
     #[inline]
     fn can_wait(&self, step: &Step) -> bool {
         let slot = self.queue.get(step.slot);
@@ -130,12 +131,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             && slot.is_some_and(|slot| !slot.wr.signalled)
     }
 
-    /// Returns the last packet again, as a probe, if nothing else can be sent and it did not
-    /// request an acknowledgment.
+    /// Returns the last packet again, with the AckReq bit, if it was sent without.
     ///
-    /// Usually [`Requester::wants_ack`] predicts that. It cannot predict that the next request
-    /// fails locally, or that the queue is drained in between. It also defers the acknowledgment
-    /// requests of unsignalled requests.
+    /// Must be called only if nothing else can be sent. Usually [`Requester::wants_ack`] has
+    /// foreseen that. It cannot foresee that the next request fails locally or that the queue is
+    /// drained, and it defers the acknowledgment requests of unsignalled requests.
     #[inline]
     pub(super) fn ack_probe(&self) -> Option<Step> {
         if self.transport != Transport::Rc || !self.acks.base.is_before(self.window.next()) {
@@ -233,7 +233,8 @@ mod tests {
         assert_eq!(rc.next_timeout(), None);
         while rc.poll_completion().is_some() {}
 
-        // So does one that exceeds a quarter of the slots, and one that holds up a later request.
+        // The acknowledgment request is not deferred beyond a quarter of the slots, nor while a
+        // later request waits.
         for ack_req in [false, false, true] {
             assert!(rc.post(quiet).is_ok());
             assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(ack_req));

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Responses that arrive before an explicit one that is missing (RC).
+//! Responses that arrive before a missing explicit response (RC).
 //!
-//! The driver keeps them until the missing ones arrive, so that only these have to be requested
-//! again. An acknowledgment is kept, too: it may be the only one for the requests behind a READ.
+//! The driver keeps these early responses until the missing ones arrive, so that only the missing
+//! ones have to be requested again. Acknowledgments are kept, too, because there may be no other
+//! one for the requests behind a READ.
+//!
+//! The missing responses before the first kept one are requested first. When `una` reaches a kept
+//! response, the driver hands it in again, and the next gap is requested after the last of them.
 
 use core::ops::DerefMut;
 
@@ -20,20 +24,21 @@ use crate::{
 };
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Returns whether to keep a response with [`Response::is_early`].
+    /// Returns whether to keep a response for which [`Response::is_early`] is true.
     #[inline]
     pub fn may_keep(&self, psn: Psn) -> bool {
         self.kept.may_keep(self.window.una(), psn)
     }
 
-    /// Accounts for a response that was kept, which [`Requester::may_keep`] allowed.
+    /// Accounts for a response that was kept. [`Requester::may_keep`] must have allowed that.
     pub fn kept(&mut self, psn: Psn) {
         self.kept.kept(psn);
     }
 
-    /// Accounts for a response that was dropped because [`Requester::may_keep`] did not allow to
-    /// keep it, or there was no room. If none is kept, everything from the missing one on is sent
-    /// again.
+    /// Accounts for an early response that was dropped.
+    ///
+    /// Either [`Requester::may_keep`] did not allow keeping it, or there was no room. If none is
+    /// kept, the requester rewinds.
     pub fn not_kept(&mut self, psn: Psn) {
         self.kept.not_kept(psn);
         if self.kept.first().is_none() && self.probe.is_due() {
@@ -41,25 +46,27 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Forgets the kept responses: the driver hands all of them in again.
+    /// Forgets the kept responses, because the driver hands all of them in again.
     pub fn forget_kept(&mut self) {
         self.kept = Kept::default();
     }
 
-    /// Returns whether the kept response that came first is to be handed in again now.
+    /// Returns whether the driver must hand in the first kept response again now.
     #[inline]
     pub fn is_kept_due(&self) -> bool {
         self.kept.first().is_some() && self.is_active() && self.kept.is_due(self.next_explicit())
     }
 
-    /// Accounts for the kept response that is going to be handed in again; the one after it has the
-    /// PSN `next`, if there is one.
+    /// Accounts for the first kept response, which the driver is about to hand in again.
+    ///
+    /// `next` is the PSN of the kept response after it, if there is one.
     pub fn took_kept(&mut self, next: Option<Psn>) {
         self.kept.took(next);
     }
 
-    /// Returns the PSN of the explicit response that comes next: it acknowledges the requests
-    /// before its own.
+    /// Returns the PSN of the next expected explicit response, or `max` if none is outstanding.
+    ///
+    /// That response acknowledges the requests before its own.
     #[cold]
     fn next_explicit(&self) -> Psn {
         let una = self.window.una();
@@ -77,7 +84,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     pub(super) fn on_early(&mut self, now: Instant, psn: Psn) -> Response {
         let is_early = self.next_explicit().is_before(psn);
         if self.probe.is_lost_again(psn) {
-            // This takes no retry: what was requested again may just arrive out of order.
+            // This consumes no retry, because the responses may only arrive out of order.
             self.repeat_missing(now);
         }
         let outcome = match self.on_gap(now, psn, ResponseKind::Gap, is_early) {
@@ -85,7 +92,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             _ => ResponseKind::Early,
         };
         if !is_early && outcome == ResponseKind::Gap && self.is_active() {
-            // A request that has failed locally is before the response.
+            // The response is behind a request that has failed locally, not behind a missing
+            // response.
             self.rewind();
         }
         Response {
@@ -94,8 +102,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Requests what is missing next, after `una` has advanced to the next gap, or past the last
-    /// kept response.
+    /// Requests the next missing responses, after `una` has advanced to the next gap or past the
+    /// last kept response.
     #[inline]
     pub(super) fn request_gap(&mut self, now: Instant) {
         if self.kept.has_gap() {
@@ -112,7 +120,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if self.kept.first().is_some() {
             // The kept response proves that the requests before the missing one were executed.
             self.acknowledge(now, self.next_explicit(), true);
-            // After a rewind, all that is missing is about to be requested again.
+            // After a rewind, all missing responses are about to be requested again anyway.
             let is_requested = !self.window.is_empty();
             if self.is_active() && is_requested && !self.start_wait(now, false) {
                 self.mark_loss_known();
@@ -124,8 +132,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Returns the number of responses to request again from that at `una` on, response `index` of
-    /// a READ in `slot`: those before the first kept one.
+    /// Returns the number of responses to request again from `una` on: those before the first kept
+    /// one.
+    ///
+    /// The response at `una` is that of packet `index` of the READ in `slot`.
     pub(super) fn missing_responses(&self, slot: &Slot, index: u32) -> u32 {
         let una = self.window.una();
         match self.kept.first() {
@@ -166,7 +176,7 @@ mod tests {
         },
     };
 
-    /// Sends a READ of `count` packets, and returns all responses.
+    /// Sends a READ of `N` packets, and returns all responses.
     fn read<const N: usize>(rc: &mut Requester<&mut [Slot]>) -> [Frame; N] {
         // CAST: A few.
         post(rc, &[wr(SendOp::Read, N as u32 * MTU)]);
@@ -190,7 +200,7 @@ mod tests {
         rc.placed(NOW, Ok(()));
     }
 
-    /// Handles a response that comes early, and keeps it.
+    /// Handles an early response, and keeps it.
     fn keep(rc: &mut Requester<&mut [Slot]>, frame: &Frame) -> ResponseKind {
         let psn = frame.packet().psn();
         let response = rc.on_response(NOW, &frame.packet());
@@ -199,7 +209,9 @@ mod tests {
         response.outcome
     }
 
-    /// Sends the only packet to be sent, which requests responses, and returns their PSNs.
+    /// Sends a READ request packet, which must be the only packet to send.
+    ///
+    /// Returns its PSN and the number of responses that it requests.
     fn requested(rc: &mut Requester<&mut [Slot]>) -> Option<(u32, u32)> {
         let transmit = rc.poll_transmit()?;
         rc.transmitted(NOW, &transmit);
@@ -208,7 +220,7 @@ mod tests {
         Some((transmit.psn.get(), reth.len.div_ceil(MTU)))
     }
 
-    /// A piece of a READ.
+    /// Makes a full response to a piece of a READ.
     fn piece(opcode: Opcode, psn: u32) -> Frame {
         read_response(opcode, psn, MTU)
     }
@@ -218,7 +230,7 @@ mod tests {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         let frames = read::<8>(&mut rc);
-        // 1, 2 and 5 are lost.
+        // Responses 1, 2 and 5 are lost.
         take(&mut rc, &frames[0]);
         assert_eq!(keep(&mut rc, &frames[3]), ResponseKind::Gap);
         assert_eq!(keep(&mut rc, &frames[4]), ResponseKind::Early);
@@ -313,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_within_what_is_requested_again_is_noticed() {
+    fn loss_among_responses_requested_again_is_noticed() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         let frames = read::<8>(&mut rc);

@@ -29,21 +29,21 @@ pub struct Placement {
     pub offset: u32,
     /// The length of the data in bytes.
     pub len: u32,
-    /// The data, if it is not the payload: the original value of an atomic operation, to be placed
-    /// in host byte order.
+    /// The original value of an atomic operation, which is placed in host byte order; `None` if the
+    /// payload is placed.
     pub found: Option<u64>,
 }
 
-/// The effect on the slot at `done` of the response whose data the driver is placing.
+/// The effect that a response has on the slot at `done` once its data was placed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Accept {
-    /// True if the response is the last one of a part of a READ.
+    /// True if the response is the last one of a part of a READ, or that of another request.
     ends_part: bool,
-    /// True if the response ends the request.
+    /// True if the response completes the request.
     ends: bool,
 }
 
-/// The requests with an explicit response in flight.
+/// The outstanding requests with an explicit response.
 #[derive(Default)]
 pub(super) struct Explicit {
     outstanding: u8,
@@ -52,19 +52,19 @@ pub(super) struct Explicit {
 }
 
 impl Explicit {
-    /// Returns the number of requests in flight.
+    /// Returns the number of outstanding requests. Each part of a READ counts as one.
     #[inline]
     pub(super) fn outstanding(&self) -> u8 {
         self.outstanding
     }
 
-    /// Returns whether any request is in flight.
+    /// Returns whether any request is outstanding.
     #[inline]
     pub(super) fn is_outstanding(&self) -> bool {
         self.outstanding > 0
     }
 
-    /// Returns whether another request may be sent if `max` may be in flight.
+    /// Returns whether another request may be sent if `max` may be outstanding.
     #[inline]
     pub(super) fn has_room(&self, max: u8) -> bool {
         self.outstanding < max
@@ -76,7 +76,7 @@ impl Explicit {
         self.outstanding = self.outstanding.saturating_add(1);
     }
 
-    /// Takes back requests that were not sent: `outstanding` were in flight before.
+    /// Goes back to `outstanding` requests, because the later ones were not sent.
     pub(super) fn restore(&mut self, outstanding: u8) {
         self.outstanding = outstanding;
     }
@@ -89,10 +89,10 @@ impl Explicit {
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Reports whether the data of the last response that [`Requester::on_response`] accepted was
-    /// placed.
+    /// Reports the result of placing the data of the last response.
     ///
-    /// If it was not, the request completes with the status.
+    /// This is the one for which [`Requester::on_response`] returned a [`Placement`]. On error, the
+    /// request completes with the status.
     #[inline]
     pub fn placed(&mut self, now: Instant, result: Result<(), Status>) {
         let Some(accept) = self.explicit.accept.take() else {
@@ -104,6 +104,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
+    /// Handles an explicit response.
     pub(super) fn on_explicit(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
         let psn = pkt.psn();
         if !self.window.is_unacknowledged(psn) {
@@ -113,8 +114,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let Some((index, first_psn)) = self.request_of(psn) else {
             return self.bad_response();
         };
-        // A response acknowledges the requests before it, but not those whose own responses are
-        // missing.
+        // An explicit response acknowledges the requests before its own, up to the first one whose
+        // explicit response is missing.
         if index != self.queue.done() && !self.acknowledge(now, first_psn, true) {
             return self.on_early(now, psn);
         }
@@ -127,7 +128,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.accept_explicit(now, pkt)
     }
 
-    /// Handles the next expected response.
+    /// Handles the explicit response at `una`.
     fn accept_explicit(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
         let done = self.queue.done();
         let (Some(number), Some(slot)) = (self.queue.number(done), self.queue.get(done)) else {
@@ -150,8 +151,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             Some(aeth) => matches!(aeth.syndrome, Syndrome::Ack { .. }),
             None => true,
         };
-        // Do not check the start of a repeated part: the peer may send FIRST or, like C rxe,
-        // MIDDLE. A part that was requested again may come in pieces of any size.
+        // Do not check the start of a part that was requested again: the peer may send FIRST or,
+        // like C rxe, MIDDLE. The responses to such a part may come in pieces of any size.
         let ends_piece = pkt.opcode().ends_message();
         let fits = ends_piece == ends_part || slot.is_repeated && (ends_piece || !ends);
         if !fits
@@ -162,7 +163,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             return self.bad_response();
         }
         if !ends_piece && self.probe.ends_at(psn.next()) {
-            // It is a late response, not the one to a probe, which would end a piece.
+            // This is a late response to the original request. The one to the probe would be a LAST
+            // or an ONLY.
             self.probe.stop();
         }
         // FLUSH and ATOMIC WRITE return no data.
@@ -189,8 +191,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     fn accepted(&mut self, now: Instant, accept: Accept) {
         let before = self.window.una();
         if accept.ends_part {
-            // After a rewind, responses may arrive before they are requested again. None is
-            // outstanding then, because requests are sent in order.
+            // After a rewind, late responses may arrive before they are requested again. The count
+            // is 0 then, because requests are sent in order.
             self.explicit.outstanding = self.explicit.outstanding.saturating_sub(1);
         }
         if accept.ends {
@@ -198,16 +200,15 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
         self.progressed(now, before, before.next(), false);
         if self.window.is_empty() {
-            // The response may have ended a piece instead of a part.
+            // The last response may have been that of a piece, which does not end a part.
             self.explicit.outstanding = 0;
         }
         self.fail_if_due();
     }
 
-    /// Returns the index and the first PSN of the request that a response with `psn` is for, or
-    /// `None` if that request has no explicit response.
+    /// Returns the index and the first PSN of the request that the response with PSN `psn` is for.
     ///
-    /// `psn` must be unacknowledged.
+    /// `psn` must be unacknowledged. Returns `None` if that request has no explicit response.
     fn request_of(&self, psn: Psn) -> Option<(usize, Psn)> {
         let index = self.slot_of(psn)?;
         let slot = self.queue.get(index)?;
@@ -303,7 +304,7 @@ mod tests {
         let first = read_response(Opcode::RcReadResponseFirst, 0, MTU);
         assert!(respond(&mut rc, &first).place.is_some());
         rc.placed(NOW, Ok(()));
-        // Both of these show that response 1 was lost, but only the first triggers a repeat.
+        // Both of these show that response 1 was lost, but only the first has it requested again.
         let last = read_response(Opcode::RcReadResponseLast, 2, MTU);
         assert_eq!(respond(&mut rc, &last).outcome, ResponseKind::Gap);
         let again = rc.poll_transmit();
@@ -441,8 +442,8 @@ mod tests {
         }
     }
 
-    /// Reads `length` bytes, and returns how the last of the responses is handled. The others are
-    /// placed.
+    /// Sends a READ of `length` bytes, handles its responses, and returns the outcome of the last
+    /// one.
     fn answer(length: u32, responses: &[Frame]) -> ResponseKind {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
@@ -460,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn read_response_that_ends_at_wrong_place_is_fatal() {
+    fn read_response_with_wrong_position_is_fatal() {
         let first = || read_response(Opcode::RcReadResponseFirst, 0, MTU);
         let early = [
             read_response(Opcode::RcReadResponseOnly, 0, MTU),

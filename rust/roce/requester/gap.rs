@@ -1,13 +1,50 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Missing packets that the peer reports (RC).
+//! Losses that a response of the peer reports (RC).
 //!
-//! A peer may keep the packets that arrive before a missing one, or drop them, as C rxe does (IBTA
-//! 9.7.4.1.1). This shows in the response to a packet that was sent again alone.
+//! A sequence NAK reports that the packet with PSN `una`, the oldest unacknowledged one, is
+//! missing. Likewise, a response behind a missing explicit response reports that the response with
+//! PSN `una` is missing. The requester retransmits once per loss: see `Retry::loss_end`. The table
+//! in retry.rs lists the other signs of a loss.
 //!
-//! A packet may also be missing because others have overtaken it. Then it is acknowledged sooner
-//! than a round trip after that was noticed, and the window is as wide again as it was. From then
-//! on, the requester waits for missing packets before it sends them again, until one does not come.
+//! # Retransmission of a missing packet
+//!
+//! The peer may keep the packets that arrive before a missing one, or drop them, as C rxe does
+//! (IBTA 9.7.4.1.1). The requester learns this from the acknowledgment of a retransmission:
+//!
+//! - It covers packets that were not retransmitted: the peer has kept them ([`Peer::Keeps`]).
+//! - It covers only the retransmission: the next packet is missing, too. If the requester rewinds
+//!   because of that, [`Peer::Unknown`] becomes [`Peer::Drops`], and [`Peer::Keeps`] becomes
+//!   [`Peer::Unknown`].
+//!
+//! | peer                | first loss of a window | each further loss of it          |
+//! |---------------------|------------------------|----------------------------------|
+//! | [`Peer::Unknown`]   | the missing packet     | rewind                           |
+//! | [`Peer::Keeps`]     | the missing packet     | 4 packets, then 16, then rewind  |
+//! | [`Peer::Drops`]     | rewind                 | rewind                           |
+//!
+//! A window is all packets in flight when its first loss was reported. To rewind is to retransmit
+//! all packets from `una` on (go-back-N). The requester also rewinds if the missing packet is a
+//! request with an explicit response.
+//!
+//! # Late packets
+//!
+//! A packet may be missing only because later ones have overtaken it. Then it is acknowledged
+//! sooner after the report than its retransmission could be: within three quarters of the shortest
+//! round trip. The requester then undoes the reduction of the window, unless the network marks
+//! packets. From then on it waits for three quarters of the SRTT before it retransmits (like the
+//! reordering window of RACK, RFC 8985), until one wait ends without progress.
+//!
+//! ```text
+//!                acknowledged too soon
+//!   Unexpected ------------------------> Expected <---------+
+//!       ^                                   |               |
+//!       |                                   | loss          | progress,
+//!       |                                   | reported      | rewind
+//!       |  probe timer expires:             v               |
+//!       +------------------------- Packet or Response ------+
+//!          retransmission
+//! ```
 
 use core::ops::DerefMut;
 
@@ -22,63 +59,65 @@ use crate::{
     time::Instant, //
 };
 
-/// The most packets that are sent again for one report of a missing one.
+/// The most packets that are retransmitted for one report of a missing one.
 const MOST_RUN: u8 = 16;
 
-/// The packets that the peer has reported as missing.
+/// The recovery from reported losses.
 #[derive(Default)]
 pub(super) struct Gap {
-    /// The time when it was noticed that the packet at `una`, or its response, is missing.
+    /// The time of the report for which the window was last halved.
     noticed: Instant,
-    /// The window before that.
+    /// The size of the window before that.
     size: WindowSize,
-    /// True if the window was halved at that time, and nothing was acknowledged since.
+    /// True if the next acknowledgment may undo that: the report is the last one, and nothing was
+    /// acknowledged since.
     may_undo: bool,
     late: Late,
-    /// True if the packet at `una` was reported as missing.
+    /// True if the packet at `una` is known to be missing at the peer. False for a missing
+    /// response.
     is_missing: bool,
     peer: Peer,
 }
 
-/// The wait for missing packets or responses that may just be late.
+/// The wait for a missing packet or response that may be late, not lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Late {
-    /// Nothing was late since the last loss.
+    /// Nothing was late since a wait last ended without progress.
     #[default]
     Unexpected,
-    /// Something was late.
+    /// A packet or a response was late: the next loss that is reported starts a wait.
     Expected,
-    /// The packet at `una` is missing, and is waited for.
+    /// The requester waits for the packet at `una`.
     Packet,
-    /// The response to it is.
+    /// The requester waits for the response to the packet at `una`.
     Response,
 }
 
-/// The treatment of packets that arrive before a missing one, by the peer.
+/// The treatment of packets that arrive at the peer before a missing one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Peer {
-    /// Nothing has shown that yet.
+    /// No acknowledgment has shown it.
     #[default]
     Unknown,
-    /// It keeps them.
+    /// The peer keeps them.
     Keeps,
-    /// It drops them.
+    /// The peer drops them.
     Drops,
 }
 
 impl Gap {
-    /// Returns whether the packet at `una` was reported as missing.
+    /// Returns whether the packet at `una` is known to be missing at the peer.
     #[inline]
     pub(super) fn is_missing(&self) -> bool {
         self.is_missing
     }
 
-    /// Returns whether the requester waits for what is missing at `una`.
+    /// Returns whether the requester waits for a late packet or response.
     pub(super) fn awaits_late(&self) -> bool {
         matches!(self.late, Late::Packet | Late::Response)
     }
 
-    /// Ends the wait.
+    /// Ends the wait without taking the packet or response for lost.
     #[inline]
     pub(super) fn stop_waiting(&mut self) {
         if self.awaits_late() {
@@ -86,8 +125,8 @@ impl Gap {
         }
     }
 
-    /// Accounts for the acknowledgment of missing packets; `more` tells that it covers packets that
-    /// were not sent again.
+    /// Accounts for the acknowledgment of retransmitted packets. `more` is true if it also covers
+    /// packets that were not retransmitted.
     pub(super) fn filled(&mut self, more: bool) {
         if self.is_missing && more {
             self.peer = Peer::Keeps;
@@ -97,11 +136,11 @@ impl Gap {
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Sends again, once per loss, because a response to `psn` shows that the packet at `una`, or
-    /// its response, is missing. `is_packet` tells that it is the packet, and `can_wait` that
-    /// nothing is lost by waiting for it.
+    /// Retransmits, once per loss, after the response with PSN `psn` has shown that the packet at
+    /// `una` (if `is_packet`) or the response to it is missing.
     ///
-    /// Returns false if it did nothing.
+    /// If `can_wait`, the requester may wait for it first. Returns false if nothing is
+    /// retransmitted now.
     pub(super) fn retry_once(
         &mut self,
         now: Instant,
@@ -117,7 +156,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         true
     }
 
-    /// Sends the packet at `una`, or requests its response, again.
+    /// Retransmits the packet at `una` if `is_packet`, or requests the response to it again.
+    /// Consumes a retry.
     fn retry_gap(&mut self, now: Instant, is_packet: bool) {
         self.mark_loss_known();
         if self.take_retry() {
@@ -130,8 +170,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Returns whether what is missing at `una` may just be late: the packet if `is_packet`, or the
-    /// response. Starts to wait for it in that case.
+    /// Starts to wait for the packet at `una` (if `is_packet`) or the response to it, if late ones
+    /// are expected. Returns whether the requester waits now.
     pub(super) fn start_wait(&mut self, now: Instant, is_packet: bool) -> bool {
         if self.gap.late == Late::Expected {
             self.gap.late = match is_packet {
@@ -143,8 +183,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.gap.awaits_late()
     }
 
-    /// Ends the wait for a late packet or response: it was lost. Returns how that would have been
-    /// reported without the wait, or `None` if there was none.
+    /// Handles the expiry of the wait for a late packet or response, which was lost after all:
+    /// retransmits it, or requests it again.
+    ///
+    /// Returns the kind of the response that reported the loss, or `None` if there was no wait.
     pub(super) fn expire_wait(&mut self, now: Instant) -> Option<ResponseKind> {
         let kind = match self.gap.late {
             Late::Unexpected | Late::Expected => return None,
@@ -156,8 +198,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         Some(kind)
     }
 
-    /// Sends only a few packets from `una` on again, which the peer has reported as missing, if the
-    /// peer seems to keep those after them. Otherwise rewinds.
+    /// Retransmits one or a few packets from `una` on, or rewinds if the peer seems to drop those
+    /// after them.
     #[cold]
     fn fill_gap(&mut self, now: Instant) {
         self.gap.is_missing = true;
@@ -173,8 +215,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Halves the window once for all losses of what is in flight, because the packet at `una`, or
-    /// its response, is missing. Returns whether it did.
+    /// Halves the window once for all packets in flight, because the packet at `una` or the
+    /// response to it is missing. Returns whether it did.
     fn halve_window_once(&mut self, now: Instant) -> bool {
         let size = self.window.sizes();
         let is_first = self.window.halve_once();
@@ -186,7 +228,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         is_first
     }
 
-    /// Handles progress: what was missing at `una` has come.
+    /// Handles progress: nothing is missing before the new `una`.
     #[inline]
     pub(super) fn end_gap(&mut self, now: Instant) {
         self.gap.stop_waiting();
@@ -195,21 +237,25 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
+    /// Undoes the reduction of the window if progress came too soon after the report of a loss to
+    /// be due to a retransmission.
     #[cold]
     fn undo_if_late(&mut self, now: Instant) {
-        // If the acknowledgment covers just what was sent again, it is the response to that, and
-        // the path has become shorter. It also does if a queue on the way marks packets.
-        let is_again = self.probe.ends_at(self.window.una()) || self.window.is_marked();
-        if !is_again && self.retry.is_too_soon(now.since(self.gap.noticed)) {
+        // An acknowledgment of just the retransmission is the response to it: the round trip has
+        // become shorter. After marks of congestion it may have, too, because queues drain.
+        let may_be_shorter = self.probe.ends_at(self.window.una()) || self.window.is_marked();
+        if !may_be_shorter && self.retry.is_too_soon(now.since(self.gap.noticed)) {
             self.window.restore_sizes(self.gap.size);
             self.gap.late = Late::Expected;
         }
     }
 
-    /// Returns the number of packets to send again because the one at `una` is missing, or `None`
-    /// if everything is to be sent again. `is_first` tells that no other was missing of what is in
-    /// flight: each further one has four times as many packets sent again, because it takes a round
-    /// trip to learn of the next one, and those of a train are lost together.
+    /// Returns the number of packets to retransmit because the one at `una` is missing, or `None`
+    /// to rewind.
+    ///
+    /// `is_first` is true for the first loss of a window. Each further one is answered with four
+    /// times as many packets, because the packets of a train are lost together, and the peer
+    /// reports only one of them per round trip.
     fn next_run(&self, is_first: bool) -> Option<u8> {
         let oldest = self.queue.get(self.queue.done())?;
         if oldest.wr.op.is_local() || oldest.has_explicit_response() {
@@ -224,7 +270,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Handles the proof that the packet at `una`, after those that were sent again, is missing.
+    /// Handles the proof that the packet at `una` is missing, too: the acknowledgment of a
+    /// retransmission ends there.
     #[cold]
     pub(super) fn found_loss(&mut self, now: Instant) {
         self.probe.set_loss_found();
@@ -236,7 +283,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             }
             self.gap.is_missing = false;
             self.gap.peer = match self.gap.peer {
-                // Few packets are kept, or many were lost.
+                // The peer keeps only a few packets, or many were lost.
                 Peer::Keeps => Peer::Unknown,
                 Peer::Unknown | Peer::Drops => Peer::Drops,
             };
@@ -282,7 +329,7 @@ mod tests {
     };
     use core::num::NonZero;
 
-    /// Sends a WRITE of four packets from PSN `first` on, and reports the second one as missing.
+    /// Sends a WRITE of four packets from PSN `first` on; a NAK reports the second one as missing.
     fn lose_second(rc: &mut Requester<&mut [Slot]>, first: u32) {
         post(rc, &[wr(SendOp::Write, 4 * MTU)]);
         assert!(sent(rc)[3].is_some());
@@ -321,12 +368,12 @@ mod tests {
                 assert_eq!(again, Some((psn, is_last)));
             }
             assert_eq!(send(&mut rc), None);
-            // The peer acknowledges these, and reports the next one again.
+            // The peer acknowledges these, and repeats its NAK for the next one.
             missing += packets;
             acknowledge(&mut rc, missing - 1, Syndrome::ACK);
             assert_eq!(acknowledge(&mut rc, missing, nak), ResponseKind::Duplicate);
         }
-        // That is no train.
+        // More are missing than a train has: everything from there on is sent again.
         assert_eq!(send_all(&mut rc), 8);
     }
 
@@ -338,14 +385,14 @@ mod tests {
         assert!(send(&mut rc).is_some());
         acknowledge(&mut rc, 2, Syndrome::ACK);
         assert!(rc.take_loss());
-        // The peer reports what it dropped, which is on its way again.
+        // The NAK is for a packet that the peer dropped, and that was just retransmitted.
         let nak = Syndrome::Nak(NakCode::PsnSequence);
         let rest = [Some((3, false)), Some((4, true)), None, None];
         assert_eq!(sent(&mut rc), rest);
         assert_eq!(acknowledge(&mut rc, 3, nak), ResponseKind::Duplicate);
         assert_eq!(sent(&mut rc), [None; 4]);
         acknowledge(&mut rc, 4, Syndrome::ACK);
-        // From now on, everything is sent again at once.
+        // After the next loss, everything is sent again at once.
         lose_second(&mut rc, 5);
         let rest = [Some((6, false)), Some((7, true)), Some((8, true)), None];
         assert_eq!(sent(&mut rc), rest);
@@ -360,14 +407,14 @@ mod tests {
         rc.gap.peer = Peer::Drops;
         lose_second(&mut rc, 1);
         assert_eq!(send(&mut rc).map(|sent| sent.psn.get()), Some(2));
-        // It cannot have executed what was dropped and not sent again.
+        // A peer that drops packets could not have executed those that were not sent again.
         acknowledge(&mut rc, 4, Syndrome::ACK);
         lose_second(&mut rc, 5);
         assert_eq!(sent(&mut rc), [Some((6, true)), None, None, None]);
     }
 
     #[test]
-    fn late_ack_after_timeout_tells_nothing_of_peer() {
+    fn late_ack_after_timeout_does_not_show_that_peer_keeps_packets() {
         let mut slots = slots::<8>();
         let mut rc = measured(&mut slots);
         rc.gap.peer = Peer::Drops;
@@ -390,7 +437,7 @@ mod tests {
         assert_eq!(sent(&mut rc), again);
     }
 
-    /// The RNR NAK shows that the peer has what was not sent again.
+    /// The RNR NAK shows that the peer has kept the packets that were not sent again.
     #[test]
     fn rnr_nak_after_the_missing_packet_starts_the_wait() {
         let mut slots = slots::<8>();
@@ -430,7 +477,7 @@ mod tests {
 
     const LATER: Instant = NOW.after(RTT_NS);
 
-    /// Sends a WRITE of four packets from PSN 1 on, and reports at [`LATER`] that PSN 2 is missing.
+    /// Sends a WRITE of four packets from PSN 1 on; at [`LATER`], a NAK reports PSN 2 as missing.
     fn overtaken(rc: &mut Requester<&mut [Slot]>) -> ResponseKind {
         post(rc, &[wr(SendOp::Write, 4 * MTU)]);
         assert!(sent(rc)[3].is_some());
@@ -484,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn packet_that_does_not_come_is_sent_again() {
+    fn packet_that_does_not_arrive_is_sent_again() {
         let mut slots = slots::<8>();
         let mut rc = far(&mut slots);
         rc.gap.late = Late::Expected;
@@ -495,7 +542,7 @@ mod tests {
         assert_eq!(expired, Expired::Missing(ResponseKind::NakSequence));
         assert_eq!(sent(&mut rc), [Some((2, true)), None, None, None]);
         assert_ne!(rc.retry.left(), left);
-        // Others are probably lost, too.
+        // A loss makes other losses likely: the next packet is not waited for.
         assert_eq!(rc.gap.late, Late::Unexpected);
     }
 }

@@ -25,7 +25,7 @@ pub struct Local {
     pub slot: u16,
     /// The operation.
     pub op: SendOp,
-    /// The key to invalidate, or that the memory gets.
+    /// The key to invalidate, or the new key of the memory.
     pub key: Rkey,
     /// The arguments ([`SendOp::BindMw`] and [`SendOp::RegMr`] only).
     pub args: LocalArgs,

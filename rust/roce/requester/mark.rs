@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Packets taken back because the network stack did not accept them (RC).
+//! Rollback of packets that the network stack did not accept (RC).
 //!
-//! The driver hands several packets over at once, and learns only then whether a queue below had
-//! room. So it marks the place of the first one, reports each as sent when it has built it, and
-//! goes back to the mark if they are refused. Nothing else may happen in between.
+//! The driver passes several packets to the network stack at once, and learns only then whether a
+//! queue below had room. So it marks the place of the first packet, reports each one as sent when
+//! it has built it, and takes all of them back if they are refused. No other call may come in
+//! between.
 
 use core::ops::DerefMut;
 
@@ -15,6 +16,7 @@ use super::{
     Requester,
     Slot, //
 };
+
 /// A place in the sequence of packets; see [`Requester::mark`].
 pub struct Mark {
     window: Window,
@@ -39,11 +41,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Takes back all packets since `mark`, which were reported by [`Requester::transmitted`] and
-    /// not sent.
+    /// Takes back all packets since `mark`: they were reported as sent, and are not.
     ///
-    /// RC only; and only if nothing but [`Requester::poll_transmit`] and [`Requester::transmitted`]
-    /// was called since [`Requester::mark`].
+    /// RC only. Since [`Requester::mark`], only [`Requester::poll_transmit`] and
+    /// [`Requester::transmitted`] may have been called.
     #[cold]
     pub fn take_back(&mut self, mark: &Mark) {
         self.window = mark.window;

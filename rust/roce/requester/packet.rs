@@ -82,7 +82,7 @@ pub struct Transmit {
 }
 
 impl Transmit {
-    /// Returns whether it is a packet that is sent again, alone, to get a response.
+    /// Returns whether the packet is a probe, which is a retransmission outside the order of PSNs.
     #[inline]
     pub fn is_probe(&self) -> bool {
         self.step.kind != StepKind::Next

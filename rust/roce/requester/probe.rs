@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Probes for lost responses (RC).
+//! Loss probes, and retransmission of a run of packets (RC).
 //!
-//! Most losses are reported by a NAK to a later packet. Nothing reports the loss of the last
-//! packets before the requester waits, of a NAK, or of a packet that was sent again, and the
-//! timeout of the queue pair is many round trips long. So after about two round trips without a
-//! response the packet that waits longest is sent again, and the response to it shows what was
-//! lost.
+//! A NAK to a later packet reports most losses. Nothing reports the loss of the last packets before
+//! the requester waits (a tail loss), of a NAK, or of a retransmission, and the timeout of the
+//! queue pair is many round trips long. So after about two round trips without progress, the packet
+//! at `una` is sent again with the AckReq bit. This is the tail loss probe of TCP (RFC 8985), but
+//! with the oldest packet instead of the last. The acknowledgment shows what was lost:
+//!
+//! - It covers only the probe: the packets after it were lost, too.
+//! - It covers more: only a response was lost or late.
+//!
+//! Packets that a response reports as missing (gap.rs) are retransmitted in the same way, and their
+//! acknowledgment is judged in the same way. Such a run may have several packets, of which the last
+//! one has the AckReq bit. "Probe" stands for both below.
 
 use core::ops::DerefMut;
 
@@ -29,29 +36,28 @@ pub(super) struct Probe {
     stage: Stage,
     /// True if [`Requester::take_loss`] has a loss to report.
     loss_found: bool,
-    /// The number of probes since the last progress.
+    /// The number of probe packets sent since the last progress.
     sent: u8,
-    /// The packets of the probe, from `una` on.
+    /// The number of packets of the probe.
     run: u8,
-    /// Those of them that are still to be sent.
+    /// The number of these that are still to be sent.
     left: u8,
 }
 
-/// The packet at `una`, and maybe those after it, sent once more because they, or the response,
-/// seem to be lost.
+/// The progress of a probe.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Stage {
-    /// There is none.
+    /// There is no probe.
     #[default]
     None,
-    /// One is to be sent; its PSN.
+    /// The packet with this PSN is to be sent next.
     Due(Psn),
-    /// They were sent; the PSN after the last one.
+    /// All packets were sent, up to this PSN, which is the one after the last packet or response.
     Sent(Psn),
 }
 
 impl Probe {
-    /// Has a probe sent, of `packets` packets from `una` on.
+    /// Starts a probe of `packets` packets from `una` on.
     pub(super) fn set_due(&mut self, una: Psn, packets: u8) {
         self.stage = Stage::Due(una);
         self.run = packets;
@@ -63,24 +69,23 @@ impl Probe {
         self.run
     }
 
-    /// Has a loss reported.
+    /// Records a loss for [`Requester::take_loss`].
     pub(super) fn set_loss_found(&mut self) {
         self.loss_found = true;
     }
 
-    /// Returns whether a probe is to be sent.
+    /// Returns whether a packet of a probe is to be sent.
     pub(super) fn is_due(&self) -> bool {
         matches!(self.stage, Stage::Due(_))
     }
 
-    /// Returns whether a probe was sent, before `end`.
+    /// Returns whether a probe was sent that ends before `end`.
     #[inline]
     pub(super) fn ends_at(&self, end: Psn) -> bool {
         self.stage == Stage::Sent(end)
     }
 
-    /// Returns whether a probe was sent that also requests the response with PSN `psn`, which is
-    /// not before `una`.
+    /// Returns whether a probe was sent that covers `psn`, which must not be before `una`.
     #[inline]
     pub(super) fn goes_on_at(&self, psn: Psn) -> bool {
         matches!(self.stage, Stage::Sent(end) if psn.is_before(end))
@@ -92,13 +97,13 @@ impl Probe {
         self.sent > 0
     }
 
-    /// Returns whether the response to `psn`, behind the missing one at `una`, shows for the first
-    /// time that this one was lost again, while others were requested with it.
+    /// Returns whether the response with PSN `psn` shows that the one at `una` was lost again,
+    /// after both were requested by the first probe since the last progress.
     pub(super) fn is_lost_again(&self, psn: Psn) -> bool {
         self.goes_on_at(psn) && self.sent <= 1
     }
 
-    /// Forgets a probe.
+    /// Forgets the probe.
     pub(super) fn stop(&mut self) {
         self.stage = Stage::None;
     }
@@ -111,10 +116,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         core::mem::take(&mut self.probe.loss_found)
     }
 
-    /// Returns the probe for a lost response, if one is due.
-    ///
-    /// The peer responds with what it has executed. If that is only the probe, everything after it
-    /// is sent again; otherwise only the response was lost, or late, and nothing is.
+    /// Returns the next packet of a probe, if one is due.
     #[inline]
     pub(super) fn loss_probe(&self) -> Option<Step> {
         match self.probe.stage {
@@ -123,7 +125,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Returns the unacknowledged packet with PSN `psn` again.
+    /// Returns the retransmission of the unacknowledged packet with PSN `psn`.
     #[cold]
     fn again(&self, psn: Psn) -> Option<Step> {
         let at = self.slot_of(psn)?;
@@ -146,15 +148,16 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         })
     }
 
-    /// Returns whether the packet with PSN `psn` is to be sent again with those before it: the
-    /// responses to a READ are requested alone.
+    /// Returns whether the packet with PSN `psn` is the next one of the probe.
+    ///
+    /// A probe ends before a request with an explicit response.
     #[cold]
     pub(super) fn run_goes_on(&self, psn: Psn) -> bool {
-        let is_message = |step: Step| !self.has_explicit_response(&step);
-        self.probe.left > 1 && self.again(psn).is_some_and(is_message)
+        let has_ack = |step: Step| !self.has_explicit_response(&step);
+        self.probe.left > 1 && self.again(psn).is_some_and(has_ack)
     }
 
-    /// Accounts for a probe that was sent, before `end`.
+    /// Accounts for a packet of a probe that was sent. `end` is the PSN after it.
     pub(super) fn probed(&mut self, end: Psn) {
         self.probe.sent = self.probe.sent.saturating_add(1);
         if self.run_goes_on(end) {
@@ -168,51 +171,54 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Sends only the packet at `una` again, or requests only the responses that are missing from
-    /// there on.
+    /// Sends the packet at `una` again, or requests the responses that are missing from there on.
     pub(super) fn repeat_missing(&mut self, now: Instant) {
         self.send_again(now, 1);
     }
 
-    /// Has `packets` packets sent again, from `una` on. The timer must not take a retry for the
-    /// same loss.
+    /// Sends `packets` packets from `una` on again, after a response has reported a loss.
+    ///
+    /// Restarts the timers, so that the retransmission timer consumes no retry for the same loss.
     pub(super) fn send_again(&mut self, now: Instant, packets: u8) {
         self.probe.set_due(self.window.una(), packets);
         self.restart_timers(now);
     }
 
-    /// Has the packet at `una` sent again because its response is late.
+    /// Sends the packet at `una` again, after the probe timer has expired.
     pub(super) fn probe_oldest(&mut self) {
         self.probe.set_due(self.window.una(), 1);
     }
 
-    /// Handles the acknowledgment of packets up to `una` after a probe: if it covers just those
-    /// that were sent again, those after them are missing, too.
+    /// Handles progress up to `una` after a probe.
     ///
-    /// `next` was to be sent next before the acknowledgment, and `has_more` tells that the peer has
-    /// also executed the packet at `una`. So do kept responses.
+    /// `next` is the PSN that was to be sent next before that. `has_more` is true if the peer has
+    /// also received the packet at `una`.
     #[inline]
     pub(super) fn end_probe(&mut self, now: Instant, next: Psn, has_more: bool) {
         self.probe.sent = 0;
         let una = self.window.una();
         match self.probe.stage {
             Stage::None if !self.gap.is_missing() => {}
-            _ => self.end_recovery(now, una, next, has_more || self.kept.first().is_some()),
+            _ => {
+                // A kept response shows that the peer has received the packet at `una`.
+                let has_more = has_more || self.kept.first().is_some();
+                self.end_recovery(now, una, next, has_more);
+            }
         }
     }
 
     #[cold]
     fn end_recovery(&mut self, now: Instant, una: Psn, next: Psn, has_more: bool) {
         match self.probe.stage {
-            // There are more responses to come.
+            // The peer sends more responses to the probe.
             Stage::Sent(end) if una.is_before(end) => return,
-            // The rest is still to be sent.
+            // The rest of the probe is still to be sent.
             Stage::Due(psn) if self.probe.left < self.probe.run && !psn.is_before(una) => return,
             Stage::Sent(end) if una == end && una.is_before(next) && !has_more => {
                 self.found_loss(now);
                 return;
             }
-            // The peer has executed packets that were not sent again.
+            // The peer has received packets that were not sent again.
             Stage::Sent(end) if end.is_before(una) => self.gap.filled(true),
             Stage::None if next.is_before(una) => self.gap.filled(true),
             _ => self.gap.filled(false),
@@ -329,7 +335,7 @@ mod tests {
         acknowledge(&mut rc, 2, Syndrome::ACK);
         assert_eq!(sent(&mut rc), [None; 4]);
         assert!(!rc.take_loss());
-        // Its own acknowledgment comes late.
+        // The acknowledgment of the probe itself comes later.
         acknowledge(&mut rc, 2, Syndrome::ACK);
         assert_eq!(sent(&mut rc), [None; 4]);
     }
@@ -345,7 +351,7 @@ mod tests {
         assert_eq!((probe.psn.get(), probe.ack_req), (1, false));
         assert_eq!(probe.reth.map(|reth| reth.len), Some(MTU));
         assert_eq!(send(&mut rc), None);
-        // It is answered, and nothing else.
+        // Only the probe is answered.
         let data = read_response(Opcode::RcReadResponseOnly, 1, MTU);
         assert!(respond(&mut rc, &data).place.is_some());
         rc.placed(DUE, Ok(()));
@@ -371,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn pause_doubles_and_timeout_consumes_retry() {
+    fn probe_timer_backs_off_and_timeout_consumes_retry() {
         let mut slots = slots::<8>();
         let mut rc = measured(&mut slots);
         post(&mut rc, &[wr(SendOp::Send, 1)]);
@@ -393,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn slower_path_is_measured_although_probed() {
+    fn rtt_of_slower_path_is_measured_despite_probes() {
         let mut slots = slots::<2>();
         let mut rc = measured(&mut slots);
         let mut now = NOW;

@@ -3,7 +3,7 @@
 //! The posted work requests in order, and the progress of each.
 //!
 //! Three indices divide the ring of slots, oldest first. Slots before `done` are finished and wait
-//! to be retired; slots before `begun` have PSNs; `send` is the slot of the next packet, which is
+//! to be retired. Slots before `begun` have PSNs. `send` is the slot of the next packet: it is
 //! before `begun` while a started message has packets left to send, or while packets are
 //! retransmitted.
 //!
@@ -42,8 +42,8 @@ pub(super) struct Queue<S> {
     begun: usize,
     /// The index of the slot of the next packet.
     send: usize,
-    /// The number of slots up to the one that fails once all slots before it have finished. It is
-    /// not the index, to save memory.
+    /// The number of slots up to and including the one that is marked to fail; see
+    /// [`Queue::fail_later`]. It is not an index, so that the `Option` takes no more memory.
     fail_at: Option<NonZero<usize>>,
     /// The number of local operations that were executed and are not retired yet.
     executed: usize,
@@ -122,8 +122,7 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
         self.pass_executed();
     }
 
-    /// Goes back to a state in which the next packet was of slot `send`, and the slots before
-    /// `begun` had PSNs.
+    /// Restores `begun` and `send`, because packets that were reported as sent are not.
     pub(super) fn restore(&mut self, begun: usize, send: usize) {
         self.begun = begun;
         self.send = send;
@@ -134,7 +133,9 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
         self.advance(self.done);
     }
 
-    /// Finishes the oldest unfinished slot; after an error, nothing behind it counts as executed.
+    /// Finishes the oldest unfinished slot.
+    ///
+    /// After an error, later local operations do not count as executed; see [`Queue::succeed`].
     #[inline]
     pub(super) fn finish(&mut self, status: Status) {
         if let Some(slot) = self.ring.get_mut(self.done) {
@@ -168,8 +169,8 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
 
     /// Marks the slot at `index` to fail once all slots before it have finished.
     ///
-    /// Returns its first PSN if packets of it, or of later slots, were sent: the next packet is
-    /// then its first one.
+    /// If packets of it or of later slots were sent, goes back to its first packet and returns the
+    /// PSN of that.
     #[cold]
     pub(super) fn fail_later(&mut self, index: usize, status: Status) -> Option<Psn> {
         if self.fails(index) {
@@ -222,7 +223,7 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
         self.pass_executed();
     }
 
-    /// Moves past executed local operations: the oldest are finished, and none has packets to send.
+    /// Moves `done` and `send` past executed local operations, which have no packets to send.
     #[inline]
     fn pass_executed(&mut self) {
         if self.executed > 0 {

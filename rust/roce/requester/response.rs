@@ -29,7 +29,7 @@ use crate::{
 pub enum ResponseKind {
     /// A positive acknowledgment.
     Ack,
-    /// The next part of an explicit response.
+    /// The next expected explicit response.
     ReadResponse,
     /// A NAK for a PSN sequence error: the missing packet is retransmitted.
     NakSequence,
@@ -37,17 +37,20 @@ pub enum ResponseKind {
     NakFatal,
     /// An RNR NAK: the peer has no receive request yet.
     Rnr,
-    /// Proof that an explicit response is missing, which is requested again.
+    /// A response that shows that an explicit response before it is missing. That one is requested
+    /// again.
     Gap,
-    /// A response behind a missing one that was requested again before.
+    /// A response behind a missing one that is not requested again now.
     Early,
-    /// A response without new information.
+    /// A response that changes nothing: a duplicate, or the report of a loss that is known or may
+    /// be a late packet.
     Duplicate,
-    /// A congestion notification: the window is narrower now.
+    /// A congestion notification: the window is narrowed.
     Congestion,
     /// An invalid response: the request fails.
     BadResponse,
-    /// A response that is not for this queue pair in this state, or has a reserved syndrome.
+    /// A response that is not expected by this queue pair or in this state, or has a reserved
+    /// syndrome.
     Dropped,
 }
 
@@ -65,12 +68,14 @@ impl ResponseKind {
 /// The handling of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// The destination of its data; the response takes effect only with [`Requester::placed`].
+    /// The destination of its data, if it has any. The response then takes effect only with
+    /// [`Requester::placed`].
     pub place: Option<Placement>,
     /// The kind of the response.
     pub outcome: ResponseKind,
-    /// True if the response came before an explicit one that is missing. The driver may keep it,
-    /// and hands it in again once [`Requester::is_kept_due`].
+    /// True if the response arrived before a missing explicit response.
+    ///
+    /// The driver may keep it, and then hands it in again when [`Requester::is_kept_due`].
     pub is_early: bool,
 }
 
@@ -86,7 +91,7 @@ impl From<ResponseKind> for Response {
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Handles a response of the peer: acknowledgment, READ response or atomic acknowledgment.
+    /// Handles a response: acknowledgment, READ response, atomic acknowledgment or CNP.
     #[inline]
     pub fn on_response(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
         // UC and UD queue pairs expect no responses.
@@ -94,7 +99,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             return ResponseKind::Dropped.into();
         }
         if pkt.opcode() == Opcode::Cnp {
-            // It may be for READ responses, which the peer limits by its requests.
+            // If the CNP is for READ responses of this side, this has no effect on them: the peer
+            // limits them by its requests.
             self.on_mark();
             return ResponseKind::Congestion.into();
         }
@@ -116,8 +122,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Handles a mark of congestion on a READ response, before the response, or on requests of
-    /// which the peer tells.
+    /// Handles a mark of congestion on a READ response, or on requests (which a CNP reports).
+    ///
+    /// The driver calls this for a marked READ response, before [`Requester::on_response`].
     #[cold]
     pub fn on_mark(&mut self) {
         if self.is_active() {
@@ -125,6 +132,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
+    /// Handles an acknowledgment or a NAK.
     #[inline]
     fn on_acknowledge(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
         let psn = pkt.psn();
@@ -141,11 +149,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             Syndrome::Rnr { .. } | Syndrome::Nak(_) => psn,
             Syndrome::Reserved => return ResponseKind::Dropped.into(),
         };
-        // The peer has a packet for which it has no receive request.
+        // The RNR NAK shows that the peer has received the packet.
         let has_more = matches!(aeth.syndrome, Syndrome::Rnr { .. });
         let complete = self.acknowledge(now, end, has_more);
         if !self.is_active() {
-            // A request that failed locally was only waiting for this acknowledgment.
+            // The acknowledgment was the last one before a request that failed locally.
             return ResponseKind::Ack.into();
         }
         let kind = match aeth.syndrome {
@@ -161,10 +169,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Advances `una` up to `end`, and completes the requests before it.
     ///
-    /// Stops at a request that needs an explicit response or has failed locally.
-    ///
-    /// `has_more` tells that the peer has also executed the packet at `end`. Returns whether `una`
-    /// reached `end`.
+    /// Stops at a request that needs an explicit response or has failed locally. Returns whether
+    /// `una` reached `end`. `has_more` is true if the peer has also received the packet at `end`.
     #[inline]
     pub(super) fn acknowledge(&mut self, now: Instant, end: Psn, has_more: bool) -> bool {
         let before = self.window.una();
@@ -191,8 +197,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         una == end
     }
 
-    /// Handles a response to `psn` that shows that the packet at `una`, or its response, is
-    /// missing. `can_wait` tells that it may be waited for.
+    /// Handles a response with PSN `psn` that shows a loss: of the packet at `una`, or of the
+    /// response to it.
+    ///
+    /// If `can_wait`, the requester may wait for it before it retransmits.
     #[cold]
     pub(super) fn on_gap(
         &mut self,
@@ -211,9 +219,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Fails the request with PSN `psn`, which the peer refused.
     ///
-    /// The peer executes nothing any more and repeats no response. A request before it whose
-    /// response is missing is therefore flushed, and so is everything between the two: after one
-    /// that did not succeed, none may.
+    /// The peer executes no request any more and repeats no response. So an earlier request whose
+    /// response is missing is flushed, and so are all requests between the two: a request cannot
+    /// succeed after one that did not.
     #[cold]
     fn refused(&mut self, psn: Psn, code: NakCode) -> ResponseKind {
         let mut status = match code {
@@ -226,7 +234,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if let Some(guilty) = self.slot_of(psn) {
             while self.queue.done() < guilty {
                 if let Some(failure) = self.queue.due_failure() {
-                    // It failed locally, before its turn to be sent again.
+                    // The request failed locally, and was not sent again yet.
                     status = failure;
                     break;
                 }
@@ -253,6 +261,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         })
     }
 
+    /// Fails the oldest unfinished request because of an invalid response.
     #[cold]
     pub(super) fn bad_response(&mut self) -> Response {
         self.fail(Status::BadResp);

@@ -1,6 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Timers, retransmission and retry limits (RC).
+//! Loss recovery: timers, retransmission and retry limits (RC).
+//!
+//! `una` is the oldest unacknowledged PSN. To rewind is to retransmit all packets from there on.
+//!
+//! | event                             | file     | retransmission            | window | retry |
+//! |-----------------------------------|----------|---------------------------|--------|-------|
+//! | sequence NAK                      | gap.rs   | missing packet, or rewind | halved | one   |
+//! | response behind a missing one     | early.rs | missing responses         | halved | one   |
+//! | probe timer: 2 SRTT + 4 RTTVAR    | probe.rs | packet at `una`           | same   | none  |
+//! | acknowledgment of only the probe  | gap.rs   | next packets, or rewind   | halved | none  |
+//! | retransmission timer: ACK timeout | retry.rs | rewind                    | halved | one   |
+//! | RNR NAK                           | retry.rs | rewind after RNR timer    | same   | RNR   |
+//!
+//! The losses that responses report for one window halve it once, and again if a later NAK causes a
+//! rewind. If packets were late before, the first two events start a wait on the probe timer
+//! (gap.rs).
+//!
+//! Both timers restart with progress, which also restores all retries, and with a retransmission
+//! for a reported loss. A probe finds losses that no response reports. It is early and costs one
+//! packet, so it consumes no retry. The retransmission timer is that of IBTA, for when probes are
+//! lost, too.
 
 use core::{
     num::NonZero,
@@ -26,16 +46,16 @@ use crate::{
     wr::Status, //
 };
 
-/// The ratio of the retransmission timeout to the slowest recent response.
+/// The ratio of the retransmission timeout to `slowest`.
 const SLACK: u64 = 4;
 
-/// The decay of `slowest` with each response, as a shift: 1/256.
+/// The decay of `slowest` with each progress, as a shift: 1/256.
 const FORGET: u32 = 8;
 
-/// The most ACK timeouts for which responses other than the expected one extend the deadline.
+/// The ACK timeouts after the last progress in which other responses restart the timers.
 const BUSY: u64 = 16;
 
-/// The most doublings of the pause between probes.
+/// The most doublings of the time between probes.
 const MAX_PROBE_SHIFT: u32 = 10;
 
 /// The timers, the RNR wait and the retries that are left.
@@ -43,25 +63,25 @@ const MAX_PROBE_SHIFT: u32 = 10;
 pub(super) struct Retry {
     retries_left: u8,
     rnr_left: u8,
-    /// The PSN after the last one sent before the last rewind because of a NAK or a gap.
+    /// The PSN after the last one sent when the last loss was reported.
     ///
-    /// Only a response to a packet first sent after that indicates another loss.
+    /// A response to a packet before it does not report another loss. `None` if any response does.
     loss_end: Option<Psn>,
     timers: Timers,
     /// The round-trip time, for the probe timer.
     rtt: Rtt,
-    /// The probes since a round trip was last measured or a probe showed a loss: they lengthen the
-    /// pause (Karn).
+    /// The number of probes since the last RTT sample, or since a probe showed a loss: the back-off
+    /// of the probe timer (Karn).
     probes: u8,
-    /// The start of the wait for the response.
+    /// The time of the last progress, or of the first packet after idle time.
     awaited: Instant,
-    /// The longest recent time from one response of the peer to the next, in ns.
+    /// The longest recent time from one progress to the next, in ns.
     slowest: u64,
     /// The end of the RNR wait.
     rnr_until: Option<Instant>,
 }
 
-/// The timers of the wait for a response.
+/// The timers that run while a response is owed.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Timers {
     /// The expiry of the retransmission timer (the timeout of the queue pair).
@@ -73,15 +93,15 @@ pub(super) struct Timers {
 /// The result of [`Requester::on_timeout`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expired {
-    /// No response was overdue.
+    /// Neither the retransmission timer nor the probe timer has expired.
     Nothing,
-    /// The response seems to be lost: the packet that waits longest is sent again, once, and no
-    /// retry is consumed.
+    /// The probe timer has expired: the packet at `una` is sent again, and no retry is consumed.
     Probe,
-    /// A packet or a response is missing, and was not just late: it is sent or requested again. It
-    /// counts as what [`ResponseKind`] says.
+    /// The wait for a late packet or response has expired: it is sent or requested again.
+    ///
+    /// Counts like a response of this kind, which would have reported the loss without the wait.
     Missing(ResponseKind),
-    /// The response is overdue: everything is sent again.
+    /// The retransmission timer has expired: everything is sent again.
     Retry,
 }
 
@@ -129,7 +149,7 @@ impl Retry {
         self.rnr_until
     }
 
-    /// Returns whether a receiver was not ready, so that nothing is sent.
+    /// Returns whether nothing is sent because the peer was not ready to receive.
     #[inline]
     pub(super) fn is_rnr_wait(&self) -> bool {
         self.rnr_until.is_some()
@@ -141,35 +161,34 @@ impl Retry {
         self.rtt.forget_sample();
     }
 
-    /// Accounts for a new packet before `end`, or a READ whose first response is, that requests a
-    /// response.
+    /// Accounts for a new packet that requests a response; see [`Rtt::sent`].
     #[inline]
     pub(super) fn requested(&mut self, now: Instant, end: Psn) {
         self.rtt.sent(now, end);
     }
 
-    /// Returns whether a response after `ns` cannot be to a packet that was sent again then.
+    /// Returns whether `ns` after a retransmission is too soon for a response to it.
     pub(super) fn is_too_soon(&self, ns: u64) -> bool {
         self.rtt.is_too_soon(ns)
     }
 
-    /// Sets the probe timer to the time when what seems to be missing does not come any more.
+    /// Sets the probe timer to the end of the wait for a late packet or response.
     pub(super) fn wait_for_late(&mut self, now: Instant) {
         self.timers.probe = Some(now.after(self.rtt.lateness()));
     }
 
-    /// Returns whether a response to `psn` shows no other loss than the last one.
+    /// Returns whether the loss that a response with PSN `psn` reports was reported before.
     pub(super) fn is_known_loss(&self, psn: Psn) -> bool {
         self.loss_end.is_some_and(|end| psn.is_before(end))
     }
 
-    /// Returns whether a timer is running.
+    /// Returns whether the retransmission timer or the RNR timer is running.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {
         self.timers.deadline.or(self.rnr_until).is_some()
     }
 
-    /// Accounts for the expected response.
+    /// Accounts for progress up to `una`.
     #[inline]
     fn progressed(&mut self, now: Instant, una: Psn, params: &SendParams) {
         self.reset_counts(params);
@@ -186,8 +205,8 @@ impl Retry {
 
     /// Restarts the timers, or stops them if no response is owed.
     ///
-    /// A timeout of `t` may take `t` to `4 * t` (IBTA 9.7.6.1.3): the slower the peer has been, the
-    /// longer. A premature retransmission would slow the peer down further.
+    /// A timeout of `t` may take `t` to `4 * t` (IBTA 9.7.6.1.3). A slow peer gets the longer one,
+    /// because a premature retransmission would slow it down further.
     #[inline]
     fn restart(&mut self, now: Instant, params: &SendParams, is_owed: bool) {
         if !is_owed {
@@ -204,16 +223,17 @@ impl Retry {
         };
     }
 
-    /// Returns the time of the next probe.
+    /// Returns the time of the next probe, or `None` before the first RTT sample.
     ///
-    /// Each probe doubles the pause, until a packet that was sent once is acknowledged, or a probe
-    /// has shown a loss. Progress alone does not end that: a path that became slower would never be
-    /// measured, because each packet would be probed first.
+    /// Each probe doubles the time to the next one, until there is an RTT sample or a probe has
+    /// shown a loss. Progress alone does not end the back-off: on a path that has become slower,
+    /// each packet would be probed before its acknowledgment arrives, and there would never be a
+    /// sample.
     #[inline]
     fn probe_time(&self, now: Instant) -> Option<Instant> {
-        let pause = self.rtt.timeout()?;
-        let pause = pause.saturating_mul(1 << u32::from(self.probes).min(MAX_PROBE_SHIFT));
-        Some(now.after(pause))
+        let timeout = self.rtt.timeout()?;
+        let shift = u32::from(self.probes).min(MAX_PROBE_SHIFT);
+        Some(now.after(timeout.saturating_mul(1 << shift)))
     }
 }
 
@@ -233,7 +253,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Handles expired timers.
     ///
-    /// Early, late and spurious calls are harmless.
+    /// May be called early, late or without need.
     pub fn on_timeout(&mut self, now: Instant) -> Expired {
         if let Some(until) = self.retry.rnr_until {
             if until.is_due(now) {
@@ -244,7 +264,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.acks.expire(now);
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at.is_due(now));
         if is_due(self.retry.timers.deadline) {
-            // A NAK from now on reports another loss.
+            // After a rewind, a NAK reports another loss.
             self.retry.loss_end = None;
             if self.take_retry() {
                 self.window.halve();
@@ -265,8 +285,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         Expired::Probe
     }
 
-    /// Takes a retry because the response is overdue or reports a loss, or fails the request and
-    /// returns false if none is left.
+    /// Consumes a retry, or fails the request if none is left.
+    ///
+    /// Returns false if the request failed.
     pub(super) fn take_retry(&mut self) -> bool {
         match self.retry.retries_left.checked_sub(1) {
             Some(left) => self.retry.retries_left = left,
@@ -275,14 +296,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.is_active()
     }
 
-    /// Takes no response to a packet sent so far for the report of another loss, nor for a measure
-    /// of the round-trip time.
+    /// Ignores responses to the packets sent so far as reports of a loss and as RTT samples.
     pub(super) fn mark_loss_known(&mut self) {
         self.retry.loss_end = Some(self.window.max());
         self.retry.rtt.forget_sample();
     }
 
-    /// Accounts for a loss that a probe has shown: the pause was not too short.
+    /// Accounts for a loss that a probe has shown: the probe timer was not too short.
     pub(super) fn probe_was_due(&mut self) {
         self.retry.probes = 0;
         self.mark_loss_known();
@@ -290,7 +310,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Starts the RNR wait for the packet at `una`, or fails the request if no RNR retry is left.
     ///
-    /// Returns false if it did nothing.
+    /// Returns false if the NAK is a duplicate.
     pub(super) fn wait_rnr(&mut self, now: Instant, timer: u8) -> bool {
         if self.is_rewound() {
             return false;
@@ -309,7 +329,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         true
     }
 
-    /// Starts the retransmission timer if a response is expected and the timer is not running.
+    /// Starts the timers if a response is owed and none of them is running.
     #[inline]
     pub(super) fn expect_response(&mut self, now: Instant) {
         let Timers { deadline, probe } = self.retry.timers;
@@ -319,10 +339,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Accounts for the acknowledgment of the packets from `before` to `una`: all retries are
-    /// available again, the timer restarts and the window widens.
+    /// Accounts for progress, which is the acknowledgment of the packets from `before` to `una`.
     ///
-    /// `has_more` tells that the peer has also executed the packet at `una`.
+    /// All retries are available again, the timers restart and the window widens. `has_more` is
+    /// true if the peer has also received the packet at `una`.
     #[inline]
     pub(super) fn progressed(&mut self, now: Instant, before: Psn, una: Psn, has_more: bool) {
         let next = self.window.next();
@@ -336,18 +356,17 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
         self.restart_timers(now);
         self.end_probe(now, next, has_more);
-        // Otherwise the response at `una` is about to be handled, or its loss.
+        // If it has more, the caller handles the response at `una`, or its loss.
         if !has_more {
             self.request_gap(now);
         }
     }
 
-    /// Handles a response other than the expected one: to a repeated request, or to one after a
-    /// lost response.
+    /// Handles a response without progress: a duplicate, or one behind a missing response.
     ///
-    /// The expected response comes after it. Requesting that again in the meantime would cause yet
-    /// another response, and add to the delay. The deadline is extended for a limited time only:
-    /// the response may be a stray that no request asked for.
+    /// Restarts the timers, because the peer sends the expected response after this one. To request
+    /// it again meanwhile would cause yet another response, and add to the delay. The time for this
+    /// is limited ([`BUSY`]), because the response may be a stray that no request caused.
     #[cold]
     pub(super) fn peer_is_busy(&mut self, now: Instant) {
         if self.gap.awaits_late() {
@@ -372,12 +391,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.retry.rtt.forget_sample();
     }
 
-    /// Returns whether nothing was sent since the last rewind: a response is then not to a
+    /// Returns whether nothing was sent since the last rewind, so that no response can be to a
     /// retransmission.
     pub(super) fn is_rewound(&self) -> bool {
         self.retry.is_rnr_wait() || self.window.is_empty()
     }
 
+    /// Restarts the timers if a response is owed, or stops them.
     #[inline]
     pub(super) fn restart_timers(&mut self, now: Instant) {
         let is_owed = self.acks.is_owed(self.window.una());
@@ -412,6 +432,7 @@ mod tests {
         },
     };
 
+    /// Sends the next packet; returns false if there is none.
     fn send(rc: &mut Requester<&mut [Slot]>, now: Instant) -> bool {
         let sent = rc.poll_transmit();
         if let Some(transmit) = &sent {
@@ -569,7 +590,7 @@ mod tests {
         while send(&mut rc, now) {
             more += 1;
         }
-        // All of the smaller window was acknowledged, which an eighth widens.
+        // Every eighth of the acknowledged packets widens the window.
         assert_eq!(more, INITIAL_WINDOW / 2 * 9 / 8);
     }
 }

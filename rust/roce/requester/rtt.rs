@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The round-trip time, and the time after which a response is probably lost (RC).
+//! The round-trip time, and the timeout of the probe timer (RC).
 
 use crate::{
     psn::Psn,
     time::Instant, //
 };
 
-/// The shortest time after which a response may count as lost, in ns.
+/// The minimum timeout of the probe timer, in ns.
 ///
 /// The peer answers in a softirq, which other work can delay by that much.
 pub const MIN_RTO_NS: u64 = 1_000_000;
 
 /// The round-trip time of a connection.
 ///
-/// It is measured from a packet that requests a response to that response, one packet at a time. A
-/// packet that was sent twice is not measured, because the response may be to either (Karn).
+/// A sample is the time from a packet that requests a response to that response. One sample is
+/// taken at a time. A packet that was sent twice gives none, because the response may be to either
+/// copy (Karn).
 pub(super) struct Rtt {
-    /// The time when the packet that is being measured was sent, if there is one.
+    /// The time when the packet of the current sample was sent, if there is one.
     sent: Option<Instant>,
     /// The PSN after that packet.
     end: Psn,
-    /// The smoothed round-trip time and its mean deviation in ns (RFC 6298).
+    /// SRTT (RFC 6298), in ns.
     time: u32,
+    /// RTTVAR (RFC 6298), in ns.
     deviation: u32,
-    /// The shortest round-trip time in ns; `u32::MAX` before the first measurement.
+    /// The shortest sample, in ns; `u32::MAX` before the first one.
     shortest: u32,
 }
 
@@ -41,8 +43,9 @@ impl Default for Rtt {
 }
 
 impl Rtt {
-    /// Accounts for a new packet before `end`, or a READ whose first response is, that requests a
-    /// response.
+    /// Accounts for a new packet that requests a response.
+    ///
+    /// `end` is the PSN after the packet; of a READ, after the first response.
     #[inline]
     pub(super) fn sent(&mut self, now: Instant, end: Psn) {
         if self.sent.is_none() {
@@ -51,8 +54,9 @@ impl Rtt {
         }
     }
 
-    /// Accounts for the acknowledgment of all packets before `una`. Returns whether it ends a
-    /// measurement.
+    /// Accounts for the acknowledgment of all packets before `una`.
+    ///
+    /// Returns whether it completes a sample.
     #[inline]
     pub(super) fn acknowledged(&mut self, now: Instant, una: Psn) -> bool {
         match self.sent {
@@ -65,14 +69,15 @@ impl Rtt {
         }
     }
 
-    /// Drops the packet that is being measured: it was not sent, or is sent again.
+    /// Drops the current sample, because its packet was not sent, or is sent again.
     pub(super) fn forget_sample(&mut self) {
         self.sent = None;
     }
 
+    /// Accounts for a sample.
     #[inline]
     fn measured(&mut self, ns: u64) {
-        // Beyond four seconds, the timeout of the queue pair is what counts.
+        // Beyond four seconds the timeout of the queue pair usually expires before a probe.
         let ns = u32::try_from(ns).unwrap_or(u32::MAX);
         let is_first = self.shortest == u32::MAX;
         self.shortest = self.shortest.min(ns);
@@ -92,8 +97,7 @@ impl Rtt {
             .saturating_add(error / 4);
     }
 
-    /// Returns whether `ns` are too short for a round trip: shorter than three quarters of the
-    /// shortest one.
+    /// Returns whether `ns` is too short for a round trip: less than 3/4 of the shortest sample.
     pub(super) fn is_too_soon(&self, ns: u64) -> bool {
         self.is_measured() && ns < three_quarters(self.shortest)
     }
@@ -102,13 +106,12 @@ impl Rtt {
         self.shortest < u32::MAX
     }
 
-    /// Returns the time in ns for which to wait for what others have overtaken: three quarters of
-    /// the smoothed time.
+    /// Returns the time to wait for a late packet, in ns: 3/4 of the SRTT.
     pub(super) fn lateness(&self) -> u64 {
         three_quarters(self.time)
     }
 
-    /// Returns the time in ns after which a response is probably lost, once there is a sample.
+    /// Returns the timeout of the probe timer in ns, or `None` before the first sample.
     #[inline]
     pub(super) fn timeout(&self) -> Option<u64> {
         let (time, deviation) = (u64::from(self.time), u64::from(self.deviation));
@@ -151,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn only_first_packet_is_measured() {
+    fn one_packet_is_measured_at_a_time() {
         let mut rtt = Rtt::default();
         rtt.sent(NOW, Psn::new(2));
         rtt.sent(NOW.after(7 * MIN_RTO_NS), Psn::new(3));

@@ -20,16 +20,17 @@ use crate::{
     }, //
 };
 
-/// A [`SendWr`] as a slot keeps it: fields that no operation has together share their place.
+/// A [`SendWr`] in compact form: fields that no operation has together share their place.
 ///
-/// There is one for each request that may be in flight, also of the many queue pairs that are idle.
+/// The size matters, because each queue pair has one for each request that may be in flight, even
+/// if it is idle.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct KeptWr {
     pub(super) wr_id: u64,
     pub(super) va: u64,
     pub(super) swap_add: u64,
-    /// The value to compare with in two halves, the queue pair that a datagram is for and its
-    /// Q_Key, or two keys.
+    /// The two halves of the value to compare with, the destination QPN and the Q_Key of a
+    /// datagram, or two keys.
     pair: (u32, u32),
     pub(super) length: u32,
     pub(super) rkey: Rkey,
@@ -48,7 +49,7 @@ impl KeptWr {
         (u64::from(self.pair.0) << 32) | u64::from(self.pair.1)
     }
 
-    /// Returns the queue pair that the datagram is for. UD only.
+    /// Returns the destination QPN of the datagram. UD only.
     #[inline]
     pub(super) fn dest_qpn(&self) -> Qpn {
         Qpn::new(self.pair.0)
@@ -72,7 +73,7 @@ impl KeptWr {
         Feth::from_bits(u32::from_ne_bytes(self.word))
     }
 
-    /// Returns what [`SendWr::set_local`] has set. BIND_MW and REG_MR only.
+    /// Returns the arguments that [`SendWr::set_local`] has set. BIND_MW and REG_MR only.
     #[inline]
     pub(super) fn local(&self) -> LocalArgs {
         LocalArgs {
@@ -134,8 +135,7 @@ pub struct Slot {
     pub(super) status: Status,
     /// True if the request is a local operation that was executed.
     pub(super) executed: bool,
-    /// True if a packet was sent again: a response to a READ may then be the last one of a piece of
-    /// a part.
+    /// True if a packet was sent again. A response to a READ may then end a piece of a part.
     pub(super) is_repeated: bool,
 }
 
@@ -161,8 +161,9 @@ impl Slot {
         self.first_psn.forward(self.last_psn).wrapping_add(1)
     }
 
-    /// Returns the most PSNs that a READ may request again from packet `index` on, which must be in
-    /// the part that it requested last.
+    /// Returns the most PSNs that a READ may request again from packet `index` on.
+    ///
+    /// That packet must be in the part that was requested last.
     #[inline]
     pub(super) fn read_part(&self, index: u32) -> u32 {
         read_part(index, self.packets(), self.part)

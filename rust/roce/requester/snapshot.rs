@@ -44,7 +44,7 @@ pub struct SendSnapshot {
     pub ack_due: Option<Instant>,
     /// The end of the RNR wait.
     pub rnr_until: Option<Instant>,
-    /// True while a missing packet or response is waited for, which may just be late.
+    /// True while the half waits for a missing packet or response that may only be late.
     pub awaits_late: bool,
     /// The oldest unfinished request.
     pub oldest: Option<OldestRequest>,

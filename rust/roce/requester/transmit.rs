@@ -23,7 +23,7 @@ pub struct Step {
     /// The index of the slot.
     pub(super) slot: usize,
     pub(super) psn: Psn,
-    /// The number of packets, or of responses, before it in the message.
+    /// The number of PSNs before it in the message.
     pub(super) index: u32,
     /// The number of PSNs of the whole message.
     pub(super) packets: u32,
@@ -35,12 +35,12 @@ pub struct Step {
 /// The reason to send a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum StepKind {
-    /// It is the next one.
+    /// The packet is the next one in the order of PSNs.
     #[default]
     Next,
-    /// It is the last one again, to request an acknowledgment.
+    /// The last packet is sent again to request an acknowledgment.
     AckProbe,
-    /// It is the oldest unacknowledged one again, because the response seems to be lost.
+    /// The packet is sent again because it, or the response to it, seems to be lost.
     LossProbe,
 }
 
@@ -69,11 +69,10 @@ impl Step {
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Reports that the packet that [`Requester::poll_transmit`] returned was sent. Nothing else
-    /// may have happened since.
+    /// Reports that the packet was sent that [`Requester::poll_transmit`] returned.
     ///
-    /// RC: starts the wait for the response. UC and UD: the last packet of a message completes it
-    /// successfully.
+    /// No other call may have come between the two. RC: starts the wait for the response. UC and
+    /// UD: the last packet of a message completes it successfully.
     #[inline]
     pub fn transmitted(&mut self, now: Instant, transmit: &Transmit) {
         let step = transmit.step;
@@ -105,7 +104,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Accounts for a packet that was sent before.
+    /// Marks the request in the slot at `at` as one with a packet that was sent twice.
     #[cold]
     fn repeat(&mut self, at: usize) {
         if let Some(slot) = self.queue.get_mut(at) {
@@ -113,8 +112,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Assigns PSNs to the message if this is its first packet ever, and records the size of a new
-    /// part of a READ, or a smaller one in which it is requested again.
+    /// Starts the message or the part of a READ that begins with this packet.
+    ///
+    /// Assigns PSNs to a new message, and records the size of a new part of a READ, or the smaller
+    /// size of a part that is requested again.
     #[inline]
     fn begin(&mut self, step: &Step) {
         let part = self.window.read_part();
@@ -135,6 +136,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
+    /// Accounts for an RC packet that was sent in the order of PSNs.
     #[inline]
     fn sent_reliable(&mut self, now: Instant, step: &Step, ack_req: bool) {
         let end = step.end();
@@ -148,7 +150,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         // An explicit response also acknowledges everything before it.
         self.acks.sent(now, end, ack_req || has_explicit_response);
         if is_new && (ack_req || has_explicit_response) {
-            // That of the first response to a READ.
+            // The RTT sample of a READ ends with the first response.
             self.retry.requested(now, step.psn.next());
         }
         self.expect_response(now);
@@ -168,10 +170,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.window.sent(step.end());
     }
 
-    /// Returns whether a request posted now has to wait (RC) because an earlier one does: until the
-    /// peer responds, or is ready to receive.
+    /// Returns whether a request that is posted now has to wait for the peer (RC).
     ///
-    /// [`Requester::next_timeout`] is the latest end of the wait.
+    /// An earlier request waits until the peer responds, or is ready to receive. The wait ends at
+    /// [`Requester::next_timeout`] at the latest.
     #[inline]
     pub fn is_stalled(&self) -> bool {
         self.state == SendState::Running
@@ -191,7 +193,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             .or_else(|| self.ack_probe())
     }
 
-    /// Returns the packet with PSN `psn` of the slot at `at`, if it may be sent now.
+    /// Returns the packet with PSN `psn`, of the request in the slot at `at`, if it may be sent
+    /// now.
     #[inline]
     pub(super) fn step_at(&self, at: usize, psn: Psn) -> Option<Step> {
         let slot = self.queue.get(at)?;
@@ -221,14 +224,16 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 return None;
             }
             if slot.is_read() {
-                // All responses before a new part have arrived, so no earlier part size matters.
-                // One that is requested again is requested in pieces if the window is smaller now.
+                // A new part starts when all responses before it have arrived, so its size does not
+                // depend on earlier parts. A part that is requested again is divided into pieces if
+                // the window is smaller now.
                 step.count = read_part(index, packets, self.window.read_part());
                 if psn != self.window.max() {
                     step.count = step.count.min(slot.read_part(index));
                 }
                 if psn == self.window.una() && self.probe.was_sent() {
-                    // The peer may have seen nothing but the probe. It drops a longer repetition.
+                    // The peer may have received only the probe. It drops a duplicate READ that is
+                    // longer than the original.
                     step.count = 1;
                 }
             }
@@ -244,9 +249,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Returns whether a request with an explicit response may be sent now.
     ///
-    /// Only the first part of a READ may overlap with earlier requests, as long as the responses to
-    /// all of them fit into the window. Later parts, and parts that are requested again, wait until
-    /// all responses before them have arrived.
+    /// Only the first part of a READ may be sent while earlier requests are outstanding, and only
+    /// if the responses to all of them fit into the window. Later parts, and parts that are
+    /// requested again, wait until all responses before them have arrived.
     #[inline]
     fn may_request(&self, step: &Step) -> bool {
         self.explicit.has_room(self.params.max_rd_atomic)
@@ -326,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn datagram_above_current_mtu_is_not_for_sending() {
+    fn datagram_longer_than_current_mtu_is_not_sent() {
         let mut slots = slots::<3>();
         let mut ud = requester(Transport::Ud, &mut slots);
         for _ in 0..2 {
@@ -344,7 +349,7 @@ mod tests {
             ud.poll_completion().map(|end| end.status),
             Some(Status::LocLen)
         );
-        // It has used no PSN.
+        // The datagram that was not sent has consumed no PSN.
         assert_eq!(ud.next_psn().get(), 1);
     }
 
@@ -447,13 +452,13 @@ mod tests {
         for reads in 1..=3 {
             assert!(!rc.is_stalled());
             assert!(rc.post(wr(SendOp::Read, 0)).is_ok());
-            // Two may be outstanding.
+            // Two READs may be outstanding.
             assert_eq!(rc.is_stalled(), reads == 3);
             assert_eq!(send(&mut rc).is_some(), reads < 3);
         }
         assert!(rc.is_stalled());
         assert!(rc.next_timeout().is_some());
-        // In SQD nothing starts, whatever the peer sends.
+        // In SQD no request starts, whatever the peer sends.
         rc.drain();
         assert!(!rc.is_stalled());
         rc.resume();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The PSNs in flight, and the bounds on them (RC).
+//! The send window: the PSNs in flight, and their limit (RC).
 
 use super::ACK_EVERY;
 use crate::psn::Psn;
@@ -8,22 +8,25 @@ use crate::psn::Psn;
 /// The most unacknowledged PSNs of SENDs and WRITEs (RC); READ responses do not count.
 pub const PSN_WINDOW: u32 = 4096;
 
-/// The first window. Even if the queues on the way are short, few packets are lost.
+/// The initial window. It is small because the queues on the way may be short.
 pub(super) const INITIAL_WINDOW: u16 = 64;
 
 /// The smallest window after losses.
 pub(super) const MIN_WINDOW: u16 = 4;
 
-/// The smallest window for READ responses after losses: fewer of them seldom show that one before
-/// them was lost, and a timer has to.
+/// The smallest window for READ responses after losses.
+///
+/// A loss is noticed by the responses after it. With fewer of them, the probe timer often has to
+/// expire instead.
 const MIN_READ_WINDOW: u32 = 16;
 
-/// Above half of the size at the last loss, the window grows by this part of what is acknowledged,
-/// as a shift: by 1/8 in a round trip.
+/// The growth of the window above the threshold, per acknowledged PSN, as a shift: 1/8 in a round
+/// trip.
 const GROWTH: u32 = 3;
 
-/// The smallest window after marks of congestion. A loss is no worse then, but many senders may
-/// have to share a short queue.
+/// The smallest window after marks of congestion.
+///
+/// It is smaller than after losses, because many senders may have to share a short queue.
 const MIN_MARKED_WINDOW: u16 = 2;
 
 /// The largest window: only READ responses count beyond [`PSN_WINDOW`].
@@ -31,9 +34,9 @@ const MAX_WINDOW: u16 = 1 << 14;
 
 /// The most PSNs that one READ request packet covers.
 ///
-/// A longer READ is split into several request packets, sent one after the other. This bounds the
-/// waste after a loss, and keeps the outstanding PSNs far below half of the PSN space. While the
-/// window is smaller, so are the parts.
+/// A longer READ is split into parts, which are requested one after the other. This bounds the
+/// number of responses that a loss wastes, and keeps the outstanding PSNs far below half of the PSN
+/// space. While the window is smaller, so are the parts.
 pub const READ_WINDOW: u32 = 1024;
 
 /// The most PSNs between the oldest unacknowledged one and the next.
@@ -41,16 +44,16 @@ pub const READ_WINDOW: u32 = 1024;
 /// A READ waits until its responses fit.
 const MAX_OUTSTANDING: u32 = 1 << 22;
 
-/// The PSNs in flight.
+/// The send window.
 ///
-/// A loss halves the window. After that it grows slowly, because a queue on the way that was
-/// overrun once will be again; up to that size, and before the first loss, it doubles in a round
-/// trip. The responses to READs count like packets, because the requester alone decides how many of
-/// them meet on the way.
+/// Below the threshold the window doubles in a round trip (slow start). A loss sets the threshold
+/// and the window to half of the window. Above the threshold it grows slowly, because a queue on
+/// the way that has overflowed once will do so again. READ responses count like packets, because
+/// only the requester can limit the number of them that meet in a queue.
 ///
-/// If the network marks packets, the window follows the marks: the first one halves it, each round
-/// trip with others takes a quarter, and after that it grows by one packet in a round trip. Senders
-/// that meet in a queue then come to have windows of the same size (AIMD).
+/// If the network marks packets (ECN), the first mark halves the window, and each later round trip
+/// with marks takes a quarter of it. From then on it grows by one packet in a round trip. So the
+/// windows of senders that share a queue converge (AIMD).
 ///
 /// # Invariants
 ///
@@ -67,22 +70,22 @@ pub(super) struct Window {
     /// The start of the window: `una`, or the PSN after the last request with an explicit response
     /// if that is later.
     base: Psn,
-    /// The end of what was in flight at the last loss, or `una` if that is later: another loss
-    /// before it is part of that one.
+    /// `max` at the last loss, or `una` if that is later. Another loss before it does not halve the
+    /// window again (the recovery point of RFC 6582).
     recover: Psn,
-    /// The same for the last mark of congestion.
+    /// The same for marks of congestion.
     narrowed: Psn,
     /// The most unacknowledged PSNs, from [`MIN_MARKED_WINDOW`] to [`MAX_WINDOW`].
     size: u16,
-    /// The size from which on the window grows slowly.
+    /// The size from which on the window grows slowly (ssthresh).
     threshold: u16,
-    /// PSNs acknowledged since the window was widened by one.
+    /// The PSNs that were acknowledged since the window last grew by one, after marks only.
     acknowledged: u16,
     /// True if there were marks of congestion.
     is_marked: bool,
 }
 
-/// The size of a window, and the one from which on it grows slowly.
+/// The size of a window and its threshold, to undo a reduction.
 #[derive(Clone, Copy, Default)]
 pub(super) struct WindowSize {
     size: u16,
@@ -131,30 +134,30 @@ impl Window {
         self.size.into()
     }
 
-    /// Returns whether everything that was sent since the last rewind is acknowledged.
+    /// Returns whether all packets sent since the last rewind are acknowledged.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.una == self.next
     }
 
-    /// Returns whether a packet with the PSN, or a READ that covers it, was sent and is not
+    /// Returns whether the packet with PSN `psn`, or a READ that covers it, was sent and is not
     /// acknowledged.
     #[inline]
     pub(super) fn is_unacknowledged(&self, psn: Psn) -> bool {
         self.una.forward(psn) < self.una.forward(self.max)
     }
 
-    /// Returns whether a packet with the PSN may be sent.
+    /// Returns whether the packet with PSN `psn` may be sent.
     ///
-    /// PSNs of READ responses do not count. For simplicity, neither does anything sent before the
-    /// last READ; that is bounded, because the number of outstanding READs is.
+    /// PSNs of READ responses do not count. For simplicity, neither do packets sent before the last
+    /// READ. Their number is limited, because the number of outstanding READs is.
     #[inline]
     pub(super) fn has_room(&self, psn: Psn) -> bool {
         self.base.forward(psn) < self.size().min(PSN_WINDOW)
     }
 
-    /// Returns whether a request with explicit responses up to `end` may be outstanding, beside
-    /// others.
+    /// Returns whether a request whose explicit responses end before `end` may be sent while others
+    /// are outstanding.
     #[inline]
     pub(super) fn has_room_for_responses(&self, end: Psn) -> bool {
         let most = match self.size {
@@ -164,8 +167,10 @@ impl Window {
         self.una.forward(end) <= most
     }
 
-    /// Returns the most packets without an acknowledgment request: two in a window, so that the
-    /// next half of it is on the way when the acknowledgment of the last one comes.
+    /// Returns the most packets from one acknowledgment request to the next.
+    ///
+    /// There are at least two in a window, so that one half of it is on the way when the
+    /// acknowledgment of the other half arrives.
     #[inline]
     pub(super) fn ack_every(&self) -> u32 {
         ACK_EVERY.min(self.size() >> 1)
@@ -188,7 +193,7 @@ impl Window {
         }
     }
 
-    /// Moves on past a packet that was sent, to `end`.
+    /// Accounts for a packet that was sent. `end` is the PSN after it.
     #[inline]
     pub(super) fn sent(&mut self, end: Psn) {
         self.next = end;
@@ -197,15 +202,17 @@ impl Window {
         }
     }
 
-    /// Starts the window after a request with an explicit response, which also acknowledges
-    /// everything before it.
+    /// Starts the window at `end`, after a request with an explicit response.
+    ///
+    /// That response also acknowledges all packets before it.
     #[inline]
     pub(super) fn restart_at(&mut self, end: Psn) {
         self.base = end;
     }
 
-    /// Moves `una` forward to `end`, and the others to at least that: acknowledged packets are not
-    /// retransmitted.
+    /// Moves `una` forward to `end`, and the other PSNs to at least `end`.
+    ///
+    /// Acknowledged packets are not retransmitted.
     #[inline]
     pub(super) fn acknowledge(&mut self, end: Psn) {
         self.una = end;
@@ -232,7 +239,7 @@ impl Window {
         } else if self.is_marked {
             self.grow_by_one(acknowledged)
         } else {
-            // One for each multiple of eight, so that no remainder has to be kept.
+            // One for each multiple of eight among the PSNs, so that no remainder has to be kept.
             let phase = before.get() & ((1 << GROWTH) - 1);
             acknowledged.saturating_add(phase) >> GROWTH
         };
@@ -240,7 +247,7 @@ impl Window {
         self.size = self.size.saturating_add(growth).min(MAX_WINDOW);
     }
 
-    /// Returns 1 once as many PSNs were acknowledged as the window has.
+    /// Returns 1 each time as many PSNs were acknowledged as the window has, otherwise 0.
     fn grow_by_one(&mut self, acknowledged: u32) -> u32 {
         let acknowledged = u16::try_from(acknowledged).unwrap_or(MAX_WINDOW);
         self.acknowledged = self.acknowledged.saturating_add(acknowledged);
@@ -251,8 +258,7 @@ impl Window {
         is_full.into()
     }
 
-    /// Halves the window after a loss unless it was halved for another loss of what was in flight
-    /// then. Returns whether it did.
+    /// Halves the window after a loss, once for all packets in flight. Returns whether it did.
     pub(super) fn halve_once(&mut self) -> bool {
         let is_first = !self.una.is_before(self.recover);
         if is_first {
@@ -266,7 +272,7 @@ impl Window {
         self.is_marked
     }
 
-    /// Returns what [`Window::restore_sizes`] takes.
+    /// Returns the size and the threshold, for [`Window::restore_sizes`].
     pub(super) fn sizes(&self) -> WindowSize {
         WindowSize {
             size: self.size,
@@ -274,14 +280,16 @@ impl Window {
         }
     }
 
-    /// Makes the window as wide again as it was before it was halved: there was no loss.
+    /// Undoes the last reduction, because there was no loss.
+    ///
+    /// `before` is the result of [`Window::sizes`] before that.
     pub(super) fn restore_sizes(&mut self, before: WindowSize) {
         self.size = self.size.max(before.size);
         self.threshold = before.threshold;
         self.recover = self.una;
     }
 
-    /// Halves the window: to half of what is in flight, if that is less.
+    /// Halves the window, or the number of packets in flight if that is less.
     pub(super) fn halve(&mut self) {
         self.recover = self.max;
         let in_flight = u16::try_from(self.una.forward(self.max)).unwrap_or(MAX_WINDOW);
@@ -290,8 +298,7 @@ impl Window {
         self.threshold = self.size;
     }
 
-    /// Narrows the window after a mark of congestion, unless it was narrowed for another one on
-    /// what was in flight then.
+    /// Narrows the window after a mark of congestion, once for all packets in flight.
     #[cold]
     pub(super) fn narrow_once(&mut self) {
         if self.una.is_before(self.narrowed) {
@@ -309,13 +316,13 @@ impl Window {
         self.threshold = self.size;
     }
 
-    /// Goes back to the packet at `una`.
+    /// Rewinds to the packet at `una`.
     pub(super) fn rewind(&mut self) {
         self.next = self.una;
         self.base = self.una;
     }
 
-    /// Goes back to the first packet of a request that is not to be sent again.
+    /// Goes back to `psn`, that of the first packet of a request that has failed locally.
     pub(super) fn rewind_to(&mut self, psn: Psn) {
         self.next = psn;
     }
@@ -335,7 +342,7 @@ mod tests {
         window
     }
 
-    /// Sends and acknowledges as much as the window holds.
+    /// Sends and acknowledges a whole window.
     fn round_trip(window: &mut Window) {
         let (una, size) = (window.una(), window.size());
         window.sent(una.add(size));
@@ -348,7 +355,7 @@ mod tests {
         let mut window = full(64);
         window.narrow_once();
         assert_eq!(window.size(), 32);
-        // Those packets were sent before the window was narrowed.
+        // The marked packets were sent before the window was narrowed.
         window.narrow_once();
         window.acknowledge(window.una().add(63));
         window.narrow_once();
