@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The completions that wait in the completion queue of a kernel consumer.
+//! The completion queue of a kernel consumer, for completions that were not polled.
 //!
-//! A completion names its queue pair. When a queue pair is destroyed its completions are removed
-//! from the queue, and those of others stay in their order. A removal may take many steps, and the
+//! A completion names its queue pair. When a queue pair is destroyed, its completions are removed
+//! from the queue, and those of others stay in order. A removal is divided into steps, and the
 //! queue can be used between two of them.
 //!
-//! A removal starts at the newest completion at that time, and ends at the oldest. Completions that
-//! stay move towards the newest, so the slots that become free are a gap, which arrives at the
-//! front in the end. Completions that are added during a removal are not looked at.
+//! A removal visits the completions from the newest at its beginning to the oldest. Completions
+//! that stay move towards the newest, so the freed slots form a gap, which is at the front in the
+//! end. Completions that are added during a removal are not visited.
 //!
 //! ```text
 //!            head
 //!             v
 //!   |        | a B a B B a |           | B a B | b b b |     |
 //!            '--- left ----'--- gap ---'-------'-------'
-//!             not looked at    free      stay    added
+//!              not visited     free      stay    added
 //!                      <---
 //! ```
 
@@ -26,18 +26,18 @@ pub struct Fifo<S> {
     slots: S,
     /// The index of the oldest completion.
     head: usize,
-    /// Slots in use, the gap included.
+    /// The number of slots in use, including the gap.
     used: usize,
-    /// A removal in progress. While it is, there is a completion that was not looked at.
+    /// The removal in progress, which has at least one completion left to visit.
     removal: Option<Removal>,
 }
 
 /// The progress of a removal.
 #[derive(Clone, Copy)]
 struct Removal {
-    /// Completions at the front that were not looked at.
+    /// The number of completions at the front that were not visited.
     left: usize,
-    /// Free slots behind them.
+    /// The number of free slots behind them.
     gap: usize,
 }
 
@@ -52,12 +52,12 @@ impl<T, S: DerefMut<Target = [Option<T>]>> Fifo<S> {
         }
     }
 
-    /// Returns how many completions there can be.
+    /// Returns the most completions that the queue can hold.
     pub fn capacity(&self) -> usize {
         self.slots.len()
     }
 
-    /// Returns how many completions there are.
+    /// Returns the number of completions.
     pub fn len(&self) -> usize {
         let gap = self.removal.map_or(0, |removal| removal.gap);
         self.used.saturating_sub(gap)
@@ -78,8 +78,9 @@ impl<T, S: DerefMut<Target = [Option<T>]>> Fifo<S> {
         self.index(self.used)
     }
 
-    /// Adds a completion; returns `false` if there is no room. Slots of the gap are no room before
-    /// the end of the removal.
+    /// Adds a completion, or returns `false` if there is no room.
+    ///
+    /// Slots of the gap cannot be used before the end of the removal.
     #[must_use]
     pub fn push(&mut self, completion: T) -> bool {
         if self.used >= self.slots.len() {
@@ -104,8 +105,9 @@ impl<T, S: DerefMut<Target = [Option<T>]>> Fifo<S> {
         completion
     }
 
-    /// Begins a removal: [`Fifo::remove`] is to look at all completions that are there now. The
-    /// removal before must have ended.
+    /// Begins a removal among the completions that are in the queue now; see [`Fifo::remove`].
+    ///
+    /// No other removal may be in progress.
     pub fn begin_removal(&mut self) {
         self.removal = Some(Removal {
             left: self.used,
@@ -114,8 +116,9 @@ impl<T, S: DerefMut<Target = [Option<T>]>> Fifo<S> {
         self.end_removal();
     }
 
-    /// Looks at some more completions, at most `budget`, and removes those that `matches` accepts.
-    /// Returns whether there are more to look at.
+    /// Visits at most `budget` completions, and removes those that `matches` accepts.
+    ///
+    /// Returns whether there are more to visit.
     pub fn remove(&mut self, budget: usize, matches: impl Fn(&T) -> bool) -> bool {
         for _ in 0..budget {
             let Some(Removal { left, gap }) = self.removal else {
@@ -135,7 +138,7 @@ impl<T, S: DerefMut<Target = [Option<T>]>> Fifo<S> {
         self.removal.is_some()
     }
 
-    /// Ends a removal that has looked at everything: the gap is at the front.
+    /// Ends a removal that has visited all completions: the gap is at the front.
     fn end_removal(&mut self) {
         if let Some(Removal { left: 0, gap }) = self.removal {
             self.removal = None;
@@ -151,7 +154,7 @@ impl<T, S: DerefMut<Target = [Option<T>]>> Fifo<S> {
 
     /// Returns the index of the slot that is `place` behind the front.
     fn index(&self, place: usize) -> usize {
-        // Both are at most the number of slots, which is far from the largest number.
+        // OVERFLOW: Both are at most the number of slots, which is far below the largest number.
         self.head
             .wrapping_add(place)
             .checked_rem(self.slots.len())
@@ -176,7 +179,7 @@ impl<T, S: DerefMut<Target = [Option<T>]>> Fifo<S> {
 mod tests {
     use super::*;
 
-    /// Entry number `.1` of queue pair `.0`.
+    /// The queue pair, and the number of the entry.
     type Entry = (u32, u32);
     type Slots = [Option<Entry>; 7];
 
@@ -270,7 +273,7 @@ mod tests {
         for _ in 0..200 {
             let mut slots: Slots = [None; 7];
             let mut fifo = Fifo::new(&mut slots[..]);
-            // Each queue pair's next to be added, and next to be polled.
+            // The next entry of each queue pair to be added, and to be polled.
             let mut added = [0; 3];
             let mut polled = [0; 3];
             for _ in 0..random(20) {
@@ -288,7 +291,7 @@ mod tests {
             fifo.begin_removal();
             let gone = random(3);
             while fifo.remove(random(3) as usize, of(gone)) {
-                // That queue pair adds no more.
+                // The destroyed queue pair adds no more completions.
                 let qp = (gone + 1 + random(2)) % 3;
                 if random(2) == 0 && fifo.push((qp, added[qp as usize])) {
                     added[qp as usize] += 1;

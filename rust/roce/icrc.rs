@@ -3,12 +3,12 @@
 //! The invariant CRC (ICRC) that protects every packet from end to end.
 //!
 //! It is the CRC-32 of Ethernet over the IP, UDP and InfiniBand headers and the padded payload. The
-//! fields that a router or switch may change on the way count as all ones: ToS, TTL and checksum of
-//! IPv4; traffic class, flow label and hop limit of IPv6; the UDP checksum; and the byte of the BTH
-//! that holds the congestion marks. Everything else counts as it is sent, which for IPv4 includes
-//! the identification and the total length (C7-48, annex A17).
+//! fields that a router or switch may change on the way are masked, that is, replaced by ones: ToS,
+//! TTL and checksum of IPv4; traffic class, flow label and hop limit of IPv6; the UDP checksum; and
+//! the byte of the BTH that holds FECN and BECN. All other fields are covered as sent, which for
+//! IPv4 includes the identification and the total length (C7-48, annex A17).
 //!
-//! The CRC itself belongs to the driver, which has a fast one: see [`Crc32`].
+//! The driver provides the CRC engine, because the kernel has a fast one: see [`Crc32`].
 
 use core::marker::PhantomData;
 use zerocopy::{
@@ -38,15 +38,14 @@ const AFTER_LINK_HEADER: u32 = 0xdebb_20e3;
 /// A CRC-32 engine: polynomial 0x04c11db7, least significant bit first, as `crc32_le()` of the
 /// kernel.
 pub trait Crc32 {
-    /// Returns the state after `bytes`, given the state before them. It inverts neither.
+    /// Returns the state after `bytes`, given the state before them. Neither is inverted.
     fn update(crc: u32, bytes: &[u8]) -> u32;
 }
 
-/// Returns the ICRC of a linear packet over IPv4, from the IP header to the pad. `None` if it is
-/// too short for its headers.
+/// Returns the ICRC of a linear packet over IPv4, from the IP header to the pad.
 ///
-/// Fields that do not count are overwritten for the time being, so that the engine is called only
-/// once.
+/// Returns `None` if the packet is too short for its headers. The masked fields are overwritten
+/// temporarily, so that the engine is called only once.
 #[inline]
 pub fn of_ipv4<C: Crc32>(packet: &mut [u8]) -> Option<[u8; 4]> {
     of::<C, IPV4_LEN>(packet, PseudoHeader::mask_ipv4)
@@ -72,7 +71,7 @@ fn of<C: Crc32, const IP: usize>(
     Some(icrc)
 }
 
-/// An ICRC on its way through a packet.
+/// The computation of an ICRC in several steps.
 ///
 /// Start with the headers, feed the extension headers, payload and pad bytes in any number of
 /// pieces, and finish.
@@ -113,7 +112,7 @@ impl<C: Crc32> Icrc<C> {
         self.crc = C::update(self.crc, bytes);
     }
 
-    /// Returns the four bytes that end the packet, in the order of the wire.
+    /// Returns the four bytes of the ICRC, in the order of the wire.
     ///
     /// The specification writes the CRC as a big-endian number with swapped bytes; for a CRC that
     /// is computed least significant bit first that is plain little endian.
@@ -123,8 +122,8 @@ impl<C: Crc32> Icrc<C> {
     }
 }
 
-/// The headers that have bytes which do not count, contiguous so that the engine is called once for
-/// all of them.
+/// The headers that have masked bytes, contiguous so that the engine is called once for all of
+/// them.
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 struct PseudoHeader<const IP: usize> {
@@ -144,7 +143,7 @@ impl<const IP: usize> PseudoHeader<IP> {
         }
     }
 
-    /// Masks what does not depend on the version of IP.
+    /// Masks the fields that do not depend on the version of IP.
     #[inline]
     fn mask_transport(&mut self) {
         // UDP checksum.
@@ -191,7 +190,7 @@ pub struct TableCrc32;
 #[cfg(any(test, not(CONFIG_RUST), CONFIG_KUNIT = "y"))]
 impl Crc32 for TableCrc32 {
     fn update(crc: u32, bytes: &[u8]) -> u32 {
-        /// The CRC of each value of half a byte.
+        /// The CRC of each value of a nibble.
         const TABLE: [u32; 16] = [
             0x0000_0000,
             0x1db7_1064,
@@ -246,7 +245,7 @@ mod tests {
         0xa2, 0x52, 0x26, 0x64,
     ];
 
-    /// An RC SEND of 16 bytes over IPv6, made by the same tool.
+    /// An RC SEND of 16 bytes over IPv6, made by scapy 2.8.0.
     const SCAPY_IPV6: [u8; 80] = [
         0x6b, 0x45, 0x43, 0x21, 0x00, 0x28, 0x11, 0x3f, 0xfe, 0x80, 0x00, 0x00, 0x00, 0x00, 0x00,
         0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x20, 0x01, 0x0d, 0xb8, 0x00, 0x00,

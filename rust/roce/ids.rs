@@ -30,12 +30,12 @@ number!(
 );
 
 number!(
-    /// A queue key, which a datagram presents to the queue pair that it is for.
+    /// A queue key, which a datagram must present to its destination.
     Qkey(u32) & 0xffff_ffff
 );
 
 number!(
-    /// A partition key: 15 bits of partition and, on top, whether the holder is a full member.
+    /// A partition key: 15 bits of partition, and the bit of a full member on top.
     Pkey(u16) & 0xffff
 );
 
@@ -69,7 +69,7 @@ impl Pkey {
     /// The bit of a full member of a partition.
     const FULL_MEMBER: u16 = 0x8000;
 
-    /// Returns whether holders of the two keys may talk to each other.
+    /// Returns whether holders of the two keys may communicate.
     ///
     /// They may if both are in the same, valid partition and at least one of them is a full member.
     #[inline]

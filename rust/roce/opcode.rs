@@ -11,9 +11,10 @@ use headers::Headers;
 pub enum Transport {
     /// Reliable connection: in order, exactly once.
     Rc,
-    /// Unreliable connection: whole messages only, which the network may lose, double or reorder.
+    /// Unreliable connection: whole messages only, which the network may lose, duplicate or
+    /// reorder.
     Uc,
-    /// Unreliable datagram: one packet a message, any peer. The GSI queue pair is one of these.
+    /// Unreliable datagram: one packet per message, any peer. The GSI queue pair is one of these.
     Ud,
 }
 
@@ -36,24 +37,24 @@ pub enum Operation {
     ReadResponse,
     /// Acknowledges requests, or refuses one.
     Acknowledge,
-    /// Carries what an atomic operation found.
+    /// Carries the original value of an atomic operation.
     AtomicAck,
     /// Notifies of congestion (CNP).
     Cnp,
-    /// Nothing: an RC opcode that is reserved, or not supported. A request, as far as it is one.
+    /// No operation: an RC opcode that is reserved or not supported. It is treated as a request.
     Invalid,
 }
 
 /// The place of a packet in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Position {
-    /// More packets follow, none came before.
+    /// The first of several packets.
     First,
-    /// Packets came before, and more follow.
+    /// Neither the first nor the last packet.
     Middle,
-    /// Packets came before, none follow.
+    /// The last of several packets.
     Last,
-    /// The message is this packet.
+    /// The only packet.
     Only,
 }
 
@@ -86,9 +87,9 @@ macro_rules! opcodes {
         $($raw:literal $name:ident $transport:ident $operation:ident $position:ident
           $headers:ident;)*
     ) => {
-        /// The opcode of a packet that this release knows.
+        /// The opcode of a packet that this driver supports.
         ///
-        /// All unknown RC opcodes are one variant, so that they can be refused properly.
+        /// All other RC opcodes are one variant, so that the responder can refuse them with a NAK.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Opcode {
@@ -218,7 +219,7 @@ impl Opcode {
     /// Returns the properties of the opcode.
     #[inline]
     fn info(self) -> &'static Info {
-        // No byte is outside, as the compiler sees.
+        // Every byte is a valid index, as the compiler sees.
         INFO.get(usize::from(self.raw())).unwrap_or(&INVALID)
     }
 
@@ -340,16 +341,19 @@ impl Opcode {
         self.info().headers.ieth
     }
 
-    /// Returns the bytes of all headers of the packet, BTH included: at most
-    /// [`MAX_HEADER_LEN`](crate::wire::MAX_HEADER_LEN).
+    /// Returns the length of all headers of the packet in bytes, including the BTH.
+    ///
+    /// It is at most [`MAX_HEADER_LEN`](crate::wire::MAX_HEADER_LEN).
     #[inline]
     pub fn header_len(self) -> usize {
         // CAST: Widening.
         self.info().header_len as usize
     }
 
-    /// Returns the opcode of one packet of a SEND, or `None` if there is none: datagrams are always
-    /// `Only`, and immediate data travels in the packet that ends a message.
+    /// Returns the opcode of one packet of a SEND, or `None` if there is none.
+    ///
+    /// Datagrams are always [`Position::Only`]. Immediate data is in the packet that ends a
+    /// message.
     #[inline]
     pub const fn send(transport: Transport, position: Position, imm: bool) -> Option<Opcode> {
         let opcode = match (transport, position, imm) {
@@ -372,8 +376,9 @@ impl Opcode {
         Some(opcode)
     }
 
-    /// Returns the opcode of one packet of a SEND with invalidate (RC): the key travels in the
-    /// packet that ends it.
+    /// Returns the opcode of one packet of a SEND with invalidate (RC).
+    ///
+    /// The key is in the packet that ends the message.
     #[inline]
     pub const fn send_inv(position: Position) -> Opcode {
         match position {
@@ -384,8 +389,9 @@ impl Opcode {
         }
     }
 
-    /// Returns the opcode of one packet of an RDMA WRITE, or `None` if there is none: datagrams
-    /// have no WRITE, and immediate data travels in the packet that ends a message.
+    /// Returns the opcode of one packet of an RDMA WRITE, or `None` if there is none.
+    ///
+    /// UD has no WRITE. Immediate data is in the packet that ends a message.
     #[inline]
     pub const fn write(transport: Transport, position: Position, imm: bool) -> Option<Opcode> {
         let opcode = match (transport, position, imm) {
@@ -406,7 +412,7 @@ impl Opcode {
         Some(opcode)
     }
 
-    /// Returns the opcode of one packet of the answer to an RDMA READ.
+    /// Returns the opcode of one packet of the response to an RDMA READ.
     #[inline]
     pub const fn read_response(position: Position) -> Opcode {
         match position {
@@ -539,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_are_no_requests() {
+    fn responses_are_not_requests() {
         for opcode in Opcode::ALL {
             let is_response = matches!(
                 opcode.operation(),

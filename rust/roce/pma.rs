@@ -7,8 +7,8 @@
 //!  | MAD header | reserved   | attribute                          |
 //! ```
 //!
-//! A management datagram (MAD) has 256 bytes. Only `Get` of three attributes is answered. Nothing
-//! can be set, so no node can clear the counters of others.
+//! A management datagram (MAD) has 256 bytes. Only `Get` of three attributes is answered. `Set` is
+//! refused, so no node can clear the counters of others.
 
 /// Bytes of a management datagram.
 pub const MAD_LEN: usize = 256;
@@ -50,9 +50,9 @@ pub struct PortCounters {
     pub xmit_packets: u64,
     /// Packets received.
     pub rcv_packets: u64,
-    /// Packets sent to multicast groups, which are among those sent.
+    /// Packets sent to multicast groups; also counted in `xmit_packets`.
     pub xmit_multicast: u64,
-    /// Packets received by multicast groups, which are among those received.
+    /// Packets received by multicast groups; also counted in `rcv_packets`.
     pub rcv_multicast: u64,
     /// The number of times that the link went down.
     pub link_downed: u64,
@@ -64,10 +64,10 @@ pub struct PortCounters {
     pub xmit_discards: u64,
 }
 
-/// Answers a management datagram for a port; returns whether there is an answer in `response`.
+/// Answers a management datagram for a port.
 ///
-/// There is none to a datagram of another class, nor to a response. `counters` is called at most
-/// once, and only if they are requested.
+/// Returns whether there is an answer in `response`. There is none to a datagram of another class,
+/// nor to a response. `counters` is called at most once, and only if the request is for counters.
 pub fn respond(
     request: &[u8; MAD_LEN],
     port: u8,
@@ -106,7 +106,7 @@ fn field<const N: usize>(mad: &[u8; MAD_LEN], at: usize) -> Option<[u8; N]> {
 struct Writer<'a>(&'a mut [u8; MAD_LEN]);
 
 impl Writer<'_> {
-    /// Writes at an offset; nothing beyond the end.
+    /// Writes `bytes` at an offset, unless they exceed the datagram.
     fn put<const N: usize>(&mut self, at: usize, bytes: &[u8; N]) {
         if let Some(room) = self.0.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<N>) {
             *room = *bytes;
@@ -129,7 +129,7 @@ impl Writer<'_> {
         0
     }
 
-    /// Writes the counters that stop at all ones.
+    /// Writes PortCounters, whose counters stop at all ones.
     fn port_counters(&mut self, port: u8, counters: &PortCounters) -> u16 {
         let at = |offset: usize| ATTRIBUTE.wrapping_add(offset);
 
@@ -145,7 +145,7 @@ impl Writer<'_> {
         0
     }
 
-    /// Writes the counters of 64 bits.
+    /// Writes PortCountersExtended, whose counters have 64 bits.
     fn port_counters_ext(&mut self, port: u8, counters: &PortCounters) -> u16 {
         let unicast_xmit = counters
             .xmit_packets

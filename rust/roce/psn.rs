@@ -10,8 +10,8 @@ const UNUSED_BITS: u32 = 8;
 
 /// A packet sequence number.
 ///
-/// There is deliberately no `Ord`: which of two numbers is the later one only makes sense as long
-/// as they are less than half the number space apart, which is what [`Psn::distance`] assumes.
+/// There is deliberately no `Ord`. One of two PSNs is the later one only if they are less than half
+/// of the PSN space apart, which [`Psn::distance`] assumes.
 ///
 /// # Invariants
 ///
@@ -20,8 +20,10 @@ const UNUSED_BITS: u32 = 8;
 pub struct Psn(u32);
 
 impl Psn {
-    /// Half of all PSNs: as many before an expected one are those of duplicates (9.7.1). The
-    /// longest READ takes as many.
+    /// Half of the PSN space: a packet up to this far before the expected one is a duplicate
+    /// (9.7.1).
+    ///
+    /// The longest READ has as many PSNs.
     pub const HALF: u32 = 1 << 23;
 
     /// Makes a PSN from the low 24 bits of `raw`.
@@ -70,7 +72,7 @@ impl Psn {
         (difference as i32) >> UNUSED_BITS
     }
 
-    /// Returns how many packets after `self` comes `later`, from 0 to 2^24 - 1.
+    /// Returns the number of packets from `self` to `later`, from 0 to 2^24 - 1.
     #[inline]
     pub const fn forward(self, later: Psn) -> u32 {
         later.0.wrapping_sub(self.0) & MASK

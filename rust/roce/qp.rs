@@ -4,8 +4,8 @@
 //!
 //! - [`state`] names the states, [`attr`] the attributes and the bits of the mask that selects
 //!   them.
-//! - [`table`] is the one table of transitions: which there are and which attributes each requires
-//!   or allows. The modify verb, the tests and the documentation all use it.
+//! - [`table`] is the table of transitions, with the attributes that each requires or allows. The
+//!   modify verb, the tests and the documentation all use it.
 //! - [`modify`] plans a modification: it checks everything and changes nothing.
 //! - [`caps`] sizes the queues.
 
@@ -52,12 +52,11 @@ pub enum QpType {
 /// The reason for refusing a type of queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TypeError {
-    /// A type that verbs know and that this driver does not carry: subnet management and raw
-    /// InfiniBand packets have no place on RoCE v2 over UDP, extended reliable connections and
-    /// driver types do not exist here.
+    /// A type of Linux verbs that this driver does not support.
     ///
-    /// Reliable datagram (RD) belongs here too. It has no number in Linux verbs, so it cannot be
-    /// requested.
+    /// Subnet management and raw InfiniBand packets do not exist on RoCE v2 over UDP. Extended
+    /// reliable connections (XRC) and driver types are not implemented. Neither is reliable
+    /// datagram (RD), which cannot be requested because it has no number in Linux verbs.
     NotCarried,
     /// A number that names no type.
     Unknown,
@@ -104,8 +103,10 @@ impl QpType {
         }
     }
 
-    /// Returns the transport that carries its packets. For raw packets, which none carries, the
-    /// one whose rules their queues follow: a request is one packet, and complete when it is sent.
+    /// Returns the transport of its packets.
+    ///
+    /// Raw packets have none. Their queues follow the rules of UD: a request is one packet, and is
+    /// complete when that was sent.
     pub const fn transport(self) -> Transport {
         match self {
             QpType::Rc => Transport::Rc,
@@ -114,7 +115,7 @@ impl QpType {
         }
     }
 
-    /// Returns whether it takes packets of a transport.
+    /// Returns whether the queue pair accepts packets of a transport.
     #[inline]
     pub const fn takes(self, transport: Transport) -> bool {
         matches!(
@@ -125,7 +126,7 @@ impl QpType {
         )
     }
 
-    /// Returns whether it has one peer, named by an address vector and a queue pair number.
+    /// Returns whether the queue pair has one peer, given by an address vector and a QPN.
     pub const fn is_connected(self) -> bool {
         matches!(self, QpType::Rc | QpType::Uc)
     }
@@ -150,7 +151,7 @@ impl TryFrom<u32> for QpType {
 }
 
 impl TypeError {
-    /// Returns which errno it turns into.
+    /// Returns the errno of the error.
     pub const fn errno_kind(self) -> ErrnoKind {
         match self {
             TypeError::NotCarried => ErrnoKind::Unsupported,
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn qp_type_takes_only_its_transport() {
+    fn qp_type_accepts_only_its_transport() {
         for ty in QpType::ALL {
             for transport in [Transport::Rc, Transport::Uc, Transport::Ud] {
                 let own = ty != QpType::RawPacket && ty.transport() == transport;

@@ -19,7 +19,7 @@
 //!
 //! # Early packets
 //!
-//! The driver may keep a packet of [`Verdict::Early`], and handles it once
+//! The driver may keep a packet of [`Verdict::Early`], and handles it when
 //! [`Responder::is_kept_due`]:
 //!
 //! ```text
@@ -28,9 +28,9 @@
 //!
 //! # Receive work requests
 //!
-//! When a message needs a receive request, the responder takes one from the [`RecvQueue`]. The
-//! driver keeps it as the *held* one until an [`Outcome::consumed`] ends it. An aborted UC message
-//! leaves it held for the next message.
+//! When a message needs a receive request, the responder takes one from the [`RecvQueue`]. This is
+//! the *held* receive request until [`Outcome::consumed`] says that it is finished. If a UC message
+//! is aborted, the next message uses the held receive request.
 
 mod command;
 mod datagram;
@@ -142,7 +142,7 @@ impl Default for RecvParams {
     }
 }
 
-/// The decision on a packet, to be carried out once the driver reports back.
+/// The request that is in progress until the driver reports a result.
 enum Pending {
     /// Nothing is pending.
     None,
@@ -190,7 +190,7 @@ pub struct Responder<S = [Record; MAX_RD_ATOMIC]> {
     early: Early,
     /// True if the queue pair must move, or has moved, to ERR.
     failed: bool,
-    /// True if the first packet is still to be reported.
+    /// True if the first packet is still to be reported as [`AsyncEvent::CommEst`].
     comm_est: bool,
     /// The message that is being received.
     message: Message,
@@ -203,8 +203,9 @@ pub struct Responder<S = [Record; MAX_RD_ATOMIC]> {
 }
 
 impl Responder {
-    /// Creates the receive half of a queue pair that has received nothing, with storage for as many
-    /// requests as any queue pair may have outstanding.
+    /// Creates the receive half of a queue pair that has received nothing.
+    ///
+    /// It has storage for [`MAX_RD_ATOMIC`] requests, which is the limit of any queue pair.
     pub fn new(transport: Transport) -> Responder {
         Responder::with_records(transport, [Record::default(); MAX_RD_ATOMIC])
     }
@@ -243,14 +244,15 @@ impl<S: Records> Responder<S> {
         self.resources.clear();
     }
 
-    /// Returns how many requests with an explicit response there is storage for.
+    /// Returns the number of requests with an explicit response for which there is storage.
     #[inline]
     pub fn records(&self) -> usize {
         self.resources.capacity()
     }
 
-    /// Moves the saved requests to other storage, the last ones if it is smaller. Returns the old
-    /// one.
+    /// Moves the saved requests to other storage, only the last ones if it is smaller.
+    ///
+    /// Returns the old storage.
     pub fn move_records(&mut self, records: S) -> S {
         self.resources.move_to(records)
     }
@@ -273,8 +275,9 @@ impl<S: Records> Responder<S> {
         self.sequence = Sequence::new(psn);
     }
 
-    /// Sets whether the queue pair is in RTR, where its first packet is reported as
-    /// [`AsyncEvent::CommEst`].
+    /// Sets whether the queue pair is in RTR.
+    ///
+    /// There the first packet is reported as [`AsyncEvent::CommEst`].
     pub fn set_rtr(&mut self, rtr: bool) {
         self.comm_est = rtr && self.transport != Transport::Ud;
     }
@@ -309,8 +312,8 @@ impl<S: Records> Responder<S> {
 
     /// Returns the last acknowledgment again, if there was one.
     ///
-    /// For a queue pair that is about to be destroyed: a peer that missed the acknowledgment would
-    /// retransmit in vain, and report the received messages as failed.
+    /// The driver sends it when the queue pair is destroyed. Without it, a peer that has missed the
+    /// acknowledgment would retransmit in vain, and report the received messages as failed.
     pub fn last_ack(&self) -> Option<Reply> {
         if self.transport != Transport::Rc || self.failed || self.sequence.msn() == 0 {
             return None;

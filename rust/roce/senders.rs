@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Counting the halves of queue pairs that send.
+//! Counting of the halves of queue pairs that send.
 //!
-//! All of them share the room of the queues below, see [`tx_backoff`](crate::tx_backoff). An idle
-//! one needs no share, so each is counted with its first packet in a period. Nothing has to be
-//! taken back: when a period ends, counting begins again at zero, and the count of the period
-//! before is valid until the next one ends.
+//! Sending halves share the room of the queues below; see [`tx_backoff`](crate::tx_backoff). An
+//! idle half needs no share, so each half is counted with its first packet in a period. When a
+//! period ends, counting begins again at zero, and the old count is valid until the next period
+//! ends. So no half has to be uncounted.
 //!
 //! ```text
 //!   period       0         1         2         3         4
@@ -14,8 +14,8 @@
 //!   counted      1         | 1 2     | 2       | 1       | 0
 //! ```
 //!
-//! So a half counts for at least one period and at most two after its last attempt. The shared
-//! count is written once for each half and period, however many packets that sends.
+//! So a half is counted for at least one period and at most two after its last attempt to send. The
+//! shared count is written only once for each half and period.
 
 use crate::time::Instant;
 
@@ -24,8 +24,10 @@ use crate::time::Instant;
 pub struct Period(u32);
 
 impl Period {
-    /// 134 ms, a power of two in nanoseconds. A half that waits for packets in queues below tries
-    /// again each 100 ms, so it is counted for as long as it waits.
+    /// The length of a period in nanoseconds: 134 ms, a power of two.
+    ///
+    /// A half that waits for its packets to leave the queues below tries again every 100 ms, so it
+    /// stays counted while it waits.
     pub const NS: u64 = 1 << Self::SHIFT;
 
     const SHIFT: u32 = 27;
@@ -47,14 +49,14 @@ pub struct Senders {
 }
 
 impl Senders {
-    /// Returns how many halves send.
+    /// Returns the number of sending halves.
     #[inline]
     pub fn count(self, period: Period) -> u32 {
         let here = self.at(period);
         u32::from(here.before.max(here.now))
     }
 
-    /// Counts one more. Each half may do so once in a period.
+    /// Returns the count with one more half. Each half may be added once in a period.
     #[inline]
     pub fn with_another(self, period: Period) -> Senders {
         let mut here = self.at(period);
@@ -62,8 +64,10 @@ impl Senders {
         here
     }
 
-    /// Returns the same in another period. A period that is over for others is the current one:
-    /// CPUs do not agree exactly about when one ends.
+    /// Returns the count in `period`.
+    ///
+    /// CPUs disagree slightly about the end of a period. So a period that has already ended on
+    /// other CPUs is treated as the current one.
     #[inline]
     fn at(self, period: Period) -> Senders {
         match period.0.wrapping_sub(self.period.0) {
@@ -81,14 +85,14 @@ impl Senders {
         }
     }
 
-    /// Returns a number for it, to be kept in an atomic.
+    /// Converts to a number, which an atomic can store.
     #[inline]
     pub const fn to_raw(self) -> u64 {
         // CAST: Widening.
         ((self.period.0 as u64) << 32) | ((self.before as u64) << 16) | self.now as u64
     }
 
-    /// Returns the value of a number from [`Senders::to_raw`]; none were counted in that of 0.
+    /// Converts from a number of [`Senders::to_raw`]. 0 stands for no half.
     #[inline]
     pub const fn from_raw(raw: u64) -> Senders {
         // CAST: The parts that `to_raw` has joined.
@@ -108,7 +112,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// The count of a device.
+    /// A device with its count.
     struct Device {
         senders: Senders,
         /// The number of writes.
@@ -123,7 +127,7 @@ mod tests {
             }
         }
 
-        /// Counts a half that sends; returns the most packets that it may have in flight.
+        /// Counts a half that sends, and returns its limit of packets in flight.
         fn send(&mut self, half: &mut TxBackoff, at: u64) -> u32 {
             let period = Period::of(Instant::from_ns(at));
             if half.begins(period) {
@@ -166,7 +170,7 @@ mod tests {
 
     #[test]
     fn waiting_sender_stays_counted() {
-        // The interval of polls of the driver (`in_flight::HANDOVER`), and one with a late timer.
+        // The interval at which the driver polls (`in_flight::HANDOVER`), and that of a late timer.
         for step in [100 * MS, 130 * MS] {
             let mut device = Device::new();
             let mut half = TxBackoff::default();

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Fair shares of a pool that all users of a host take from.
+//! Fair shares of a pool that all users of a host share.
 //!
-//! No limit is configured for each user. Instead a user may hold no more than is left for the other
-//! users, and a process no more than is left for the other processes of its user. One process gets
-//! a third of an empty pool at most, one user half of it, a second user half of the rest, and so
-//! on: neither a process nor a user can take the last of a pool.
+//! There is no configured limit per user. Instead, a user may hold no more than it leaves to other
+//! users, and a process no more than it leaves to other processes of its user. One process gets at
+//! most a third of an empty pool, one user half of it, a second user half of the rest, and so on.
+//! So neither a process nor a user can exhaust a pool.
 
 /// The amounts that are held of a pool, in units of that pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// By the process that wants more.
+    /// The amount that the requesting process holds.
     pub process: u32,
-    /// By all processes of its user, this one included.
+    /// The amount that all processes of its user hold, including this one.
     pub user: u32,
 }
 
 /// The divisor of the part of a pool that is reserved for privileged processes.
 const RESERVE: u32 = 16;
 
-/// Returns how much of a pool of `max` is left for users without privileges if `used` is in use.
+/// Returns the rest of a pool of `max` for unprivileged users if `used` is in use.
 pub fn left(max: u32, used: u32) -> u32 {
     let reserve = max.checked_div(RESERVE).unwrap_or(0);
 
     max.saturating_sub(reserve).saturating_sub(used)
 }
 
-/// Returns whether a process may take `n` more if `left` is left.
+/// Returns whether a process may take `n` more if `left` is the rest of the pool.
 pub fn may_take(n: u32, left: u32, held: Held) -> bool {
     let others = left.saturating_sub(held.user);
 
@@ -39,8 +39,9 @@ mod tests {
 
     const MAX: u32 = 16000;
 
-    /// Takes as much as possible, one by one, for a user that holds `user` so far; returns how much
-    /// one process got.
+    /// Takes as much as possible, one by one, for a process of a user that holds `user` so far.
+    ///
+    /// Returns the amount that the process got.
     fn fill(used: &mut u32, user: &mut u32) -> u32 {
         let mut process = 0;
 

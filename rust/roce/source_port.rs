@@ -2,37 +2,37 @@
 
 //! The UDP source port of a peer.
 //!
-//! A sender derives it from the flow label, or from the two queue pair numbers, so that switches
-//! keep the packets of a connection on one path (C rxe, mlx5, irdma: `rdma_get_udp_sport()`). No
-//! device on the way may change it, since the ICRC covers it.
+//! A sender derives the port from the flow label or from the two queue pair numbers, so that
+//! switches keep the packets of a connection on one path (C rxe, mlx5, irdma:
+//! `rdma_get_udp_sport()`). No device on the way may change it, because the ICRC covers it.
 //!
-//! A sender may change it, though: by a modify of the address vector in SQD, or by
-//! `mlx5dv_modify_qp_udp_sport()`. C rxe begins to respond a moment before it has set the port. So
-//! another port is not refused for ever. Requests and responses are checked separately, since the
+//! The sender itself may change the port by a modify of the address vector in SQD, or by
+//! `mlx5dv_modify_qp_udp_sport()`. C rxe sends its first responses before it has set the port. So
+//! another port is not refused for ever. Requests and responses are checked separately, because the
 //! requester and the responder of the peer need not use the same port.
 
 use crate::time::Instant;
 
 /// The time for which packets from another port are refused while the known port is silent, in ns.
 ///
-/// Less than two retransmission timeouts of the usual code, 14 (67 ms): a peer that did change its
+/// It is less than two ACK timeouts of the usual code, 14 (67 ms). So a peer that has changed its
 /// port is accepted at its second retry at the latest.
 const DOUBT_NS: u64 = 100_000_000;
 
 /// The UDP source port of packets of a peer.
 ///
-/// The first expected packet sets it. A packet from another port is refused. Once [`DOUBT_NS`] have
-/// passed since then without an expected packet from the known port, every port is admitted until
-/// the next expected packet, which sets the port again.
+/// The first expected packet sets the port. A packet from another port is refused. If [`DOUBT_NS`]
+/// pass after that without an expected packet from the known port, any port is admitted until the
+/// next expected packet, which sets the port again.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SourcePort {
     known: Option<u16>,
-    /// When the first packet from another port was refused since the last expected packet.
+    /// The time when a packet from another port was first refused since the last expected packet.
     doubted: Option<Instant>,
 }
 
 impl SourcePort {
-    /// Makes one that is not known.
+    /// Makes an unknown port.
     pub const fn new() -> Self {
         Self {
             known: None,
@@ -40,8 +40,7 @@ impl SourcePort {
         }
     }
 
-    /// Returns whether a packet from a port is acceptable. `now` is called only if the time
-    /// matters.
+    /// Returns whether a packet from `port` is admitted. `now` is called only if the time matters.
     #[inline]
     pub fn admits(&mut self, port: u16, now: impl FnOnce() -> Instant) -> bool {
         if self.known.is_none_or(|known| known == port) {
@@ -55,8 +54,9 @@ impl SourcePort {
         now.since(*self.doubted.get_or_insert(now)) >= DOUBT_NS
     }
 
-    /// Notes that an admitted packet was expected: a request with the next PSN, or a response that
-    /// a request waits for.
+    /// Accounts for an admitted packet that was expected.
+    ///
+    /// That is a request with the next PSN, or a response that a request waits for.
     #[inline]
     pub fn heard(&mut self, port: u16) {
         if self.known != Some(port) || self.doubted.is_some() {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Time in nanoseconds, as an argument: the core has no clock.
+//! Time in nanoseconds, which the driver passes as an argument.
 
 use core::num::NonZero;
 
 /// A point in time: nanoseconds of a monotonic clock with any origin, but never 0.
 ///
-/// So an `Option` of it takes no more memory: a queue pair has many.
+/// Because it is never 0, an `Option` of it takes no more memory. A queue pair has many of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(NonZero<u64>);
 
@@ -57,7 +57,7 @@ impl Default for Instant {
 /// Bits of a timeout or RNR timer code that exist on the wire.
 const CODE_MASK: u8 = 0x1f;
 
-/// The local ACK timeout of code 0, were it not special.
+/// The unit of the local ACK timeout: code `n` stands for `2^n` of these, except code 0.
 const ACK_TIMEOUT_UNIT_NS: u64 = 4096;
 
 /// Nanoseconds in the unit of [`RNR_TIMER`].

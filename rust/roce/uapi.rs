@@ -4,9 +4,9 @@
 //!
 //! `librxe`, the provider library of rdma-core for soft-RoCE devices, posts work by writing rings
 //! that it shares with the kernel. This module describes the entries of those rings, their indices,
-//! and the responses by which the library finds them. It never touches shared memory: the driver
-//! copies an element out once and hands the private copy to the parsers here, so nothing that was
-//! validated can change afterwards.
+//! and the responses by which the library finds them. It never accesses shared memory: the driver
+//! copies an element once and passes the private copy to the parsers here, so it cannot change
+//! after it was validated.
 //!
 //! All integers are in host byte order unless noted. Sizes and offsets are asserted at compile
 //! time; they can never change, because every installed `librxe` has them built in.

@@ -85,13 +85,13 @@ use crate::{
     psn::Psn, //
 };
 
-/// Bytes of the GRH that a datagram leaves in front of its payload in the receive buffer.
+/// Bytes of the GRH area before the payload of a datagram in the receive buffer.
 pub const GRH_LEN: u32 = 40;
 
 /// The most bytes of a message (IBTA C9-94 for RDMA).
 pub const MAX_MESSAGE_LEN: u32 = 1 << 31;
 
-/// The most bytes at the front of a packet that [`Packet::parse_prefix`] looks at.
+/// The most bytes at the front of a packet that [`Packet::parse_prefix`] reads.
 pub const PARSE_PREFIX_LEN: usize = 64;
 
 const _: () = {
@@ -105,28 +105,29 @@ const _: () = {
 /// The version of the transport headers.
 const VERSION: u8 = 0;
 
-/// Packets end on a multiple of this many bytes, not counting the ICRC.
+/// The length of a packet without the ICRC is a multiple of this many bytes.
 const ALIGNMENT: u32 = 4;
 
-/// Returns the pad bytes that follow `len` bytes of payload, 0 to 3.
+/// Returns the number of pad bytes after `len` bytes of payload, 0 to 3.
 #[inline]
 pub const fn pad_for(len: u32) -> u8 {
     // CAST: the mask leaves two bits.
     (len.wrapping_neg() & (ALIGNMENT - 1)) as u8
 }
 
-/// Why a packet cannot be parsed. All of these are silent drops.
+/// The reason why a packet cannot be parsed. The packet is dropped silently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseError {
-    /// It ends before its headers and ICRC do.
+    /// The packet is too short for its headers and ICRC.
     Truncated,
-    /// The opcode is not known here.
+    /// The opcode is not known.
     UnknownOpcode,
-    /// More pad is claimed than there is between headers and ICRC.
+    /// The pad count exceeds the bytes between headers and ICRC.
     BadPad,
     /// The transport header version is not 0.
     BadVersion,
-    /// It does not end on a multiple of four bytes, or it has payload and may not have any.
+    /// The length is not a multiple of four bytes, or there is payload that the opcode does not
+    /// allow.
     BadLength,
 }
 
@@ -145,7 +146,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Parses a UDP payload, from the BTH to the ICRC. The ICRC is not checked.
+    /// Parses a UDP payload, from the BTH to the ICRC. Does not check the ICRC.
     ///
     /// # Errors
     ///
@@ -155,7 +156,7 @@ impl<'a> Packet<'a> {
         Packet::parse_prefix(bytes, bytes.len())
     }
 
-    /// Parses a UDP payload of `total_len` bytes of which only `head` is at hand.
+    /// Parses a UDP payload of `total_len` bytes, of which `head` is the front.
     ///
     /// `head` must hold the first [`PARSE_PREFIX_LEN`] bytes, or all of a shorter packet.
     ///
@@ -212,7 +213,7 @@ impl<'a> Packet<'a> {
         self.opcode
     }
 
-    /// Returns the queue pair that the packet is for.
+    /// Returns the destination QPN.
     #[inline]
     pub fn dest_qpn(&self) -> Qpn {
         self.bth.dest_qpn()
@@ -242,7 +243,7 @@ impl<'a> Packet<'a> {
         self.bth.solicited()
     }
 
-    /// Returns the pad bytes between payload and ICRC, 0 to 3.
+    /// Returns the number of pad bytes between payload and ICRC, 0 to 3.
     #[inline]
     pub fn pad(&self) -> u8 {
         self.bth.pad()
@@ -257,7 +258,7 @@ impl<'a> Packet<'a> {
         self.header::<RawDeth>(0).map(Deth::from)
     }
 
-    /// Returns the remote memory that is meant, if the packet names one.
+    /// Returns the RETH, if the packet has one.
     #[inline]
     pub fn reth(&self) -> Option<Reth> {
         if !self.opcode.has_reth() {
@@ -285,7 +286,7 @@ impl<'a> Packet<'a> {
         self.header::<RawAtomicEth>(0).map(AtomicEth::from)
     }
 
-    /// Returns what an atomic operation found, if the packet answers one.
+    /// Returns the original value of an atomic operation, if the packet is the response to one.
     #[inline]
     pub fn found(&self) -> Option<u64> {
         if !self.opcode.has_atomic_ack() {
@@ -314,7 +315,7 @@ impl<'a> Packet<'a> {
         self.header::<RawAeth>(0).map(Aeth::from)
     }
 
-    /// Returns the immediate data, if the packet has some.
+    /// Returns the immediate data, if the packet has any.
     #[inline]
     pub fn imm(&self) -> Option<[u8; 4]> {
         if !self.opcode.has_immdt() {
@@ -325,19 +326,19 @@ impl<'a> Packet<'a> {
         self.header::<ImmDt>(offset).map(|immdt| immdt.0)
     }
 
-    /// Returns the bytes of all headers.
+    /// Returns the length of all headers in bytes.
     #[inline]
     pub fn header_len(&self) -> usize {
         self.opcode.header_len()
     }
 
-    /// Returns where the payload starts, counted from the BTH.
+    /// Returns the offset of the payload from the start of the BTH, in bytes.
     #[inline]
     pub fn payload_offset(&self) -> usize {
         self.header_len()
     }
 
-    /// Returns the bytes of payload, without pad and ICRC.
+    /// Returns the length of the payload in bytes, without pad and ICRC.
     #[inline]
     pub fn payload_len(&self) -> u32 {
         self.payload_len
@@ -410,7 +411,7 @@ mod tests {
         raw[0] = 0x80;
         assert_eq!(Packet::parse(&raw).err(), Some(ParseError::UnknownOpcode));
 
-        // A CNP with anything behind its reserved field.
+        // A CNP with payload after its reserved field.
         let mut raw = WRITE_IMM;
         raw[0] = Opcode::Cnp.raw();
         raw[1] = 0;

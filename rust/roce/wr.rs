@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work requests after validation, and how they end.
+//! Validated work requests, and their completion status.
 
 use crate::{
     ids::{
@@ -21,12 +21,11 @@ pub enum SendOp {
     SendImm,
     /// Write to memory of the peer.
     Write,
-    /// Write to memory of the peer, then use up one of its receive work requests for the immediate
-    /// data.
+    /// Write to memory of the peer, then consume one of its receive requests for immediate data.
     WriteImm,
     /// Read memory of the peer.
     Read,
-    /// Fill a receive buffer of the peer, and invalidate a key of it.
+    /// Fill a receive buffer of the peer, and invalidate a key of the peer.
     SendInv,
     /// Compare and swap a word of the peer atomically, and return the original value.
     CompareSwap,
@@ -36,7 +35,7 @@ pub enum SendOp {
     AtomicWrite,
     /// Wait until earlier writes to the peer are globally visible, or persistent.
     Flush,
-    /// Invalidate a key of the own side.
+    /// Invalidate a local key.
     LocalInv,
     /// Make mapped memory available under a key. Kernel consumers only.
     RegMr,
@@ -45,7 +44,7 @@ pub enum SendOp {
 }
 
 impl SendOp {
-    /// Returns a word for it.
+    /// Returns the name of the operation.
     pub const fn name(self) -> &'static str {
         match self {
             SendOp::Send => "SEND",
@@ -64,26 +63,28 @@ impl SendOp {
         }
     }
 
-    /// Returns whether it carries immediate data.
+    /// Returns whether the operation carries immediate data.
     #[inline]
     pub const fn has_imm(self) -> bool {
         matches!(self, SendOp::SendImm | SendOp::WriteImm)
     }
 
-    /// Returns whether it is executed on the own side, and nothing is sent.
+    /// Returns whether the operation is executed locally, without a packet.
     #[inline]
     pub const fn is_local(self) -> bool {
         matches!(self, SendOp::LocalInv | SendOp::RegMr | SendOp::BindMw)
     }
 
-    /// Returns whether it is an atomic operation that returns the original value.
+    /// Returns whether the operation is an atomic one that returns the original value.
     #[inline]
     pub const fn is_atomic(self) -> bool {
         matches!(self, SendOp::CompareSwap | SendOp::FetchAdd)
     }
 
-    /// Returns whether the peer has to remember its answer. The number of those that are
-    /// outstanding is limited; the fence waits for them.
+    /// Returns whether the operation has an explicit response, which no later acknowledgment
+    /// replaces.
+    ///
+    /// The number of outstanding ones is limited, and a fenced request waits for all of them.
     #[inline]
     pub const fn has_explicit_response(self) -> bool {
         matches!(
@@ -111,16 +112,15 @@ pub struct SendWr {
     pub swap_add: u64,
     /// The value to compare with. Compare and swap only.
     pub compare: u64,
-    /// Bytes of the message, up to [`MAX_MESSAGE_LEN`](crate::wire::MAX_MESSAGE_LEN). FLUSH: bytes
-    /// of the range.
+    /// The length of the message in bytes, up to [`MAX_MESSAGE_LEN`](crate::wire::MAX_MESSAGE_LEN).
+    /// FLUSH: the length of the range.
     pub length: u32,
     /// Key of the remote memory. SEND with invalidate, LOCAL_INV: the key to invalidate. BIND_MW,
-    /// REG_MR: the key that the memory gets.
+    /// REG_MR: the new key of the memory.
     pub rkey: Rkey,
-    /// The queue pair that the datagram is for. UD only.
+    /// The destination QPN of the datagram. UD only.
     pub dest_qpn: Qpn,
-    /// The queue key to present. UD only. The rule that a key with the top bit set stands for the
-    /// key of the queue pair itself has been applied.
+    /// The Q_Key on the wire, after [`effective_qkey`](crate::uapi::wqe::effective_qkey). UD only.
     pub qkey: Qkey,
     /// Immediate data. [`SendOp::has_imm`] only.
     pub imm: [u8; 4],
@@ -132,12 +132,13 @@ pub struct SendWr {
     pub signalled: bool,
     /// True if the completion at the peer is a solicited event.
     pub solicited: bool,
-    /// True if it waits for the explicit responses of all earlier requests.
+    /// True if the request waits for the explicit responses to all earlier requests.
     pub fence: bool,
 }
 
 impl SendWr {
-    /// Sets the arguments of BIND_MW or REG_MR, in fields that these have no other use for.
+    /// Sets the arguments of BIND_MW or REG_MR, in fields that these operations do not use
+    /// otherwise.
     #[inline]
     pub fn set_local(&mut self, args: &LocalArgs) {
         self.va = args.addr;
@@ -147,30 +148,31 @@ impl SendWr {
     }
 }
 
-/// The arguments of BIND_MW and REG_MR, besides the key that the memory gets.
+/// The arguments of BIND_MW and REG_MR, besides the new key of the memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LocalArgs {
     /// The first byte. BIND_MW: in the address space of the memory region. REG_MR: the address that
     /// requests use for it.
     pub addr: u64,
-    /// Bytes. BIND_MW only.
+    /// The length in bytes. BIND_MW only.
     pub length: u64,
     /// The key of the memory region. BIND_MW only.
     pub mr_lkey: u32,
-    /// The key that the window has. BIND_MW only.
+    /// The current key of the window. BIND_MW only.
     pub mw_rkey: u32,
     /// Set of `enum ib_access_flags`.
     pub access: u32,
 }
 
-/// The status of a completed work request: the part of `enum ib_wc_status` that this driver
-/// reports.
+/// The status of a completed work request.
+///
+/// These are the values of `enum ib_wc_status` that this driver reports.
 ///
 /// C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
-    /// Done.
+    /// The request was executed.
     #[default]
     Success = 0,
     /// The message does not fit its buffers, or the service type.
@@ -179,11 +181,11 @@ pub enum Status {
     LocQpOp = 2,
     /// A local key does not allow the access.
     LocProt = 4,
-    /// The queue pair was in error before the request was done.
+    /// The queue pair was in error before the request was executed.
     WrFlush = 5,
     /// The memory window could not be bound.
     MwBind = 6,
-    /// The response makes no sense.
+    /// The response does not match the request.
     BadResp = 7,
     /// The peer wrote to local memory against its protection.
     LocAccess = 8,
@@ -191,15 +193,15 @@ pub enum Status {
     RemInvReq = 9,
     /// The peer does not allow access to its memory.
     RemAccess = 10,
-    /// The peer could not do it.
+    /// The peer could not execute the request.
     RemOp = 11,
-    /// The peer does not answer.
+    /// The peer did not respond, and no retry is left.
     RetryExceeded = 12,
-    /// The peer never has a receive work request.
+    /// The peer had no receive request, and no RNR retry is left.
     RnrRetryExceeded = 13,
-    /// The adapter is lost.
+    /// The adapter has failed.
     Fatal = 19,
-    /// Something else.
+    /// Any other error.
     General = 21,
 }
 
@@ -212,19 +214,20 @@ impl Status {
     }
 }
 
-/// Why local memory could not be read or written.
+/// The reason why local memory could not be read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemError {
     /// The key, the protection domain, the access rights or the bounds do not allow it.
     Protection,
     /// The message is longer than the receive buffers.
     Length,
-    /// The memory is gone.
+    /// The memory does not exist any more.
     Fault,
     /// The peer may not invalidate the key of a SEND with invalidate.
     Invalidate,
-    /// The memory has to be fetched first, which needs a context that may sleep: the driver tries
-    /// again there. The protocol does not see this.
+    /// The memory has to be fetched first, which needs a context that may sleep.
+    ///
+    /// The driver tries again in such a context, so the protocol does not see this error.
     Absent,
 }
 

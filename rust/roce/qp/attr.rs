@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Attributes of a queue pair, each in one line: its type, its range and its value in RESET.
+//! Attributes of a queue pair, with their types, ranges and values in RESET.
 
 pub use super::mask::AttrMask;
 
@@ -60,7 +60,7 @@ impl Mtu {
         self as u32
     }
 
-    /// Returns the bytes of payload that one packet carries at most.
+    /// Returns the largest payload of a packet in bytes.
     #[inline]
     pub const fn bytes(self) -> u32 {
         128 << self.as_ib()
@@ -72,7 +72,7 @@ impl Mtu {
 pub struct Access(u32);
 
 impl Access {
-    /// `IB_ACCESS_LOCAL_WRITE`: without meaning for a queue pair, but commonly set.
+    /// `IB_ACCESS_LOCAL_WRITE`: has no meaning for a queue pair, but is commonly set.
     pub const LOCAL_WRITE: u32 = 1 << 0;
     /// `IB_ACCESS_REMOTE_WRITE`: RDMA WRITE.
     pub const REMOTE_WRITE: u32 = 1 << 1;
@@ -80,10 +80,11 @@ impl Access {
     pub const REMOTE_READ: u32 = 1 << 2;
     /// `IB_ACCESS_REMOTE_ATOMIC`: atomic operations.
     pub const REMOTE_ATOMIC: u32 = 1 << 3;
-    /// `IB_ACCESS_MW_BIND`: as `ON_DEMAND`. Memory windows may be bound; a right of regions.
+    /// `IB_ACCESS_MW_BIND`: the right to bind memory windows to a region. Accepted like
+    /// `ON_DEMAND`.
     pub const MW_BIND: u32 = 1 << 4;
-    /// `IB_ACCESS_ON_DEMAND`: without meaning for a queue pair, but set by programs that have one
-    /// set of flags for their memory and their queue pairs.
+    /// `IB_ACCESS_ON_DEMAND`: has no meaning for a queue pair, but is set by programs that use the
+    /// same flags for their memory and their queue pairs.
     pub const ON_DEMAND: u32 = 1 << 6;
     /// `IB_ACCESS_FLUSH_GLOBAL`: FLUSH for global visibility.
     pub const FLUSH_GLOBAL: u32 = 1 << 8;
@@ -94,8 +95,8 @@ impl Access {
 
     /// The flags that may be set.
     ///
-    /// A region must grant each right too, so rights that no region can grant are accepted:
-    /// programs set all that they may need.
+    /// Rights that no region can grant are accepted, because programs set all rights that they may
+    /// need. They have no effect, because the region must grant each right, too.
     const SETTABLE: u32 = Self::LOCAL_WRITE
         | Self::REMOTE_WRITE
         | Self::REMOTE_READ
@@ -106,8 +107,9 @@ impl Access {
         | Self::FLUSH_PERSISTENT
         | Self::OPTIONAL;
 
-    /// Makes flags from the bits of `enum ib_access_flags`, unless one is not settable on a queue
-    /// pair.
+    /// Makes flags from the bits of `enum ib_access_flags`.
+    ///
+    /// Returns `None` if a queue pair cannot have one of them.
     pub const fn from_bits(bits: u32) -> Option<Access> {
         if bits & !Self::SETTABLE != 0 {
             return None;
@@ -165,15 +167,17 @@ pub struct Limits {
     pub draining: bool,
 }
 
-/// Declares the attributes, each with its field, its value in RESET, its bit, and the conversions
-/// from its value in `struct ib_qp_attr`, which returns `None` if that is out of range, and back.
+/// Declares the attributes, each with its field, its value in RESET, its bit, and two conversions.
+///
+/// The first one converts from the value in `struct ib_qp_attr`, and returns `None` if that is out
+/// of range. The second one converts back.
 macro_rules! attributes {
     ($($(#[$doc:meta])* $field:ident: $ty:ty = $reset:expr, $bit:ident:
         |$value:pat_param, $limits:pat_param| $parse:expr, |$attr:pat_param| $raw:expr;)*) => {
-        /// The attributes of a queue pair, checked: the ones that a query returns.
+        /// The validated attributes of a queue pair, which a query returns.
         ///
-        /// The driver has the state, the address vector and the capacities. The migration state is
-        /// always `IB_MIG_MIGRATED`.
+        /// The driver stores the state, the address vector and the capacities. The migration state
+        /// is always `IB_MIG_MIGRATED`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct Attrs {
             $($(#[$doc])* pub $field: $ty,)*
@@ -187,7 +191,7 @@ macro_rules! attributes {
             ///
             /// # Errors
             ///
-            /// The first attribute that is out of range. Some others may be set then.
+            /// Returns the first attribute that is out of range. Others may have been set then.
             pub(super) fn set(
                 &mut self,
                 mask: AttrMask,
@@ -229,9 +233,9 @@ attributes! {
     /// The local ACK timeout, a code of 5 bits: see
     /// [`ack_timeout_ns`](crate::time::ack_timeout_ns).
     timeout: u8 = 0, TIMEOUT: |v, _| up_to(31, v), |a| a.into();
-    /// The retransmissions before a request fails, 0 to 7.
+    /// The retries before a request fails, 0 to 7.
     retry_cnt: u8 = 0, RETRY_CNT: |v, _| up_to(7, v), |a| a.into();
-    /// The retransmissions after RNR NAKs, 0 to 6, or 7 for no limit.
+    /// The RNR retries before a request fails, 0 to 6, or 7 for no limit.
     rnr_retry: u8 = 0, RNR_RETRY: |v, _| up_to(7, v), |a| a.into();
     /// The first PSN to expect.
     rq_psn: Psn = Psn::new(0), RQ_PSN: |v, _| bits_24(v).map(Psn::new), |a| a.get();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Capacities of queues, and the shape of the rings that offer them.
+//! Capacities of queues, and the geometry of their rings.
 //!
-//! Slots and their bytes are powers of two, so a queue usually gets more room than requested. The
-//! program learns the granted sizes, and may use them.
+//! The number of slots and their size are powers of two, so a queue usually gets more room than
+//! requested. The granted capacities are returned to the program, which may use all of them.
 
 use super::ErrnoKind;
 use crate::uapi::{
@@ -47,7 +47,7 @@ pub struct Queues {
 pub struct OverLimit;
 
 impl OverLimit {
-    /// Returns which errno it turns into.
+    /// Returns the errno of the error.
     pub const fn errno_kind(self) -> ErrnoKind {
         ErrnoKind::Invalid
     }
@@ -65,7 +65,7 @@ pub fn queues(asked: &Caps, limits: &Caps, has_srq: bool) -> Result<Queues, Over
     {
         return Err(OverLimit);
     }
-    // SGEs and inline data share the tail of a WQE, so that room for the one is room for the other.
+    // SGEs and inline data share the tail of a WQE, so each of them may use all of its room.
     let sge_len = to_u32(SGE_LEN)?;
     let tail = asked
         .max_send_sge

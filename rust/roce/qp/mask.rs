@@ -24,7 +24,7 @@ macro_rules! attributes {
 attributes! {
     /// The state to go to.
     STATE = 0;
-    /// The state that the caller takes the queue pair to be in.
+    /// The state that the caller assumes the queue pair to be in.
     CUR_STATE = 1;
     /// The event for a drained send queue.
     EN_SQD_ASYNC_NOTIFY = 2;
@@ -36,21 +36,21 @@ attributes! {
     PORT = 5;
     /// Q_Key that datagrams must present (UD).
     QKEY = 6;
-    /// Address vector: the way to the peer (RC, UC).
+    /// Address vector: the path to the peer (RC, UC).
     AV = 7;
     /// Path MTU (RC, UC).
     PATH_MTU = 8;
-    /// Time to wait for an ACK (RC).
+    /// The local ACK timeout (RC).
     TIMEOUT = 9;
-    /// The retransmissions before a request fails (RC).
+    /// The retries before a request fails (RC).
     RETRY_CNT = 10;
-    /// The retransmissions after RNR NAKs (RC).
+    /// The RNR retries before a request fails (RC).
     RNR_RETRY = 11;
     /// First PSN to expect (RC, UC).
     RQ_PSN = 12;
     /// The most READs and atomics outstanding (RC).
     MAX_QP_RD_ATOMIC = 13;
-    /// A second path to the peer. Not carried: the core refuses it on RoCE.
+    /// The alternate path to the peer. Not supported: the core refuses it on RoCE.
     ALT_PATH = 14;
     /// The timer of RNR NAKs (RC).
     MIN_RNR_TIMER = 15;
@@ -60,11 +60,11 @@ attributes! {
     MAX_DEST_RD_ATOMIC = 17;
     /// State of path migration.
     PATH_MIG_STATE = 18;
-    /// New capacities. Not carried: queues keep their size.
+    /// New capacities. Not supported: queues keep their size.
     CAP = 19;
     /// Queue pair number of the peer (RC, UC).
     DEST_QPN = 20;
-    /// Limit of the sending rate. Not carried: it exists for raw packets.
+    /// Limit of the sending rate. Not supported: it is defined for raw packets.
     RATE_LIMIT = 25;
 }
 
@@ -72,8 +72,9 @@ impl AttrMask {
     /// The empty set.
     pub const NONE: AttrMask = AttrMask(0);
 
-    /// Attributes that [`modify`](super::modify::modify) refuses as not offered: named ones that
-    /// are not carried, and every bit without a name.
+    /// The attributes that [`modify`](super::modify::modify) refuses with `EOPNOTSUPP`.
+    ///
+    /// These are the ones that are not supported, and every bit without a name.
     pub const NOT_CARRIED: AttrMask =
         AttrMask(Self::ALT_PATH.0 | Self::CAP.0 | !((Self::DEST_QPN.0 << 1).wrapping_sub(1)));
 
@@ -127,8 +128,9 @@ impl AttrMask {
 }
 
 impl fmt::Display for AttrMask {
-    /// Writes the names joined by `|`, and bits without a name in hexadecimal; `-` for the empty
-    /// set.
+    /// Writes the names joined by `|`, and bits without a name in hexadecimal.
+    ///
+    /// Writes `-` for the empty set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {
             return f.write_str("-");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Planning of a modification: everything is checked, nothing is changed.
+//! Planning of a modification, which checks everything and changes nothing.
 //!
 //! A verb that modifies a queue pair must change all or nothing. So [`modify`] is a pure function
 //! that returns the new state and attributes. The driver checks the address vector, and then
@@ -24,21 +24,21 @@ use super::{
 /// `IB_MIG_MIGRATED`: the state of a queue pair without a second path.
 const MIGRATED: u32 = 0;
 
-/// Why a modification was refused.
+/// The reason for refusing a modification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModifyError {
-    /// These attributes are not offered by this driver.
+    /// The driver does not support these attributes.
     Unsupported(AttrMask),
-    /// The table of transitions does not allow it.
+    /// The table of transitions does not allow the modification.
     Transition(TransitionError),
-    /// The value of this attribute is out of its range, or for `CUR_STATE` not the truth.
+    /// The value of this attribute is out of range, or `CUR_STATE` is not the current state.
     Value(AttrMask),
-    /// The send queue has to drain first, or the queue pair has to be given up.
+    /// The send queue has not drained: only moves to RESET and ERR are possible.
     Draining,
 }
 
 impl ModifyError {
-    /// Returns which errno it turns into.
+    /// Returns the errno of the error.
     pub const fn errno_kind(self) -> ErrnoKind {
         match self {
             ModifyError::Unsupported(_) => ErrnoKind::Unsupported,
@@ -92,7 +92,7 @@ pub fn modify(
 
     let mut attrs = match next {
         State::Reset => Attrs::RESET,
-        // The flag is valid for one move to SQD.
+        // The request for the event is valid for one move to SQD.
         State::Sqd if state != State::Sqd => Attrs {
             sqd_notify: false,
             ..*stored
@@ -129,7 +129,7 @@ mod tests {
         draining: false,
     };
 
-    /// Values that are all in range for RC, and the migration state.
+    /// Returns a value that is in range for RC.
     fn good(attribute: AttrMask) -> u32 {
         match attribute {
             AttrMask::EN_SQD_ASYNC_NOTIFY | AttrMask::PORT => 1,
@@ -147,7 +147,7 @@ mod tests {
         }
     }
 
-    /// Moves on with every attribute that the transition takes.
+    /// Moves to the next state with every attribute that the transition allows.
     fn go(
         ty: QpType,
         (state, attrs): (State, Attrs),

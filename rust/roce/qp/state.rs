@@ -2,12 +2,13 @@
 
 //! States of a queue pair.
 
-/// State of a queue pair (IBTA volume 1, section 10.3.1). The numbers are those of `enum
-/// ib_qp_state`.
+/// State of a queue pair (IBTA volume 1, section 10.3.1).
+///
+/// The numbers are those of `enum ib_qp_state`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum State {
-    /// Created or reset: nothing can be posted, and nothing is received.
+    /// Created or reset: no request can be posted, and no packet is received.
     #[default]
     Reset = 0,
     /// Receives can be posted; packets are dropped.
@@ -18,7 +19,7 @@ pub enum State {
     Rts = 3,
     /// Send queue drained: started requests are finished, no other is started.
     Sqd = 4,
-    /// Send queue error: sends are flushed, receives go on. RC never gets here.
+    /// Send queue error: sends are flushed, receives continue. RC does not have this state.
     Sqe = 5,
     /// Error: everything is flushed.
     Err = 6,
@@ -55,13 +56,13 @@ impl State {
         }
     }
 
-    /// Returns whether send requests may be posted: to be sent, to wait or to be flushed.
+    /// Returns whether send requests may be posted, if only to wait or to be flushed.
     #[inline]
     pub const fn takes_sends(self) -> bool {
         matches!(self, State::Rts | State::Sqd | State::Sqe | State::Err)
     }
 
-    /// Returns whether receive requests may be posted: to be filled or to be flushed.
+    /// Returns whether receive requests may be posted, if only to be flushed.
     #[inline]
     pub const fn takes_receives(self) -> bool {
         !matches!(self, State::Reset)
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn states_allow_what_they_should() {
+    fn states_allow_posting_receiving_and_sending() {
         // Posting sends, posting receives, receiving and sending.
         let expected = [
             (State::Reset, [false, false, false, false]),

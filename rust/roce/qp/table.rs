@@ -19,7 +19,7 @@ pub struct Transition {
     pub from: State,
     /// The state after; the same as `from` where only attributes change.
     pub to: State,
-    /// Rules of the types that require or allow any attribute here. The others take none.
+    /// The rules of the types that require or allow any attribute. The other types allow none.
     rules: &'static [(&'static [QpType], Rule)],
 }
 
@@ -32,10 +32,10 @@ pub struct Rule {
     pub optional: AttrMask,
 }
 
-/// Why the table does not allow a modification.
+/// The reason why the table does not allow a modification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransitionError {
-    /// One cannot get from the one state to the other.
+    /// There is no transition between the two states.
     NoTransition,
     /// These attributes are required and not set.
     Missing(AttrMask),
@@ -142,7 +142,7 @@ impl Transition {
 }
 
 impl Rule {
-    /// The rule of a transition that takes no attribute.
+    /// The rule of a transition that allows no attribute.
     pub const NONE: Rule = Rule {
         required: AttrMask::NONE,
         optional: AttrMask::NONE,
@@ -150,7 +150,7 @@ impl Rule {
 
     /// Checks that `mask` contains all required attributes, and only allowed ones.
     ///
-    /// The target state may always be given. So may a rate limit, as far as the core is concerned.
+    /// The next state may always be given, and so may a rate limit, as in the RDMA core.
     pub fn check(&self, mask: AttrMask) -> Result<(), TransitionError> {
         let missing = self.required.without(mask);
         if !missing.is_empty() {
@@ -179,7 +179,7 @@ pub fn find(current: State, next: State) -> Option<&'static Transition> {
 ///
 /// # Errors
 ///
-/// There is no such transition, an attribute is missing, or one is too many.
+/// See [`TransitionError`].
 pub fn check(
     ty: QpType,
     current: State,
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn rc_sqe_to_rts_takes_no_attributes() {
+    fn rc_sqe_to_rts_allows_no_attributes() {
         let rts = |mask| check(QpType::Rc, State::Sqe, State::Rts, mask);
         assert_eq!(rts(AttrMask::STATE), Ok(()));
         assert_eq!(

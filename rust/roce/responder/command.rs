@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Atomic operations, ATOMIC WRITE and FLUSH: executed once, answered again on request (RC).
+//! Atomic operations, ATOMIC WRITE and FLUSH (RC).
+//!
+//! Each is executed once; a duplicate is only answered again.
 
 use super::{
     message::{
@@ -138,7 +140,7 @@ impl<S: Records> Responder<S> {
         if self.message != Message::None {
             return Err(Fault::Opcode);
         }
-        // There are no responder resources.
+        // The queue pair has no responder resources.
         if self.params.max_dest_rd_atomic == 0 {
             return Err(Fault::NotAllowed);
         }
@@ -353,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn last_max_rd_atomic_atomics_are_remembered() {
+    fn last_max_rd_atomic_atomics_are_saved() {
         let mut rx = responder();
         let mut atomic = transmit(wr(SendOp::FetchAdd, 8));
         // CAST: 16.

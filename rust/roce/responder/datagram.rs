@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! UD: single-packet messages, from any sender that knows the Q_Key.
+//! UD requests: messages of one packet, from any sender that knows the Q_Key.
 
 use super::{
     message::Message,
@@ -38,7 +38,7 @@ impl<S: Records> Responder<S> {
             return Verdict::Drop(DropReason::BadLength);
         }
         let capacity = match self.held {
-            // The request of an abandoned packet.
+            // It was taken for a packet that was abandoned.
             Some(capacity) => capacity,
             None => match rq.take() {
                 Some(Ok(capacity)) => capacity,
@@ -70,8 +70,7 @@ impl<S: Records> Responder<S> {
 
     /// Fails the held receive request because it cannot take the datagram.
     ///
-    /// A datagram that is too long fails only the receive request, not the queue pair: anybody can
-    /// send one.
+    /// A datagram that is too long does not fail the queue pair, because anybody can send one.
     #[cold]
     pub(super) fn datagram_refused(&mut self, error: MemError) -> Outcome {
         let outcome = self.fail_held(recv_status(error));
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn datagram_above_mtu_is_dropped() {
+    fn datagram_longer_than_mtu_is_dropped() {
         let mut ud = responder(&RecvParams {
             mtu: 16,
             ..recv_params()

@@ -42,7 +42,7 @@ pub(super) enum Fault {
     Opcode,
     /// The queue pair does not allow the operation.
     NotAllowed,
-    /// The length does not fit the MTU, the place in the message, or the message.
+    /// The payload length does not match the MTU, the position in the message or its length.
     Length,
     /// The address of a word is not a multiple of eight.
     Alignment,

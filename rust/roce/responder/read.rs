@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Responses to RDMA READs, new and repeated (RC).
+//! Responses to RDMA READs, new and duplicate (RC).
 
 use super::{
     message::{
@@ -66,7 +66,7 @@ pub struct ReadSegment {
     pub aeth: Option<Aeth>,
     /// The QPN of the peer.
     pub dest_qpn: Qpn,
-    /// True if the READ was answered before.
+    /// True if the READ is a duplicate.
     pub again: bool,
 }
 
@@ -102,9 +102,9 @@ pub(super) struct Stream {
     rkey: Rkey,
     va: u64,
     remaining: u32,
-    /// True if nothing was sent yet.
+    /// True if no response was sent yet.
     first: bool,
-    /// True if the READ was answered before.
+    /// True if the READ is a duplicate.
     again: bool,
     /// The MSN of the acknowledgments.
     msn: u32,
@@ -143,9 +143,9 @@ impl<S: Records> Responder<S> {
         Verdict::Read(request)
     }
 
-    /// Handles a duplicate READ request, which is for all or part of the data of an executed one.
+    /// Handles a duplicate READ request, for all or part of the data of the original one.
     ///
-    /// A request outside the original range is dropped, even if the key would allow it.
+    /// A duplicate beyond the original range is dropped, even if the key would allow it.
     pub(super) fn on_read_again(&mut self, pkt: &Packet<'_>) -> Verdict {
         let psn = pkt.psn();
         let (Some(reth), Some(record)) = (pkt.reth(), self.resources.find(psn)) else {
@@ -189,8 +189,9 @@ impl<S: Records> Responder<S> {
             }
         };
         if let Err(error) = result {
-            // A late duplicate of an answered READ, whose memory the consumer has reclaimed since.
-            // The peer has its data; if not, it runs out of retries.
+            // A duplicate whose memory does not exist any more is probably a late copy, because the
+            // consumer frees the memory when the peer has the data. If the peer does not have it,
+            // it runs out of retries.
             return (!read.request.again).then(|| self.read_refused(read.psn, error));
         }
         let ReadRequest {
@@ -266,15 +267,16 @@ impl<S: Records> Responder<S> {
         ResponseMark(self.stream)
     }
 
-    /// Takes back all responses since `mark`, which were reported by [`Responder::response_sent`]
-    /// and not sent. Nothing may have been executed since, or only READs that were not answered
-    /// before, at most [`MAX_RD_ATOMIC`](super::MAX_RD_ATOMIC) of them.
+    /// Takes back all responses since `mark`: they were reported as sent, and are not.
+    ///
+    /// Since then, no request may have been executed except new READs, at most
+    /// [`MAX_RD_ATOMIC`](super::MAX_RD_ATOMIC) of them.
     #[cold]
     pub fn take_back_responses(&mut self, mark: ResponseMark) {
         self.stream = mark.0;
     }
 
-    /// Reports that the response that [`Responder::poll_response`] returned was sent.
+    /// Reports that the response was sent that [`Responder::poll_response`] returned.
     #[inline]
     pub fn response_sent(&mut self) {
         let Some(stream) = self.stream else {
@@ -298,8 +300,9 @@ impl<S: Records> Responder<S> {
         };
     }
 
-    /// Returns the responses to the READ with `psn`, which were taken back with those of the READ
-    /// before, whose MSN was `msn`.
+    /// Returns the responses to the READ with PSN `psn`, which were taken back, too.
+    ///
+    /// `msn` is the MSN of the READ before it.
     #[cold]
     fn next_taken_back(&self, psn: Psn, msn: u32) -> Option<Stream> {
         let record = self.resources.find(psn)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RC: in order, exactly once.
+//! RC requests: each is executed in order and exactly once.
 
 use super::{
     message::Fault,
@@ -35,6 +35,7 @@ use crate::{
 };
 
 impl<S: Records> Responder<S> {
+    /// Handles a request packet.
     #[inline]
     pub(super) fn on_reliable(&mut self, pkt: &Packet<'_>, rq: &mut impl RecvQueue) -> Verdict {
         let psn = pkt.psn();
@@ -84,16 +85,16 @@ impl<S: Records> Responder<S> {
     /// Handles a packet with a PSN beyond the expected one.
     fn on_early(&mut self) -> Verdict {
         match self.sequence.nak() {
-            // The peer sends all again after its wait.
+            // The peer sends everything again after the RNR timer.
             Some(Nak::Rnr) => Verdict::Drop(DropReason::PsnGap),
             Some(Nak::Sequence) => Verdict::Early(None),
-            // The expected packet is kept.
+            // The expected packet is not missing: it is kept, and about to be handled.
             None if self.is_kept_due() => Verdict::Early(None),
             None => Verdict::Early(Some(self.report_missing())),
         }
     }
 
-    /// Returns the NAK for the expected packet, which is missing.
+    /// Returns the NAK that reports the expected packet as missing.
     pub(super) fn report_missing(&mut self) -> Reply {
         self.sequence.sent_nak(Nak::Sequence);
         self.nak(self.sequence.epsn(), NakCode::PsnSequence)
@@ -113,8 +114,8 @@ impl<S: Records> Responder<S> {
         if !pkt.ack_req() || pkt.opcode().operation() == Operation::Invalid {
             return Verdict::Drop(DropReason::Duplicate);
         }
-        // Never acknowledge the PSN of a READ: the peer would conclude that its responses were
-        // lost.
+        // Never acknowledge with the PSN of a READ: the peer would conclude that the responses to
+        // that were lost.
         Verdict::Reply(self.ack(self.sequence.acked()))
     }
 
@@ -325,7 +326,7 @@ mod tests {
             assert!(rx.may_keep(frames[psn].packet().psn()));
             rx.kept(frames[psn].packet().psn());
         }
-        // Those that came before are not to be kept again.
+        // The same packets are not to be kept twice.
         for psn in [1, 2, 3, 4] {
             assert!(!rx.may_keep(frames[psn].packet().psn()));
         }
@@ -340,7 +341,7 @@ mod tests {
             assert!(rx.is_kept_due());
             rx.took_kept(next.map(Psn::new));
             let outcome = accept(&mut rx, &frames[psn], &mut rq);
-            // The last one carries the acknowledgment that the first one requested.
+            // The acknowledgment that the first one requested is sent for the last one.
             let acked = outcome.reply.map(|reply| reply.psn.get());
             assert_eq!(acked, (psn == 2).then_some(2));
         }
@@ -502,7 +503,7 @@ mod tests {
             let outcome = rx.finish(Err(MemError::Protection));
             let nak = Syndrome::Nak(NakCode::RemoteAccess);
             assert_eq!(outcome.reply.map(|reply| reply.syndrome), Some(nak));
-            // Only the last packet, which has the immediate data, takes one.
+            // Only the last packet, which has the immediate data, takes a receive request.
             let took = length == 5 || refused == 1;
             let status = outcome.completion.map(|end| end.status);
             assert_eq!(status, took.then_some(Status::LocAccess));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Responder resources: saved responses for repeated requests (RC).
+//! Responder resources: saved responses for duplicate requests (RC).
 
 use super::MAX_RD_ATOMIC;
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     psn::Psn, //
 };
 
-/// The saved response to a request, in case the request is repeated (IBTA: responder resources).
+/// The saved response to a request, for duplicates of it (IBTA: responder resources).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SavedResponse {
     /// READ: the memory, which is read again.
@@ -52,11 +52,10 @@ pub trait Records: AsRef<[Record]> + AsMut<[Record]> {}
 
 impl<T: AsRef<[Record]> + AsMut<[Record]>> Records for T {}
 
-/// Returns the number of records, up to [`MAX_RD_ATOMIC`], for a queue pair whose peer may have
-/// `max_dest_rd_atomic` requests outstanding.
+/// Returns the number of records of a queue pair with `max_dest_rd_atomic`.
 ///
-/// A peer may have more outstanding than that: C rxe and some adapters round the number up to a
-/// power of two.
+/// It is up to [`MAX_RD_ATOMIC`]. The peer may have more requests outstanding than
+/// `max_dest_rd_atomic`: C rxe and some adapters round the number up to a power of two.
 pub fn records_for(max_dest_rd_atomic: u8) -> usize {
     usize::from(max_dest_rd_atomic)
         .next_power_of_two()
@@ -93,12 +92,12 @@ impl<S: Records> ResponderResources<S> {
         self.flush = None;
     }
 
-    /// Returns how many requests can be saved.
+    /// Returns the number of requests that can be saved.
     pub(super) fn capacity(&self) -> usize {
         self.records.as_ref().len()
     }
 
-    /// Saves requests elsewhere, beginning with those that are saved here. Returns the old storage.
+    /// Moves to other storage, together with the saved requests. Returns the old storage.
     pub(super) fn move_to(&mut self, records: S) -> S {
         let old = core::mem::replace(&mut self.records, records);
         let total = core::mem::replace(&mut self.total, 0);
@@ -129,12 +128,12 @@ impl<S: Records> ResponderResources<S> {
         self.total = self.total.wrapping_add(1);
     }
 
-    /// Returns whether the last FLUSH has the PSN.
+    /// Returns whether `psn` is that of the last FLUSH.
     pub(super) fn is_flush(&self, psn: Psn) -> bool {
         self.flush == Some(psn)
     }
 
-    /// Returns the record whose response covers the PSN, if there is one.
+    /// Returns the record whose response covers `psn`, if there is one.
     pub(super) fn find(&self, psn: Psn) -> Option<&Record> {
         let records = self.records.as_ref();
         // The newest first.
@@ -183,7 +182,7 @@ mod tests {
         }
     }
 
-    /// Returns which of the first PSNs are saved.
+    /// Returns a bitmap of the saved PSNs.
     fn saved<S: Records>(resources: &ResponderResources<S>) -> u32 {
         (0..32)
             .filter(|psn| resources.find(Psn::new(*psn)).is_some())
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn repeat_of_longest_read_is_recognized() {
+    fn duplicate_of_longest_read_is_recognized() {
         let mut rx = responder();
         rx.set_params(&RecvParams {
             mtu: 256,
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn only_last_max_rd_atomic_reads_are_remembered() {
+    fn only_last_max_rd_atomic_reads_are_saved() {
         let mut rx = responder();
         let mut transmit = read(1);
         // CAST: 16.
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn repeat_of_other_data_is_dropped() {
+    fn duplicate_for_other_data_is_dropped() {
         let mut rx = responder();
         let mut transmit = read(2 * MTU + 1);
         assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));

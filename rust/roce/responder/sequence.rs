@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The sequence of requests: the expected PSN, and the acknowledged ones.
+//! The sequence of requests: the expected PSN, the acknowledged PSN and the MSN.
 
 use crate::psn::Psn;
 
@@ -15,22 +15,22 @@ pub(super) struct Sequence {
     acked: Psn,
     /// The number of completed messages, modulo 2^24.
     msn: u32,
-    /// The NAK that was sent for the expected packet, if any: none is sent for later packets until
-    /// it arrives.
+    /// The NAK that was sent for the expected packet, if any. No other one is sent until the packet
+    /// arrives.
     nak: Option<Nak>,
 }
 
 /// A NAK for the expected packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nak {
-    /// It is missing.
+    /// The packet is missing.
     Sequence,
     /// There was no receive request for it.
     Rnr,
 }
 
 impl Sequence {
-    /// Makes the sequence before a first packet with `psn`.
+    /// Makes the sequence before the first packet, which has PSN `psn`.
     pub(super) fn new(psn: Psn) -> Sequence {
         Sequence {
             epsn: psn,
@@ -95,7 +95,7 @@ impl Sequence {
     }
 }
 
-/// Returns the MSN of the message after one with `msn`.
+/// Returns the MSN after `msn`.
 pub(super) fn next_msn(msn: u32) -> u32 {
     msn.wrapping_add(1) & MSN_MASK
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! UC: whole messages only.
+//! UC requests: only whole messages are delivered.
 //!
-//! The packets of a message are taken in order. A packet that starts a message may have any PSN,
-//! because messages before it may be lost. So if the network doubles such a packet, a message of
+//! The packets of a message are accepted in order. A packet that starts a message may have any PSN,
+//! because earlier messages may be lost. So if the network duplicates such a packet, a message of
 //! one packet is received twice, and a longer one begins again.
 
 use super::{
@@ -76,9 +76,9 @@ impl<S: Records> Responder<S> {
         Verdict::Place(plan.place)
     }
 
-    /// Aborts the message of the packet.
+    /// Aborts the message of the packet with PSN `psn`.
     ///
-    /// A held receive request is used for the next message.
+    /// The next message uses a held receive request.
     pub(super) fn cut(&mut self, psn: Psn) {
         self.message = Message::None;
         self.sequence.skip_to(psn.next());
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn message_without_wqe_is_dropped_entirely() {
+    fn message_without_wqe_is_dropped_as_a_whole() {
         let mut slots = slots::<1>();
         let mut uc = requester(Transport::Uc, &mut slots);
         assert!(uc.post(wr(SendOp::Send, 2 * MTU)).is_ok());
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn doubled_first_packet_starts_the_message_again() {
+    fn duplicate_first_packet_restarts_the_message() {
         let mut slots = slots::<2>();
         let mut uc = requester(Transport::Uc, &mut slots);
         for length in [7, 2 * MTU] {
@@ -267,7 +267,7 @@ mod tests {
         ));
         let outcome = rx.finish(Ok(()));
         assert_eq!(outcome.completion.map(|end| end.byte_len), Some(2 * MTU));
-        // The last packet is not taken twice.
+        // A duplicate of the last packet is not accepted.
         let again = rx.on_request(&last.packet(), &mut rq);
         assert_eq!(dropped(again), Some(DropReason::PsnGap));
         assert_eq!(rq.left, 0);

@@ -36,7 +36,7 @@ pub enum Verdict {
     Early(Option<Reply>),
     /// Refuse the packet: execute the outcome.
     Fail(Outcome),
-    /// Copy the payload there, then call [`Responder::finish`](super::Responder::finish).
+    /// Copy the payload to the place, then call [`Responder::finish`](super::Responder::finish).
     Place(Place),
     /// Check the key, the bounds and the right to read, then call
     /// [`Responder::start_read`](super::Responder::start_read).
@@ -48,7 +48,7 @@ pub enum Verdict {
 impl Verdict {
     /// Returns whether the packet was the expected one, and is valid.
     ///
-    /// For UC, which resynchronizes after a gap: whether the packet is executed.
+    /// For UC, which resynchronizes after a gap, returns whether the packet is executed.
     #[inline]
     pub fn is_expected(&self) -> bool {
         match self {
@@ -65,16 +65,17 @@ pub enum DropReason {
     /// Earlier packets are missing (RC: a NAK was sent, and the packet was not kept; UC: its
     /// message is aborted).
     PsnGap,
-    /// It was executed before, and there is nothing to repeat.
+    /// The packet was executed before, and there is no response to repeat.
     Duplicate,
     /// There is no receive request (UC, UD).
     NoRecvWqe,
     /// The datagram does not carry the Q_Key of the queue pair.
     BadQkey,
-    /// It is not a request, not of this service type, or its opcode does not continue the message
-    /// (UC).
+    /// The packet is not a request, is not of this service type, or its opcode does not continue
+    /// the message (UC).
     BadOpcode,
-    /// The length does not fit the MTU, the place in the message, or the message (UC, UD).
+    /// The payload length does not match the MTU, the position in the message or its length (UC,
+    /// UD).
     BadLength,
     /// The queue pair does not allow RDMA WRITE (UC).
     NotAllowed,
@@ -120,7 +121,7 @@ pub struct ReadRequest {
     pub va: u64,
     /// The length of the data in bytes, up to [`MAX_MESSAGE_LEN`](crate::wire::MAX_MESSAGE_LEN).
     pub len: u32,
-    /// True if the READ was answered before.
+    /// True if the READ is a duplicate.
     pub again: bool,
 }
 
@@ -196,7 +197,7 @@ pub struct RecvCompletion {
     pub imm: Option<[u8; 4]>,
     /// The key that was invalidated.
     pub invalidated: Option<Rkey>,
-    /// True if the request was consumed by a WRITE, whose data is elsewhere.
+    /// True if a WRITE with immediate data consumed the request.
     pub with_rdma: bool,
     /// True if the peer requested a solicited event.
     pub solicited: bool,

@@ -36,9 +36,9 @@ pub const CQE_LEN: usize = size_of::<RawCqe>();
 pub const WC_GRH: u32 = 1 << 0;
 /// `IB_WC_WITH_IMM`: the immediate data is valid.
 pub const WC_WITH_IMM: u32 = 1 << 1;
-/// `IB_WC_WITH_INVALIDATE`: a key was invalidated; it takes the place of immediate data.
+/// `IB_WC_WITH_INVALIDATE`: a key was invalidated, which is in the field of immediate data.
 pub const WC_WITH_INVALIDATE: u32 = 1 << 2;
-/// `IBV_WC_WITH_INV`: the same for a program; the bit of the kernel means something else there.
+/// `IBV_WC_WITH_INV`: the same for a program, for which the bit of the kernel has another meaning.
 pub const WC_USER_WITH_INVALIDATE: u32 = 1 << 3;
 
 /// The service level of a datagram that was received over IPv6.
@@ -94,7 +94,7 @@ pub enum WcOpcode {
     FetchAdd = 4,
     /// The binding of a memory window.
     BindMw = 5,
-    /// The invalidation of a key of the own side.
+    /// The invalidation of a local key.
     LocalInv = 6,
     /// A FLUSH.
     Flush = 8,
@@ -136,12 +136,12 @@ impl From<SendOp> for WcOpcode {
 
 /// A completion, for a user ring or for the kernel's poll verb.
 ///
-/// Fields that mean nothing on RoCE (LID, path bits) are reported as zero.
+/// Fields without a meaning on RoCE (LID, path bits) are reported as zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Cqe {
     /// Cookie of the work request.
     pub wr_id: u64,
-    /// The status. Unless it is success, only `wr_id` and `qpn` are defined as well.
+    /// The status. On error, only this, `wr_id` and `qpn` are defined.
     pub status: Status,
     /// The operation.
     pub opcode: WcOpcode,
@@ -153,13 +153,15 @@ pub struct Cqe {
     pub invalidated: Option<Rkey>,
     /// The queue pair that the work request was posted to.
     pub qpn: Qpn,
-    /// The sender of a UD message, else zero.
+    /// The source QPN of a UD message, otherwise zero.
     pub src_qpn: Qpn,
-    /// The receive buffer starts with the GRH area (UD).
+    /// True if the receive buffer starts with the GRH area (UD).
     pub grh: bool,
-    /// The service level, which RoCE does not have. For a UD receive it is the version of the IP
-    /// header in the GRH area (`WC_SL_IPV4`, `WC_SL_IPV6`), as with mlx5: UCX looks at it, and
-    /// drops datagrams that seem to be for another address.
+    /// The service level, which RoCE does not have.
+    ///
+    /// For a UD receive it is the version of the IP header in the GRH area (`WC_SL_IPV4`,
+    /// `WC_SL_IPV6`), as with mlx5. UCX reads it to find the destination address in the GRH area,
+    /// and drops datagrams that seem to be for another address.
     pub sl: u8,
 }
 

@@ -33,8 +33,8 @@ pub struct MmapInfo {
 )]
 #[repr(C)]
 pub struct CreateAhResp {
-    /// Number that UD sends name the address handle by; never zero, which a library without numbers
-    /// would send.
+    /// Number by which UD sends name the address handle. It is never zero, which a library that
+    /// does not know of the numbers would send.
     pub ah_num: u32,
     /// Zero.
     pub reserved: u32,
@@ -82,8 +82,8 @@ pub struct CreateSrqResp {
 )]
 #[repr(C)]
 pub struct ModifySrqCmd {
-    /// Address in the process that the [`MmapInfo`] of a resized ring is written to, since the
-    /// command has no response of its own.
+    /// Address in the process to which the [`MmapInfo`] of a resized ring is written, because the
+    /// command has no response.
     pub mmap_info_addr: u64,
 }
 

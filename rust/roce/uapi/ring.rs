@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Shape and index arithmetic of the rings that a process shares with the kernel.
+//! Geometry and index arithmetic of the rings that a process shares with the kernel.
 //!
 //! A ring is a [`RingHeader`] followed by a power of two of equal slots. One slot always stays
 //! free, so that equal indices mean "empty". Indices count slots and wrap at the number of slots.
@@ -97,8 +97,8 @@ impl Ring {
     /// Lays out a ring for at least `entries` elements of at least `elem_size` bytes.
     ///
     /// Both are rounded up, the former to one less than a power of two: see
-    /// [`capacity`](Self::capacity) and [`elem_size`](Self::elem_size). `None` means that the ring
-    /// would be absurdly large: limits of the device are checked before.
+    /// [`capacity`](Self::capacity) and [`elem_size`](Self::elem_size). Returns `None` if the ring
+    /// would be far larger than the limits of the device, which the caller has checked.
     pub const fn new(entries: u32, elem_size: u32) -> Option<Self> {
         if entries >= MAX_SLOTS || elem_size > MAX_ELEM_SIZE {
             return None;
@@ -136,7 +136,7 @@ impl Ring {
         }
     }
 
-    /// Returns the most elements that the ring can hold: one less than it has slots.
+    /// Returns the most elements that the ring can hold, which is the number of slots minus one.
     #[inline]
     pub const fn capacity(&self) -> u32 {
         self.mask
@@ -179,7 +179,7 @@ impl Ring {
             .wrapping_add(DATA_OFFSET)
     }
 
-    /// Returns `index` moved on by `n` slots, masked.
+    /// Returns `index` advanced by `n` slots, masked.
     #[inline]
     pub const fn advance(&self, index: u32, n: u32) -> u32 {
         index.wrapping_add(n) & self.mask
@@ -191,14 +191,13 @@ impl Ring {
         self.advance(index, 1)
     }
 
-    /// Returns how many elements are queued: 0 to [`capacity`](Self::capacity), whatever the
-    /// indices are.
+    /// Returns the number of queued elements: 0 to [`capacity`](Self::capacity), for any indices.
     #[inline]
     pub const fn count(&self, producer: u32, consumer: u32) -> u32 {
         producer.wrapping_sub(consumer) & self.mask
     }
 
-    /// Returns how many elements can be added.
+    /// Returns the number of elements that can be added.
     #[inline]
     pub const fn free(&self, producer: u32, consumer: u32) -> u32 {
         self.mask.wrapping_sub(self.count(producer, consumer))

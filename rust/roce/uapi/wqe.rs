@@ -3,13 +3,13 @@
 //! Work queue elements (WQE) of user rings, and their validation.
 //!
 //! A WQE is a fixed header ([`SendWqe`], [`RecvWqe`]) followed by a tail: a list of scatter/gather
-//! elements (SGE), or for a send with inline data the message itself. Whatever a process may have
-//! written, the parsers return either a work request whose opcode, lengths and counts hold the
-//! documented bounds, or an error that completes that request.
+//! elements (SGE), or for a send with inline data the message itself. A process may have written
+//! anything. The parsers return either a work request whose opcode, lengths and counts are within
+//! the documented bounds, or an error that completes the request.
 //!
-//! The expected use is to copy the header, learn the length of the tail from [`SendWqe::tail_len`],
-//! copy that, and parse both. The header is not read again after the tail was sized from it. Once
-//! they are parsed, only the tail of a send WQE is needed.
+//! The driver copies the header, gets the length of the tail from [`SendWqe::tail_len`], copies the
+//! tail, and parses both copies. It does not read the header again after that. Once both are
+//! parsed, only the tail of a send WQE is needed.
 
 mod layout;
 mod recv;
@@ -61,20 +61,20 @@ use zerocopy::FromBytes;
 /// Longest message, in bytes, that a work request may describe: the limit of the specification.
 pub const MAX_MESSAGE: u32 = 1 << 31;
 
-/// Bytes of the word that an atomic operation is about.
+/// The size of the operand of an atomic operation in bytes.
 pub const WORD_LEN: usize = 8;
 
-/// Why a WQE was refused.
+/// The reason for refusing a WQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WqeErrorKind {
-    /// The copy is shorter than the WQE claims. A driver that sizes rings as
-    /// [`qp::caps`](crate::qp::caps) lays down never sees this.
+    /// The copy is shorter than the WQE. This cannot happen with rings of the sizes of
+    /// [`qp::caps`](crate::qp::caps).
     Truncated,
-    /// Opcode unknown, reserved for the kernel or not carried by this driver.
+    /// The opcode is unknown, reserved for the kernel or not supported by this driver.
     Opcode,
     /// The opcode does not exist on this transport.
     Transport,
-    /// Inline data in a request that carries none.
+    /// Inline data in a request that cannot carry any.
     NotInline,
     /// More SGEs than the queue pair was created for.
     SgeCount,
@@ -87,10 +87,10 @@ pub enum WqeErrorKind {
     Flush,
 }
 
-/// A refused WQE: enough of it to complete it with an error.
+/// A refused WQE, with the data that its completion needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WqeError {
-    /// Cookie of the program, or zero if not even that could be read.
+    /// Cookie of the program, or zero if the WQE is too short to have one.
     pub wr_id: u64,
     /// Reason of the refusal.
     pub kind: WqeErrorKind,
@@ -113,8 +113,8 @@ impl WqeError {
 
     /// Returns an empty send that takes the place of the refused WQE in the order of completions.
     ///
-    /// The driver posts it and fails its slot with [`status`](Self::status) at once, so it is never
-    /// transmitted.
+    /// The driver posts it and immediately fails its slot with [`status`](Self::status), so it is
+    /// never transmitted.
     pub fn placeholder(&self) -> SendWr {
         SendWr {
             wr_id: self.wr_id,
@@ -136,7 +136,7 @@ fn sum_sges(tail: &[u8], count: u32, max_sge: u32) -> Result<u64, WqeErrorKind> 
     }))
 }
 
-/// Returns the first `count` SGEs of a tail; none if it ends before.
+/// Returns the first `count` SGEs of a tail, or `None` if the tail is shorter.
 #[inline]
 fn sges(tail: &[u8], count: u32) -> Option<&[RawSge]> {
     let (sges, _) = <[RawSge]>::ref_from_prefix_with_elems(tail, count as usize).ok()?;

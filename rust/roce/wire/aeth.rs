@@ -27,7 +27,7 @@ const SYNDROME_SHIFT: u32 = 24;
 /// Bits of the MSN.
 const MSN_MASK: u32 = 0x00ff_ffff;
 
-/// Why a request was refused.
+/// The reason for a NAK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NakCode {
     /// A packet is missing: the PSN is the one that the responder expects.
@@ -43,7 +43,7 @@ pub enum NakCode {
 }
 
 impl NakCode {
-    /// Returns the five bits that stand in the syndrome.
+    /// Returns the five bits of the syndrome.
     #[inline]
     const fn raw(self) -> u8 {
         match self {
@@ -59,26 +59,25 @@ impl NakCode {
 /// The syndrome of an AETH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syndrome {
-    /// Everything up to the PSN was executed.
+    /// All packets up to the PSN were executed.
     Ack {
         /// Encoded end-to-end flow control credits, 0 to 31; 31 means that there is no such flow
         /// control.
         credits: u8,
     },
-    /// Everything before the PSN was executed; there is no receive work request for the packet
-    /// itself.
+    /// All packets before the PSN were executed; there is no receive request for the packet itself.
     Rnr {
-        /// Code of the time to wait, 0 to 31; see [`rnr_timer_ns`](crate::time::rnr_timer_ns).
+        /// The RNR timer code, 0 to 31; see [`rnr_timer_ns`](crate::time::rnr_timer_ns).
         timer: u8,
     },
-    /// Everything before the PSN was executed; the packet itself was refused.
+    /// All packets before the PSN were executed; the packet itself was not.
     Nak(NakCode),
     /// A code that the specification reserves.
     Reserved,
 }
 
 impl Syndrome {
-    /// An acknowledgment without end-to-end flow control, the only kind that is sent here.
+    /// An acknowledgment without end-to-end flow control, which is the only kind that is sent.
     pub const ACK: Syndrome = Syndrome::Ack {
         credits: VALUE_MASK,
     };
@@ -102,8 +101,9 @@ impl Syndrome {
         }
     }
 
-    /// Returns the syndrome byte. A reserved one is never sent; it is encoded as a code that every
-    /// peer rejects.
+    /// Returns the syndrome byte.
+    ///
+    /// [`Syndrome::Reserved`] is never sent. It is encoded as a code that every peer rejects.
     #[inline]
     pub const fn raw(self) -> u8 {
         match self {
@@ -115,12 +115,12 @@ impl Syndrome {
     }
 }
 
-/// The answer of a responder.
+/// The ACK extended transport header (AETH).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aeth {
     /// The result of the request.
     pub syndrome: Syndrome,
-    /// The messages that the responder has completed, modulo 2^24.
+    /// The number of messages that the responder has completed, modulo 2^24.
     pub msn: u32,
 }
 

@@ -16,10 +16,10 @@ use zerocopy_derive::{
 
 use crate::ids::Rkey;
 
-/// The word of the responder that an atomic operation is about, and its operands.
+/// The AtomicETH: the word at the responder, and the operands of the operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AtomicEth {
-    /// The address of the word, as the owner of the memory named it.
+    /// The address of the word in the memory region.
     pub va: u64,
     /// The key of the memory region.
     pub rkey: Rkey,
@@ -88,8 +88,9 @@ const WHOLE: u32 = 1 << 4;
 pub struct Feth(u32);
 
 impl Feth {
-    /// Makes one from the numbers that programs use: a set of `enum ib_placement_type`, and an
-    /// `enum ib_selectivity_level`. `None` if they ask for nothing, or for what does not exist.
+    /// Makes a FETH from a set of `enum ib_placement_type` and an `enum ib_selectivity_level`.
+    ///
+    /// Returns `None` if they select nothing, or something undefined.
     #[inline]
     pub const fn new(placement: u8, level: u8) -> Option<Feth> {
         // CAST: Widening.
@@ -107,13 +108,13 @@ impl Feth {
         self.0
     }
 
-    /// Makes one from what [`bits`](Self::bits) returned.
+    /// Converts from the result of [`bits`](Self::bits).
     #[inline]
     pub(crate) const fn from_bits(bits: u32) -> Feth {
         Feth(bits)
     }
 
-    /// Returns whether it selects something, and nothing reserved.
+    /// Returns whether the FETH selects something, and nothing reserved.
     #[inline]
     pub const fn is_valid(self) -> bool {
         let placement = self.0 & PLACEMENT;
@@ -129,13 +130,13 @@ impl Feth {
         self.0 & GLOBAL != 0
     }
 
-    /// Returns whether the data must survive a loss of power.
+    /// Returns whether the data must be persistent at the responder.
     #[inline]
     pub const fn persistent(self) -> bool {
         self.0 & PERSISTENT != 0
     }
 
-    /// Returns whether all that the key names is meant, whatever range the request names.
+    /// Returns whether the whole memory region is selected, instead of the range of the request.
     #[inline]
     pub const fn whole(self) -> bool {
         self.0 & SELECTIVITY == WHOLE

@@ -26,8 +26,7 @@ use crate::{
 /// Flag bits: a solicited event.
 const SOLICITED: u8 = 0x80;
 
-/// Flag bits: the path has migrated, which is the state that a queue pair without path migration is
-/// always in.
+/// Flag bits: the path has migrated, which is always set without path migration.
 const MIG_REQ: u8 = 0x40;
 
 /// Flag bits: number of pad bytes.
@@ -37,7 +36,7 @@ const PAD_SHIFT: u32 = 4;
 /// Flag bits: version of the transport headers.
 const VERSION_MASK: u8 = 0x0f;
 
-/// The bit above the QPN that says that packets of that queue pair met congestion.
+/// The bit above the QPN of a CNP: packets of that queue pair were marked (BECN).
 const BECN: u32 = 0x4000_0000;
 
 /// The bit above the PSN that requests an acknowledgment.
@@ -91,7 +90,7 @@ impl Bth {
         }
     }
 
-    /// Returns the opcode, known or not.
+    /// Returns the opcode, which may be unknown.
     #[inline]
     pub(crate) fn raw_opcode(&self) -> u8 {
         self.opcode
@@ -109,7 +108,7 @@ impl Bth {
         self.flags & SOLICITED != 0
     }
 
-    /// Returns the pad bytes between payload and ICRC, 0 to 3.
+    /// Returns the number of pad bytes between payload and ICRC, 0 to 3.
     #[inline]
     pub(crate) fn pad(&self) -> u8 {
         (self.flags & PAD_MASK) >> PAD_SHIFT
@@ -121,7 +120,7 @@ impl Bth {
         Pkey::new(self.pkey.get())
     }
 
-    /// Returns the destination; the byte above it (congestion bits, reserved bits) is ignored.
+    /// Returns the destination QPN, without the byte above it (congestion and reserved bits).
     #[inline]
     pub(crate) fn dest_qpn(&self) -> Qpn {
         Qpn::new(self.qpn.get())

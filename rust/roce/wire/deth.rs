@@ -16,7 +16,7 @@ use crate::ids::{
     Qpn, //
 };
 
-/// The sender of a datagram, and its Q_Key.
+/// The DETH: the Q_Key and the sender of a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deth {
     /// The queue key that the sender presents.

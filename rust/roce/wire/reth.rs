@@ -16,14 +16,14 @@ use zerocopy_derive::{
 
 use crate::ids::Rkey;
 
-/// The remote memory that a WRITE or READ is about.
+/// The RETH: the remote memory of a WRITE, READ or FLUSH.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reth {
-    /// The address of the first byte, as the owner of the memory named it.
+    /// The address of the first byte in the memory region.
     pub va: u64,
     /// The key of the memory region.
     pub rkey: Rkey,
-    /// Bytes of the whole message. It is untrusted.
+    /// The length of the whole message in bytes. It is untrusted.
     pub len: u32,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Writing headers, one behind the other.
+//! Writing of the headers of a packet.
 
 use zerocopy::{
     Immutable,
@@ -43,7 +43,7 @@ pub(crate) fn write_cnp(pkey: Pkey, dest_qpn: Qpn, buf: &mut [u8]) -> Option<usi
     Some(writer.put(&[0u8; CNP_LEN])?.finish())
 }
 
-/// Writes the headers of one packet into a buffer. Everything is refused that does not fit.
+/// The headers of one packet in a buffer. Headers that do not fit are refused.
 pub(crate) struct HeaderWriter<'b> {
     rest: &'b mut [u8],
     written: usize,
@@ -123,7 +123,7 @@ impl<'b> HeaderWriter<'b> {
         }
     }
 
-    /// Appends immediate data, if there is some.
+    /// Appends immediate data, if there is any.
     #[inline]
     pub(crate) fn imm(self, imm: Option<[u8; 4]>) -> Option<HeaderWriter<'b>> {
         match imm {
@@ -132,7 +132,7 @@ impl<'b> HeaderWriter<'b> {
         }
     }
 
-    /// Returns how many bytes were written.
+    /// Returns the number of bytes that were written.
     #[inline]
     pub(crate) fn finish(self) -> usize {
         self.written

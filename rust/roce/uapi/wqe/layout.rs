@@ -125,9 +125,9 @@ pub struct BindArgs {
     pub length: U64,
     /// Key of the memory region.
     pub mr_lkey: U32,
-    /// Key that the window has.
+    /// Current key of the window.
     pub mw_rkey: U32,
-    /// Key that it shall have.
+    /// New key of the window.
     pub rkey: U32,
     /// Set of `enum ib_access_flags`.
     pub access: U32,
@@ -139,7 +139,7 @@ pub struct BindArgs {
 pub struct RegArgs {
     /// The address that requests use for the first byte.
     pub iova: U64,
-    /// Key that the region shall have.
+    /// New key of the region.
     pub key: U32,
     /// Set of `enum ib_access_flags`.
     pub access: U32,
@@ -147,8 +147,8 @@ pub struct RegArgs {
 
 /// Arguments of a send on a UD queue pair: `ud` in the union of `struct rxe_send_wr`.
 ///
-/// The address vector that a process may put behind these is not part of the contract: only the
-/// kernel's copy of it, which `ah_num` names, was checked.
+/// The address vector that a process may have put behind these is ignored. The kernel uses its own
+/// validated copy, which `ah_num` names.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct UdArgs {
@@ -257,8 +257,7 @@ impl From<&RegArgs> for LocalArgs {
 }
 
 impl SendWqe {
-    /// Returns how many bytes of tail have to be copied for [`parse_send`](super::parse_send) to
-    /// see all that it may use.
+    /// Returns the number of bytes of the tail that [`parse_send`](super::parse_send) needs.
     ///
     /// The result is bounded by `limits`, not by the contents of the WQE.
     #[inline]
@@ -274,8 +273,7 @@ impl SendWqe {
 }
 
 impl RecvWqe {
-    /// Returns how many bytes of tail have to be copied for [`parse_recv`](super::parse_recv) to
-    /// see all that it may use.
+    /// Returns the number of bytes of the tail that [`parse_recv`](super::parse_recv) needs.
     #[inline]
     pub fn tail_len(&self, max_sge: u32) -> usize {
         (self.dma.num_sge.get().min(max_sge) as usize).saturating_mul(SGE_LEN)

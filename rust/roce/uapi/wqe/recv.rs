@@ -21,14 +21,14 @@ pub struct RecvWr {
     pub wr_id: u64,
     /// Elements in the list of SGEs: [`recv_sges`].
     pub num_sge: u32,
-    /// Bytes that all SGEs together can take, at most [`MAX_MESSAGE`].
+    /// Total length of all SGEs in bytes, at most [`MAX_MESSAGE`].
     pub length: u32,
 }
 
 /// Validates a private copy of a receive WQE.
 ///
-/// The sum of the buffers is clamped to [`MAX_MESSAGE`], and not refused beyond it: more room than
-/// the longest message needs is harmless.
+/// The total length of the buffers is clamped to [`MAX_MESSAGE`]. It is not refused if it is
+/// larger, because more room than the longest message needs is harmless.
 ///
 /// # Errors
 ///
@@ -50,8 +50,9 @@ pub fn parse_recv(bytes: &[u8], max_sge: u32) -> Result<RecvWr, WqeError> {
     })
 }
 
-/// Returns the scatter list of a copied receive WQE, of [`RecvWr::num_sge`] elements; none if the
-/// copy ends before.
+/// Returns the scatter list of a copied receive WQE, or `None` if the copy is too short.
+///
+/// It has `num_sge` elements, which is [`RecvWr::num_sge`].
 #[inline]
 pub fn recv_sges(bytes: &[u8], num_sge: u32) -> Option<&[RawSge]> {
     sges(bytes.get(RECV_WQE_LEN..)?, num_sge)

@@ -53,7 +53,7 @@ pub struct SendLimits {
     pub max_inline: u32,
     /// The queue pair's own Q_Key. Only used for UD.
     pub qkey: Qkey,
-    /// True for a kernel consumer, which alone may register memory, and cannot bind windows.
+    /// True for a kernel consumer: only those may register memory, and they cannot bind windows.
     pub kernel: bool,
     /// True for raw packets, which have no address. UD only.
     pub raw: bool,
@@ -171,8 +171,8 @@ fn validate_send(
 /// `IB_WR_ATOMIC_WRITE`.
 pub(super) const OPCODE_ATOMIC_WRITE: u32 = 15;
 
-/// Maps `enum ib_wr_opcode` to the operations that this driver carries. `kernel` is true for a
-/// kernel consumer.
+/// Maps `enum ib_wr_opcode` to the operations of this driver. `kernel` is true for a kernel
+/// consumer.
 fn send_op(opcode: u32, kernel: bool) -> Option<SendOp> {
     match opcode {
         0 => Some(SendOp::Write),
@@ -196,13 +196,13 @@ fn send_op(opcode: u32, kernel: bool) -> Option<SendOp> {
 fn is_carried(transport: Transport, op: SendOp) -> bool {
     match transport {
         Transport::Rc => true,
-        // The specification has no SEND with invalidate for it (table 38).
+        // The specification has no SEND with invalidate for UC (table 38).
         Transport::Uc => !op.has_explicit_response() && op != SendOp::SendInv,
         Transport::Ud => matches!(op, SendOp::Send | SendOp::SendImm),
     }
 }
 
-/// Finds the payload of a request, and how many bytes the request is about.
+/// Returns the payload of a request, and the length of its message or range in bytes.
 fn payload(
     op: SendOp,
     wqe: &SendWqe,
@@ -263,8 +263,8 @@ fn sge_payload(dma: &DmaInfo, tail: &[u8], max_sge: u32) -> Result<(Payload, u32
     }
 }
 
-/// Returns the `count` elements of the scatter or gather list in a copied tail, as [`parse_send`]
-/// has counted them; none if the copy ends before.
+/// Returns the scatter or gather list in a copied tail, or `None` if the copy is too short.
+/// [`parse_send`] returns its `count`.
 #[inline]
 pub fn send_sges(tail: &[u8], count: u16) -> Option<&[RawSge]> {
     sges(tail, count.into())
@@ -282,7 +282,7 @@ pub fn ah_num(wqe: &SendWqe) -> Option<NonZeroU32> {
     NonZeroU32::new(args::<UdArgs>(wqe).ok()?.ah_num.get())
 }
 
-/// Returns the arguments of a WQE as those of its operation.
+/// Returns the arguments of a WQE as the type that its operation has.
 #[inline]
 fn args<T: FromBytes + KnownLayout + Immutable + Unaligned>(
     wqe: &SendWqe,
@@ -295,9 +295,9 @@ fn args<T: FromBytes + KnownLayout + Immutable + Unaligned>(
 
 /// Returns the Q_Key on the wire for a work request with `asked`.
 ///
-/// A Q_Key with the high bit set is controlled: an unprivileged program may not send one of its
-/// choice, so `own`, which only a privileged modify can make controlled, replaces it. Work requests
-/// of kernel consumers obey the same rule.
+/// A Q_Key with the high bit set is controlled: an unprivileged program may not choose it. The
+/// Q_Key of the queue pair, `own`, replaces it, which only a privileged modify can make a
+/// controlled one. The rule also applies to kernel consumers.
 #[inline]
 pub fn effective_qkey(asked: Qkey, own: Qkey) -> Qkey {
     const CONTROLLED: u32 = 1 << 31;
