@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Any bytes, as a list of what peer and consumer do to a queue pair.
+//! Arbitrary bytes as a list of actions of the peer and the consumer on a queue pair.
 
 #![no_main]
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Every recovery has a cause (RC).
+//! Check that every recovery has a cause (RC).
 //!
-//! The network and the nodes count what they did to packets, and the nodes count what they did to
-//! recover. Nothing is recovered that was not disturbed.
+//! The network and the nodes count the packets that they lose, delay, duplicate or drop, and the
+//! nodes count their recoveries. There must not be more recoveries than such causes.
 
 use crate::{
     net::Disturbances,
@@ -14,33 +14,33 @@ use crate::{
     Node, //
 };
 
-/// How often one loss is found at most.
+/// The most times that a requester finds one loss.
 ///
-/// The acknowledgment of a duplicate names the last PSN that was executed. After progress, the
-/// requester takes it for proof of another loss, although the response that is missing comes next.
+/// The acknowledgment of a duplicate carries the last executed PSN. After progress, the requester
+/// takes it for proof of another loss, although the missing response comes next.
 const FALSE_PROOFS: u64 = 2;
 
-/// What happened to the packets on both ways of a connection, as its requester sees it.
+/// The causes of recoveries of a requester, in both directions of its connection.
 #[derive(Clone, Copy, Debug)]
 struct Causes {
-    /// Requests that were lost, or came late.
+    /// Requests that were lost or late.
     requests: u64,
-    /// NAKs that each of these may cause: a receiver that keeps no early packet has dropped those
-    /// behind the missing one, and reports them once it has come alone.
+    /// The NAKs that each of these may cause. A receiver that keeps no early packets drops those
+    /// after the missing one, and reports them when that has arrived alone.
     naks_per_request: u64,
-    /// Responses that were lost, or came late.
+    /// Responses that were lost or late.
     responses: u64,
-    /// Requests that came twice.
+    /// Requests that arrived twice.
     repeated: u64,
-    /// Packets that came twice, habits of a foreign peer, and times that a stack made a half wait.
+    /// Packets that arrived twice, peculiarities of a foreign peer, and refusals of the stacks.
     others: u64,
 }
 
-/// Checks the totals of a run: `on_the_way[n]` is what happened to the packets that node `n` sent,
-/// and a node did nothing for as long as `stalls` timeouts.
+/// Checks the totals of a run.
 ///
-/// If requesters are hasty, and take a response for overdue that is on its way, only what the
-/// receivers do needs a cause.
+/// `on_the_way[n]` has the disturbances of the packets that node `n` sent, and a node did nothing
+/// for the time of `stalls` timeouts. If `is_hasty`, requesters take responses for overdue that are
+/// still on the way. Then only the recoveries of the receivers need a cause.
 pub(crate) fn check(
     nodes: &[Node; 2],
     on_the_way: [Disturbances; 2],
@@ -77,9 +77,8 @@ fn check_one(
     causes: &Causes,
     (peer_failed, is_hasty): (bool, bool),
 ) -> Result<(), &'static str> {
-    // A copy may fill a gap, or find a receive request, ahead of what has to follow it.
-    // If only the missing packet is sent again, and those after it were not kept, they are missing
-    // next.
+    // A duplicate may fill a gap, or find a receive request, before the packets that follow it are
+    // sent again.
     let missing = causes.requests * causes.naks_per_request;
     if theirs.sent_naks > missing + causes.repeated + own.losses_found {
         return Err("a NAK without a cause");
@@ -97,7 +96,7 @@ fn check_one(
     if own.naks + own.gaps + own.losses_found > all * FALSE_PROOFS + causes.others {
         return Err("found a loss without a cause");
     }
-    // A peer in ERR is silent.
+    // A peer in ERR does not respond.
     if own.timeouts > all + causes.others && !peer_failed {
         return Err("a timeout without a cause");
     }

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What must hold.
+//! The conditions that every run must satisfy.
 //!
 //! - Every posted operation completes exactly once, in the order of posting.
-//! - RC: success means that the peer has the data, and the receive completion if there is one;
-//!   messages arrive once, in order and unchanged. After the first error everything is flushed.
-//!   Without faults nothing fails but what was sabotaged, and that with the right status.
-//! - RC: what is done to a word of the peer is done exactly once, in order: every value that was
-//!   found, and the last one, is the sum of what was added before.
+//! - RC: success means that the peer has the data, and the receive completion if there is one.
+//!   Messages arrive once, in order and unchanged. After the first error all operations are
+//!   flushed. Without faults, only sabotaged operations fail, and they fail with the right status.
+//! - RC: atomic operations on a word of the peer are executed exactly once, in order. Every
+//!   original value, and the last value, is the sum of the values that were added before.
 //! - RC: packets that the stack refuses leave no trace in the half that takes them back. New
 //!   packets have consecutive PSNs, and the timer runs only if a response was requested.
-//! - RC: what fails has a cause: sabotage, or the end of the retries. With seven retries, a network
-//!   that is not too bad makes nothing fail. Each recovery has a cause, see [`crate::cause`],
+//! - RC: every failure has a cause: sabotage, or the end of the retries. With seven retries and a
+//!   moderate loss rate, no operation fails. Each recovery has a cause: see [`crate::cause`],
 //!   `node::ledger` and `node::probe`. The receive half counts as many messages as were sent.
-//! - Nothing starts while the send queue drains.
-//! - Operations of the own side are executed once, in their turn.
-//! - UC, UD: what arrives is unchanged. Only sabotage fails.
-//! - A receive work request completes at most once, in the order in which they were taken.
-//! - Nothing is written outside of what an operation names.
+//! - No operation starts while the send queue drains.
+//! - Local operations are executed once, in order.
+//! - UC, UD: messages that arrive are unchanged. Only sabotaged operations fail.
+//! - A receive request completes at most once, and receive requests complete in order.
+//! - No byte is written outside of the areas that operations name.
 
 use roce::{
     opcode::Transport,
@@ -45,23 +45,24 @@ use crate::{
     Scenario, //
 };
 
-/// What is known of one node.
+/// The progress of one node.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Operations that completed.
+    /// The number of operations that completed.
     completed: usize,
-    /// The first one that failed and was not flushed, or the first one that was, and how.
+    /// The first operation that failed without being flushed, or else the first that was flushed,
+    /// and its status.
     failure: Option<(usize, Status)>,
-    /// The first one that was flushed before that (RC).
+    /// The first operation that was flushed before that one (RC).
     flushed: Option<usize>,
     succeeded: u64,
-    /// Receive work requests that completed.
+    /// The number of receive requests that completed.
     received: u64,
-    /// Those that did so successfully (RC).
+    /// The number of those that completed successfully (RC).
     delivered: usize,
 }
 
-/// Checks a run as it goes.
+/// The checks during a run.
 #[derive(Debug)]
 pub struct Check {
     transport: Transport,
@@ -81,7 +82,7 @@ impl Check {
         }
     }
 
-    /// Returns how many operations succeeded.
+    /// Returns the number of operations that succeeded.
     pub fn succeeded(&self) -> u64 {
         self.progress
             .iter()
@@ -89,7 +90,7 @@ impl Check {
             .sum()
     }
 
-    /// Returns how many messages arrived.
+    /// Returns the number of messages that arrived.
     pub fn delivered(&self) -> u64 {
         self.progress
             .iter()
@@ -97,7 +98,7 @@ impl Check {
             .sum()
     }
 
-    /// Checks what has completed since the last time.
+    /// Checks the completions since the last call.
     pub fn observe(&mut self, nodes: &mut [Node; 2]) -> Result<(), Violation> {
         for index in 0..2 {
             for received in nodes[index].take_received() {
@@ -112,7 +113,7 @@ impl Check {
         Ok(())
     }
 
-    /// Checks what can only be told in the end.
+    /// Checks the conditions that can only be checked at the end of a run.
     pub fn finish(&self, nodes: &[Node; 2]) -> Result<(), Violation> {
         for index in 0..2 {
             let (node, peer) = (&nodes[index], &nodes[1 - index]);
@@ -181,8 +182,9 @@ impl Check {
         Ok(())
     }
 
-    /// Checks that the counter is what a number of additions, in order, make of it: at least those
-    /// that succeeded, and all if nothing failed.
+    /// Checks that the counter has the value after a number of additions, in order.
+    ///
+    /// These are at least the successful ones, and all if no operation failed.
     fn finish_counter(&self, index: usize, node: &Node, peer: &Node) -> Result<(), Violation> {
         let ops = node.ops();
         if !ops.iter().any(|op| op.wr.op == SendOp::FetchAdd) {
@@ -227,7 +229,7 @@ impl Check {
             return wrong("signalled is wrong");
         }
         if status != Status::Success {
-            // A failed connection stays so; UC and UD recover after the flush.
+            // RC does not recover from a failure; UC and UD do after the flush.
             match progress.failure {
                 None => {
                     progress.failure = Some((at, status));
@@ -240,7 +242,7 @@ impl Check {
                 Some((first, Status::WrFlush))
                     if self.transport == Transport::Rc && status != Status::WrFlush =>
                 {
-                    // The peer refused this one, while a response before it was missing.
+                    // The peer refused this operation, while a response before it was missing.
                     let missing = &node.ops()[first].wr.op;
                     let refused = op.sabotage != Sabotage::None && expected_status(op) == status;
                     if !missing.has_explicit_response() || !refused {
@@ -369,11 +371,11 @@ impl Check {
 fn has_cause(node: &Node, peer: &Node, (at, status): (usize, Status), must_recover: bool) -> bool {
     match status {
         Status::RetryExceeded | Status::RnrRetryExceeded => {
-            // A peer in ERR is silent.
+            // A peer in ERR does not respond.
             !must_recover || is_sabotaged(node.ops()) || is_sabotaged(peer.ops())
         }
-        // The receive half refused what the peer asked for, or its data was not there.
-        // A refused request also flushes an incomplete READ before it.
+        // A sabotaged operation of the peer has moved the queue pair to ERR. Or the peer has
+        // refused a later operation, which also flushes an incomplete READ before it.
         Status::WrFlush => is_sabotaged(peer.ops()) || is_sabotaged(&node.ops()[at..]),
         _ => {
             let op = &node.ops()[at];
@@ -382,7 +384,7 @@ fn has_cause(node: &Node, peer: &Node, (at, status): (usize, Status), must_recov
     }
 }
 
-/// Finds the message that arrived by what it carries.
+/// Finds the message that arrived by its immediate data or payload.
 fn identify<'a>(
     ops: &'a [Op],
     imm: &Option<[u8; 4]>,
@@ -403,7 +405,7 @@ fn identify<'a>(
     })
 }
 
-/// Returns what operations before one have added to the counter of the peer.
+/// Returns the sum of the values that operations before `at` have added to the counter of the peer.
 fn added_before(ops: &[Op], at: usize) -> u64 {
     let adds = ops[..at].iter().filter(|op| op.wr.op == SendOp::FetchAdd);
     adds.fold(0, |sum, op| sum.wrapping_add(op.wr.swap_add))
@@ -422,7 +424,7 @@ fn expected_status(op: &Op) -> Status {
     }
 }
 
-/// Checks that the bytes between the areas of a memory region are what they were.
+/// Checks that the bytes between the areas of a memory region are unchanged.
 fn check_guards(memory: &[u8], peer_ops: &[Op]) -> Result<(), Violation> {
     let areas = peer_ops.iter().filter(|op| op.is_rdma());
     let ends = areas.map(|op| op.area + op.wr.length as usize);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A peer, and a consumer, that do as they please.
+//! A hostile peer and a hostile consumer.
 //!
-//! [`drive`] reads a string of bytes as a list of things to do to the two halves of a queue pair:
-//! by the property tests with random bytes, by the fuzz targets with evolved ones. Whatever
-//! happens, nothing may panic (the tests run with overflow checks, like the kernel), requests
-//! complete in order and once, and nothing is placed or read outside of what was given.
+//! [`drive`] interprets a string of bytes as a list of actions on the two halves of a queue pair.
+//! The property tests pass random bytes, the fuzz targets evolved ones. For any input, the code
+//! must not panic (the tests run with overflow checks, like the kernel), requests must complete in
+//! order and once, and no byte may be placed or read outside of the given memory.
 
 use std::num::NonZero;
 
@@ -63,7 +63,7 @@ const MTU: u32 = 256;
 const SLOTS: usize = 5;
 const QKEY: Qkey = Qkey::new(0x1111);
 
-/// Does what `data` says to a queue pair.
+/// Executes the actions in `data` on a queue pair.
 pub fn drive(transport: Transport, data: &[u8]) {
     let mut input = Input(data);
     let mut target = Target::new(transport);
@@ -92,7 +92,7 @@ impl Input<'_> {
         u32::from_le_bytes([self.u8(), self.u8(), self.u8(), self.u8()])
     }
 
-    /// Returns a number that is small, close to a limit, or anything.
+    /// Returns a length that is small, close to a limit, or arbitrary.
     fn length(&mut self) -> u32 {
         match self.u8() {
             0..=99 => u32::from(self.u8()),
@@ -107,7 +107,7 @@ impl Input<'_> {
     }
 }
 
-/// The receive queue: how many of what size.
+/// The receive queue: the number of receive requests, and their size.
 struct Recvs {
     left: u8,
     size: u32,
@@ -193,7 +193,7 @@ impl Target {
                     let failed = input.u8() < 10;
                     let result = if failed { Err(Status::MwBind) } else { Ok(()) };
                     self.requester.local_done(result);
-                    // Not twice.
+                    // A second report must have no effect.
                     self.requester.local_done(result);
                 }
             }
@@ -259,7 +259,7 @@ impl Target {
         }
     }
 
-    /// Takes completions. They must be those of the oldest requests, each once.
+    /// Polls completions, which must be those of the oldest requests, each once.
     fn complete(&mut self) {
         while let Some(completion) = self.requester.poll_completion() {
             assert_eq!(completion.wr_id, self.completed);
@@ -270,7 +270,7 @@ impl Target {
         self.requester.take_error();
     }
 
-    /// Makes up a response with a PSN near those that are under way.
+    /// Handles a forged response with a PSN near those in flight.
     fn respond(&mut self, input: &mut Input<'_>) {
         let opcodes = [
             Opcode::RcAcknowledge,
@@ -289,7 +289,7 @@ impl Target {
         let psn = self.requester.next_psn().sub(back);
         let mut frame = frame(opcode, psn, input, MTU);
         if opcode.has_aeth() {
-            // Mostly one of the usual syndromes.
+            // Most of the time, use one of the usual syndromes.
             frame[12] = match input.u8() {
                 0..=149 => 0x1f,
                 150..=199 => 0x60,
@@ -302,7 +302,7 @@ impl Target {
         }
     }
 
-    /// Makes up a request with a PSN near the expected one.
+    /// Handles a forged request with a PSN near the expected one.
     fn request(&mut self, input: &mut Input<'_>) {
         let opcode = Opcode::ALL[usize::from(input.u8()) % Opcode::ALL.len()];
         let psn = match input.u8() {
@@ -407,7 +407,7 @@ impl Target {
         assert!(outcome.consumed == outcome.completion.is_some());
     }
 
-    /// Answers some of a READ: it may ask for a lot.
+    /// Sends some of the responses to a READ, of which there may be many.
     fn read(&mut self, request: ReadRequest) {
         let end = request.va.checked_add(u64::from(request.len));
         let result = end.map(|_| ()).ok_or(MemError::Protection);
@@ -457,7 +457,7 @@ fn frame(opcode: Opcode, psn: Psn, input: &mut Input<'_>, mtu: u32) -> Vec<u8> {
         feth: opcode
             .has_feth()
             .then(|| Feth::new(input.u8() % 4, input.u8() % 3).unwrap_or_default()),
-        // What has the right size will do for the headers that a request never has.
+        // The content of headers that a request never has does not matter, only their size.
         atomic: opcode.has_atomic().then(|| AtomicEth {
             va: u64::from(input.u32()) << (input.u8() % 33),
             rkey: Rkey::new(u32::from(input.u8())),

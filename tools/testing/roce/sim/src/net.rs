@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A network that may lose, repeat, delay and corrupt packets, and take trains apart.
+//! A network that may lose, duplicate, delay and corrupt packets, and split trains.
 
 use crate::{
     switch::{
@@ -11,13 +11,13 @@ use crate::{
     Rng, //
 };
 
-/// A packet, or several that were handed to the stack as one and arrive as one.
+/// A packet, or several that are sent as one GSO packet and arrive as one.
 pub type Train = Vec<Vec<u8>>;
 
-/// What arrives at a node.
+/// The arrival of a packet or a train at a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Arrival {
-    /// When it arrives, in ns.
+    /// The time of the arrival, in ns.
     pub at: u64,
     /// The packets.
     pub train: Train,
@@ -25,25 +25,25 @@ pub struct Arrival {
     pub is_marked: bool,
 }
 
-/// How bad a network is. Chances are in thousandths of what is sent: packets or whole trains.
+/// The fault rates of a network, in thousandths of the packets and whole trains that are sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// Packets and trains that vanish.
+    /// Packets and trains that are lost.
     pub loss: u64,
     /// Packets and trains that arrive twice.
     pub duplicate: u64,
     /// Packets and trains that arrive late.
     pub reorder: u64,
-    /// Packets and trains of which a bit flips.
+    /// Packets and trains in which a bit flips.
     pub corrupt: u64,
-    /// Trains that are taken apart. Each of their packets is then one by itself.
+    /// Trains that are split into single packets.
     pub cut: u64,
-    /// Trains of which some packets vanish. The others arrive as one.
+    /// Trains of which some packets are lost. The others arrive as one.
     pub partial_loss: u64,
 }
 
 impl Faults {
-    /// Returns whether everything arrives, unchanged, in order and once.
+    /// Returns whether all packets arrive unchanged, in order and once.
     pub fn is_none(&self) -> bool {
         let Faults {
             loss,
@@ -57,18 +57,18 @@ impl Faults {
     }
 }
 
-/// How often each thing happened to a train.
+/// The numbers of trains with each fault.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TrainFaults {
-    /// It vanished.
+    /// Trains that were lost.
     pub lost: u64,
-    /// It arrived twice.
+    /// Trains that arrived twice.
     pub duplicated: u64,
-    /// It arrived late.
+    /// Trains that arrived late.
     pub reordered: u64,
-    /// It was taken apart.
+    /// Trains that were split.
     pub cut: u64,
-    /// Some of its packets vanished.
+    /// Trains of which some packets were lost.
     pub partly_lost: u64,
 }
 
@@ -83,16 +83,16 @@ impl TrainFaults {
     }
 }
 
-/// What happened to packets and trains, as causes of what the nodes do about it.
+/// The numbers of disturbances of packets and trains, which are the causes of recoveries.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disturbances {
-    /// Gaps in the sequence that arrives, because they are lost or late.
+    /// Gaps in the sequence of arrivals, because packets are lost or late.
     pub missing: u64,
-    /// They arrived twice.
+    /// Packets and trains that arrived twice.
     pub repeated: u64,
-    /// The queue of a switch was full; these are missing, too.
+    /// Packets and trains for which the queue of a switch had no room; also counted in `missing`.
     pub dropped: u64,
-    /// A switch marked them.
+    /// Packets and trains that a switch marked.
     pub marked: u64,
 }
 
@@ -106,12 +106,16 @@ impl Disturbances {
     }
 }
 
-/// The gaps that a late packet makes: where it should be, and behind it when it comes, as what
-/// followed it was dropped.
+/// The number of gaps that a late packet causes.
+///
+/// One is in its original place. The other one is behind it when it arrives, because the packets
+/// after it were dropped.
 const LATE: u64 = 2;
 
-/// The gaps that the loss of several packets makes at most: the requester sends the first one again
-/// alone, and the others once the next one is reported as missing.
+/// Returns the most gaps that the loss of `lost` packets causes.
+///
+/// The requester sends the first one again alone, and the others when the next one is reported as
+/// missing.
 fn gaps(lost: usize) -> u64 {
     lost.min(2) as u64
 }
@@ -121,9 +125,9 @@ fn gaps(lost: usize) -> u64 {
 pub struct Link {
     faults: Faults,
     latency_ns: u64,
-    /// Nanoseconds that a byte takes, in 1/16.
+    /// The time that a byte takes, in 1/16 ns.
     sixteenths_per_byte: u64,
-    /// When the packet before has left.
+    /// The time when the link is free again.
     free_at: u64,
     /// The switch on the way.
     queue: Option<Queue>,
@@ -150,7 +154,7 @@ impl Link {
         }
     }
 
-    /// Sends a train at `now`, and returns what arrives when. A switch takes trains apart.
+    /// Sends a train at `now`, and returns its arrivals. A switch splits trains.
     pub fn send(&mut self, now: u64, rng: &mut Rng, train: Train) -> Vec<Arrival> {
         if train.len() == 1 || (self.queue.is_none() && !rng.chance(self.faults.cut)) {
             return self.send_whole(now, rng, train);
@@ -162,17 +166,17 @@ impl Link {
             .collect()
     }
 
-    /// Returns for how many nanoseconds from `now` the link is still busy.
+    /// Returns the time from `now` for which the link is still busy, in ns.
     pub fn busy_ns(&self, now: u64) -> u64 {
         self.free_at.saturating_sub(now)
     }
 
-    /// Returns what happened to packets.
+    /// Returns the disturbances so far.
     pub fn disturbances(&self) -> Disturbances {
         self.disturbances
     }
 
-    /// Returns how often each thing happened to a train.
+    /// Returns the numbers of trains with each fault.
     pub fn train_faults(&self) -> &TrainFaults {
         &self.train_faults
     }
@@ -204,7 +208,7 @@ impl Link {
         }
         if rng.chance(self.faults.loss) {
             self.train_faults.lost += one;
-            // The copy that is left, if there is one, is late.
+            // The duplicate, if there is one, is late.
             self.disturbances.missing += match arrivals.is_empty() {
                 true => gaps(train.len()),
                 false => LATE,
@@ -235,8 +239,9 @@ impl Link {
         arrivals
     }
 
-    /// Returns when a train has left the switch, and whether it is marked, or `None` if it was
-    /// dropped.
+    /// Returns the time when a train has left the switch, and true if it was marked.
+    ///
+    /// Returns `None` if the train was dropped.
     fn cross(&mut self, train: &Train) -> Option<(u64, bool)> {
         let Some(queue) = &mut self.queue else {
             return Some((self.free_at, false));
@@ -247,7 +252,7 @@ impl Link {
         }
     }
 
-    /// Returns for how many nanoseconds a packet keeps the link busy.
+    /// Returns the time for which a packet occupies the link, in ns.
     fn busy_of(&self, bytes: &[u8]) -> u64 {
         100 + bytes.len() as u64 * self.sixteenths_per_byte / 16
     }
@@ -257,8 +262,7 @@ impl Link {
     }
 }
 
-/// Removes packets that follow each other, but not all, from a train of at least two. Returns how
-/// many.
+/// Removes consecutive packets, but not all, from a train of at least two. Returns their number.
 fn lose_part(rng: &mut Rng, train: &mut Train) -> usize {
     let last = train.len() as u64 - 1;
     let first = rng.range(0..=last) as usize;

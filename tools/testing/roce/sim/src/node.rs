@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One end: the shell around the two halves of a queue pair.
+//! A node: the driver of the two halves of a queue pair.
 
 mod congestion;
 mod foreign;
@@ -84,34 +84,34 @@ use crate::{
     Scenario, //
 };
 
-/// Why a run is wrong.
+/// The condition that a run violates, in words.
 pub type Violation = String;
 
-/// A receive work request that was taken.
+/// A receive request that was taken from the queue.
 #[derive(Debug)]
 pub struct Held {
-    /// How many were taken before it.
+    /// The number of receive requests that were taken before it.
     pub number: u64,
     /// Its buffers.
     pub buffer: Vec<u8>,
 }
 
-/// How often each thing happened, in the order of the variants of its type.
+/// The counters of a node. Arrays are in the order of the variants of the type.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
     /// Responses by [`ResponseKind`](roce::requester::ResponseKind).
     pub responses: [u64; 11],
     /// Dropped requests by [`DropReason`](roce::responder::DropReason).
     pub drops: [u64; 9],
-    /// Requests that were answered at once: duplicates, early ones, no receive work request.
+    /// Requests that were answered at once: duplicate, early or without a receive request.
     pub replies: u64,
     /// READ responses sent.
     pub read_segments: u64,
-    /// Timeouts of a queue pair.
+    /// Expiries of the retransmission timer.
     pub timeouts: u64,
-    /// Probes for lost responses.
+    /// Probes after the probe timer has expired.
     pub probes: u64,
-    /// Packets and responses that seemed to be late and were lost.
+    /// Packets and responses that the requester has waited for and that were lost.
     pub not_late: u64,
     /// Probes that showed a loss of other packets.
     pub losses_found: u64,
@@ -121,11 +121,11 @@ pub struct Counters {
     pub marked: u64,
     /// Congestion notifications sent.
     pub cnps: u64,
-    /// Packets that were kept until earlier ones came.
+    /// Packets that were kept until earlier ones arrived.
     pub kept: u64,
-    /// Requests on their way to the stack.
+    /// The transmit side of requests.
     pub requests: TxCounters,
-    /// READ responses on their way to the stack.
+    /// The transmit side of READ responses.
     pub read_responses: TxCounters,
 }
 
@@ -158,7 +158,7 @@ impl Counters {
 pub struct Sent {
     /// The completion.
     pub completion: SendCompletion,
-    /// The data that a READ has brought.
+    /// The data that a READ has returned.
     pub landed: Vec<u8>,
 }
 
@@ -167,11 +167,11 @@ pub struct Sent {
 pub struct Received {
     /// The completion.
     pub completion: RecvCompletion,
-    /// The receive work request that it ends.
+    /// The receive request that it completes.
     pub held: Held,
 }
 
-/// The posted receive work requests: only their sizes.
+/// The sizes of the posted receive requests.
 #[derive(Debug, Default)]
 pub struct RecvRing {
     sizes: VecDeque<u32>,
@@ -192,51 +192,51 @@ impl RecvQueue for RecvRing {
     }
 }
 
-/// One end of the connection.
+/// A node: one end of the connection.
 pub struct Node {
     requester: Requester<Vec<Slot>>,
     responder: Responder,
-    /// Everything that gets posted, and how much of it was.
+    /// All operations, of which the first `posted` were posted.
     ops: Vec<Op>,
     posted: usize,
     /// The operation in each slot.
     slots: Vec<usize>,
-    /// What READs have brought so far, per operation.
+    /// The data that READs have returned so far, per operation.
     landed: Vec<Vec<u8>>,
     memory: Vec<u8>,
     recvs: RecvRing,
-    /// Sizes of the receive work requests that are not posted yet.
+    /// The sizes of the receive requests that are not posted yet.
     unposted_recvs: VecDeque<u32>,
     backlog: VecDeque<Vec<u8>>,
-    /// Packets that came before an earlier one, and how many may be kept.
+    /// Requests that are kept until earlier ones arrive, and the most that may be kept.
     early: VecDeque<Vec<u8>>,
     early_room: usize,
-    /// Responses that came before an earlier one.
+    /// Responses that are kept until missing ones arrive.
     early_responses: VecDeque<Vec<u8>>,
     response_room: usize,
-    /// Whether the queue pair is in ERR.
+    /// True if the queue pair is in ERR.
     failed: bool,
     reliable: bool,
     max_rd_atomic: usize,
     completed: usize,
-    /// How often the sabotaged part of each operation was handled.
+    /// The number of times that the sabotaged part of each operation was handled.
     attempts: Vec<u32>,
-    /// How far each operation is.
+    /// The progress of each operation.
     progress: Vec<Progress>,
     /// The PSNs that were sent.
     wire: Wire,
-    /// What was done to recover.
+    /// The recoveries.
     ledger: Ledger,
-    /// The habits of the receive half, if they are not those of crate `roce`.
+    /// The peculiarities of the receive half, if it is not that of crate `roce`.
     foreign: Option<Foreign>,
-    /// Whether no operation may start.
+    /// True if no operation may start.
     draining: bool,
     written: u64,
     /// FLUSHes that were executed.
     flushed: u64,
-    /// A command of the peer that takes longer.
+    /// A command of the peer that is not executed at once.
     command: Option<Command>,
-    /// Whether it came since the half was run last, so that it takes until the next time.
+    /// True if it arrived since the half was run last. It is executed the next time.
     command_is_new: bool,
     counters: Counters,
     sent: Vec<Sent>,
@@ -313,22 +313,22 @@ impl Node {
         }
     }
 
-    /// Takes the completions of the send half since the last time.
+    /// Returns the completions of the send half since the last call.
     pub fn take_sent(&mut self) -> Vec<Sent> {
         std::mem::take(&mut self.sent)
     }
 
-    /// Takes the completions of the receive half since the last time.
+    /// Returns the completions of the receive half since the last call.
     pub fn take_received(&mut self) -> Vec<Received> {
         std::mem::take(&mut self.received)
     }
 
-    /// Returns how many bytes the peer has written.
+    /// Returns the number of bytes that the peer has written.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// Returns how many FLUSHes of the peer were executed.
+    /// Returns the number of FLUSHes of the peer that were executed.
     pub fn flushed(&self) -> u64 {
         self.flushed
     }
@@ -388,18 +388,18 @@ impl Node {
         self.requester.is_drained()
     }
 
-    /// Returns when [`Node::on_timer`] wants to be called.
+    /// Returns the time of the next call of [`Node::on_timer`], if one is needed.
     pub fn next_timeout(&self) -> Option<u64> {
         self.requester.next_timeout().map(Instant::as_ns)
     }
 
-    /// Returns when a half goes on for whose packets the stack had no room.
+    /// Returns the end of the pause of a half for whose packets the stack had no room.
     pub fn paused_until(&self) -> Option<u64> {
         let ends = [self.send_tx.paused_until(), self.recv_tx.paused_until()];
         ends.into_iter().flatten().map(Instant::as_ns).min()
     }
 
-    /// Returns how often each thing happened.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
         Counters {
             requests: self.send_tx.counters(),
@@ -408,7 +408,7 @@ impl Node {
         }
     }
 
-    /// Returns what was done to recover.
+    /// Returns the recoveries.
     pub fn recoveries(&self) -> Recoveries {
         self.ledger.total()
     }
@@ -418,7 +418,7 @@ impl Node {
         self.early_room > 0
     }
 
-    /// Returns what the receive half did that crate `roce` does not do.
+    /// Returns the counts of the peculiarities of the receive half.
     pub fn oddities(&self) -> Oddities {
         self.foreign
             .as_ref()
@@ -426,13 +426,12 @@ impl Node {
             .unwrap_or_default()
     }
 
-    /// Returns how many messages were sent, at least and at most, and how many of the peer's the
-    /// receive half counts.
+    /// Returns the range of the number of messages that were sent, and the MSN of the receive half.
     pub fn messages(&self) -> (RangeInclusive<u32>, u32) {
         (self.wire.messages(), self.responder.snapshot().msn)
     }
 
-    /// Lets the send half do what is due.
+    /// Handles expired timers of the send half.
     pub fn on_timer(&mut self, now: u64) -> Result<(), Violation> {
         let left = self.requester.snapshot().retries_left;
         match self.requester.on_timeout(Instant::from_ns(now)) {
@@ -459,7 +458,7 @@ impl Node {
         Ok(())
     }
 
-    /// Takes a train from the network: all its packets, before anything is sent but replies.
+    /// Handles all packets of a train from the network. Only replies are sent meanwhile.
     pub fn on_train(&mut self, arrival: Arrival, backlog: usize) -> Result<(), Violation> {
         let train = arrival.train;
         self.counters.trains += u64::from(train.len() > 1);
@@ -496,7 +495,7 @@ impl Node {
         }
     }
 
-    /// Does everything that can be done now, and sends up to `budget` packets per half.
+    /// Runs both halves, which send up to `budget` packets each.
     ///
     /// Returns whether there is more to do.
     pub fn run(&mut self, now: u64, rng: &mut Rng, budget: u64) -> Result<bool, Violation> {
@@ -523,7 +522,7 @@ impl Node {
         }
     }
 
-    /// Sends an acknowledgment. It neither waits for room nor joins a train.
+    /// Sends an acknowledgment, which neither waits for room nor joins a train.
     fn reply(&mut self, reply: &Reply) -> Result<(), Violation> {
         let replies = match &mut self.foreign {
             Some(foreign) => foreign.reply(reply),
@@ -532,7 +531,7 @@ impl Node {
         replies.iter().try_for_each(|reply| self.send_reply(reply))
     }
 
-    /// Sends what was held back for long enough. Returns whether something still is.
+    /// Sends an acknowledgment that was held back long enough. Returns whether one still is.
     fn release(&mut self, now: u64) -> Result<bool, Violation> {
         let Some(foreign) = &mut self.foreign else {
             return Ok(false);
@@ -561,7 +560,7 @@ impl Node {
             .ok_or(MemError::Protection)
     }
 
-    /// Returns whether the local memory of an operation is gone when it comes to these bytes.
+    /// Returns whether the local memory of an operation fails at these bytes.
     fn is_gone(&mut self, op: usize, offset: u32, len: u32) -> bool {
         let Sabotage::Local {
             offset: at,

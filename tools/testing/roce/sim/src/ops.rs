@@ -27,44 +27,45 @@ use crate::{
 /// The key of the memory region of either node.
 pub const RKEY: Rkey = Rkey::new(0x1234);
 
-/// The address of its first byte.
+/// The address of the first byte of the memory region.
 pub const BASE: u64 = 0x7000_0000_1000;
 
-/// Bytes between two areas of the memory region that nobody may touch.
+/// Bytes between two areas of the memory region, which no operation may write.
 pub const GUARD: usize = 16;
 
-/// Where the counter of the memory region is that the peer adds to.
+/// The offset in the memory region of the counter to which the peer adds.
 pub const COUNTER: usize = GUARD;
 
-/// Bytes of a word that is changed in one step.
+/// The size of a word for atomic operations, in bytes.
 pub const WORD: usize = 8;
 
-/// Something that goes wrong with an operation, on purpose.
+/// An intended error of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// Nothing.
+    /// No error.
     None,
-    /// It names a key that the peer does not have.
+    /// The operation names a key that the peer does not have.
     BadKey,
-    /// It names an address outside of the region.
+    /// The operation names an address outside of the region.
     BadAddress,
-    /// Its local memory goes away when the packet at an offset is about to be sent, or has come,
-    /// for the `attempt`th time. Beyond the first time it only happens if something gets lost or
-    /// is taken back.
+    /// The local memory disappears when a packet is about to be sent, or has arrived, for the
+    /// `attempt`th time.
+    ///
+    /// Later attempts than the first only happen if a packet is lost or taken back.
     Local {
-        /// The offset.
+        /// The offset of the packet in the message.
         offset: u32,
         /// The attempt, from 1.
         attempt: u32,
     },
-    /// The receive buffers of the peer are too short for it.
+    /// The receive buffers of the peer are too short for the message.
     TooLong,
-    /// It names a word that is not aligned.
+    /// The operation names a word that is not aligned.
     Unaligned,
 }
 
 impl Sabotage {
-    /// Returns whether it makes the operation fail in any case.
+    /// Returns whether the operation always fails.
     pub fn is_certain(self) -> bool {
         match self {
             Sabotage::None => false,
@@ -76,19 +77,19 @@ impl Sabotage {
     }
 }
 
-/// An operation, and what belongs to it at both ends.
+/// An operation, with its memory at the peer and its intended error.
 #[derive(Clone, Debug)]
 pub struct Op {
-    /// The work request. Its `wr_id` also tells the payload.
+    /// The work request. Its `wr_id` determines the payload.
     pub wr: SendWr,
-    /// Where its area in the memory region of the peer starts, if it is about remote memory.
+    /// The offset of its area in the memory region of the peer, if it accesses remote memory.
     pub area: usize,
-    /// What goes wrong with it.
+    /// The intended error.
     pub sabotage: Sabotage,
 }
 
 impl Op {
-    /// Returns whether a receive work request of the peer completes for it.
+    /// Returns whether the operation consumes a receive request of the peer.
     pub fn takes_recv(&self) -> bool {
         matches!(
             self.wr.op,
@@ -96,12 +97,12 @@ impl Op {
         )
     }
 
-    /// Returns whether it is about remote memory.
+    /// Returns whether the operation accesses remote memory.
     pub fn is_rdma(&self) -> bool {
         matches!(self.wr.op, SendOp::Write | SendOp::WriteImm) || self.wr.op.has_explicit_response()
     }
 
-    /// Returns whether it writes bytes to the memory of the peer.
+    /// Returns whether the operation writes bytes to the memory of the peer.
     pub fn is_write(&self) -> bool {
         matches!(
             self.wr.op,
@@ -109,12 +110,12 @@ impl Op {
         )
     }
 
-    /// Returns whether it is about a word of the peer.
+    /// Returns whether the operation accesses a word of the peer atomically.
     pub fn is_word(&self) -> bool {
         self.wr.op.is_atomic() || self.wr.op == SendOp::AtomicWrite
     }
 
-    /// Returns its payload, or the data that it reads.
+    /// Returns the payload of the operation, or the data that it reads.
     pub fn payload(&self) -> Vec<u8> {
         crate::pattern::message(self.wr.wr_id, self.wr.length as usize)
     }
@@ -187,7 +188,7 @@ pub fn recv_sizes(rng: &mut Rng, scenario: &Scenario, peer_ops: &[Op]) -> Vec<u3
         .map(|op| match scenario.transport {
             Transport::Rc if op.sabotage == Sabotage::TooLong => op.wr.length - 1,
             Transport::Rc => op.wr.length + rng.range(0..=64) as u32,
-            // Any message may end up in any of them.
+            // Any message may get any receive request.
             Transport::Uc => longest,
             Transport::Ud => longest + GRH_LEN,
         })
@@ -222,8 +223,8 @@ fn draw_one(rng: &mut Rng, scenario: &Scenario, id: u64) -> Op {
         Transport::Ud => &[SendOp::Send, SendOp::SendImm],
     });
     let length = length(rng, scenario);
-    // What may get lost must be recognised when it arrives: by its immediate data, or by enough
-    // payload.
+    // Messages of UC and UD may be lost, so those that arrive must be recognizable by immediate
+    // data or by enough payload.
     let op = match op {
         SendOp::Send if scenario.transport != Transport::Rc && length < 8 => SendOp::SendImm,
         op => op,
@@ -242,7 +243,7 @@ fn draw_one(rng: &mut Rng, scenario: &Scenario, id: u64) -> Op {
             signalled: rng.chance(500),
             solicited: rng.chance(300),
             fence: rng.chance(100),
-            // In half of the cases it is what is there, see `prepare`.
+            // In half of the cases, the value equals that of the word; see `prepare`.
             compare: id ^ u64::from(rng.chance(500)),
             swap_add: !id,
             feth: Feth::new(1, u8::from(rng.chance(500))).unwrap_or_default(),
@@ -265,7 +266,7 @@ fn length(rng: &mut Rng, scenario: &Scenario) -> u32 {
         50..=79 => rng.range(0..=mtu * 4),
         80..=96 => rng.range(0..=mtu * 20),
         97..=98 => rng.range(0..=mtu * 100),
-        // Several parts of a READ.
+        // A READ of several parts.
         _ if scenario.mtu <= 512 && rng.chance(300) => rng.range(mtu * 1000..=mtu * 2100),
         _ => rng.range(0..=mtu * 40),
     };
@@ -298,8 +299,8 @@ fn sabotage(rng: &mut Rng, scenario: &Scenario, op: &Op) -> Sabotage {
         SendOp::Flush => Sabotage::BadKey,
         SendOp::LocalInv | SendOp::BindMw | SendOp::RegMr => return local,
     };
-    // An empty message needs no memory, and which WQE a message gets that others before may miss is
-    // not known.
+    // An empty message needs no memory. If earlier messages may be lost, the receive request that a
+    // message gets is not known.
     match choice {
         Sabotage::BadAddress if op.wr.length < 16 => Sabotage::BadKey,
         Sabotage::TooLong if op.wr.length == 0 || scenario.transport != Transport::Rc => {

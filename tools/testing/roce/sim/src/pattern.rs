@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Payload that can be told from every other payload, and the checksum that stands in for the ICRC.
+//! Payload that is different for each message, and the checksum that replaces the ICRC.
 
-/// Fills `buf` with what belongs `offset` bytes into message `id`.
+/// Fills `buf` with the bytes of message `id` from `offset` on.
 pub fn fill(id: u64, offset: usize, buf: &mut [u8]) {
     let mut position = offset;
     let mut rest = buf;
@@ -24,7 +24,7 @@ pub fn message(id: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Returns a checksum that every change of one word alters.
+/// Returns a checksum that detects every change of one word.
 pub fn checksum(bytes: &[u8]) -> [u8; 4] {
     let mut hash = bytes.len() as u64;
     for chunk in bytes.chunks(8) {

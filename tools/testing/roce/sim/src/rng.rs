@@ -34,7 +34,8 @@ impl Rng {
 
     /// Returns true in `per_mille` of 1000 cases.
     pub fn chance(&mut self, per_mille: u64) -> bool {
-        // No draw for what never happens: a network without faults stays the same run.
+        // Draw nothing if the result is certain, so that a run without faults does not depend on
+        // the kinds of faults.
         per_mille > 0 && self.next() % 1000 < per_mille
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Many seeds on all processors.
+//! Runs of many seeds on all processors.
 
 use std::{
     env,
@@ -27,7 +27,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Returns what was violated, and the scenario in which it was.
+/// Returns the violation and its scenario.
 pub fn run_seed(transport: Transport, seed: u64) -> Result<Summary, String> {
     let (scenario, rng) = Scenario::draw(seed, transport);
     let description = format!("{scenario:?}");
@@ -36,12 +36,12 @@ pub fn run_seed(transport: Transport, seed: u64) -> Result<Summary, String> {
         .map_err(|violation| format!("SIM_SEED={seed} {transport:?}: {violation}\n{description}"))
 }
 
-/// Runs seeds 0 to `seeds` - 1, panics at the first violation, and returns what happened in all of
-/// them.
+/// Runs seeds 0 to `seeds` - 1, and returns the sum of their summaries.
 ///
-/// RC: panics too if something never happened to a train, unless there are fewer seeds than that.
+/// Panics at the first violation. RC: also panics if a fault of trains never happened, unless
+/// `SIM_SEEDS` or `SIM_SEED` reduces the number of seeds.
 ///
-/// The environment overrides: `SIM_SEED` runs one seed only, `SIM_SEEDS` sets the number of seeds.
+/// The environment variable `SIM_SEED` selects a single seed, and `SIM_SEEDS` the number of seeds.
 pub fn run_seeds(transport: Transport, seeds: u64) -> Summary {
     if let Some(seed) = number("SIM_SEED") {
         match run_seed(transport, seed) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is drawn from the seed before a run starts.
+//! The parameters of a run, which are drawn from the seed.
 
 use std::num::NonZero;
 
@@ -23,29 +23,29 @@ use crate::{
     Rng, //
 };
 
-/// A timeout (65 µs) that is shorter than many responses take.
+/// The code of a timeout (65 µs) that is shorter than many round trips.
 const HASTY: u8 = 4;
 
-/// Losses in thousandths, up to which seven retries are enough.
+/// The loss rate in thousandths up to which seven retries are enough.
 const MODERATE: u64 = 60;
 
-/// How the stack of a host takes packets.
+/// The parameters of the network stack of a host.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack {
     /// The most packets of a train.
     pub max_train: usize,
-    /// In how many of 1000 cases it has no room for a train, or for a packet by itself.
+    /// The rate in thousandths at which it has no room for a train or for a single packet.
     pub refuse: u64,
-    /// The most refusals one after the other.
+    /// The most consecutive refusals.
     pub most_refusals: u64,
-    /// Nanoseconds that a half pauses after a refusal.
+    /// The pause of a half after a refusal, in ns.
     pub pause_ns: u64,
 }
 
 /// Parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// The seed that it was drawn from.
+    /// The seed from which the parameters were drawn.
     pub seed: u64,
     /// The service type of both queue pairs.
     pub transport: Transport,
@@ -55,44 +55,43 @@ pub struct Scenario {
     pub slots: usize,
     /// The most operations that a node posts.
     pub max_ops: u64,
-    /// In how many of 1000 runs an operation of a node goes wrong on purpose.
+    /// The rate in thousandths of runs in which an operation of a node is sabotaged.
     pub sabotage: u64,
-    /// How bad the network is.
+    /// The faults of the network.
     pub faults: Faults,
-    /// Nanoseconds that a packet travels.
+    /// The one-way latency, in ns.
     pub latency_ns: u64,
-    /// Nanoseconds that a byte takes on the link, in 1/16.
+    /// The time that a byte takes on the link, in 1/16 ns.
     pub sixteenths_per_byte: u64,
-    /// Packets that a half sends in one go.
+    /// The most packets that a half sends at once.
     pub budget: u64,
-    /// Packets that a node keeps while it cannot handle them.
+    /// The most packets that a node keeps while it cannot handle them.
     pub backlog: usize,
-    /// Packets that a node keeps until earlier ones come. 0: none, as C rxe.
+    /// The most packets that a node keeps until earlier ones arrive. 0: none, as C rxe.
     pub early: usize,
-    /// Receive work requests that a node posts at once, and the nanoseconds between two times. 0:
-    /// all at the start.
+    /// The number of receive requests that a node posts at once. 0: all at the start.
     pub recv_batch: u64,
-    /// See `recv_batch`.
+    /// The time between two such posts, in ns.
     pub recv_interval_ns: u64,
-    /// Whether the send queues get drained in mid-traffic.
+    /// True if the send queues are drained in mid-traffic.
     pub drains: bool,
-    /// When node 1 does nothing for a while, and until when.
+    /// The start and the end of a time in which node 1 does nothing.
     pub stall: Option<(u64, u64)>,
     /// The first PSN of each node.
     pub first_psn: [u32; 2],
     /// The switch on the way, if there is one.
     pub bottleneck: Option<Bottleneck>,
-    /// Timers expire at multiples of this, in ns. 0: when they are due.
+    /// The resolution of timers, in ns. 0: they expire exactly when they are due.
     pub tick_ns: u64,
-    /// Whether the receive half of node 1 has the habits of others.
+    /// True if the receive half of node 1 has the peculiarities of other implementations.
     pub foreign: bool,
     ack_timeout: u8,
     retry_cnt: u8,
     rnr_retry: u8,
     min_rnr_timer: u8,
-    /// READs and their like that may be in flight.
+    /// The most outstanding requests with an explicit response.
     pub max_rd_atomic: u8,
-    /// How the stack of each host takes packets.
+    /// The network stack of each host.
     pub stack: Stack,
 }
 
@@ -143,13 +142,14 @@ impl Scenario {
         if rng.chance(50) {
             scenario.ack_timeout = HASTY;
         }
-        // Other parameters of a seed stay the same.
+        // A generator of its own leaves the other parameters of a seed as they are.
         scenario.early = Rng::new(!seed).pick(&[0, 8, 128]);
         (scenario, rng)
     }
 
-    /// Returns the scenario of a READ whose parts take four times as long as the timeout, from a
-    /// peer that stops for a bit more than one timeout.
+    /// Returns the scenario of a READ from a peer that stops for a bit more than one timeout.
+    ///
+    /// Each part of the READ takes four times as long as the timeout.
     pub fn slow() -> Scenario {
         let timeout = 4_194_304;
         Scenario {
@@ -192,7 +192,7 @@ impl Scenario {
         0x11 + node as u32
     }
 
-    /// Returns what the send half of a node obeys.
+    /// Returns the attributes of the send half of a node.
     pub fn send_params(&self, node: u64) -> SendParams {
         SendParams {
             mtu: self.mtu,
@@ -205,7 +205,7 @@ impl Scenario {
         }
     }
 
-    /// Returns what the receive half of a node obeys.
+    /// Returns the attributes of the receive half of a node.
     pub fn recv_params(&self, node: u64) -> RecvParams {
         RecvParams {
             mtu: self.mtu,
@@ -228,19 +228,19 @@ impl Scenario {
         Psn::new(self.first_psn[node as usize])
     }
 
-    /// Returns whether the timeout is shorter than a response takes.
+    /// Returns whether the timeout is shorter than a round trip.
     pub fn is_hasty(&self) -> bool {
         self.ack_timeout == HASTY
     }
 
-    /// Returns how many timeouts fit in the time in which node 1 does nothing.
+    /// Returns the number of timeouts that fit in the time in which node 1 does nothing.
     pub fn stalls(&self) -> u64 {
         let timeout = ack_timeout_ns(self.ack_timeout).map_or(u64::MAX, NonZero::get);
         let stall = self.stall.map_or(0, |(from, until)| until - from);
         stall.div_ceil(timeout)
     }
 
-    /// Returns whether the retries are enough for what the network loses.
+    /// Returns whether the retries are enough for the losses of the network.
     pub fn must_recover(&self) -> bool {
         let Faults {
             loss,
@@ -258,8 +258,9 @@ impl Scenario {
             && (self.rnr_retry == 7 || self.recv_batch == 0)
     }
 
-    /// Returns whether nothing but sabotage can make this run fail: retries are plenty, or not
-    /// needed.
+    /// Returns whether only sabotage can make an operation fail.
+    ///
+    /// This is so if there are enough retries, or if none are needed.
     pub fn must_succeed(&self) -> bool {
         let clean = self.faults.is_none() && self.bottleneck.is_none();
         let clean = clean && self.backlog >= 128 && !self.is_hasty();
@@ -296,7 +297,7 @@ fn draw_faults(rng: &mut Rng) -> Faults {
     }
 }
 
-/// A network that loses packets may also lose some of a train. Any may take a train apart.
+/// Draws the faults of trains. Any network may split them, and a lossy one may lose parts of them.
 fn draw_train_faults(rng: &mut Rng, faults: &mut Faults) {
     faults.cut = rng.pick(&[0, 100, 1000]);
     if faults.loss > 0 {
@@ -304,7 +305,7 @@ fn draw_train_faults(rng: &mut Rng, faults: &mut Faults) {
     }
 }
 
-/// The link behind the switch is up to four times as slow as that of the hosts.
+/// Draws a switch. The link behind it is up to four times as slow as that of the hosts.
 fn draw_bottleneck(rng: &mut Rng, scenario: &Scenario) -> Bottleneck {
     let limit = rng.pick(&[8, 32, 128]);
     Bottleneck {
@@ -314,7 +315,8 @@ fn draw_bottleneck(rng: &mut Rng, scenario: &Scenario) -> Bottleneck {
     }
 }
 
-/// Without faults, the pauses of the peer must not be as long as a timeout: a run could fail.
+/// Draws a stack. Without faults, its pauses are shorter than a timeout, so that no retry is
+/// needed.
 fn draw_stack(rng: &mut Rng, faults: &Faults) -> Stack {
     Stack {
         max_train: rng.range(1..=15) as usize,
@@ -327,7 +329,7 @@ fn draw_stack(rng: &mut Rng, faults: &Faults) -> Stack {
     }
 }
 
-/// PSNs just before the wrap are the interesting ones.
+/// Draws a first PSN, often just before the wrap.
 fn draw_psn(rng: &mut Rng) -> u32 {
     if rng.chance(500) {
         0x0100_0000 - rng.range(1..=300) as u32
@@ -336,7 +338,7 @@ fn draw_psn(rng: &mut Rng) -> u32 {
     }
 }
 
-/// Usually as often as possible.
+/// Draws a number of retries, which is the maximum most of the time.
 fn draw_retries(rng: &mut Rng) -> u8 {
     if rng.chance(850) {
         7

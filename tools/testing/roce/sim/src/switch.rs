@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A queue on the way, in front of a link that is slower than that of the hosts.
+//! A switch with a queue in front of a link that is slower than that of the hosts.
 
 use std::collections::VecDeque;
 
-/// What a switch is like.
+/// The parameters of a switch.
 #[derive(Clone, Copy, Debug)]
 pub struct Bottleneck {
-    /// Nanoseconds that a byte takes on its link, in 1/16.
+    /// The time that a byte takes on its link, in 1/16 ns.
     pub sixteenths_per_byte: u64,
-    /// The most packets that wait; others are dropped.
+    /// The most packets in the queue; others are dropped.
     pub limit: usize,
-    /// With more than this, a packet is marked (ECN: congestion experienced).
+    /// With more packets than this in the queue, a packet is marked (CE).
     pub mark: usize,
 }
 
-/// What became of a packet.
+/// The fate of a packet at a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passage {
-    /// There was no room for it.
+    /// The queue had no room for the packet.
     Dropped,
-    /// It left at that time, with or without a mark.
+    /// The packet left at that time; true if it was marked.
     Left(u64, bool),
 }
 
@@ -28,7 +28,7 @@ pub enum Passage {
 #[derive(Clone, Debug)]
 pub struct Queue {
     bottleneck: Bottleneck,
-    /// When each packet that waits will have left.
+    /// The times when the packets in the queue will have left.
     leave_at: VecDeque<u64>,
 }
 
@@ -41,7 +41,7 @@ impl Queue {
         }
     }
 
-    /// Takes a packet of `len` bytes that arrives at `now`, not before the one before it.
+    /// Handles a packet of `len` bytes that arrives at `now`. Packets must be passed in order.
     pub fn pass(&mut self, now: u64, len: usize) -> Passage {
         while self.leave_at.front().is_some_and(|&at| at <= now) {
             self.leave_at.pop_front();

@@ -34,7 +34,7 @@ use crate::{
     Scenario, //
 };
 
-/// More events than this in a run mean that it hangs.
+/// The most events in a run. A run with more of them hangs.
 const MAX_EVENTS: u64 = 3_000_000;
 
 /// A node does not send while its link is busy for longer than this.
@@ -46,16 +46,16 @@ enum Event {
     Arrive(usize, Arrival),
     /// The timer of a node may be due.
     Timer(usize),
-    /// A node goes on with what it could not finish.
+    /// A node continues its unfinished work.
     Continue(usize),
-    /// A node posts receive work requests.
+    /// A node posts receive requests.
     PostRecvs(usize),
-    /// The consumer of a node wants the send queue drained, or goes on after that.
+    /// The consumer of a node drains the send queue, or continues after that.
     Drain(usize),
 }
 
 impl Event {
-    /// Returns the node that has something to do.
+    /// Returns the node of the event.
     fn node(&self) -> usize {
         match *self {
             Event::Arrive(node, _)
@@ -67,10 +67,10 @@ impl Event {
     }
 }
 
-/// What a run did, for the curious.
+/// The summary of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Summary {
-    /// Nanoseconds that it took.
+    /// The virtual time that the run took, in ns.
     pub elapsed: u64,
     /// Events handled.
     pub events: u64,
@@ -82,15 +82,15 @@ pub struct Summary {
     pub succeeded: u64,
     /// Messages that arrived, with a receive completion.
     pub delivered: u64,
-    /// What happened at the nodes.
+    /// The counters of the nodes.
     pub counters: Counters,
-    /// What happened to trains on the links.
+    /// The faults of trains on the links.
     pub train_faults: TrainFaults,
-    /// What happened to packets on the links.
+    /// The disturbances of packets on the links.
     pub disturbances: Disturbances,
-    /// What the nodes did to recover.
+    /// The recoveries of the nodes.
     pub recoveries: Recoveries,
-    /// What a foreign peer did.
+    /// The peculiarities of a foreign peer.
     pub oddities: Oddities,
 }
 
@@ -110,8 +110,9 @@ impl Summary {
         self.oddities.add(&other.oddities);
     }
 
-    /// Returns how many packets were sent for READs, which are responses, or for WRITEs, which
-    /// include the acknowledgments.
+    /// Returns the number of packets that were sent for READs or WRITEs.
+    ///
+    /// For READs these are the responses; for WRITEs they include the acknowledgments.
     pub fn sent_for(&self, op: SendOp) -> u64 {
         match op {
             SendOp::Read => self.counters.read_segments,
@@ -119,7 +120,7 @@ impl Summary {
         }
     }
 
-    /// Returns what never happened to a train, although it should in enough RC runs.
+    /// Returns the faults of trains that never happened, although they should in enough RC runs.
     pub fn missing(&self) -> Vec<&'static str> {
         let (requests, responses) = (&self.counters.requests, &self.counters.read_responses);
         let faults = &self.train_faults;
@@ -158,22 +159,22 @@ impl Summary {
     }
 }
 
-/// Two nodes and all that is under way between them.
+/// Two nodes, and the packets between them.
 pub struct World {
     scenario: Scenario,
     rng: Rng,
     now: u64,
-    /// Events, earliest first; the number keeps the order of those at the same time.
+    /// The events, earliest first. The number keeps the order of simultaneous events.
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     scheduled: u64,
     nodes: [Node; 2],
     links: [Link; 2],
-    /// When the timer event of each node is due that was scheduled last.
+    /// The time of the last scheduled timer event of each node.
     timers: [Option<u64>; 2],
-    /// When each node goes on with what it could not finish, if it has to.
+    /// The time when each node continues its unfinished work, if it has any.
     resumes: [Option<u64>; 2],
     draining: [bool; 2],
-    /// Packets and trains on their way.
+    /// The number of packets and trains on the links.
     in_flight: u64,
     check: Check,
     summary: Summary,
@@ -187,7 +188,7 @@ impl World {
         World::with_ops(scenario, rng, (ops_a, memory_a), (ops_b, memory_b))
     }
 
-    /// Runs a scenario in which node 0 reads or writes `count` times `len` bytes, all with success.
+    /// Runs a scenario in which node 0 successfully reads or writes `len` bytes `count` times.
     pub fn transfer(scenario: Scenario, rng: Rng, op: SendOp, count: u64, len: u32) -> Summary {
         let (ops, memory) = ops::transfers(op, count, len);
         let world = World::with_ops(scenario, rng, (ops, ops::GUARD), (vec![], memory));
@@ -196,8 +197,9 @@ impl World {
         summary
     }
 
-    /// Makes the world of a scenario with given operations of each node, and the bytes of memory
-    /// that each has for its peer.
+    /// Makes the world of a scenario with the given operations of each node.
+    ///
+    /// Each node has the given number of bytes of memory for its peer.
     pub fn with_ops(
         scenario: Scenario,
         mut rng: Rng,
@@ -236,7 +238,7 @@ impl World {
         }
     }
 
-    /// Runs until both nodes are done and nothing is under way any more.
+    /// Runs until both nodes are done and the links are empty.
     pub fn run(mut self) -> Result<Summary, Violation> {
         for node in 0..2 {
             self.schedule(0, Event::PostRecvs(node));
@@ -317,7 +319,7 @@ impl World {
         }
     }
 
-    /// Lets a node do what it can, and puts what it sends on the link.
+    /// Runs a node, and puts its packets on the link.
     fn go_on(&mut self, node: usize) -> Result<(), Violation> {
         let busy = self.links[node].busy_ns(self.now);
         if busy > MAX_QUEUE_NS {
@@ -359,7 +361,7 @@ impl World {
         }
     }
 
-    /// Drains the send queue; once it is drained, goes on.
+    /// Drains the send queue, or resumes it after that.
     fn drain(&mut self, node: usize) -> Result<(), Violation> {
         if !self.draining[node] {
             self.draining[node] = true;
@@ -370,7 +372,8 @@ impl World {
             return self.go_on(node);
         }
         self.schedule(50_000, Event::Drain(node));
-        // Taking the last packet for not the last one after all may have made it due again.
+        // The packet that was sent last may have become the last one only now. Then it is sent
+        // again as a probe.
         self.go_on(node)
     }
 
@@ -378,7 +381,7 @@ impl World {
         self.nodes.iter().all(Node::is_done) && self.in_flight == 0 && self.resumes == [None; 2]
     }
 
-    /// Lets a node go on later, unless it does so earlier anyway.
+    /// Schedules the node to continue later, unless it does so earlier anyway.
     fn resume_after(&mut self, after_ns: u64, node: usize) {
         let at = self.now + after_ns;
         if self.resumes[node].is_none_or(|earlier| earlier > at) {
@@ -402,7 +405,7 @@ impl World {
     }
 }
 
-/// Makes the memory that the peer accesses: what it will read is there, what it will write is not.
+/// Makes the memory that the peer accesses, with the data of its READs but not of its WRITEs.
 fn prepare(len: usize, peer_ops: &[ops::Op]) -> Vec<u8> {
     let mut memory = vec![0; len];
     for op in peer_ops {

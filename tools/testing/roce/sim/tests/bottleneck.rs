@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! READ responses or WRITEs that meet in front of a slow link.
+//! READ responses or WRITEs that meet in the queue of a slow link.
 
 use roce::wr::SendOp;
 use sim::{
@@ -14,8 +14,10 @@ use sim::{
 const MTU: u32 = 4096;
 const QUEUE: usize = 30;
 
-/// Runs `count` operations of `len` bytes through a queue of 30 packets, in front of a link that is
-/// `slower` times as slow as that of the hosts. With more than `mark` waiting, packets are marked.
+/// Runs `count` operations of `len` bytes through a queue of 30 packets.
+///
+/// The link behind the queue is `slower` times as slow as that of the hosts. With more than `mark`
+/// packets in the queue, packets are marked.
 fn run(op: SendOp, count: u64, len: u32, slower: u64, mark: usize) -> Summary {
     let mut scenario = Scenario::slow();
     scenario.stall = None;
@@ -32,8 +34,9 @@ fn run(op: SendOp, count: u64, len: u32, slower: u64, mark: usize) -> Summary {
     World::transfer(scenario, Rng::new(1), op, count, len)
 }
 
-/// The requester must not send, or ask for, more at once than the queue holds again and again:
-/// without a limit, up to 40 READ responses were sent for each that was needed.
+/// The requester must not overrun the queue again and again, by packets or by READ responses.
+///
+/// Without a limit, up to 40 READ responses were sent for each that was needed.
 #[test]
 fn queue_is_not_overrun_for_long() {
     for op in [SendOp::Read, SendOp::Write] {

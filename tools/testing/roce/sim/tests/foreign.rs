@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Long READs of a peer that repeats responses as C rxe does.
+//! Long READs from a peer that repeats responses as C rxe does.
 
 use roce::wr::SendOp;
 use sim::{
@@ -10,8 +10,9 @@ use sim::{
     World, //
 };
 
-/// Once it has repeated a READ from a point on, the peer drops requests for what is before that
-/// point: late ones, which the requester must not depend on.
+/// The requester must not depend on responses before the start of a repeated READ.
+///
+/// After the peer has repeated a READ from some response on, it drops requests for earlier ones.
 #[test]
 fn read_that_goes_back_succeeds() {
     const COUNT: u64 = 4;
@@ -25,7 +26,7 @@ fn read_that_goes_back_succeeds() {
         scenario.foreign = true;
         scenario.mtu = 1024;
         scenario.max_rd_atomic = 4;
-        // The requester keeps responses, or goes back.
+        // The requester keeps early responses, or rewinds.
         scenario.early = if seed % 2 == 0 { 128 } else { 0 };
         scenario.faults = Faults {
             loss: 20,

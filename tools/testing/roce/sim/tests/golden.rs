@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The effort of RC in networks of several kinds: packets, recoveries and time.
+//! The cost of RC in several kinds of networks: packets, recoveries and time.
 //!
-//! Other tests judge whether everything arrives. Here a change that costs or saves more than a
-//! tenth fails, too: if it was meant, take the new figures over from the message.
+//! Other tests check that messages arrive. These fail if a change costs or saves more than a tenth.
+//! If the change is intended, copy the new figures from the message.
 
 use roce::opcode::Transport;
 use sim::{
@@ -17,10 +17,10 @@ use sim::{
 /// Seeds of each kind.
 const SEEDS: u64 = 150;
 
-/// Totals of a few events differ by more than a tenth for no reason.
+/// The tolerance beside a tenth, because small totals vary by more than a tenth by chance.
 const FEW: u64 = 8;
 
-/// Packets, READ responses, timeouts, probes, losses that these show, sequence NAKs, missing
+/// Packets, READ responses, timeouts, probes, losses shown by probes, sequence NAKs, missing
 /// responses, RNR NAKs, replies, and microseconds.
 type Totals = [u64; 10];
 
@@ -40,7 +40,7 @@ fn totals(summary: &Summary) -> Totals {
     ]
 }
 
-/// Runs the seeds in a network that `change` makes of a perfect one.
+/// Runs the seeds in a perfect network that was modified by `change`.
 fn run(change: fn(&mut Scenario)) -> Totals {
     let mut total = Summary::default();
     for seed in 0..SEEDS {
@@ -96,7 +96,7 @@ fn network_that_reorders() {
 }
 
 #[test]
-fn network_that_repeats() {
+fn network_that_duplicates() {
     let change = |scenario: &mut Scenario| scenario.faults.duplicate = 50;
     check(
         "repeating",

@@ -11,8 +11,10 @@ use sim::{
     World, //
 };
 
-/// The peer may get the request for a part of a READ only as a probe for one response, and that
-/// response may be lost, too. A repetition must then not ask for more: the peer would drop it.
+/// A READ must not be requested again beyond its probe, if the peer may have received only that.
+///
+/// The peer drops a duplicate READ that is longer than the original. It happens if the request for
+/// a part is lost, and the response to the probe, too.
 #[test]
 fn read_succeeds() {
     const COUNT: u64 = 4;
@@ -31,8 +33,9 @@ fn read_succeeds() {
     }
 }
 
-/// Runs `count` operations of `len` bytes four times; returns how long they took together, and how
-/// many requests and READ responses were sent.
+/// Runs `count` operations of `len` bytes four times.
+///
+/// Returns the total time, and the number of requests and READ responses that were sent.
 fn effort(op: SendOp, count: u64, len: u32, faults: Faults) -> (u64, u64) {
     let mut total = Summary::default();
     for seed in 0..4 {
@@ -50,8 +53,9 @@ fn effort(op: SendOp, count: u64, len: u32, faults: Faults) -> (u64, u64) {
     (total.elapsed, total.sent_for(op))
 }
 
-/// One train of a hundred is lost, or comes up to two round trips late. Only what is missing must
-/// be sent again, and the window must stay wide.
+/// Only missing packets must be sent again, and the window must stay wide.
+///
+/// One train of a hundred is lost, or arrives up to two round trips late.
 #[test]
 fn lost_and_late_trains_cost_little() {
     let lost = Faults {

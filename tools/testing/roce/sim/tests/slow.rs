@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A long READ over a link on which one part of it takes longer than the timeout.
+//! A long READ over a link on which each part takes longer than the timeout.
 
 use roce::wr::SendOp;
 use sim::{
@@ -9,8 +9,9 @@ use sim::{
     World, //
 };
 
-/// A repeated request must not be answered more often than it is repeated, or one timeout leads to
-/// many.
+/// A READ that is requested again once must be answered only once more.
+///
+/// Otherwise one timeout causes further ones.
 #[test]
 fn single_stall_causes_few_timeouts() {
     const LEN: u32 = 16 << 20;

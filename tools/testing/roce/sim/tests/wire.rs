@@ -42,7 +42,7 @@ use roce::{
     },
 };
 
-/// Checks that all that a packet says about itself lies inside of it.
+/// Checks that the offsets and lengths of a packet are within it.
 fn check(pkt: &Packet<'_>, bytes: &[u8]) {
     assert_eq!(pkt.header_len(), pkt.opcode().header_len());
     assert_eq!(pkt.payload_offset(), pkt.header_len());
@@ -130,7 +130,7 @@ proptest! {
         }
     }
 
-    /// Random bytes are rarely a valid packet; these mostly are.
+    /// Random bytes are rarely a valid packet. These are valid most of the time.
     #[test]
     fn likely_packets_parse_consistently(
         opcode in select(Opcode::ALL),

@@ -16,7 +16,7 @@ use super::{
 };
 
 impl Node {
-    /// Sees that a switch has marked a packet, before the packet.
+    /// Handles the mark of a packet, before the packet itself is handled.
     pub(super) fn on_marked(&mut self, now: u64, bytes: &[u8]) -> Result<(), Violation> {
         self.counters.marked += 1;
         let Ok(pkt) = Packet::parse(bytes) else {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A receive half that answers as others do (RC).
+//! A receive half with the peculiarities of other implementations (RC).
 //!
-//! What the half of crate `roce` would send is changed on the way out, and what it would not see is
-//! dropped on the way in:
+//! The replies of the half of crate `roce` are changed, and some requests are dropped before it:
 //!
-//! - Acknowledgments are coalesced: one is held back until a later response, or for a while.
-//! - Some come unasked for, with any number of credits.
+//! - Acknowledgments are coalesced: one is held back until a later response, or for a limited time.
+//! - Some acknowledgments were not requested, and have any number of credits.
 //! - Every duplicate SEND or WRITE is acknowledged.
-//! - A READ that is answered again has no FIRST, and cannot go back: C rxe moves the start of the
-//!   saved READ forward with each replay, and drops a request for what is before that.
+//! - The responses to a duplicate READ have no FIRST. It cannot start earlier than the last
+//!   duplicate: C rxe moves the start of the saved READ forward with each replay, and drops a
+//!   request for data before it.
 
 use roce::{
     opcode::{
@@ -30,30 +30,30 @@ use roce::{
 
 use crate::Rng;
 
-/// How often, in thousandths, an acknowledgment is held back.
+/// The rate in thousandths at which an acknowledgment is held back.
 const HOLD: u64 = 500;
 
-/// For how many nanoseconds at most.
+/// The longest time for which an acknowledgment is held back, in ns.
 const HOLD_NS: u64 = 3_000;
 
-/// How often a request is acknowledged unasked for.
+/// The rate in thousandths at which a request without AckReq is acknowledged.
 const UNASKED: u64 = 100;
 
-/// READs whose replay a peer keeps track of.
+/// The number of READs whose replay the half keeps track of.
 const READS: usize = 16;
 
-/// How often each thing happened.
+/// The counts of the peculiarities.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Oddities {
-    /// Acknowledgments that a later one made up for.
+    /// Acknowledgments that a later one replaced.
     pub coalesced: u64,
-    /// Acknowledgments that nobody asked for.
+    /// Acknowledgments that were not requested.
     pub unasked: u64,
-    /// Duplicates that were acknowledged though they did not ask for it.
+    /// Duplicates without AckReq that were acknowledged.
     pub duplicates: u64,
     /// READ responses without FIRST.
     pub headless: u64,
-    /// READs that were dropped because they go back.
+    /// READs that were dropped because they start earlier than the last duplicate.
     pub dropped_reads: u64,
 }
 
@@ -74,15 +74,15 @@ struct Read {
     first: Psn,
     /// The PSN after its last response.
     end: Psn,
-    /// The first PSN that may be asked for again.
+    /// The first PSN that may be requested again.
     from: Psn,
 }
 
-/// The habits of a foreign receive half.
+/// The state of a foreign receive half.
 #[derive(Clone, Debug)]
 pub(super) struct Foreign {
     rng: Rng,
-    /// The acknowledgment that is held back, and since when.
+    /// The acknowledgment that is held back, and the time when that began.
     held: Option<(Reply, u64)>,
     now: u64,
     reads: Vec<Read>,
@@ -122,7 +122,7 @@ impl Foreign {
         goes_back
     }
 
-    /// Notes a new READ.
+    /// Accounts for a new READ.
     pub(super) fn read(&mut self, first: Psn, end: Psn) {
         if self.reads.len() == READS {
             self.reads.remove(0);
@@ -134,11 +134,11 @@ impl Foreign {
         });
     }
 
-    /// Returns what is sent instead of a reply.
+    /// Returns the replies that are sent instead of `reply`.
     pub(super) fn reply(&mut self, reply: &Reply) -> Vec<Reply> {
         let mut reply = *reply;
         let Syndrome::Ack { .. } = reply.syndrome else {
-            // A NAK acknowledges what is before it.
+            // A NAK acknowledges the packets before its PSN.
             self.held = None;
             return vec![reply];
         };
@@ -159,7 +159,7 @@ impl Foreign {
         vec![reply]
     }
 
-    /// Returns the acknowledgment that was held back for long enough.
+    /// Returns an acknowledgment that was held back long enough, if there is one.
     pub(super) fn release(&mut self, now: u64) -> Option<Reply> {
         self.now = now;
         match self.held {
@@ -181,14 +181,14 @@ impl Foreign {
         self.held = None;
     }
 
-    /// Returns whether a request that was executed is acknowledged unasked for.
+    /// Returns whether to acknowledge an executed request without AckReq.
     pub(super) fn is_eager(&mut self) -> bool {
         let is_eager = self.rng.chance(UNASKED);
         self.oddities.unasked += u64::from(is_eager);
         is_eager
     }
 
-    /// Notes a duplicate that is acknowledged in any case.
+    /// Returns whether to acknowledge a duplicate even without AckReq, and counts it.
     pub(super) fn acknowledges_duplicate(&mut self, pkt: &Packet<'_>) -> bool {
         let is_message = matches!(pkt.opcode().operation(), Operation::Send | Operation::Write);
         self.oddities.duplicates += u64::from(is_message);

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a node did to recover, and whether it had to (RC).
+//! The recoveries of a node, and checks that each was necessary (RC).
 //!
-//! Each rule is about one step of a half, so that a violation names the packet that is wrong:
+//! The rules apply to single steps of a half, so that a violation shows the wrong packet:
 //!
-//! - A reply at once has a reason: no receive request is posted, the PSN is early, or the request
-//!   is a duplicate that asks for an acknowledgment. That names a SEND or WRITE.
-//! - A request fails for lack of retries after as many recoveries in a row as it may have, no
-//!   sooner and no later.
-//! - A requester that waits has a timer, and makes progress or fails within a bound.
+//! - An immediate reply has a reason: no receive request is posted, the PSN is early, or the
+//!   request is a duplicate with AckReq. The acknowledgment of a duplicate has the PSN of a SEND or
+//!   WRITE.
+//! - A request fails with RETRY_EXC_ERR after exactly as many consecutive recoveries as it may
+//!   have.
+//! - A requester that waits has a timer, and makes progress or fails within a bounded time.
 //!
-//! [`crate::cause`] compares the totals with what the network did.
+//! [`crate::cause`] compares the totals with the disturbances of the network.
 
 use roce::{
     opcode::Operation,
@@ -37,30 +38,31 @@ use super::{
     Violation, //
 };
 
-/// A timeout may take four times as long as configured, and be put off until sixteen times.
+/// The longest time until a timeout, in ACK timeouts: sixteen in which other responses restart the
+/// timer, and four of the timer itself.
 const LONGEST_TIMEOUT: u64 = 20;
 
-/// Beside its timeouts, a request waits for the pauses of both stacks, and for RNR timers.
+/// The longest time that a request waits for the pauses of both stacks and for RNR timers, in ns.
 const LONGEST_PAUSES_NS: u64 = 400_000_000;
 
-/// What a node did to recover.
+/// The recoveries of a node.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recoveries {
-    /// Responses that were overdue.
+    /// Expiries of the retransmission timer.
     pub timeouts: u64,
     /// Losses that a probe showed.
     pub losses_found: u64,
-    /// NAKs after which it sent again.
+    /// Sequence NAKs after which packets were sent again.
     pub naks: u64,
-    /// Missing responses that it asked for again.
+    /// Missing responses that were requested again.
     pub gaps: u64,
-    /// Waits for a receiver that was not ready.
+    /// RNR waits.
     pub rnrs: u64,
-    /// Sequence NAKs that it sent.
+    /// Sequence NAKs that were sent.
     pub sent_naks: u64,
-    /// RNR NAKs that it sent.
+    /// RNR NAKs that were sent.
     pub sent_rnrs: u64,
-    /// Requests that it dropped because its backlog was full, or behind those that it kept.
+    /// Requests that were dropped because the backlog was full, or behind kept ones.
     pub overflows: u64,
 }
 
@@ -83,11 +85,11 @@ impl Recoveries {
 pub(super) struct Ledger {
     params: SendParams,
     una: Psn,
-    /// When a response that was expected came last, or the wait for it began.
+    /// The time of the last progress, or of the start of the wait for a response.
     progress_at: u64,
-    /// Recoveries since then that consume a retry.
+    /// The retries that were consumed since then.
     retries: u64,
-    /// The same for RNR retries.
+    /// The RNR retries that were consumed since then.
     rnr_retries: u64,
     probes: Probes,
     total: Recoveries,
@@ -110,7 +112,7 @@ impl Ledger {
         self.total
     }
 
-    /// Accounts for what was acknowledged.
+    /// Accounts for progress up to `una`, if there is any.
     pub(super) fn observe(&mut self, now: u64, una: Psn) {
         self.probes.observe(now, una);
         if una != self.una {
@@ -121,14 +123,14 @@ impl Ledger {
         }
     }
 
-    /// Accounts for a response that was overdue.
+    /// Accounts for an expiry of the retransmission timer.
     pub(super) fn timed_out(&mut self) {
         self.total.timeouts += 1;
         self.retries += 1;
         self.probes.rewound();
     }
 
-    /// Accounts for a response, after what it acknowledges.
+    /// Accounts for a response, after [`Ledger::observe`].
     pub(super) fn responded(&mut self, now: u64, outcome: ResponseKind, half: &SendSnapshot) {
         match outcome {
             ResponseKind::NakSequence => {
@@ -145,7 +147,7 @@ impl Ledger {
                 self.total.rnrs += 1;
                 self.rnr_retries += 1;
                 self.probes.rewound();
-                // The wait for the receiver has no bound.
+                // The RNR wait is not bounded by the timeout.
                 self.progress_at = now;
             }
             _ => {}
@@ -169,12 +171,12 @@ impl Ledger {
         self.probes.check(found_loss, outcome, goes_on, half)
     }
 
-    /// Accounts for a NAK for a packet that is missing behind one that was.
+    /// Accounts for a NAK for the next missing packet, after the one before it has arrived.
     pub(super) fn reported_gap(&mut self) {
         self.total.sent_naks += 1;
     }
 
-    /// Accounts for a request that found the backlog full.
+    /// Accounts for a request that was dropped for lack of room.
     pub(super) fn overflowed(&mut self) {
         self.total.overflows += 1;
     }
@@ -208,7 +210,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Checks that something will happen, and did not long ago.
+    /// Checks that a timer is running, and that the last progress was not too long ago.
     pub(super) fn check_life(&mut self, now: u64, half: &SendSnapshot) -> Result<(), Violation> {
         if half.una == half.max {
             self.progress_at = now;
@@ -225,8 +227,9 @@ impl Ledger {
         Ok(())
     }
 
-    /// Checks a reply that was sent at once: `epsn` was expected, and `is_ready` tells whether a
-    /// receive request was posted.
+    /// Checks an immediate reply.
+    ///
+    /// `epsn` was the expected PSN, and `is_ready` is true if a receive request was posted.
     pub(super) fn check_reply(
         &mut self,
         pkt: &Packet<'_>,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether a probe for a lost response had a reason, and what followed from it (RC).
+//! Checks of probes: each has a reason and the right consequence (RC).
 //!
-//! - The response is late: the pause is the measured one (RFC 6298), doubled with each probe since
-//!   the last measurement (Karn) or the last loss that a probe showed, and counts from the last
-//!   progress, or from when the oldest packet was sent.
+//! - The probe timer expires after the measured time (RFC 6298), doubled with each probe since the
+//!   last sample (Karn) or the last loss that a probe showed. It runs from the last progress, or
+//!   from the time when the oldest packet was sent.
 //! - The probe consumes no retry.
-//! - More is sent again if the peer acknowledges nothing but the probe, and only then. The same
+//! - More packets are sent again if and only if the peer acknowledges only the probe. The same
 //!   holds for packets that a NAK reported as missing.
 
 use roce::{
@@ -22,58 +22,58 @@ use roce::{
 
 use super::Violation;
 
-/// The half calculates with whole numbers. The doublings multiply the difference.
+/// The rounding error of the half, which calculates with integers. The doublings multiply it.
 const ROUNDING_NS: f64 = 100.0;
 
-/// The most doublings of the pause.
+/// The most doublings of the probe timer.
 const MOST_DOUBLINGS: u32 = 10;
 
-/// A probe that is under way.
+/// The progress of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     None,
-    /// It is to be sent.
+    /// The probe is to be sent.
     Due,
-    /// Packets of it were sent; the PSN of the next one.
+    /// Some packets of the probe were sent; the PSN of the next one.
     Begun(Psn),
-    /// It was sent; the PSN after it.
+    /// The probe was sent; the PSN after it.
     Sent(Psn),
 }
 
-/// What was acknowledged after a probe.
+/// The extent of the acknowledgment after a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Proof {
-    /// There was no probe, or much more was.
+    /// There was no probe, or the acknowledgment covers more than one packet after it.
     #[default]
     None,
-    /// The probe only; the PSN after it.
+    /// It covers only the probe; the PSN after that.
     Probe(Psn),
-    /// The probe, and the packet after it.
+    /// It covers the probe and the packet after it.
     OneMore,
 }
 
-/// The responses that are kept until those before them come.
+/// The state of the kept responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
-    /// There is none.
+    /// No response is kept.
     None,
-    /// The first one is to be handled next, or nothing is requested again for its sake.
+    /// The first one is to be handled next, or no response before it is requested again now.
     Next,
-    /// The first one is behind missing ones.
+    /// The first one is behind missing responses.
     Late,
 }
 
 /// The account of the probes of one node.
 #[derive(Clone, Debug)]
 pub(super) struct Probes {
-    /// The smoothed round-trip time and its deviation.
+    /// SRTT and RTTVAR, in ns.
     estimate: Option<(f64, f64)>,
-    /// The PSN after the packet that is measured, and when it was sent.
+    /// The PSN after the packet of the current sample, and the time when it was sent.
     sample: Option<(Psn, u64)>,
     una: Psn,
-    /// When there was progress, the oldest packet was sent, or the last probe was due.
+    /// The time of the last progress, of sending the oldest packet or of the last probe.
     since: u64,
-    /// Probes since the last measurement, or the last loss that one showed.
+    /// The number of probes since the last sample, or since a probe showed a loss.
     count: u32,
     stage: Stage,
     proof: Proof,
@@ -94,12 +94,14 @@ impl Probes {
         }
     }
 
-    /// Accounts for the responses that are kept after what was acknowledged.
+    /// Sets the state of the kept responses, before [`Probes::observe`].
     pub(super) fn set_kept(&mut self, kept: Kept) {
         self.kept = kept;
     }
 
-    /// Accounts for a packet before `end`; `requests` tells whether it has to be answered.
+    /// Accounts for a packet that was sent. `end` is the PSN after it.
+    ///
+    /// `requests` is true if the packet requests a response.
     pub(super) fn sent(&mut self, now: u64, transmit: &Transmit, end: Psn, requests: bool) {
         if transmit.is_probe() {
             let is_next = match self.stage {
@@ -108,7 +110,7 @@ impl Probes {
                 Stage::None | Stage::Sent(_) => false,
             };
             if is_next {
-                // The last packet has to be answered.
+                // The last packet of a probe requests a response.
                 self.stage = match requests {
                     true => Stage::Sent(end),
                     false => Stage::Begun(end),
@@ -136,8 +138,7 @@ impl Probes {
         self.stage = Stage::None;
     }
 
-    /// Accounts for a report of what is missing: either a few packets are sent again, like a probe,
-    /// or all are.
+    /// Accounts for the report of a loss: a few packets are sent again, like a probe, or all are.
     pub(super) fn reported(&mut self, half: &SendSnapshot) {
         self.sample = None;
         self.stage = match half.una == half.next {
@@ -146,12 +147,12 @@ impl Probes {
         };
     }
 
-    /// Accounts for a response to a later request than the probe, which was executed, too.
+    /// Accounts for an early response, which shows that the peer has received more than the probe.
     pub(super) fn came_early(&mut self) {
         self.proof = Proof::None;
     }
 
-    /// Accounts for what was acknowledged.
+    /// Accounts for progress up to `una`, if there is any.
     pub(super) fn observe(&mut self, now: u64, una: Psn) {
         if una == self.una {
             return;
@@ -169,7 +170,7 @@ impl Probes {
         } else if matches!(self.stage, Stage::Begun(psn) if !psn.is_before(una)) {
             stage = self.stage;
         } else if self.proof != Proof::None {
-            // The response also acknowledged the packets before its own.
+            // An explicit response has also acknowledged the packets before its own.
             self.proof = Proof::OneMore;
         }
         if stage == Stage::None && self.kept == Kept::Late {
@@ -202,7 +203,7 @@ impl Probes {
         });
     }
 
-    /// Checks that the response is late. There were `left` retries before the probe.
+    /// Checks that the response is overdue. There were `left` retries before the probe.
     pub(super) fn is_due(
         &mut self,
         now: u64,
@@ -230,8 +231,9 @@ impl Probes {
         Ok(())
     }
 
-    /// Checks whether a response showed a loss: `found_loss` is what the half says. One to a READ
-    /// that goes on behind it (at `goes_on`) is not to a probe.
+    /// Checks that the half has found a loss (`found_loss`) if and only if a probe showed one.
+    ///
+    /// A response to a READ that continues after it, at `goes_on`, is not the response to a probe.
     pub(super) fn check(
         &mut self,
         found_loss: bool,
@@ -243,7 +245,7 @@ impl Probes {
         let shows_loss = match proof {
             Proof::None => false,
             Proof::Probe(end) => outcome != ResponseKind::ReadResponse || goes_on != Some(end),
-            // A response that followed told of the packet before it, too.
+            // The response after that to the probe has acknowledged the packets between, too.
             Proof::OneMore => outcome == ResponseKind::ReadResponse,
         };
         let is_active = matches!(half.state, SendState::Running | SendState::Draining);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The shell around the receive half.
+//! The driver of the receive half.
 
 use roce::{
     opcode::Opcode,
@@ -82,8 +82,9 @@ impl Node {
         }
     }
 
-    /// Sends READ responses, of which those of the last train are left to be handed over. Returns
-    /// whether the budget ends it.
+    /// Builds READ responses. Those of the last train are still to be handed over.
+    ///
+    /// Returns whether the budget is used up.
     fn build_responses(
         &mut self,
         now: Instant,
@@ -105,8 +106,9 @@ impl Node {
         Ok(false)
     }
 
-    /// Builds a READ response, and adds it to the train or sends it alone. Returns false if the
-    /// stack had no room.
+    /// Builds a READ response, and adds it to the train or sends it alone.
+    ///
+    /// Returns false if the stack had no room.
     fn send_response(
         &mut self,
         now: Instant,
@@ -184,7 +186,7 @@ impl Node {
                 self.responder.not_kept(psn);
                 self.counters.drops[DropReason::PsnGap as usize] += 1;
                 if !self.early.is_empty() {
-                    // It is missing once more behind the kept ones.
+                    // The dropped request is another missing one, behind the kept ones.
                     self.ledger.overflowed();
                 }
             }
@@ -215,7 +217,7 @@ impl Node {
         Ok(())
     }
 
-    /// Handles a request. Returns whether it came before an earlier one, and may be kept.
+    /// Handles a request. Returns whether it is early and may be kept.
     fn on_request(&mut self, bytes: &[u8]) -> Result<bool, Violation> {
         let pkt = parse(bytes)?;
         let (epsn, is_ready) = (self.responder.epsn(), !self.recvs.sizes.is_empty());
@@ -297,7 +299,7 @@ impl Node {
         Ok(false)
     }
 
-    /// Acknowledges what was executed, though nobody asks for it.
+    /// Acknowledges the executed requests, although no acknowledgment was requested.
     fn acknowledge_unasked(&mut self) -> Result<(), Violation> {
         match self.responder.last_ack() {
             Some(reply) if reply.kind == ReplyKind::Acknowledge => self.reply(&reply),
@@ -305,7 +307,7 @@ impl Node {
         }
     }
 
-    /// Does to memory what the peer asks for.
+    /// Executes a command of the peer on memory.
     fn do_command(&mut self, command: &Command, payload: &[u8]) -> Result<u64, MemError> {
         let len = match command.action {
             Action::Flush { feth, .. } if feth.whole() => 0,
@@ -336,8 +338,8 @@ impl Node {
         Ok(found)
     }
 
-    /// Copies payload to where it belongs. Receive buffers always work; the memory region may
-    /// refuse.
+    /// Copies payload to its place. This may fail for the memory region, but not for a receive
+    /// buffer.
     fn place(&mut self, place: Place, payload: &[u8]) -> Result<Result<(), MemError>, Violation> {
         match place {
             Place::Recv { offset, len } => {
@@ -384,7 +386,7 @@ impl Node {
     }
 }
 
-/// Returns whether a packet is a READ request with a PSN.
+/// Returns whether a packet is a READ request with PSN `psn`.
 fn is_read(bytes: &[u8], psn: Psn) -> bool {
     Packet::parse(bytes)
         .is_ok_and(|packet| packet.opcode() == Opcode::RcReadRequest && packet.psn() == psn)

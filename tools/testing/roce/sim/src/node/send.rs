@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The shell around the send half.
+//! The driver of the send half.
 
 use roce::{
     requester::{
@@ -34,18 +34,18 @@ use crate::{
     Rng, //
 };
 
-/// How far an operation is. Packets that were taken back do not count.
+/// The progress of an operation. Packets that were taken back do not count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Progress {
-    /// A packet of it was sent.
+    /// True if a packet of it was sent.
     started: bool,
-    /// It is a READ, an atomic or its like, and was asked for.
+    /// True if it has an explicit response that was requested.
     asked: bool,
-    /// Its last packet was sent, or it was executed.
+    /// True if its last packet was sent, or it was executed.
     begun: bool,
 }
 
-/// The place of the first packet of a train, and what was there.
+/// The place of the first packet of a train, and the state at that place.
 pub(super) struct SendMark {
     mark: Mark,
     first: Transmit,
@@ -57,7 +57,8 @@ pub(super) struct SendMark {
 }
 
 impl Node {
-    /// Posts, sends and completes. Returns whether there is more to send.
+    /// Posts operations, sends packets and polls completions. Returns whether there is more to
+    /// send.
     pub(super) fn run_requester(
         &mut self,
         now: Instant,
@@ -86,7 +87,7 @@ impl Node {
         Ok(self.posted < self.ops.len() && !self.requester.is_full())
     }
 
-    /// Takes a response, and the kept ones that follow it.
+    /// Handles a response, and the kept ones that follow it.
     pub(super) fn take_response(&mut self, now: Instant, bytes: Vec<u8>) -> Result<(), Violation> {
         if self.on_response(now, &bytes)? {
             let psn = parse(&bytes)?.psn();
@@ -112,7 +113,7 @@ impl Node {
         Ok(())
     }
 
-    /// Tells the ledger if the requester has gone back.
+    /// Informs the ledger if the requester has rewound.
     fn note_rewind(&mut self) {
         let half = self.requester.snapshot();
         if half.una == half.next {
@@ -126,8 +127,9 @@ impl Node {
         self.send_tx.lost(oldest, next);
     }
 
-    /// Tells the ledger what was acknowledged. `is_placing` tells that the response to the next
-    /// request is being handled.
+    /// Informs the ledger of progress.
+    ///
+    /// `is_placing` is true while the next expected explicit response is being handled.
     fn observe(&mut self, now: Instant, is_placing: bool) {
         let half = self.requester.snapshot();
         let requests_nothing = half.awaits_late || half.una == half.next;
@@ -140,7 +142,7 @@ impl Node {
         self.ledger.observe(now.as_ns(), half.una);
     }
 
-    /// Handles a response. Returns whether it came before an earlier one, and may be kept.
+    /// Handles a response. Returns whether it is early and may be kept.
     fn on_response(&mut self, now: Instant, bytes: &[u8]) -> Result<bool, Violation> {
         let pkt = &parse(bytes)?;
         let response = self.requester.on_response(now, pkt);
@@ -191,7 +193,7 @@ impl Node {
         Ok(response.is_early)
     }
 
-    /// Retires what is over.
+    /// Polls completions.
     pub(super) fn complete(&mut self) -> Result<(), Violation> {
         while let Some(completion) = self.requester.poll_completion() {
             let op = self.slots[usize::from(completion.slot)];
@@ -205,14 +207,14 @@ impl Node {
                 self.fail();
                 self.complete()?;
             } else {
-                // What was behind the failed request has been flushed above.
+                // The requests after the failed one were flushed above.
                 self.requester.resume();
             }
         }
         Ok(())
     }
 
-    /// Posts some of what is left.
+    /// Posts some of the remaining operations.
     fn post(&mut self, rng: &mut Rng) -> Result<(), Violation> {
         while self.posted < self.ops.len() && !self.requester.is_full() {
             let slot = self.requester.post(self.ops[self.posted].wr);
@@ -227,8 +229,9 @@ impl Node {
         Ok(())
     }
 
-    /// Sends packets, of which those of the last train are left to be handed over. Returns whether
-    /// the budget ends it.
+    /// Builds packets. Those of the last train are still to be handed over.
+    ///
+    /// Returns whether the budget is used up.
     fn build_all(
         &mut self,
         now: Instant,
@@ -253,8 +256,9 @@ impl Node {
         Ok(false)
     }
 
-    /// Builds a packet, and adds it to the train or sends it alone. Returns false if the stack had
-    /// no room.
+    /// Builds a packet, and adds it to the train or sends it alone.
+    ///
+    /// Returns false if the stack had no room.
     fn send(
         &mut self,
         now: Instant,
@@ -264,7 +268,7 @@ impl Node {
         let op = self.slots[usize::from(transmit.slot)];
         self.check_order(op, transmit)?;
         if self.is_gone(op, transmit.offset, transmit.len) {
-            // What is built goes before what happens to this one.
+            // Packets that are already built are handed over before this one fails.
             if !self.hand_over(now, rng)? {
                 return Ok(false);
             }
@@ -276,7 +280,7 @@ impl Node {
         pattern::fill(id, transmit.offset as usize, &mut payload);
         let packet = packet(|pkey, buf| transmit.write_headers(pkey, buf), &payload)?;
 
-        // UC cannot take packets back, and what may have been lost with a train is sent alone.
+        // UC cannot take packets back. A packet that may have been lost with a train is sent alone.
         if self.reliable && !transmit.is_probe() && self.send_tx.takes_trains() {
             if let Err(packet) = self.send_tx.join(packet) {
                 if !self.hand_over(now, rng)? {
@@ -294,7 +298,7 @@ impl Node {
         Ok(true)
     }
 
-    /// Accounts for a packet.
+    /// Accounts for a packet that was sent.
     fn note_sent(&mut self, now: Instant, op: usize, transmit: &Transmit) -> Result<(), Violation> {
         let wr = &self.ops[op].wr;
         let is_explicit = wr.op.has_explicit_response();
@@ -324,7 +328,7 @@ impl Node {
         }
     }
 
-    /// Hands the train over. Returns false if its packets were taken back.
+    /// Hands the train over to the stack. Returns false if its packets were taken back.
     fn hand_over(&mut self, now: Instant, rng: &mut Rng) -> Result<bool, Violation> {
         match self.send_tx.hand_over(now, rng, &mut self.out) {
             Handed::Over(_) => Ok(true),
@@ -335,7 +339,7 @@ impl Node {
         }
     }
 
-    /// Takes the packets of a train back, and checks that everything is as it was before.
+    /// Takes the packets of a train back, and checks that the state is that of the mark.
     fn take_back(&mut self, mark: SendMark) -> Result<(), Violation> {
         self.requester.take_back(&mark.mark);
         self.progress = mark.progress;
@@ -355,7 +359,7 @@ impl Node {
         self.check_wire()
     }
 
-    /// Checks that the half makes progress, or will.
+    /// Checks that the half makes progress within a bounded time.
     fn check_life(&mut self, now: Instant) -> Result<(), Violation> {
         if !self.reliable || self.failed {
             return Ok(());
@@ -365,7 +369,7 @@ impl Node {
         self.ledger.check_life(now.as_ns(), &half)
     }
 
-    /// Checks that the requester knows what was sent.
+    /// Checks the state of the requester against the packets that were sent.
     fn check_wire(&self) -> Result<(), Violation> {
         match self.reliable {
             true => self.wire.check(&self.requester.snapshot()),
@@ -373,7 +377,7 @@ impl Node {
         }
     }
 
-    /// Executes an operation of the own side, whose turn it must be.
+    /// Executes a local operation, and checks that it is the next one in order.
     fn execute_local(&mut self, local: &Local) -> Result<Result<(), Status>, Violation> {
         let op = self.slots[usize::from(local.slot)];
         let early = match local.op {
@@ -393,7 +397,7 @@ impl Node {
         })
     }
 
-    /// Checks that nothing overtakes what it has to wait for.
+    /// Checks that a packet does not overtake operations for which it has to wait.
     fn check_order(&self, op: usize, transmit: &Transmit) -> Result<(), Violation> {
         let wr = &self.ops[op].wr;
         if self.draining && !self.progress[op].started {
@@ -417,9 +421,9 @@ impl Node {
         Ok(())
     }
 
-    /// Checks that every answer is there for which a fenced operation has to wait.
+    /// Checks that all responses have arrived for which a fenced operation has to wait.
     fn check_fence(&self, op: usize) -> Result<(), Violation> {
-        // What was answered is complete, for everything before it is.
+        // An operation with a response is complete, because all operations before it are.
         let open = |earlier: &usize| self.ops[*earlier].wr.op.has_explicit_response();
         match (self.completed..op).find(open) {
             Some(earlier) if self.ops[op].wr.fence => {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The transmit side of a half: its trains, and the stack of the host below.
+//! The transmit side of a half: its trains, and the network stack below.
 
 use std::collections::VecDeque;
 
@@ -16,16 +16,16 @@ use crate::{
     Rng, //
 };
 
-/// How often each thing happened on the way from a half to the stack of its host.
+/// The counters of a transmit side.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TxCounters {
-    /// Trains of more than one packet that the stack took.
+    /// Trains of more than one packet that the stack accepted.
     pub trains: u64,
-    /// Those that it refused.
+    /// Trains of more than one packet that the stack refused.
     pub refused_trains: u64,
-    /// Single packets that it refused.
+    /// Single packets that the stack refused.
     pub refused_packets: u64,
-    /// Times that a loss turned trains off.
+    /// The number of times that a loss turned trains off.
     pub trains_off: u64,
 }
 
@@ -43,21 +43,21 @@ impl TxCounters {
 pub(super) struct Tx<M> {
     stack: Stack,
     trains: Trains,
-    /// Packets that were built and not handed over yet.
+    /// The packets that were built and not handed over yet.
     train: Option<(Train, M)>,
     /// The end of the pause after a refusal.
     paused_until: Option<Instant>,
-    /// The refusals since the stack took something.
+    /// The number of refusals since the stack accepted a packet.
     refused: u64,
     counters: TxCounters,
 }
 
-/// The end of a train.
+/// The result of handing over a train.
 #[must_use]
 pub(super) enum Handed<M> {
-    /// The stack has that many packets: none if there was no train.
+    /// The stack has accepted that many packets, none if there was no train.
     Over(u64),
-    /// The stack had no room: the packets are to be taken back.
+    /// The stack had no room. The packets must be taken back to the mark.
     Back(M),
 }
 
@@ -73,7 +73,7 @@ impl<M> Tx<M> {
         }
     }
 
-    /// Returns how often each thing happened.
+    /// Returns the counters.
     pub(super) fn counters(&self) -> TxCounters {
         self.counters
     }
@@ -100,7 +100,7 @@ impl<M> Tx<M> {
         self.trains.is_on()
     }
 
-    /// Adds a packet to the train, or returns it if a train has to begin with it.
+    /// Adds a packet to the train, or returns it if it has to begin a new train.
     pub(super) fn join(&mut self, packet: Vec<u8>) -> Result<(), Vec<u8>> {
         match &mut self.train {
             Some((train, _)) if train.len() < self.stack.max_train => {
@@ -111,7 +111,7 @@ impl<M> Tx<M> {
         }
     }
 
-    /// Begins a train. The one before was handed over.
+    /// Begins a train. The one before must have been handed over.
     pub(super) fn begin(&mut self, packet: Vec<u8>, mark: M) {
         assert!(!self.is_pending(), "a train was forgotten");
         self.train = Some((vec![packet], mark));
@@ -143,7 +143,7 @@ impl<M> Tx<M> {
         Handed::Over(packets as u64)
     }
 
-    /// Hands a packet to the stack by itself. Returns false if the stack had no room.
+    /// Hands a single packet to the stack. Returns false if the stack had no room.
     pub(super) fn send(
         &mut self,
         now: Instant,
@@ -161,7 +161,7 @@ impl<M> Tx<M> {
         true
     }
 
-    /// The packet with PSN `psn` was lost, maybe with a whole train; `next` is to be sent next.
+    /// Accounts for the loss of the packet with PSN `psn`, while `next` is the next PSN to be sent.
     pub(super) fn lost(&mut self, psn: Psn, next: Psn) {
         self.counters.trains_off += u64::from(self.trains.lost(psn, next));
     }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The PSNs of the requests that were sent: an account of the shell, to check that of the requester
-//! (RC).
+//! The PSNs of the requests that were sent, to check those of the requester (RC).
 
 use std::ops::RangeInclusive;
 
@@ -16,7 +15,7 @@ use roce::{
 
 use super::Violation;
 
-/// What was sent and not taken back.
+/// The packets that were sent and not taken back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wire {
     mtu: u32,
@@ -24,9 +23,9 @@ pub(super) struct Wire {
     max: Psn,
     /// The PSN after the last packet that requested a response.
     requested: Psn,
-    /// Messages that were sent; each part of a READ is one.
+    /// The number of messages that were sent. Each part of a READ is one.
     messages: u32,
-    /// Requests for parts of READs that were sent again: the peer may get them as new ones.
+    /// The number of requests for parts of READs that were sent again. They may be new to the peer.
     again: u32,
 }
 
@@ -42,9 +41,9 @@ impl Wire {
         }
     }
 
-    /// Accounts for a packet. A new one has the next PSN, and only another was sent before.
+    /// Accounts for a packet, and checks that a new one has the next PSN.
     ///
-    /// Returns the PSN after it, and whether it has to be answered.
+    /// Returns the PSN after it, and true if it requests a response.
     pub(super) fn sent(&mut self, transmit: &Transmit) -> Result<(Psn, bool), Violation> {
         let is_new = transmit.psn == self.max;
         if transmit.again == is_new || transmit.psn.is_after(self.max) {
@@ -65,12 +64,12 @@ impl Wire {
         Ok((end, requests))
     }
 
-    /// Returns how many messages were sent, at least and at most.
+    /// Returns the range of the number of messages that the peer may count.
     pub(super) fn messages(&self) -> RangeInclusive<u32> {
         self.messages..=self.messages + self.again
     }
 
-    /// Checks that a requester has sent what was sent, and waits only for what was requested.
+    /// Checks the PSNs of a requester, and that it waits only for responses that were requested.
     pub(super) fn check(&self, half: &SendSnapshot) -> Result<(), Violation> {
         if half.max != self.max {
             return Err(format!("{:?} was sent last, not {half:?}", self.max));
