@@ -82,7 +82,7 @@ fmt-check: ## say which Rust files are not formatted
 clippy: ## run clippy with the kernel's lints, and the core crate's own
 	@scripts/gates/clippy
 
-doc: module ## rustdoc of the crates (build/doc)
+doc: module ## rustdoc of the crates (build/doc), and compile the examples of rdma
 	@scripts/rustdoc
 
 rust-analyzer: module ## write rust-project.json for editors

@@ -26,6 +26,26 @@ use kernel::{
 };
 
 /// The callback of a [`FineTimer`].
+///
+/// # Examples
+///
+/// ```
+/// use kernel::sync::atomic::{
+///     Atomic,
+///     Relaxed, //
+/// };
+/// use rdma::fine_timer::TimerCallback;
+///
+/// static EXPIRED: Atomic<u32> = Atomic::new(0);
+///
+/// struct Retry;
+///
+/// impl TimerCallback for Retry {
+///     fn expired(&self) {
+///         EXPIRED.add(1, Relaxed);
+///     }
+/// }
+/// ```
 pub trait TimerCallback: Send + Sync {
     /// Called when the timer has expired. Softirq context.
     fn expired(&self);
@@ -35,10 +55,31 @@ pub trait TimerCallback: Send + Sync {
 ///
 /// # Examples
 ///
-/// ```ignore
-/// // `Pacer` implements `TimerCallback`.
-/// let timer = KBox::pin_init(FineTimer::new(Pacer { qpn }), GFP_KERNEL)?;
-/// timer.arm(ktime_get_ns() + 50_000);
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::{
+///     fine_timer::{
+///         FineTimer,
+///         TimerCallback, //
+///     },
+///     time::ktime_get_ns, //
+/// };
+///
+/// struct Pacer {
+///     qpn: u32,
+/// }
+///
+/// impl TimerCallback for Pacer {
+///     fn expired(&self) {
+///         // Look up queue pair `self.qpn`, and send its next packet.
+///     }
+/// }
+///
+/// let timer = KBox::pin_init(FineTimer::new(Pacer { qpn: 17 }), GFP_KERNEL)?;
+/// timer.arm(ktime_get_ns().saturating_add(50_000));
+/// // This moves the expiry: the callback is called once.
+/// timer.arm(ktime_get_ns().saturating_add(80_000));
+/// # Ok::<(), Error>(())
 /// ```
 #[pin_data(PinnedDrop)]
 pub struct FineTimer<C: TimerCallback> {

@@ -8,6 +8,12 @@
 //!
 //! This crate does not print: it returns errors, and the driver logs where it knows the context.
 
+// Kbuild sets these on the command line (`-Zcrate-attr`), where `rustdoc --test` ignores them.
+#![cfg_attr(doctest, no_std, feature(cfi_encoding))]
+// Without `std`, an example cannot have a `main` function. An injected `extern crate` shifts the
+// line numbers of errors.
+#![doc(test(no_crate_inject, attr(no_main, allow(unused))))]
+
 pub mod crc32;
 pub mod cred;
 pub mod fine_timer;

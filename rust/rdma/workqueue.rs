@@ -28,6 +28,21 @@ use kernel::{
 ///
 /// The pointer is null, or to a work queue that this value owns and that is destroyed an RCU grace
 /// period after the pointer has become null.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::workqueue::Workqueue;
+///
+/// let queue = Workqueue::new(c"my_driver")?;
+/// queue.spawn(|| {
+///     // This runs in process context.
+/// })?;
+/// queue.shut_down();
+/// assert_eq!(queue.spawn(|| {}).err(), Some(ESHUTDOWN));
+/// # Ok::<(), Error>(())
+/// ```
 pub struct Workqueue(AtomicPtr<bindings::workqueue_struct>);
 
 impl Workqueue {
@@ -110,6 +125,22 @@ impl Drop for Workqueue {
 }
 
 /// The callback of a [`Work`].
+///
+/// # Examples
+///
+/// ```
+/// use rdma::workqueue::WorkItem;
+///
+/// struct Flush {
+///     qpn: u32,
+/// }
+///
+/// impl WorkItem for Flush {
+///     fn run(&self) {
+///         // Look up queue pair `self.qpn`, and complete its requests.
+///     }
+/// }
+/// ```
 pub trait WorkItem: Send + Sync {
     /// Does the work. Process context.
     fn run(&self);
@@ -119,21 +150,25 @@ pub trait WorkItem: Send + Sync {
 ///
 /// # Examples
 ///
-/// ```ignore
-/// struct Flush {
-///     qpn: u32,
-/// }
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::workqueue::{
+///     Work,
+///     WorkItem,
+///     Workqueue, //
+/// };
 ///
-/// impl WorkItem for Flush {
-///     fn run(&self) {
-///         if let Some(qp) = TABLE.get(self.qpn) {
-///             qp.flush();
-///         }
-///     }
-/// }
-///
-/// let work = KBox::pin_init(Work::new(Flush { qpn }), GFP_KERNEL)?;
+/// # struct Flush {
+/// #     qpn: u32,
+/// # }
+/// # impl WorkItem for Flush {
+/// #     fn run(&self) {}
+/// # }
+/// // `Flush` implements `WorkItem`.
+/// let queue = Workqueue::new(c"my_driver")?;
+/// let work = KBox::pin_init(Work::new(Flush { qpn: 17 }), GFP_KERNEL)?;
 /// queue.queue(&work);
+/// # Ok::<(), Error>(())
 /// ```
 #[pin_data(PinnedDrop)]
 pub struct Work<W: WorkItem> {
