@@ -11,6 +11,21 @@ use crate::bindings;
 ///
 /// Processes in other user namespaces count for the owner of the outermost one that they are in:
 /// the owner of a namespace has many user ids in it, which must not count as many users.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::cred::UserId;
+///
+/// struct Region {
+///     owner: UserId,
+/// }
+///
+/// let region = Region {
+///     owner: UserId::of_caller(),
+/// };
+/// let is_owner = region.owner == UserId::of_caller();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserId(u32);
 
@@ -36,6 +51,20 @@ impl UserId {
 /// Returns whether the calling process may exceed limits of resources (`CAP_SYS_RESOURCE` in the
 /// initial user namespace). A refusal is not audited, since few processes have it or need it.
 /// Process context; does not sleep.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::cred::may_exceed_limits;
+///
+/// fn check(used: u32, limit: u32) -> Result {
+///     if used >= limit && !may_exceed_limits() {
+///         return Err(ENOMEM);
+///     }
+///     Ok(())
+/// }
+/// ```
 pub fn may_exceed_limits() -> bool {
     // CAST: A small number.
     // SAFETY: It is the number of a capability.

@@ -16,6 +16,18 @@ use kernel::{
 /// # Errors
 ///
 /// `ENOMEM`; the vector is unchanged then.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::list;
+///
+/// let mut ports = KVec::new();
+/// list::push(&mut ports, 4791u16, GFP_KERNEL)?;
+/// assert_eq!(ports.len(), 1);
+/// # Ok::<(), Error>(())
+/// ```
 pub fn push<T>(list: &mut KVec<T>, value: T, flags: Flags) -> Result {
     const FIRST_CAPACITY: usize = 4;
 
@@ -36,6 +48,19 @@ pub fn push<T>(list: &mut KVec<T>, value: T, flags: Flags) -> Result {
 
 /// Removes elements for which `wanted` returns false; the order is not kept. A list that becomes
 /// empty owns no memory.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::list;
+///
+/// let mut ports = KVec::new();
+/// list::push(&mut ports, 4791u16, GFP_KERNEL)?;
+/// list::retain(&mut ports, |port| *port != 4791);
+/// assert!(ports.is_empty());
+/// # Ok::<(), Error>(())
+/// ```
 pub fn retain<T>(list: &mut KVec<T>, wanted: impl Fn(&T) -> bool) {
     let mut at: usize = 0;
     while let Some(item) = list.get(at) {

@@ -17,6 +17,24 @@ use kernel::{
 };
 
 /// Decides which modules may be loaded.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::modules::ModuleHandler;
+///
+/// struct Guard;
+///
+/// impl ModuleHandler for Guard {
+///     fn coming(name: &[u8]) -> Result {
+///         if name == b"rdma_rxe" {
+///             return Err(EBUSY);
+///         }
+///         Ok(())
+///     }
+/// }
+/// ```
 pub trait ModuleHandler: 'static {
     /// Called when a module is about to be initialised; may sleep.
     ///
@@ -27,6 +45,26 @@ pub trait ModuleHandler: 'static {
 }
 
 /// Calls `T` for each module that is loaded, until it is dropped. Dropping may sleep.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::modules::{
+///     ModuleHandler,
+///     ModuleNotifier, //
+/// };
+///
+/// # struct Guard;
+/// # impl ModuleHandler for Guard {
+/// #     fn coming(_name: &[u8]) -> Result {
+/// #         Ok(())
+/// #     }
+/// # }
+/// // `Guard` implements `ModuleHandler`.
+/// let notifier = KBox::pin_init(ModuleNotifier::<Guard>::register(), GFP_KERNEL)?;
+/// # Ok::<(), Error>(())
+/// ```
 #[pin_data(PinnedDrop)]
 pub struct ModuleNotifier<T: ModuleHandler> {
     #[pin]
@@ -110,6 +148,20 @@ fn notifier_from_result(result: Result) -> ffi::c_int {
 /// Returns whether a module of this name is loaded, or built in with parameters. May sleep.
 ///
 /// A module that is being loaded appears here shortly after the call of the notifier.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::modules::is_loaded;
+///
+/// fn check() -> Result {
+///     if is_loaded(c"rdma_rxe") {
+///         return Err(EBUSY);
+///     }
+///     Ok(())
+/// }
+/// ```
 pub fn is_loaded(name: &CStr) -> bool {
     // SAFETY: This module is in the set of all modules from before its initialisation until after
     // its exit, and the set is never freed. `name` is a C string.

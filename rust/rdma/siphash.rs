@@ -10,6 +10,18 @@ use crate::{
 };
 
 /// A secret key of SipHash-2-4. Values with the same hash cannot be found without the key.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::siphash::HashKey;
+///
+/// const BUCKETS: usize = 256;
+///
+/// let key = HashKey::random();
+/// let bucket = key.bucket([1, 2, 3], BUCKETS);
+/// assert!(bucket < BUCKETS);
+/// ```
 pub struct HashKey(bindings::siphash_key_t);
 
 impl HashKey {
@@ -38,6 +50,20 @@ impl HashKey {
 }
 
 /// Returns the two words of a GID or an IPv6 address, to be hashed.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::siphash::{
+///     words,
+///     HashKey, //
+/// };
+///
+/// fn bucket(key: &HashKey, ifindex: u32, gid: [u8; 16]) -> usize {
+///     let [low, high] = words(gid);
+///     key.bucket([ifindex.into(), low, high], 256)
+/// }
+/// ```
 #[inline]
 pub fn words(gid: [u8; 16]) -> [u64; 2] {
     let gid = u128::from_ne_bytes(gid);

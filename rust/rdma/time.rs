@@ -8,6 +8,15 @@
 use crate::bindings;
 
 /// Returns `ktime_get()`: nanoseconds of the monotonic clock since boot. Callable in any context.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::time::ktime_get_ns;
+///
+/// let start = ktime_get_ns();
+/// let elapsed = ktime_get_ns().saturating_sub(start);
+/// ```
 #[inline]
 pub fn ktime_get_ns() -> u64 {
     // SAFETY: `ktime_get` has no requirement. The clock starts at boot, so it is not negative.
@@ -17,6 +26,15 @@ pub fn ktime_get_ns() -> u64 {
 
 /// Returns the nanoseconds of the last tick, on a clock with an origin of its own, which wraps
 /// around. Costs a load. Callable in any context.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::time::jiffies_ns;
+///
+/// let last_used = jiffies_ns();
+/// let is_idle = jiffies_ns().wrapping_sub(last_used) > 1_000_000_000;
+/// ```
 #[inline]
 pub fn jiffies_ns() -> u64 {
     const NS_PER_JIFFY: u64 = 1_000_000_000 / kernel::bindings::HZ as u64;

@@ -5,6 +5,19 @@
 use crate::bindings;
 
 /// A set of `enum ib_access_flags`.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::Access;
+///
+/// const REMOTE: Access = Access::REMOTE_WRITE.or(Access::REMOTE_READ);
+///
+/// let access = Access::LOCAL_WRITE.or(Access::REMOTE_WRITE);
+/// assert!(access.contains(Access::LOCAL_WRITE));
+/// assert!(access.intersects(REMOTE));
+/// assert!(!access.contains(REMOTE));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Access(u32);
 

@@ -22,6 +22,20 @@ use kernel::{
 };
 
 /// The kind of [`Ah`].
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::{
+///     ah::AhKind,
+///     object::InPlace,
+///     Driver, //
+/// };
+///
+/// fn data<D: Driver>(ah: &InPlace<AhKind<D>>) -> &D::Ah {
+///     ah
+/// }
+/// ```
 pub struct AhKind<D>(PhantomData<D>);
 
 impl<D: Driver> Kind for AhKind<D> {
@@ -30,6 +44,22 @@ impl<D: Driver> Kind for AhKind<D> {
 }
 
 /// An address handle.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::{
+///     gid::Path,
+///     wr::SendWr,
+///     Driver, //
+/// };
+///
+/// /// Returns the path of a datagram, for a driver that keeps it in its address handles.
+/// fn path_of<D: Driver<Ah = Path>>(wr: &SendWr<'_, D>) -> Option<Path> {
+///     let (ah, _qpn, _qkey) = wr.datagram()?;
+///     Some(**ah)
+/// }
+/// ```
 pub type Ah<D> = InPlace<AhKind<D>>;
 
 /// `ib_device_ops.create_ah` and `create_user_ah`: sleeps only if the flags allow it.

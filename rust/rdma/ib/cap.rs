@@ -7,10 +7,34 @@ use kernel::impl_flags;
 
 impl_flags!(
     /// A set of `enum ib_device_cap_flags`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use rdma::ib::cap::{
+    ///     DeviceCap,
+    ///     DeviceCaps, //
+    /// };
+    ///
+    /// let caps: DeviceCaps = DeviceCap::RcRnrNakGen | DeviceCap::SrqResize;
+    /// ```
     #[derive(Clone, Copy)]
     pub struct DeviceCaps(u64);
 
     /// A capability that applications see.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use rdma::ib::{
+    ///     cap::DeviceCap,
+    ///     device::DeviceAttr, //
+    /// };
+    ///
+    /// fn query(attr: &mut DeviceAttr) {
+    ///     attr.set_device_caps(DeviceCap::RcRnrNakGen.into());
+    /// }
+    /// ```
     #[derive(Clone, Copy)]
     pub enum DeviceCap {
         /// The port of an address vector is checked.
@@ -38,10 +62,34 @@ impl_flags!(
 
 impl_flags!(
     /// A set of `enum ib_kernel_cap_flags`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use rdma::ib::cap::{
+    ///     KernelCap,
+    ///     KernelCaps, //
+    /// };
+    ///
+    /// let caps: KernelCaps = KernelCap::OnDemandPaging | KernelCap::AllowUserUnreg;
+    /// ```
     #[derive(Clone, Copy)]
     pub struct KernelCaps(u64);
 
     /// A capability that only the kernel sees.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use rdma::ib::{
+    ///     cap::KernelCap,
+    ///     device::DeviceAttr, //
+    /// };
+    ///
+    /// fn query(attr: &mut DeviceAttr) {
+    ///     attr.set_kernel_caps(KernelCap::AllowUserUnreg.into());
+    /// }
+    /// ```
     #[derive(Clone, Copy)]
     pub enum KernelCap {
         /// Regions may be fetched on demand.
@@ -53,10 +101,33 @@ impl_flags!(
 
 impl_flags!(
     /// A set of `enum ib_odp_transport_cap_bits`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use rdma::ib::cap::{
+    ///     OdpOp,
+    ///     OdpOps, //
+    /// };
+    ///
+    /// let ops: OdpOps = OdpOp::Send | OdpOp::Recv;
+    /// ```
     #[derive(Clone, Copy)]
     pub struct OdpOps(u32);
 
     /// An operation on memory on demand.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use rdma::ib::cap::{
+    ///     OdpOp,
+    ///     OdpOps, //
+    /// };
+    ///
+    /// let mut ops = OdpOps::from(OdpOp::Write);
+    /// ops |= OdpOp::Read;
+    /// ```
     #[derive(Clone, Copy)]
     pub enum OdpOp {
         /// Buffers of sends.
@@ -79,6 +150,22 @@ impl_flags!(
 );
 
 /// The operations on memory on demand, by service type.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::cap::{
+///     OdpCaps,
+///     OdpOp, //
+/// };
+///
+/// let caps = OdpCaps {
+///     implicit: false,
+///     rc: OdpOp::Send | OdpOp::Recv | OdpOp::Write,
+///     uc: OdpOp::Send.into(),
+///     ud: OdpOp::Send | OdpOp::Recv,
+/// };
+/// ```
 pub struct OdpCaps {
     /// True if a region can be the whole address space of a process.
     pub implicit: bool,
@@ -91,6 +178,14 @@ pub struct OdpCaps {
 }
 
 /// The protocol of a port, and the services that the core provides on it (`RDMA_CORE_PORT_*`).
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::cap::PortProtocol;
+///
+/// const PORT: PortProtocol = PortProtocol::RoceV2;
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum PortProtocol {
     /// RoCE v2, with management datagrams and the communication manager. The driver has GIDs and

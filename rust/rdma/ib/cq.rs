@@ -23,6 +23,20 @@ use kernel::{
 };
 
 /// The kind of [`Cq`].
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::{
+///     cq::CqKind,
+///     object::Object,
+///     Driver, //
+/// };
+///
+/// fn data<D: Driver>(cq: &Object<CqKind<D>>) -> &D::Cq {
+///     cq
+/// }
+/// ```
 pub struct CqKind<D>(PhantomData<D>);
 
 impl<D: Driver> Kind for CqKind<D> {
@@ -31,6 +45,22 @@ impl<D: Driver> Kind for CqKind<D> {
 }
 
 /// A completion queue.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::{
+///     cq::Cq,
+///     Driver, //
+/// };
+///
+/// /// Called after completions were added.
+/// fn complete<D: Driver>(cq: &Cq<D>, is_armed: bool) {
+///     if is_armed {
+///         cq.notify();
+///     }
+/// }
+/// ```
 pub type Cq<D> = Object<CqKind<D>>;
 
 impl<D: Driver> Cq<D> {
@@ -67,6 +97,32 @@ impl<D: Driver> Cq<D> {
 }
 
 /// A work completion for a kernel consumer.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::{
+///     cq::Wc,
+///     qp::Qp,
+///     Driver, //
+/// };
+///
+/// /// Returns the completion of a SEND that has succeeded.
+/// fn sent<D: Driver>(qp: &Qp<D>, wr_id: u64) -> Wc {
+///     Wc {
+///         wr_id,
+///         status: 0, // IB_WC_SUCCESS
+///         opcode: 0, // IB_WC_SEND
+///         byte_len: 0,
+///         ex: [0; 4],
+///         flags: 0,
+///         src_qp: 0,
+///         qp: qp.handle(),
+///         network_hdr_type: 0,
+///         vlan: None,
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy)]
 pub struct Wc {
     /// The consumer's cookie.
@@ -99,6 +155,25 @@ impl Wc {
 }
 
 /// The array that a poll fills.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::ib::cq::{
+///     Wc,
+///     WcArray, //
+/// };
+///
+/// fn poll(pending: &mut KVec<Wc>, out: &mut WcArray<'_>) {
+///     while !out.is_full() {
+///         let Some(wc) = pending.pop() else {
+///             return;
+///         };
+///         out.push(&wc);
+///     }
+/// }
+/// ```
 pub struct WcArray<'a> {
     out: *mut bindings::ib_wc,
     room: usize,
@@ -147,6 +222,23 @@ impl WcArray<'_> {
 }
 
 /// The attributes of a completion queue to create.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::ib::{
+///     cq::CqInit,
+///     Driver, //
+/// };
+///
+/// /// Returns the number of entries, a power of two, and grants all of them.
+/// fn grant<D: Driver>(init: &mut CqInit<'_, D>) -> Result<u32> {
+///     let entries = init.cqe.checked_next_power_of_two().ok_or(EINVAL)?;
+///     init.cqe = entries;
+///     Ok(entries)
+/// }
+/// ```
 pub struct CqInit<'a, D: Driver> {
     /// The number of completions that it must hold.
     pub cqe: u32,

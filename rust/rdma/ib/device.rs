@@ -40,6 +40,25 @@ use kernel::{
 /// A device: the core's part, then the driver's.
 ///
 /// Borrowed in callbacks, which the core keeps it alive for, and held by [`DeviceRef`]s.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::ib::{
+///     device::DeviceInit,
+///     Device,
+///     Driver, //
+/// };
+///
+/// /// Registers a device, unless its net device has one already.
+/// fn add<D: Driver>(init: &DeviceInit<'_>, data: D) -> Result {
+///     if Device::<D>::by_netdev(init.netdev).is_some() {
+///         return Err(EEXIST);
+///     }
+///     Device::register(init, Ok(data))
+/// }
+/// ```
 #[repr(C)]
 pub struct Device<D: Driver> {
     raw: Opaque<bindings::ib_device>,
@@ -47,6 +66,24 @@ pub struct Device<D: Driver> {
 }
 
 /// The identity of a new device.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::ib::device::DeviceInit;
+/// # use rdma::net::NetDevice;
+///
+/// fn init<'a>(name: &'a CStr, netdev: &'a NetDevice) -> DeviceInit<'a> {
+///     DeviceInit {
+///         name,
+///         netdev,
+///         node_guid: [0x02, 0, 0, 0xff, 0xfe, 0, 0, 1],
+///         node_desc: c"my_driver",
+///         comp_vectors: 1,
+///     }
+/// }
+/// ```
 pub struct DeviceInit<'a> {
     /// The name that the user chose.
     pub name: &'a CStr,
@@ -221,6 +258,16 @@ const NAME_LEN: usize = bindings::IB_DEVICE_NAME_MAX as usize;
 /// # Invariants
 ///
 /// The last byte is zero.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// # use rdma::ib::{Device, Driver};
+/// fn has_name<D: Driver>(dev: &Device<D>, name: &CStr) -> bool {
+///     dev.name().as_c_str() == name
+/// }
+/// ```
 #[derive(Clone, Copy)]
 pub struct DeviceName([u8; NAME_LEN]);
 
@@ -265,6 +312,17 @@ impl Drop for Allocated {
 /// # Invariants
 ///
 /// `raw` is a registered device, and this value owns one of its references.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// # use rdma::ib::{device::DeviceRef, Device, Driver};
+/// # use rdma::net::NetDevice;
+/// fn find<D: Driver>(netdev: &NetDevice) -> Result<DeviceRef<D>> {
+///     Device::by_netdev(netdev).ok_or(ENODEV)
+/// }
+/// ```
 pub struct DeviceRef<D: Driver> {
     raw: NonNull<bindings::ib_device>,
     _p: PhantomData<D>,
@@ -289,6 +347,21 @@ impl<D: Driver> Drop for DeviceRef<D> {
 /// The devices of a driver. Dropping it unregisters them all and waits for that. May sleep.
 ///
 /// For module exit: nothing may create devices any more by then.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// # use rdma::ib::link::{LinkRegistration, LinkType};
+/// # use rdma::ib::{device::Devices, Driver};
+/// /// A module. Its fields are dropped in the order of declaration.
+/// #[pin_data]
+/// struct Module<L: LinkType, D: Driver> {
+///     #[pin]
+///     _link: LinkRegistration<L>,
+///     _devices: Devices<D>,
+/// }
+/// ```
 pub struct Devices<D: Driver>(PhantomData<fn() -> D>);
 
 impl<D: Driver> Devices<D> {
@@ -312,6 +385,16 @@ impl<D: Driver> Drop for Devices<D> {
 }
 
 /// The attributes of a device.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::device::DeviceAttr;
+///
+/// fn query(attr: &mut DeviceAttr) {
+///     attr.set_max_pd(16).set_max_qp(64).set_max_qp_wr(1024);
+/// }
+/// ```
 pub struct DeviceAttr(pub(super) bindings::ib_device_attr);
 
 macro_rules! limits {
@@ -418,6 +501,19 @@ limits! {
 }
 
 /// The state of a port.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::device::PortAttr;
+/// # use rdma::net::NetDevice;
+///
+/// fn query(netdev: &NetDevice, attr: &mut PortAttr<'_>) {
+///     attr.set_state_of(netdev)
+///         .set_mtu(4096, 1024)
+///         .set_tables(16, 1);
+/// }
+/// ```
 pub struct PortAttr<'a>(pub(super) &'a mut bindings::ib_port_attr);
 
 impl PortAttr<'_> {

@@ -78,6 +78,70 @@ use kernel::{
 /// methods of a kind of object or none. Where it has none, the type of that object is never used.
 /// The exception is [`add_gid`](Self::add_gid) and [`del_gid`](Self::del_gid), which do nothing by
 /// default: the core keeps a table of GIDs only for a device with both callbacks.
+///
+/// # Examples
+///
+/// A device that has protection domains, and nothing else:
+///
+/// ```
+/// # use core::convert::Infallible;
+/// # use kernel::prelude::*;
+/// use rdma::ib::{
+///     cap::PortProtocol,
+///     device::{
+///         DeviceAttr,
+///         PortAttr, //
+///     },
+///     driver::DriverId,
+///     object::Ucontext,
+///     Device,
+///     Driver, //
+/// };
+///
+/// # struct LocalModule;
+/// # impl kernel::ModuleMetadata for LocalModule {
+/// #     const NAME: &'static CStr = c"my_driver";
+/// #     // SAFETY: A null pointer stands for code that is built in.
+/// #     const THIS_MODULE: ThisModule = unsafe { ThisModule::from_ptr(core::ptr::null_mut()) };
+/// # }
+/// struct MyDriver;
+///
+/// #[vtable]
+/// impl Driver for MyDriver {
+///     const DRIVER_ID: DriverId = DriverId::Unknown;
+///     const UVERBS_ABI_VERSION: u32 = 1;
+///     const PORT: PortProtocol = PortProtocol::RawPacket;
+///
+///     type Ucontext = ();
+///     type Pd = ();
+///     type Ah = Infallible;
+///     type Mr = Infallible;
+///     type Mw = Infallible;
+///     type Cq = Infallible;
+///     type Qp = Infallible;
+///     type Srq = Infallible;
+///     type Counter = Infallible;
+///
+///     fn query_device(_dev: &Device<Self>, attr: &mut DeviceAttr) {
+///         attr.set_max_pd(16);
+///     }
+///
+///     fn query_port(dev: &Device<Self>, attr: &mut PortAttr<'_>) -> Result {
+///         let netdev = dev.netdev().ok_or(ENODEV)?;
+///         attr.set_state_of(&netdev).set_mtu(1024, 1024);
+///         Ok(())
+///     }
+///
+///     fn alloc_ucontext(_dev: &Device<Self>) -> impl PinInit<(), Error> {
+///         Ok(())
+///     }
+///
+///     fn alloc_pd(_dev: &Device<Self>, _: Option<&Ucontext<Self>>) -> impl PinInit<(), Error> {
+///         Ok(())
+///     }
+/// }
+/// # fn main() {}
+/// ```
 #[vtable]
 pub trait Driver: Sized + Send + Sync + 'static {
     /// The number by which provider libraries find their devices.
@@ -433,6 +497,14 @@ pub trait Driver: Sized + Send + Sync + 'static {
 }
 
 /// `enum rdma_driver_id`: the provider library of a device.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::driver::DriverId;
+///
+/// const DRIVER_ID: DriverId = DriverId::Rxe;
+/// ```
 #[derive(Clone, Copy)]
 #[repr(u32)]
 pub enum DriverId {
@@ -446,6 +518,14 @@ pub enum DriverId {
 }
 
 /// `enum ib_uverbs_write_cmds`: the write commands that a driver may add to the default ones.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::driver::UverbsCmd;
+///
+/// const UVERBS_CMDS: &[UverbsCmd] = &[UverbsCmd::PostSend, UverbsCmd::ReqNotifyCq];
+/// ```
 #[derive(Clone, Copy)]
 #[repr(u32)]
 pub enum UverbsCmd {

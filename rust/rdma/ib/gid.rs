@@ -28,6 +28,23 @@ use kernel::{
 /// # Invariants
 ///
 /// The pointer is valid, and this value owns a reference to it.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::ib::{
+///     gid::GidAttr,
+///     Device,
+///     Driver, //
+/// };
+///
+/// /// Returns the index of the net device that has a GID.
+/// fn ifindex_of<D: Driver>(dev: &Device<D>, index: u32) -> Result<i32> {
+///     let gid = GidAttr::lookup(dev, index)?;
+///     gid.with_netdev(|netdev| Ok(netdev.ifindex()))
+/// }
+/// ```
 pub struct GidAttr(NonNull<bindings::ib_gid_attr>);
 
 // SAFETY: The entry is reference counted with atomics and only read.
@@ -103,6 +120,24 @@ impl Drop for GidAttr {
 /// A GID that is being added to or removed from the table of a device.
 ///
 /// The core holds the mutex of the table, and RTNL too while it adds those of a new device.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::{
+///     ib::gid::GidChange,
+///     sync::MultiTable, //
+/// };
+///
+/// /// The indexes of GIDs, by the index of their net device.
+/// type Gids = MultiTable<u32, u32, 64>;
+///
+/// fn add(gids: &Gids, change: &GidChange<'_>) -> Result {
+///     let netdev = change.netdev().ok_or(ENODEV)?;
+///     gids.insert(netdev.ifindex().unsigned_abs(), change.index(), GFP_KERNEL)
+/// }
+/// ```
 pub struct GidChange<'a>(&'a bindings::ib_gid_attr);
 
 impl GidChange<'_> {
@@ -155,6 +190,17 @@ pub(super) unsafe extern "C" fn del_gid<D: Driver>(
 }
 
 /// The path part of an address vector, in host byte order.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::gid::Path;
+///
+/// /// Returns whether a path leads to the address that it starts from.
+/// fn is_loopback(path: &Path) -> bool {
+///     path.sgid == path.dgid
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Path {
     /// The source GID.
@@ -233,6 +279,19 @@ impl Path {
 
 /// Returns the UDP source port of a flow between two queue pairs: the same for all of its packets,
 /// and different for different flows, so that networks can spread them.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::gid::{
+///     udp_sport,
+///     Path, //
+/// };
+///
+/// fn sport_of(path: &Path, local_qpn: u32, remote_qpn: u32) -> u16 {
+///     udp_sport(path.flow_label, local_qpn, remote_qpn)
+/// }
+/// ```
 pub fn udp_sport(flow_label: u32, local_qpn: u32, remote_qpn: u32) -> u16 {
     // SAFETY: Only a computation.
     unsafe { bindings::rdma_get_udp_sport(flow_label, local_qpn, remote_qpn) }

@@ -18,6 +18,39 @@ use kernel::{
 /// A link type.
 ///
 /// `rdma link delete` needs nothing of it: the core unregisters the device.
+///
+/// # Examples
+///
+/// ```
+/// use core::marker::PhantomData;
+/// # use kernel::prelude::*;
+/// use rdma::{
+///     ib::{
+///         device::DeviceInit,
+///         link::LinkType,
+///         Device,
+///         Driver, //
+///     },
+///     net::NetDevice, //
+/// };
+///
+/// struct Link<D>(PhantomData<D>);
+///
+/// impl<D: Driver + Default> LinkType for Link<D> {
+///     const TYPE: &'static CStr = c"my_driver";
+///
+///     fn newlink(name: &CStr, netdev: &NetDevice) -> Result {
+///         let init = DeviceInit {
+///             name,
+///             netdev,
+///             node_guid: [0x02, 0, 0, 0xff, 0xfe, 0, 0, 1],
+///             node_desc: c"my_driver",
+///             comp_vectors: 1,
+///         };
+///         Device::register(&init, Ok(D::default()))
+///     }
+/// }
+/// ```
 pub trait LinkType: 'static {
     /// The name, as in `rdma link add NAME type TYPE`.
     const TYPE: &'static CStr;
@@ -27,6 +60,29 @@ pub trait LinkType: 'static {
 }
 
 /// A registered link type. Dropping it waits for a running `newlink`.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::ib::link::{
+///     LinkRegistration,
+///     LinkType, //
+/// };
+/// # use rdma::net::NetDevice;
+///
+/// # struct Link;
+/// # impl LinkType for Link {
+/// #     const TYPE: &'static CStr = c"my_driver";
+/// #
+/// #     fn newlink(_name: &CStr, _netdev: &NetDevice) -> Result {
+/// #         Ok(())
+/// #     }
+/// # }
+/// // `Link` implements `LinkType`.
+/// let registration = KBox::pin_init(LinkRegistration::<Link>::new(), GFP_KERNEL)?;
+/// # Ok::<(), Error>(())
+/// ```
 #[pin_data(PinnedDrop)]
 pub struct LinkRegistration<T: LinkType> {
     #[pin]

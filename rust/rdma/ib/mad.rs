@@ -16,6 +16,17 @@ use kernel::{
 };
 
 /// A management datagram.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::mad::Mad;
+///
+/// /// Returns the management class of a datagram.
+/// fn class_of(mad: &Mad) -> u8 {
+///     mad[1]
+/// }
+/// ```
 pub type Mad = [u8; size_of::<bindings::ib_mad>()];
 
 /// `ib_device_ops.process_mad`: may sleep.

@@ -36,6 +36,20 @@ struct MrObject<D: Driver> {
 }
 
 /// The keys of a region.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::mr::Keys;
+///
+/// /// Returns the keys of a region that has one key for both.
+/// fn keys(key: u32) -> Keys {
+///     Keys {
+///         lkey: key,
+///         rkey: key,
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy)]
 pub struct Keys {
     /// For local requests.
@@ -45,6 +59,18 @@ pub struct Keys {
 }
 
 /// A part of a process' address space, and the address that requests use for its start.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::mr::UserRange;
+///
+/// /// Returns the offset in a region of the address that a request uses.
+/// fn offset_of(range: &UserRange, addr: u64) -> Option<u64> {
+///     let offset = addr.checked_sub(range.iova)?;
+///     (offset < range.len).then_some(offset)
+/// }
+/// ```
 #[derive(Clone, Copy)]
 pub struct UserRange {
     /// The first byte.
@@ -56,6 +82,26 @@ pub struct UserRange {
 }
 
 /// The changes of a registration; `None` for no change.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::ib::{
+///     mr::Change,
+///     Access,
+///     Driver, //
+/// };
+///
+/// /// Changes the rights of a region, but neither its memory nor its protection domain.
+/// fn rereg<D: Driver>(access: &mut Access, change: &Change<'_, D>) -> Result {
+///     if change.range.is_some() || change.pd.is_some() {
+///         return Err(EOPNOTSUPP);
+///     }
+///     *access = change.access.unwrap_or(*access);
+///     Ok(())
+/// }
+/// ```
 pub struct Change<'a, D: Driver> {
     /// The memory.
     pub range: Option<UserRange>,
@@ -157,6 +203,23 @@ pub(super) unsafe extern "C" fn get_dma_mr<D: Driver>(
 }
 
 /// The advice of a process on memory on demand.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::{
+///     mr::Advice,
+///     umem::Fetch, //
+/// };
+///
+/// fn fetch_of(advice: Advice) -> Fetch {
+///     match advice {
+///         Advice::Prefetch => Fetch::Read,
+///         Advice::PrefetchWrite => Fetch::Write,
+///         Advice::PrefetchNoFault => Fetch::Present,
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
     /// Fetch it for reading.
@@ -259,6 +322,20 @@ pub(super) unsafe extern "C" fn map_mr_sg<D: Driver>(
 /// # Invariants
 ///
 /// The pointers are the arguments of the core's callback, valid for `'a`.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::ib::{
+///     mr::SgList,
+///     umem::Mapped, //
+/// };
+///
+/// fn map(pages: &mut Mapped, list: SgList<'_>) -> Result<i32> {
+///     list.map_to(pages)
+/// }
+/// ```
 pub struct SgList<'a> {
     mr: *mut bindings::ib_mr,
     list: *mut bindings::scatterlist,
@@ -377,6 +454,21 @@ pub(super) unsafe extern "C" fn rereg_user_mr<D: Driver>(
 }
 
 /// The reason for which a region is deregistered.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::ib::mr::End;
+///
+/// /// Refuses to deregister a region that windows are bound to.
+/// fn dereg(windows: usize, end: End) -> Result {
+///     if windows != 0 && end == End::Wanted {
+///         return Err(EBUSY);
+///     }
+///     Ok(())
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// Its owner deregisters it, or has exited. The driver may refuse: the core then tries again,

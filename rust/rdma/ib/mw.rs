@@ -19,6 +19,20 @@ use kernel::{
 };
 
 /// The kind of [`Mw`].
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::{
+///     mw::MwKind,
+///     object::InPlace,
+///     Driver, //
+/// };
+///
+/// fn data<D: Driver>(mw: &InPlace<MwKind<D>>) -> &D::Mw {
+///     mw
+/// }
+/// ```
 pub struct MwKind<D>(PhantomData<D>);
 
 impl<D: Driver> Kind for MwKind<D> {
@@ -27,9 +41,36 @@ impl<D: Driver> Kind for MwKind<D> {
 }
 
 /// A memory window.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::{
+///     mw::Mw,
+///     Driver, //
+/// };
+///
+/// fn rkey<D: Driver>(mw: &Mw<D>) -> u32 {
+///     D::mw_rkey(mw)
+/// }
+/// ```
 pub type Mw<D> = InPlace<MwKind<D>>;
 
 /// `enum ib_mw_type`.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::ib::mw::MwType;
+///
+/// fn check(ty: MwType) -> Result {
+///     match ty {
+///         MwType::One => Err(EOPNOTSUPP),
+///         MwType::Two => Ok(()),
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum MwType {
     /// For every queue pair of its protection domain. Bound anew by each request.

@@ -53,6 +53,20 @@ pub(super) fn errno(result: Result) -> ffi::c_int {
 }
 
 /// A kind of object: the structure of the core, and the driver's part.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::object::{
+///     Kind,
+///     Object, //
+/// };
+///
+/// /// Returns the driver's part of an object of any kind.
+/// fn data<K: Kind>(object: &Object<K>) -> &K::Data {
+///     object
+/// }
+/// ```
 pub trait Kind: 'static {
     /// The structure of the core, for instance `struct ib_qp`.
     type Raw;
@@ -66,6 +80,23 @@ pub trait Kind: 'static {
 ///
 /// `raw` is valid: the destroy callback waits for every reference to this before it returns to the
 /// core.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::{
+///     ib::{
+///         qp::Qp,
+///         Driver, //
+///     },
+///     sync::Owned, //
+/// };
+///
+/// /// Returns the driver's part of a queue pair.
+/// fn data<D: Driver>(qp: &Owned<Qp<D>>) -> &D::Qp {
+///     qp
+/// }
+/// ```
 #[pin_data]
 pub struct Object<K: Kind> {
     raw: NonNull<K::Raw>,
@@ -172,6 +203,20 @@ impl<K: Kind> Deref for Object<K> {
 }
 
 /// An object in the allocation of the core: the structure of the core, then the driver's part.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::{
+///     object::Pd,
+///     Driver, //
+/// };
+///
+/// /// Returns the driver's part of a protection domain.
+/// fn data<D: Driver>(pd: &Pd<D>) -> &D::Pd {
+///     pd
+/// }
+/// ```
 #[repr(C)]
 pub struct InPlace<K: Kind> {
     raw: Opaque<K::Raw>,
@@ -237,6 +282,28 @@ pub(super) unsafe fn posted<T>(
 }
 
 /// Identity of a protection domain, for comparison only.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::{
+///     object::{
+///         Pd,
+///         PdId, //
+///     },
+///     Driver, //
+/// };
+///
+/// struct Region {
+///     pd: PdId,
+/// }
+///
+/// impl Region {
+///     fn is_in<D: Driver>(&self, pd: &Pd<D>) -> bool {
+///         self.pd == pd.id()
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PdId(usize);
 
@@ -248,6 +315,22 @@ impl PdId {
 }
 
 /// The kind of [`Ucontext`].
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::{
+///     object::{
+///         InPlace,
+///         UcontextKind, //
+///     },
+///     Driver, //
+/// };
+///
+/// fn data<D: Driver>(ucontext: &InPlace<UcontextKind<D>>) -> &D::Ucontext {
+///     ucontext
+/// }
+/// ```
 pub struct UcontextKind<D>(PhantomData<D>);
 
 impl<D: Driver> Kind for UcontextKind<D> {
@@ -256,6 +339,24 @@ impl<D: Driver> Kind for UcontextKind<D> {
 }
 
 /// A user process' context of the device.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::{mm::virt::VmaNew, prelude::*};
+/// use rdma::{
+///     ib::{
+///         object::Ucontext,
+///         Driver, //
+///     },
+///     mm::SharedMemory, //
+/// };
+///
+/// /// Maps memory into the process that it was allocated for.
+/// fn mmap<D: Driver<Ucontext = SharedMemory>>(ucontext: &Ucontext<D>, vma: &VmaNew) -> Result {
+///     ucontext.map(vma)
+/// }
+/// ```
 pub type Ucontext<D> = InPlace<UcontextKind<D>>;
 
 impl<D: Driver> Ucontext<D> {
@@ -325,6 +426,22 @@ pub(super) unsafe extern "C" fn mmap<D: Driver>(
 }
 
 /// The kind of [`Pd`].
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::{
+///     object::{
+///         InPlace,
+///         PdKind, //
+///     },
+///     Driver, //
+/// };
+///
+/// fn data<D: Driver>(pd: &InPlace<PdKind<D>>) -> &D::Pd {
+///     pd
+/// }
+/// ```
 pub struct PdKind<D>(PhantomData<D>);
 
 impl<D: Driver> Kind for PdKind<D> {
@@ -333,6 +450,20 @@ impl<D: Driver> Kind for PdKind<D> {
 }
 
 /// A protection domain.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::{
+///     device::DeviceName,
+///     object::Pd,
+///     Driver, //
+/// };
+///
+/// fn device_name<D: Driver>(pd: &Pd<D>) -> DeviceName {
+///     pd.device().name()
+/// }
+/// ```
 pub type Pd<D> = InPlace<PdKind<D>>;
 
 impl<D: Driver> Pd<D> {

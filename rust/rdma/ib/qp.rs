@@ -43,6 +43,21 @@ use kernel::{
 ///
 /// The states are of `enum ib_qp_state`, the type of `enum ib_qp_type`, the attributes of `enum
 /// ib_qp_attr_mask`. A number that is none of these is not accepted. Callable in any context.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::qp::modify_qp_is_ok;
+///
+/// const RESET: u32 = 0;
+/// const RTS: u32 = 3;
+/// const RC: u32 = 2;
+/// const STATE: u32 = 1 << 0;
+///
+/// // A queue pair does not skip INIT and RTR.
+/// assert!(!modify_qp_is_ok(RESET, RTS, RC, STATE));
+/// assert!(modify_qp_is_ok(RTS, RESET, RC, STATE));
+/// ```
 pub fn modify_qp_is_ok(from: u32, to: u32, ty: u32, mask: u32) -> bool {
     let last = bindings::ib_qp_state_IB_QPS_ERR;
     if from > last || to > last || ty >= bindings::ib_qp_type_IB_QPT_MAX {
@@ -54,6 +69,20 @@ pub fn modify_qp_is_ok(from: u32, to: u32, ty: u32, mask: u32) -> bool {
 }
 
 /// The kind of [`Qp`].
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::{
+///     object::Object,
+///     qp::QpKind,
+///     Driver, //
+/// };
+///
+/// fn data<D: Driver>(qp: &Object<QpKind<D>>) -> &D::Qp {
+///     qp
+/// }
+/// ```
 pub struct QpKind<D>(PhantomData<D>);
 
 impl<D: Driver> Kind for QpKind<D> {
@@ -62,9 +91,40 @@ impl<D: Driver> Kind for QpKind<D> {
 }
 
 /// A queue pair.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::{
+///     qp::{
+///         Qp,
+///         QpEvent, //
+///     },
+///     Driver, //
+/// };
+///
+/// /// Called in process context without a lock.
+/// fn fail<D: Driver>(qp: &Qp<D>) {
+///     qp.notify_event(QpEvent::Fatal);
+/// }
+/// ```
 pub type Qp<D> = Object<QpKind<D>>;
 
 /// The identity of a queue pair in a completion for a kernel consumer. Never dereferenced here.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::{
+///     cq::Wc,
+///     qp::Qp,
+///     Driver, //
+/// };
+///
+/// fn is_of<D: Driver>(wc: &Wc, qp: &Qp<D>) -> bool {
+///     wc.qp == qp.handle()
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct QpHandle(NonNull<bindings::ib_qp>);
 
@@ -81,6 +141,20 @@ impl QpHandle {
 }
 
 /// An asynchronous event of a queue pair.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::qp::QpEvent;
+///
+/// /// Returns whether an event says that the queue pair can no longer be used.
+/// fn is_fatal(event: QpEvent) -> bool {
+///     matches!(
+///         event,
+///         QpEvent::Fatal | QpEvent::RequestError | QpEvent::AccessError
+///     )
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum QpEvent {
@@ -129,6 +203,18 @@ impl<D: Driver> Qp<D> {
 }
 
 /// Capacities of a queue pair.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::qp::QpCap;
+///
+/// let cap = QpCap {
+///     max_send_wr: 128,
+///     max_send_sge: 4,
+///     ..QpCap::default()
+/// };
+/// ```
 #[derive(Clone, Copy, Default)]
 pub struct QpCap {
     /// Send work requests.
@@ -164,6 +250,27 @@ impl QpCap {
 }
 
 /// The attributes of a queue pair to create.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::ib::{
+///     qp::QpInit,
+///     Driver, //
+/// };
+///
+/// const RC: u32 = 2;
+///
+/// /// Refuses what the driver does not support, and grants what it does.
+/// fn grant<D: Driver>(init: &mut QpInit<'_, D>) -> Result {
+///     if init.qp_type != RC || init.create_flags != 0 || init.srq.is_some() {
+///         return Err(EOPNOTSUPP);
+///     }
+///     init.cap.max_inline_data = 0;
+///     Ok(())
+/// }
+/// ```
 pub struct QpInit<'a, D: Driver> {
     /// `enum ib_qp_type`.
     pub qp_type: u32,
@@ -376,6 +483,19 @@ pub(super) unsafe extern "C" fn post_recv<D: Driver>(
 }
 
 /// The attributes of a modify or a query, each named by its bit of `enum ib_qp_attr_mask`.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::qp::QpAttr;
+///
+/// const STATE: u32 = 1 << 0;
+///
+/// /// Returns the requested state, if there is one.
+/// fn next_state(attr: &QpAttr<'_>, mask: u32) -> Option<u32> {
+///     (mask & STATE != 0).then(|| attr.get(STATE))
+/// }
+/// ```
 pub struct QpAttr<'a>(&'a mut bindings::ib_qp_attr);
 
 macro_rules! attributes {
@@ -432,4 +552,28 @@ impl QpAttr<'_> {
 }
 
 /// The address vector of a modify: the path, and the entry of the source GID.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::ib::{
+///     gid::{
+///         GidAttr,
+///         Path, //
+///     },
+///     qp::PathAttr, //
+/// };
+///
+/// /// The destination of a queue pair, which keeps the entry of its source GID.
+/// struct Destination {
+///     path: Path,
+///     gid: GidAttr,
+/// }
+///
+/// fn connect(path: Option<PathAttr>) -> Result<Destination> {
+///     let (path, gid) = path.ok_or(EINVAL)?;
+///     Ok(Destination { path, gid })
+/// }
+/// ```
 pub type PathAttr = (Path, GidAttr);

@@ -36,6 +36,18 @@ use kernel::{
 /// # Invariants
 ///
 /// `msg` is a netlink message under construction, which nobody else uses for `'a`.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::ib::resource::ResourceEntry;
+///
+/// fn describe(out: &mut ResourceEntry<'_>, waiting: u32, state: &str) {
+///     out.number(c"waiting", waiting)
+///         .text(c"state", fmt!("{}", state));
+/// }
+/// ```
 pub struct ResourceEntry<'a> {
     msg: NonNull<bindings::sk_buff>,
     result: Result,

@@ -24,6 +24,20 @@ use kernel::{
 };
 
 /// The kind of [`Srq`].
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::{
+///     object::Object,
+///     srq::SrqKind,
+///     Driver, //
+/// };
+///
+/// fn data<D: Driver>(srq: &Object<SrqKind<D>>) -> &D::Srq {
+///     srq
+/// }
+/// ```
 pub struct SrqKind<D>(PhantomData<D>);
 
 impl<D: Driver> Kind for SrqKind<D> {
@@ -32,6 +46,22 @@ impl<D: Driver> Kind for SrqKind<D> {
 }
 
 /// A shared receive queue.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::{
+///     srq::Srq,
+///     Driver, //
+/// };
+///
+/// /// Called in process context without a lock, after a request was taken.
+/// fn taken<D: Driver>(srq: &Srq<D>, left: u32, limit: u32) {
+///     if left < limit {
+///         srq.notify_limit();
+///     }
+/// }
+/// ```
 pub type Srq<D> = Object<SrqKind<D>>;
 
 impl<D: Driver> Srq<D> {
@@ -53,6 +83,18 @@ impl<D: Driver> Srq<D> {
 }
 
 /// Attributes of a shared receive queue.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::srq::SrqAttr;
+///
+/// let attr = SrqAttr {
+///     max_wr: 1024,
+///     max_sge: 4,
+///     limit: 0,
+/// };
+/// ```
 #[derive(Clone, Copy, Default)]
 pub struct SrqAttr {
     /// Requests that it can hold.
@@ -72,6 +114,27 @@ impl SrqAttr {
 }
 
 /// The attributes of a shared receive queue to create.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::ib::{
+///     srq::SrqInit,
+///     Driver, //
+/// };
+///
+/// const MAX_WR: u32 = 16384;
+///
+/// /// Grants a power of two.
+/// fn grant<D: Driver>(init: &mut SrqInit<'_, D>) -> Result {
+///     if init.attr.max_wr > MAX_WR {
+///         return Err(EINVAL);
+///     }
+///     init.attr.max_wr = init.attr.max_wr.next_power_of_two();
+///     Ok(())
+/// }
+/// ```
 pub struct SrqInit<'a, D: Driver> {
     /// The requested capacities; the driver writes those granted. The limit is not used.
     pub attr: SrqAttr,
@@ -82,6 +145,20 @@ pub struct SrqInit<'a, D: Driver> {
 }
 
 /// The changes of a modify.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::srq::{
+///     SrqAttr,
+///     SrqChange, //
+/// };
+///
+/// fn modify(attr: &mut SrqAttr, change: &SrqChange) {
+///     attr.max_wr = change.max_wr.unwrap_or(attr.max_wr);
+///     attr.limit = change.limit.unwrap_or(attr.limit);
+/// }
+/// ```
 #[derive(Clone, Copy)]
 pub struct SrqChange {
     /// The requests that the queue must hold.

@@ -13,6 +13,17 @@ use kernel::{
 };
 
 /// The name of a counter.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::stats::CounterDesc;
+///
+/// const COUNTERS: &[CounterDesc] = &[
+///     CounterDesc::new(c"sent_pkts"),
+///     CounterDesc::new(c"rcvd_pkts"), //
+/// ];
+/// ```
 #[repr(transparent)]
 pub struct CounterDesc(bindings::rdma_stat_desc);
 

@@ -19,6 +19,23 @@ use kernel::{
 /// # Invariants
 ///
 /// `raw` is the `driver_udata` of a `struct uverbs_attr_bundle` and valid for `'a`.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::ib::udata::Udata;
+///
+/// /// Reads the request of a process, and responds with the number of an object.
+/// fn create(udata: Option<&mut Udata<'_>>, number: u32) -> Result {
+///     if let Some(udata) = udata {
+///         let mut request = [0; 8];
+///         udata.read(&mut request)?;
+///         udata.respond(&number.to_ne_bytes())?;
+///     }
+///     Ok(())
+/// }
+/// ```
 pub struct Udata<'a> {
     raw: NonNull<bindings::ib_udata>,
     _p: PhantomData<&'a mut bindings::ib_udata>,

@@ -39,6 +39,22 @@ use kernel::{
 ///
 /// A process may change its pages at any time, so no reference into them is ever formed but to
 /// atomic words. Nothing in here sleeps: an access to absent memory fails with `EAGAIN`.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::{
+///     ib::umem::Memory,
+///     net::SkBuff, //
+/// };
+///
+/// /// Appends a part of a region to a packet.
+/// fn read(memory: &Memory, offset: u64, len: usize, packet: &mut SkBuff) -> Result {
+///     // `EAGAIN` means that the memory has to be fetched first.
+///     memory.append_to(offset, len, packet)
+/// }
+/// ```
 pub enum Memory {
     /// Pinned pages of a process.
     User(Umem),

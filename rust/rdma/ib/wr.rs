@@ -20,6 +20,30 @@ use kernel::container_of;
 ///
 /// `current` and `next` are null or valid for `'a`, and `datagram` is true if they were posted to a
 /// datagram queue pair.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::ib::{
+///     wr::{
+///         SendList,
+///         SendWr, //
+///     },
+///     Driver, //
+/// };
+///
+/// /// Posts requests. The core learns from the list which one has failed.
+/// fn post<'a, D: Driver>(
+///     list: &mut SendList<'a, D>,
+///     mut post_one: impl FnMut(SendWr<'a, D>) -> Result,
+/// ) -> Result {
+///     while let Some(wr) = list.next_wr() {
+///         post_one(wr)?;
+///     }
+///     Ok(())
+/// }
+/// ```
 pub struct SendList<'a, D: Driver> {
     current: *const bindings::ib_send_wr,
     next: *const bindings::ib_send_wr,
@@ -73,6 +97,25 @@ impl<'a, D: Driver> SendList<'a, D> {
 /// # Invariants
 ///
 /// `wr` was posted to a queue pair of a datagram type if and only if `datagram` is set.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::{
+///     wr::SendWr,
+///     Driver, //
+/// };
+///
+/// const RDMA_WRITE: u32 = 0;
+///
+/// /// Returns the remote address and key of an RDMA WRITE.
+/// fn target_of<D: Driver>(wr: &SendWr<'_, D>) -> Option<(u64, u32)> {
+///     if wr.opcode() != RDMA_WRITE {
+///         return None;
+///     }
+///     wr.remote()
+/// }
+/// ```
 pub struct SendWr<'a, D: Driver> {
     wr: &'a bindings::ib_send_wr,
     datagram: bool,
@@ -190,6 +233,21 @@ impl<D: Driver> SendWr<'_, D> {
 }
 
 /// The arguments of an atomic operation.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::wr::Atomic;
+///
+/// /// Returns the value that a compare and swap stores.
+/// fn compare_swap(request: &Atomic, old: u64) -> u64 {
+///     if old == request.compare_add {
+///         request.swap
+///     } else {
+///         old
+///     }
+/// }
+/// ```
 pub struct Atomic {
     /// The remote address.
     pub va: u64,
@@ -202,6 +260,20 @@ pub struct Atomic {
 }
 
 /// The arguments of a registration of mapped memory.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::{
+///     umem::Mapped,
+///     wr::Registration,
+///     Access, //
+/// };
+///
+/// fn may_register(request: &Registration, pages: &Mapped) -> bool {
+///     !request.access.contains(Access::ON_DEMAND) && pages.fits(request.iova)
+/// }
+/// ```
 pub struct Registration {
     /// The address that requests use for the first byte.
     pub iova: u64,
@@ -216,6 +288,26 @@ pub struct Registration {
 /// # Invariants
 ///
 /// `current` and `next` are null or valid for `'a`.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::ib::wr::RecvList;
+///
+/// const MAX_SGE: usize = 4;
+///
+/// /// Adds the cookies of requests to a queue.
+/// fn post(queue: &mut KVec<u64>, list: &mut RecvList<'_>) -> Result {
+///     while let Some((wr_id, sges)) = list.next_wr() {
+///         if sges.len() > MAX_SGE {
+///             return Err(EINVAL);
+///         }
+///         queue.push(wr_id, GFP_ATOMIC)?;
+///     }
+///     Ok(())
+/// }
+/// ```
 pub struct RecvList<'a> {
     current: *const bindings::ib_recv_wr,
     next: *const bindings::ib_recv_wr,
@@ -262,6 +354,20 @@ impl<'a> RecvList<'a> {
 /// # Invariants
 ///
 /// `ptr` has `len` entries, valid for `'a`.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::wr::Sges;
+///
+/// /// Returns the number of bytes in a list.
+/// fn total_len(sges: Sges<'_>) -> u64 {
+///     (0..sges.len())
+///         .filter_map(|index| sges.get(index))
+///         .map(|(_addr, len, _lkey)| u64::from(len))
+///         .sum()
+/// }
+/// ```
 #[derive(Clone, Copy)]
 pub struct Sges<'a> {
     ptr: *const bindings::ib_sge,

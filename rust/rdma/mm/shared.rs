@@ -33,6 +33,27 @@ use kernel::{
 ///
 /// `ptr` is a vmalloc area of `size` bytes if `is_area`, and else as many that `alloc_pages_exact`
 /// has returned. `size` is a multiple of the page size. This value owns the memory.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::mm::SharedMemory;
+///
+/// const PRODUCER: usize = 0;
+/// const CONSUMER: usize = 64;
+/// const ENTRIES: usize = 128;
+///
+/// // A ring that a process fills.
+/// let ring = SharedMemory::new(4096)?;
+/// let producer = ring.load_acquire(PRODUCER).ok_or(EINVAL)?;
+/// let mut entry = [0; 64];
+/// if producer != 0 && ring.read(ENTRIES, &mut entry) {
+///     // `entry` no longer changes, so that it can be validated.
+///     ring.store_release(CONSUMER, 1);
+/// }
+/// # Ok::<(), Error>(())
+/// ```
 pub struct SharedMemory {
     ptr: NonNull<u8>,
     size: usize,

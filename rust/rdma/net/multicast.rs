@@ -19,6 +19,20 @@ use kernel::{
 /// RTNL, the lock of the configuration of the network, held until this is dropped.
 ///
 /// While it is held a net device keeps its namespace, and does not go.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::net::{
+///     NetDevice,
+///     Rtnl, //
+/// };
+///
+/// fn speed_of(netdev: &NetDevice) -> Option<u32> {
+///     let rtnl = Rtnl::lock();
+///     netdev.speed(&rtnl)
+/// }
+/// ```
 pub struct Rtnl(NotThreadSafe);
 
 impl Rtnl {
@@ -38,6 +52,24 @@ impl Drop for Rtnl {
 }
 
 /// A multicast group, by its address in the order of the wire.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::net::{
+///     Group,
+///     NetDevice,
+///     Rtnl, //
+/// };
+///
+/// const MDNS: Group = Group::V4([224, 0, 0, 251]);
+///
+/// fn join(netdev: &NetDevice) -> Result {
+///     let rtnl = Rtnl::lock();
+///     netdev.join(&rtnl, MDNS)
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Group {
     /// An IPv4 group.

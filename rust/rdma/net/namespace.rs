@@ -13,6 +13,19 @@ use kernel::sync::rcu;
 ///
 /// It keeps no namespace alive, and no other namespace ever gets the same one: it is the
 /// namespace's cookie, not its address.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::net::{
+///     NetDevice,
+///     NetId, //
+/// };
+///
+/// fn has_moved(netdev: &NetDevice, before: NetId) -> bool {
+///     netdev.net_id() != before
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NetId(u64);
 
@@ -43,6 +56,28 @@ impl NetId {
 /// # Invariants
 ///
 /// The pointer is to a `struct net`, and this value owns a reference to it.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::net::{
+///     Family,
+///     Namespace,
+///     NetDevice,
+///     NetId,
+///     UdpReceive,
+///     UdpTunnel, //
+/// };
+///
+/// fn open<T: UdpReceive>(netdev: &NetDevice, keep: impl FnOnce(NetId, UdpTunnel<T>)) -> Result {
+///     let namespace = Namespace::of(netdev).ok_or(ENODEV)?;
+///     let tunnel = UdpTunnel::open(&namespace, Family::V4, 4791)?;
+///     // The namespace is not dismantled before its exit handler can find the tunnel.
+///     keep(namespace.id(), tunnel);
+///     Ok(())
+/// }
+/// ```
 pub struct Namespace(NonNull<bindings::net>);
 
 // SAFETY: The reference count is atomic, and the last reference may go in any thread.

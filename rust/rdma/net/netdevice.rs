@@ -30,6 +30,28 @@ use kernel::{
 ///
 /// Points to a `struct net_device` that is counted, or otherwise alive, for the lifetime of the
 /// reference.
+///
+/// # Examples
+///
+/// ```
+/// use kernel::sync::aref::ARef;
+/// use rdma::net::NetDevice;
+///
+/// /// A port, which drops its net device when that is unregistered.
+/// struct Port {
+///     netdev: ARef<NetDevice>,
+///     mtu: u32,
+/// }
+///
+/// impl Port {
+///     fn new(netdev: &NetDevice) -> Option<Self> {
+///         netdev.port_active().then(|| Self {
+///             netdev: netdev.into(),
+///             mtu: netdev.mtu(),
+///         })
+///     }
+/// }
+/// ```
 #[repr(transparent)]
 pub struct NetDevice(Opaque<bindings::net_device>);
 

@@ -15,6 +15,20 @@ use kernel::{
 };
 
 /// An event of a network device.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::net::NetdevEvent;
+///
+/// /// Returns whether the state of a port may have changed.
+/// fn changes_port(event: &NetdevEvent) -> bool {
+///     matches!(
+///         event,
+///         NetdevEvent::Up | NetdevEvent::Down | NetdevEvent::Change
+///     )
+/// }
+/// ```
 pub enum NetdevEvent {
     /// It is up.
     Up,
@@ -53,6 +67,33 @@ impl From<ffi::c_ulong> for NetdevEvent {
 }
 
 /// Handles the events of all network devices of all namespaces.
+///
+/// # Examples
+///
+/// ```
+/// use core::marker::PhantomData;
+/// use rdma::{
+///     ib::{
+///         Device,
+///         Driver, //
+///     },
+///     net::{
+///         NetDevice,
+///         NetdevEvent,
+///         NetdevHandler, //
+///     }, //
+/// };
+///
+/// struct Link<D>(PhantomData<D>);
+///
+/// impl<D: Driver> NetdevHandler for Link<D> {
+///     fn event(netdev: &NetDevice, event: NetdevEvent) {
+///         if let NetdevEvent::Unregister = event {
+///             Device::<D>::unregister_queued_on(netdev);
+///         }
+///     }
+/// }
+/// ```
 pub trait NetdevHandler: 'static {
     /// Called with RTNL held; may sleep.
     ///
@@ -62,6 +103,26 @@ pub trait NetdevHandler: 'static {
 }
 
 /// Calls `T` for each event until it is dropped. Dropping takes RTNL and may sleep.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::net::{
+///     NetDevice,
+///     NetdevEvent,
+///     NetdevHandler,
+///     NetdevNotifier, //
+/// };
+///
+/// # struct Link;
+/// # impl NetdevHandler for Link {
+/// #     fn event(_netdev: &NetDevice, _event: NetdevEvent) {}
+/// # }
+/// // `Link` implements `NetdevHandler`.
+/// let notifier = KBox::pin_init(NetdevNotifier::<Link>::register(), GFP_KERNEL)?;
+/// # Ok::<(), Error>(())
+/// ```
 #[pin_data(PinnedDrop)]
 pub struct NetdevNotifier<T: NetdevHandler> {
     #[pin]

@@ -14,6 +14,46 @@ use kernel::{
 };
 
 /// Handles the end of network namespaces.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::{
+/// #     prelude::*,
+/// #     sync::Mutex, //
+/// # };
+/// # use rdma::net::{
+/// #     NetDevice,
+/// #     SkBuffList,
+/// #     UdpReceive, //
+/// # };
+/// use rdma::{
+///     list,
+///     net::{
+///         NetId,
+///         PernetHandler,
+///         UdpTunnel, //
+///     },
+///     sync::Global, //
+/// };
+///
+/// # struct Receiver;
+/// # impl UdpReceive for Receiver {
+/// #     fn receive(_packets: SkBuffList, _netdev: &NetDevice) {}
+/// # }
+/// // `Receiver` implements `UdpReceive`.
+/// static OPEN: Global<Mutex<KVec<(NetId, UdpTunnel<Receiver>)>>> = Global::new();
+///
+/// struct Namespaces;
+///
+/// impl PernetHandler for Namespaces {
+///     fn exit(net: NetId) {
+///         if let Some(open) = OPEN.get() {
+///             list::retain(&mut open.lock(), |(id, _)| *id != net);
+///         }
+///     }
+/// }
+/// ```
 pub trait PernetHandler: 'static {
     /// Called when a namespace is dismantled, and for every namespace when the registration is
     /// dropped; may sleep.
@@ -26,6 +66,25 @@ pub trait PernetHandler: 'static {
 }
 
 /// Calls `T` for each namespace that ends, until it is dropped. Dropping may sleep.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::net::{
+///     NetId,
+///     PernetHandler,
+///     PernetRegistration, //
+/// };
+///
+/// # struct Namespaces;
+/// # impl PernetHandler for Namespaces {
+/// #     fn exit(_net: NetId) {}
+/// # }
+/// // `Namespaces` implements `PernetHandler`.
+/// let registration = KBox::pin_init(PernetRegistration::<Namespaces>::register(), GFP_KERNEL)?;
+/// # Ok::<(), Error>(())
+/// ```
 #[pin_data(PinnedDrop)]
 pub struct PernetRegistration<T: PernetHandler> {
     #[pin]

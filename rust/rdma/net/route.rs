@@ -36,6 +36,24 @@ pub use cached::{
 ///
 /// `dst` points to a `struct dst_entry` that is not freed during `'rcu`, nor is its `ops`, which
 /// for IPv6 lies in `struct net`. The RCU read lock is held during `'rcu`.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use kernel::sync::rcu;
+/// use rdma::net::{
+///     CachedRoute,
+///     Dst,
+///     SkBuff, //
+/// };
+///
+/// fn send(route: &CachedRoute, packet: SkBuff) -> Result {
+///     let rcu = rcu::read_lock();
+///     let dst: Dst<'_> = route.get(&rcu).ok_or(EHOSTUNREACH)?;
+///     packet.transmit(dst)
+/// }
+/// ```
 #[derive(Clone, Copy)]
 pub struct Dst<'rcu> {
     dst: NonNull<bindings::dst_entry>,
@@ -62,6 +80,18 @@ impl Dst<'_> {
 }
 
 /// The key of an IPv4 route. Addresses are in network byte order.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::net::RouteV4;
+///
+/// let route = RouteV4 {
+///     saddr: [10, 77, 0, 1],
+///     daddr: [10, 77, 0, 2],
+///     tos: 0,
+/// };
+/// ```
 pub struct RouteV4 {
     /// The source, an address of this host.
     pub saddr: [u8; 4],
@@ -72,6 +102,24 @@ pub struct RouteV4 {
 }
 
 /// The key of an IPv6 route. Addresses are in network byte order.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::{
+///     ib::gid::Path,
+///     net::RouteV6, //
+/// };
+///
+/// fn route_of(path: &Path) -> RouteV6 {
+///     RouteV6 {
+///         saddr: path.sgid,
+///         daddr: path.dgid,
+///         traffic_class: path.traffic_class,
+///         flow_label: path.flow_label,
+///     }
+/// }
+/// ```
 pub struct RouteV6 {
     /// The source, an address of this host.
     pub saddr: [u8; 16],
@@ -84,6 +132,21 @@ pub struct RouteV6 {
 }
 
 /// The key of a route lookup.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::net::{
+///     RouteKey,
+///     RouteV4, //
+/// };
+///
+/// let key = RouteKey::V4(RouteV4 {
+///     saddr: [10, 77, 0, 1],
+///     daddr: [10, 77, 0, 2],
+///     tos: 0,
+/// });
+/// ```
 pub enum RouteKey {
     /// An IPv4 route.
     V4(RouteV4),

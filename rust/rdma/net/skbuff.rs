@@ -54,6 +54,21 @@ pub const ETHERNET_LEN: usize = 14;
 ///   clones, and then nobody writes to it.
 /// - Every byte between `data` and the tail is initialised. If the transport header was set, so is
 ///   every byte from the network header on.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::net::SkBuff;
+///
+/// let mut packet = SkBuff::alloc(64, 1024).ok_or(ENOMEM)?;
+/// packet.append(b"payload")?;
+/// packet.prepend(&[0; 8])?;
+/// assert_eq!(packet.len(), 15);
+/// packet.pull(8)?;
+/// assert_eq!(packet.data(), b"payload");
+/// # Ok::<(), Error>(())
+/// ```
 pub struct SkBuff(NonNull<bindings::sk_buff>);
 
 // SAFETY: A packet may be handed to another thread.

@@ -80,6 +80,33 @@ struct Inner {
 }
 
 /// An account of packets on their way. Its functions are callable in softirq context.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::net::{
+///     Dst,
+///     Train,
+///     TxInFlight, //
+/// };
+///
+/// fn wake(qpn: u32) {
+///     // Queue work for queue pair `qpn`, which continues to send.
+/// }
+///
+/// /// Called with bottom halves disabled.
+/// fn send(account: &TxInFlight, mut train: Train, dst: Dst<'_>) -> Result {
+///     if !account.admits(0, 64, 16) {
+///         return Err(EAGAIN);
+///     }
+///     account.charge(&mut train)?;
+///     train.transmit(dst)
+/// }
+///
+/// let account = TxInFlight::new(1_000_000, wake, 17)?;
+/// # Ok::<(), Error>(())
+/// ```
 pub struct TxInFlight(Arc<Inner>);
 
 impl TxInFlight {
@@ -254,6 +281,22 @@ impl Drop for Inner {
 ///
 /// Call it when every sender is gone, before the module is unloaded. `report` is called with the
 /// number of accounts that packets still keep, every ten seconds.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// # const __LOG_PREFIX: &[u8] = b"my_driver\0";
+/// use rdma::net::tx_in_flight::wait_all_returned;
+///
+/// /// Called when the module is unloaded and no sender is left.
+/// fn exit() {
+///     wait_all_returned(|accounts| {
+///         pr_warn!("packets of {} senders are still in flight\n", accounts);
+///     });
+/// }
+/// # fn main() {}
+/// ```
 pub fn wait_all_returned(mut report: impl FnMut(usize)) {
     const POLL_MS: i64 = 10;
     const POLLS_PER_REPORT: u32 = 1000;

@@ -24,6 +24,19 @@ use kernel::{
 };
 
 /// The version of IP that a socket is for.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::net::Family;
+///
+/// fn header_len(family: Family) -> usize {
+///     match family {
+///         Family::V4 => 20,
+///         Family::V6 => 40,
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// IPv4.
@@ -33,6 +46,27 @@ pub enum Family {
 }
 
 /// Handles the packets of a [`UdpTunnel`].
+///
+/// # Examples
+///
+/// ```
+/// use rdma::net::{
+///     NetDevice,
+///     SkBuffList,
+///     UdpReceive, //
+/// };
+///
+/// struct Receiver;
+///
+/// impl UdpReceive for Receiver {
+///     fn receive(mut packets: SkBuffList, netdev: &NetDevice) {
+///         while let Some(packet) = packets.pop() {
+///             // Look up the queue pair that the packet names, and handle it.
+///             packet.consume();
+///         }
+///     }
+/// }
+/// ```
 pub trait UdpReceive: 'static {
     /// Takes packets that were received on `dev`: several if they are a [`Train`](super::Train).
     /// Called in softirq context.
@@ -58,6 +92,44 @@ pub trait UdpReceive: 'static {
 /// been freed. The compiler does not enforce the latter: a driver must keep every tunnel where its
 /// [`PernetHandler::exit`](super::PernetHandler::exit) finds it before it drops the [`Namespace`]
 /// that the tunnel was opened with. In ferroce that is `sockets::OPEN`.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::{
+/// #     prelude::*,
+/// #     sync::Mutex, //
+/// # };
+/// # use rdma::net::{
+/// #     NetId,
+/// #     SkBuffList,
+/// #     UdpReceive, //
+/// # };
+/// use rdma::{
+///     list,
+///     net::{
+///         Family,
+///         Namespace,
+///         NetDevice,
+///         UdpTunnel, //
+///     },
+///     sync::Global, //
+/// };
+///
+/// # struct Receiver;
+/// # impl UdpReceive for Receiver {
+/// #     fn receive(_packets: SkBuffList, _netdev: &NetDevice) {}
+/// # }
+/// /// The open sockets. `PernetHandler::exit` closes those of its namespace.
+/// static OPEN: Global<Mutex<KVec<(NetId, UdpTunnel<Receiver>)>>> = Global::new();
+///
+/// fn open(netdev: &NetDevice) -> Result {
+///     let namespace = Namespace::of(netdev).ok_or(ENODEV)?;
+///     let mut open = OPEN.get().ok_or(ENODEV)?.lock();
+///     let tunnel = UdpTunnel::open(&namespace, Family::V4, 4791)?;
+///     list::push(&mut open, (namespace.id(), tunnel), GFP_KERNEL)
+/// }
+/// ```
 pub struct UdpTunnel<T: UdpReceive> {
     sk: NonNull<bindings::sock>,
     _p: PhantomData<fn() -> T>,

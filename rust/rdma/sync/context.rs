@@ -6,6 +6,24 @@ use crate::bindings;
 
 /// Returns whether interrupts are on and no hard interrupt is being served: then locks that disable
 /// bottom halves may be taken.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::sync::{
+///     can_run,
+///     SpinLockBh, //
+/// };
+///
+/// /// Takes all waiting requests, or none where the lock must not be taken.
+/// fn take(waiting: &SpinLockBh<u32>) -> u32 {
+///     if can_run() {
+///         core::mem::take(&mut *waiting.lock())
+///     } else {
+///         0
+///     }
+/// }
+/// ```
 #[inline]
 pub fn can_run() -> bool {
     // SAFETY: Both only read the state of the CPU and the task.
@@ -13,6 +31,19 @@ pub fn can_run() -> bool {
 }
 
 /// Reschedules if necessary. May sleep.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::sync::cond_resched;
+///
+/// fn clear(entries: &mut [u64]) {
+///     for part in entries.chunks_mut(4096) {
+///         part.fill(0);
+///         cond_resched();
+///     }
+/// }
+/// ```
 pub fn cond_resched() {
     // SAFETY: The caller may sleep, so the scheduler may be called.
     unsafe { bindings::cond_resched() };

@@ -36,6 +36,21 @@ struct Entry<T> {
 /// # Invariants
 ///
 /// Every entry of `xa` came from `KBox::<Entry<T>>::into_raw` and is only read.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::sync::CopyTable;
+///
+/// let mtus = KBox::pin_init(CopyTable::<u32>::new(1..=0xffff), GFP_KERNEL)?;
+/// let id = mtus.insert(1024, GFP_KERNEL)?;
+/// mtus.replace(id, 4096)?;
+/// assert_eq!(mtus.get(id), Some(4096));
+/// mtus.remove(id);
+/// assert_eq!(mtus.get(id), None);
+/// # Ok::<(), Error>(())
+/// ```
 #[pin_data(PinnedDrop)]
 pub struct CopyTable<T: Copy> {
     #[pin]

@@ -27,6 +27,30 @@ const READY: u32 = 2;
 /// # Invariants
 ///
 /// `value` is initialised, and only shared, once `state` is `READY`.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use kernel::{
+///     new_mutex,
+///     sync::Mutex, //
+/// };
+/// use rdma::sync::Global;
+///
+/// static PORTS: Global<Mutex<KVec<u16>>> = Global::new();
+///
+/// /// Called once, when the module is loaded.
+/// fn init() -> Result {
+///     PORTS.init(new_mutex!(KVec::new(), "my_driver::PORTS"))
+/// }
+///
+/// fn is_open(port: u16) -> bool {
+///     PORTS
+///         .get()
+///         .is_some_and(|ports| ports.lock().contains(&port))
+/// }
+/// ```
 pub struct Global<T> {
     state: Atomic<u32>,
     value: UnsafeCell<MaybeUninit<T>>,

@@ -33,6 +33,29 @@ use kernel::{
 };
 
 /// The key of a [`MultiTable`].
+///
+/// # Examples
+///
+/// ```
+/// use rdma::{
+///     siphash,
+///     sync::multi_table::Key, //
+/// };
+///
+/// /// An address of a net device.
+/// #[derive(Clone, Copy, PartialEq, Eq)]
+/// struct Address {
+///     ifindex: u32,
+///     gid: [u8; 16],
+/// }
+///
+/// impl Key for Address {
+///     fn words(&self) -> [u64; 3] {
+///         let [low, high] = siphash::words(self.gid);
+///         [self.ifindex.into(), low, high]
+///     }
+/// }
+/// ```
 pub trait Key: Copy + Eq {
     /// Returns all of the key, to be hashed: two keys with the same words meet in one bucket.
     fn words(&self) -> [u64; 3];
@@ -72,6 +95,27 @@ type Found<'a, K, V> = (&'a Link<K, V>, &'a Node<K, V>);
 ///
 /// Every pointer in `buckets` and in a node is null or came from `KBox::<Node<K, V>>::into_raw`,
 /// and nodes are linked and unlinked under `lock`, freed a grace period after they were unlinked.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::sync::MultiTable;
+///
+/// // The members of groups.
+/// let members = KBox::pin_init(MultiTable::<u32, u32, 64>::new(), GFP_KERNEL)?;
+/// members.insert(1, 17, GFP_KERNEL)?;
+/// members.insert(1, 18, GFP_KERNEL)?;
+///
+/// let mut count = 0;
+/// members.find_map(&1, |_qpn| {
+///     count += 1;
+///     None::<()>
+/// });
+/// assert_eq!(count, 2);
+/// assert_eq!(members.remove(&1, |qpn| *qpn == 17), Some(17));
+/// # Ok::<(), Error>(())
+/// ```
 #[pin_data(PinnedDrop)]
 pub struct MultiTable<K: Key, V: Copy, const BUCKETS: usize> {
     buckets: [Link<K, V>; BUCKETS],

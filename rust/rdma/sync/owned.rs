@@ -75,6 +75,25 @@ impl<T> Inner<T> {
 /// # Invariants
 ///
 /// `inner` is valid, and this handle owns one of its references.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::sync::Owned;
+///
+/// struct Flow {
+///     port: u16,
+/// }
+///
+/// let flow = Owned::new(Ok(Flow { port: 4791 }))?;
+/// let user = flow.get();
+/// assert_eq!(user.port, 4791);
+/// drop(user);
+/// // This waits until no `Ref` is left, and destroys the flow.
+/// drop(flow);
+/// # Ok::<(), Error>(())
+/// ```
 pub struct Owned<T> {
     inner: NonNull<Inner<T>>,
     _p: PhantomData<Inner<T>>,
@@ -195,6 +214,24 @@ impl<T> Drop for Owned<T> {
 /// # Invariants
 ///
 /// `inner` is valid, and this reference is counted.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::sync::{
+///     Ref,
+///     Table, //
+/// };
+///
+/// struct Flow {
+///     port: u16,
+/// }
+///
+/// fn port_of(flows: &Table<Flow>, id: u32) -> Option<u16> {
+///     let flow: Ref<Flow> = flows.get(id)?;
+///     Some(flow.port)
+/// }
+/// ```
 pub struct Ref<T> {
     inner: NonNull<Inner<T>>,
     _p: PhantomData<Inner<T>>,

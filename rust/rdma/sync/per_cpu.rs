@@ -20,6 +20,22 @@ use kernel::{
 /// # Invariants
 ///
 /// The pointer is what `__alloc_percpu_gfp()` returned for `N` values, and is this value's own.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::sync::PerCpuCounters;
+///
+/// const SENT: usize = 0;
+/// const RECEIVED: usize = 1;
+///
+/// let counters = PerCpuCounters::<2>::new()?;
+/// counters.add(SENT, 3);
+/// assert_eq!(counters.sum(SENT), 3);
+/// assert_eq!(counters.sum(RECEIVED), 0);
+/// # Ok::<(), Error>(())
+/// ```
 pub struct PerCpuCounters<const N: usize>(NonNull<ffi::c_void>);
 
 // SAFETY: Memory for each CPU may be freed by any thread.

@@ -40,6 +40,30 @@ use kernel::{
 };
 
 /// A number of permits, and a queue of waiters.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::sync::{
+///     semaphore::Waiter,
+///     Semaphore, //
+/// };
+///
+/// fn wake(qpn: u32) {
+///     // Queue work for queue pair `qpn`, which tries again.
+/// }
+///
+/// let fetches = Semaphore::new(1)?;
+/// let mut waiter = Waiter::new(wake, 17)?;
+/// let permit = fetches.acquire(&mut waiter).ok_or(EBUSY)?;
+///
+/// let mut other = Waiter::new(wake, 18)?;
+/// assert!(fetches.acquire(&mut other).is_none());
+/// // This calls `wake(18)`.
+/// drop(permit);
+/// # Ok::<(), Error>(())
+/// ```
 #[pin_data]
 pub struct Semaphore {
     #[pin]
@@ -54,6 +78,27 @@ struct Inner {
 
 /// A permit of a semaphore, given back when it is dropped: with bottom halves on or off, but not
 /// with interrupts off.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::sync::{
+///     semaphore::Permit,
+///     Semaphore, //
+/// };
+///
+/// /// A fetch that is in progress.
+/// struct Fetch {
+///     _permit: Permit,
+/// }
+///
+/// let fetches = Semaphore::new(8)?;
+/// let fetch = Fetch {
+///     _permit: fetches.try_acquire().ok_or(EBUSY)?,
+/// };
+/// # Ok::<(), Error>(())
+/// ```
 pub struct Permit(Arc<Semaphore>);
 
 /// A waiter for a permit. Belongs to one caller at a time.
@@ -61,6 +106,19 @@ pub struct Permit(Arc<Semaphore>);
 /// # Invariants
 ///
 /// The entry is in no list if `at` is `None`, and else in none or in that of `at`.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::sync::semaphore::Waiter;
+///
+/// /// Stops waiting when there is nothing to fetch any more.
+/// fn cancel(waiter: &mut Waiter) {
+///     if waiter.is_waiting() {
+///         waiter.leave();
+///     }
+/// }
+/// ```
 pub struct Waiter {
     entry: Arc<Entry>,
     at: Option<Arc<Semaphore>>,

@@ -41,6 +41,38 @@ use kernel::{
 /// # Invariants
 ///
 /// Every entry of `xa` is either reserved or came from `Ref::into_raw`.
+///
+/// # Examples
+///
+/// ```
+/// # use core::convert::Infallible;
+/// # use kernel::prelude::*;
+/// use rdma::sync::{
+///     Global,
+///     Owned,
+///     Table, //
+/// };
+///
+/// struct Flow {
+///     port: u16,
+/// }
+///
+/// static FLOWS: Global<Table<Flow>> = Global::new();
+///
+/// // Sixteen of the numbers are kept for kernel consumers.
+/// FLOWS.init::<Infallible>(Table::new(1..=0xffff, 16))?;
+/// let flows = FLOWS.get().ok_or(ENODEV)?;
+///
+/// let number = flows.reserve(false)?;
+/// let flow = Owned::new(Ok(Flow { port: 4791 }))?;
+/// number.publish(&flow);
+/// assert!(flows.get(number.get()).is_some());
+///
+/// // The table has a reference, which dropping `flow` would wait for.
+/// number.hide();
+/// drop(flow);
+/// # Ok::<(), Error>(())
+/// ```
 #[pin_data(PinnedDrop)]
 pub struct Table<T> {
     #[pin]
@@ -280,6 +312,31 @@ impl<T> PinnedDrop for Table<T> {
 /// # Invariants
 ///
 /// `id` is reserved in `table` for this value.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::sync::{
+///     Number,
+///     Owned, //
+/// };
+///
+/// struct Flow {
+///     port: u16,
+/// }
+///
+/// /// A flow as its owner has it. Fields are dropped in the order of declaration.
+/// struct OwnedFlow {
+///     flow: Owned<Flow>,
+///     number: Number<Flow>,
+/// }
+///
+/// impl Drop for OwnedFlow {
+///     fn drop(&mut self) {
+///         self.number.hide();
+///     }
+/// }
+/// ```
 pub struct Number<T: 'static> {
     table: &'static Table<T>,
     id: u32,

@@ -12,6 +12,19 @@ use kernel::prelude::*;
 /// contract of `ib_post_send()` and `ib_post_recv()`, the consumer keeps them valid until the
 /// request completes. A user process cannot name the region, because its queue pairs are in other
 /// protection domains.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::umem::{
+///     DmaMemory,
+///     Memory, //
+/// };
+///
+/// fn memory_of(dma: DmaMemory) -> Memory {
+///     Memory::Dma(dma)
+/// }
+/// ```
 pub struct DmaMemory(());
 
 impl DmaMemory {

@@ -14,6 +14,17 @@ use kernel::prelude::*;
 ///
 /// Each entry of `pages` is what `ib_dma_map_sg()` made of a page of `1 << shift` bytes of the
 /// kernel's memory.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::ib::umem::Mapped;
+///
+/// let pages = Mapped::new(64)?;
+/// assert!(pages.is_empty());
+/// # Ok::<(), Error>(())
+/// ```
 pub struct Mapped {
     pages: KVVec<u64>,
     shift: u32,

@@ -52,6 +52,20 @@ const BATCH: usize = 32;
 const TRIES: u32 = 64;
 
 /// The mode of a fetch.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::umem::Fetch;
+///
+/// fn fetch_for(write: bool) -> Fetch {
+///     if write {
+///         Fetch::Write
+///     } else {
+///         Fetch::Read
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Fetch {
     /// For reading.
@@ -73,6 +87,27 @@ pub enum Fetch {
 /// `notifier` is registered for the address range of the memory, from when `table` is initialised
 /// until this is dropped. A page in `table` is mapped in the process, for writing if it is marked
 /// so, at the address of its number, or an invalidation of it is waiting for the lock.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use kernel::sync::Arc;
+/// use rdma::ib::{
+///     mr::UserRange,
+///     umem::{
+///         Fetch,
+///         Paged, //
+///     }, //
+/// };
+///
+/// /// Makes the start of a region present, which may sleep.
+/// fn prefetch(range: &UserRange) -> Result<Arc<Paged>> {
+///     let memory = Paged::new(range.start, range.len, false)?;
+///     memory.fetch(0, range.len.min(4096), Fetch::Read)?;
+///     Ok(memory)
+/// }
+/// ```
 #[pin_data(PinnedDrop)]
 pub struct Paged {
     #[pin]

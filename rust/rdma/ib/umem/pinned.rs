@@ -23,6 +23,26 @@ use kernel::{
 /// # Invariants
 ///
 /// `pages` are the pages of `umem`, in order, and pinned by it.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::ib::{
+///     mr::UserRange,
+///     object::Pd,
+///     umem::{
+///         Memory,
+///         Umem, //
+///     },
+///     Access,
+///     Driver, //
+/// };
+///
+/// fn pin<D: Driver>(pd: &Pd<D>, range: &UserRange, access: Access) -> Result<Memory> {
+///     Umem::new(pd.device(), range.start, range.len, access).map(Memory::User)
+/// }
+/// ```
 pub struct Umem {
     umem: NonNull<bindings::ib_umem>,
     pages: KVVec<NonNull<bindings::page>>,

@@ -166,6 +166,30 @@ impl PinnedDrop for Slot {
 /// route is dismantled, which empties the cache at any time. It does not keep the namespace.
 ///
 /// All functions, and the drop, are callable in softirq context, but not with interrupts disabled.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use kernel::sync::rcu;
+/// use rdma::net::{
+///     CachedRoute,
+///     NetDevice,
+///     RouteKey,
+///     SkBuff, //
+/// };
+///
+/// fn send(route: &mut CachedRoute, netdev: &NetDevice, key: &RouteKey, packet: SkBuff) -> Result {
+///     let rcu = rcu::read_lock();
+///     if route.get(&rcu).is_none() {
+///         route.look_up(netdev, key)?;
+///     }
+///     packet.transmit(route.get(&rcu).ok_or(EHOSTUNREACH)?)
+/// }
+///
+/// let route = CachedRoute::new(GFP_KERNEL)?;
+/// # Ok::<(), Error>(())
+/// ```
 pub struct CachedRoute {
     slot: Pin<KBox<Slot>>,
     // That of the route in the slot.
@@ -296,6 +320,16 @@ unsafe fn list_of(net: *mut bindings::net) -> Option<NonNull<bindings::list_head
 /// Gives each namespace its list of cached routes. Without it nothing is cached.
 ///
 /// Dropping it releases all cached routes, and may sleep.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::net::RouteRegistration;
+///
+/// let registration = KBox::pin_init(RouteRegistration::register(), GFP_KERNEL)?;
+/// # Ok::<(), Error>(())
+/// ```
 #[pin_data(PinnedDrop)]
 pub struct RouteRegistration {
     #[pin]

@@ -10,6 +10,23 @@ use core::slice;
 const UDP_LEN: usize = size_of::<bindings::udphdr>();
 
 /// The header of a received packet, as on the wire.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::net::{
+///     IpHeader,
+///     SkBuff, //
+/// };
+///
+/// /// Returns the ECN bits of a received packet.
+/// fn ecn(packet: &SkBuff) -> Option<u8> {
+///     match packet.network_header()? {
+///         IpHeader::V4(header) => Some(header[1] & 3),
+///         IpHeader::V6(header) => Some(header[1] >> 4 & 3),
+///     }
+/// }
+/// ```
 pub enum IpHeader<'a> {
     /// An IPv4 header without options.
     V4(&'a [u8; 20]),

@@ -55,6 +55,18 @@ const RING: ffi::c_uint = 256;
 /// null. Only the CPU whose number is the place of a pool touches its cache, be it to allocate or
 /// to free, and with bottom halves off. (No hard interrupt does: packets that are freed there are
 /// put off to a softirq by the kernel.)
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::net::PacketPools;
+///
+/// let pools = PacketPools::new()?;
+/// let packet = pools.alloc(64, 1024).ok_or(ENOMEM)?;
+/// pools.shut_down();
+/// # Ok::<(), Error>(())
+/// ```
 pub struct PacketPools {
     pools: AtomicPtr<Pools>,
 }

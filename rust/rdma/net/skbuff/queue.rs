@@ -23,6 +23,29 @@ use core::{
 /// `first` is null if `len` is 0. Else it begins a list of `len` packets, which ends with `last`.
 /// These packets fulfil the invariants of [`SkBuff`] and belong to this value, and the control
 /// block of each begins with a `T`.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::{
+///     net::{
+///         skbuff::SkBuffQueue,
+///         SkBuff, //
+///     },
+///     time::ktime_get_ns, //
+/// };
+///
+/// // Packets, and the times of their arrival.
+/// let mut queue = SkBuffQueue::<u64>::new();
+/// queue.push(SkBuff::alloc(0, 64).ok_or(ENOMEM)?, ktime_get_ns());
+/// assert_eq!(queue.len(), 1);
+///
+/// while let Some((packet, arrived)) = queue.pop() {
+///     packet.consume();
+/// }
+/// # Ok::<(), Error>(())
+/// ```
 pub struct SkBuffQueue<T: Copy> {
     first: *mut bindings::sk_buff,
     last: *mut bindings::sk_buff,

@@ -56,6 +56,29 @@ const TUNNEL: u32 = bindings::SKB_GSO_UDP_TUNNEL as u32;
 /// - The fragment list of `head` is the packets beyond the first, and `last` is the last of all.
 /// - `payload` and `truesize` are the sums over the packets beyond the first, and the length of an
 ///   IP packet with the payload of all does not exceed 65535.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::net::{
+///     Dst,
+///     SkBuff,
+///     Train, //
+/// };
+///
+/// fn send(first: SkBuff, second: SkBuff, dst: Dst<'_>) -> Result {
+///     let mut train = Train::new(first);
+///     match train.push(second) {
+///         Ok(()) => train.transmit(dst),
+///         // It does not fit, and follows alone.
+///         Err(second) => {
+///             train.transmit(dst)?;
+///             second.transmit(dst)
+///         }
+///     }
+/// }
+/// ```
 pub struct Train {
     head: SkBuff,
     last: NonNull<bindings::sk_buff>,
@@ -260,6 +283,21 @@ fn ip_len(skb: &SkBuff) -> Option<usize> {
 ///
 /// The list of `first` contains packets that fulfil the invariants of [`SkBuff`], and belongs to
 /// this value.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::net::SkBuffList;
+///
+/// fn total_len(mut packets: SkBuffList) -> usize {
+///     let mut total = 0;
+///     while let Some(packet) = packets.pop() {
+///         total += packet.len();
+///         packet.consume();
+///     }
+///     total
+/// }
+/// ```
 pub struct SkBuffList {
     first: *mut bindings::sk_buff,
     whole: bool,
