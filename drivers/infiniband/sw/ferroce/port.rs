@@ -21,8 +21,11 @@ use roce::{
     uapi::wqe::MAX_MESSAGE, //
 };
 
-/// The bytes of a packet besides its payload: IPv6, UDP, BTH, RETH and ICRC.
-const OVERHEAD: u32 = 80;
+/// The most bytes of a packet besides its payload: IPv6, UDP, BTH, RETH, immediate data and ICRC,
+/// of a WRITE with immediate data.
+///
+/// C rxe subtracts 80, without the immediate data.
+const OVERHEAD: u32 = 84;
 
 /// The default number of entries of the GID table.
 ///
