@@ -81,15 +81,18 @@ pub(super) struct Window {
     threshold: u16,
     /// The PSNs that were acknowledged since the window last grew by one, after marks only.
     acknowledged: u16,
+    /// The most PSNs in flight since the last loss, at least the size after that.
+    peak: u16,
     /// True if there were marks of congestion.
     is_marked: bool,
 }
 
-/// The size of a window and its threshold, to undo a reduction.
+/// The size of a window, its threshold, and its use, to undo a reduction.
 #[derive(Clone, Copy, Default)]
 pub(super) struct WindowSize {
     size: u16,
     threshold: u16,
+    peak: u16,
 }
 
 impl Window {
@@ -106,6 +109,7 @@ impl Window {
             size: INITIAL_WINDOW,
             threshold: MAX_WINDOW,
             acknowledged: 0,
+            peak: 0,
             is_marked: false,
         }
     }
@@ -199,7 +203,14 @@ impl Window {
         self.next = end;
         if end.is_after(self.max) {
             self.max = end;
+            self.peak = self.peak.max(self.in_flight());
         }
+    }
+
+    /// Returns the number of PSNs in flight.
+    #[inline]
+    fn in_flight(&self) -> u16 {
+        u16::try_from(self.una.forward(self.max)).unwrap_or(MAX_WINDOW)
     }
 
     /// Starts the window at `end`, after a request with an explicit response.
@@ -277,6 +288,7 @@ impl Window {
         WindowSize {
             size: self.size,
             threshold: self.threshold,
+            peak: self.peak,
         }
     }
 
@@ -286,16 +298,18 @@ impl Window {
     pub(super) fn restore_sizes(&mut self, before: WindowSize) {
         self.size = self.size.max(before.size);
         self.threshold = before.threshold;
+        self.peak = self.peak.max(before.peak);
         self.recover = self.una;
     }
 
-    /// Halves the window, or the number of packets in flight if that is less.
+    /// Halves the window, or the most packets that were in flight since the last loss if that is
+    /// less. Those that are in flight now may be the last few of a message.
     pub(super) fn halve(&mut self) {
         self.recover = self.max;
-        let in_flight = u16::try_from(self.una.forward(self.max)).unwrap_or(MAX_WINDOW);
         let least = MIN_WINDOW.min(self.size);
-        self.size = (self.size.min(in_flight) >> 1).max(least);
+        self.size = (self.size.min(self.peak) >> 1).max(least);
         self.threshold = self.size;
+        self.peak = self.size;
     }
 
     /// Narrows the window after a mark of congestion, once for all packets in flight.
@@ -412,6 +426,20 @@ mod tests {
         assert!(window.halve_once());
         assert_eq!(window.size(), 16);
         assert!(!window.halve_once());
+    }
+
+    #[test]
+    fn loss_at_the_end_of_a_message_halves_the_window() {
+        let mut window = full(64);
+        window.acknowledge(window.max().sub(2));
+        assert!(window.halve_once());
+        assert_eq!(window.size(), 32);
+        // The next message is as long as the window, but another loss is one of its last packets.
+        window.acknowledge(window.max());
+        window.sent(window.una().add(32));
+        window.acknowledge(window.max().prev());
+        assert!(window.halve_once());
+        assert_eq!(window.size(), 16);
     }
 
     #[test]
