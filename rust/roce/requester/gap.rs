@@ -172,8 +172,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Starts to wait for the packet at `una` (if `is_packet`) or the response to it, if late ones
     /// are expected. Returns whether the requester waits now.
+    ///
+    /// It does not wait for a packet if the peer has dropped the packets that overtook it.
     pub(super) fn start_wait(&mut self, now: Instant, is_packet: bool) -> bool {
-        if self.gap.late == Late::Expected {
+        let is_futile = is_packet && self.gap.peer == Peer::Drops;
+        if self.gap.late == Late::Expected && !is_futile {
             self.gap.late = match is_packet {
                 true => Late::Packet,
                 false => Late::Response,
@@ -528,6 +531,18 @@ mod tests {
         acknowledge_at(&mut rc, due, 4, Syndrome::ACK);
         assert_eq!(sent(&mut rc), [None; 4]);
         assert!(rc.window.size() >= before && rc.gap.late == Late::Expected);
+    }
+
+    /// Even if the packet is late, those that have overtaken it are to be sent again.
+    #[test]
+    fn late_packet_is_not_awaited_if_peer_drops_early_packets() {
+        let mut slots = slots::<8>();
+        let mut rc = far(&mut slots);
+        rc.gap.late = Late::Expected;
+        rc.gap.peer = Peer::Drops;
+        assert_eq!(overtaken(&mut rc), ResponseKind::NakSequence);
+        let rest = [Some((2, false)), Some((3, true)), Some((4, true)), None];
+        assert_eq!(sent(&mut rc), rest);
     }
 
     #[test]
