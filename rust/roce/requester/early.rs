@@ -339,6 +339,28 @@ mod tests {
         assert_eq!(requested(&mut rc), Some((1, 3)));
     }
 
+    /// Responses to the first request are still on their way when the second one is sent.
+    #[test]
+    fn loss_within_what_is_requested_again_is_repeated_once() {
+        for progress in 0..2 {
+            let mut slots = slots::<1>();
+            let mut rc = requester(Transport::Rc, &mut slots);
+            let frames = read::<8>(&mut rc);
+            assert_eq!(keep(&mut rc, &frames[6]), ResponseKind::Gap);
+            assert_eq!(requested(&mut rc), Some((0, 6)));
+            for psn in 0..progress {
+                take(&mut rc, &frames[psn]);
+            }
+            let mut requests = 0;
+            for psn in progress + 1..6 {
+                assert!(rc.on_response(NOW, &frames[psn].packet()).is_early);
+                rc.not_kept(frames[psn].packet().psn());
+                requests += usize::from(requested(&mut rc).is_some());
+            }
+            assert_eq!(requests, 1);
+        }
+    }
+
     #[test]
     fn requests_before_missing_response_are_complete() {
         let mut slots = slots::<4>();

@@ -38,6 +38,9 @@ pub(super) struct Probe {
     loss_found: bool,
     /// The number of probe packets sent since the last progress.
     sent: u8,
+    /// True if the packets of the probe were requested once more since the last progress, because
+    /// the first of them was lost again.
+    is_repeated: bool,
     /// The number of packets of the probe.
     run: u8,
     /// The number of these that are still to be sent.
@@ -97,10 +100,14 @@ impl Probe {
         self.sent > 0
     }
 
-    /// Returns whether the response with PSN `psn` shows that the one at `una` was lost again,
-    /// after both were requested by the first probe since the last progress.
-    pub(super) fn is_lost_again(&self, psn: Psn) -> bool {
-        self.goes_on_at(psn) && self.sent <= 1
+    /// Returns whether the response with PSN `psn` shows for the first time since the last progress
+    /// that the one at `una` was lost again, after both were requested by one probe.
+    ///
+    /// The other responses to that probe are still on their way when `una` is requested once more.
+    pub(super) fn is_lost_again(&mut self, psn: Psn) -> bool {
+        let is_first = self.goes_on_at(psn) && self.sent <= 1 && !self.is_repeated;
+        self.is_repeated |= is_first;
+        is_first
     }
 
     /// Forgets the probe.
@@ -196,6 +203,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub(super) fn end_probe(&mut self, now: Instant, next: Psn, has_more: bool) {
         self.probe.sent = 0;
+        self.probe.is_repeated = false;
         let una = self.window.una();
         match self.probe.stage {
             Stage::None if !self.gap.is_missing() => {}
