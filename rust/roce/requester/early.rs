@@ -124,6 +124,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             let is_requested = !self.window.is_empty();
             if self.is_active() && is_requested && !self.start_wait(now, false) {
                 self.mark_loss_known();
+                self.halve_window_once(now);
                 self.repeat_missing(now);
             }
         } else if self.kept.take_missing() && !self.window.is_empty() {
@@ -359,6 +360,48 @@ mod tests {
             }
             assert_eq!(requests, 1);
         }
+    }
+
+    /// Takes the kept responses with PSNs `psns`; the one after them has the PSN `next`.
+    fn take_kept(rc: &mut Requester<&mut [Slot]>, psns: core::ops::Range<u32>, next: u32) {
+        for psn in psns.clone() {
+            assert!(rc.is_kept_due());
+            let is_last = psn + 1 == psns.end;
+            rc.took_kept(Some(Psn::new(if is_last { next } else { psn + 1 })));
+            let opcode = match psn {
+                63 => Opcode::RcReadResponseLast,
+                _ => Opcode::RcReadResponseMiddle,
+            };
+            take(rc, &piece(opcode, psn));
+        }
+    }
+
+    /// While several gaps are requested again, responses to a later READ come, and one is lost.
+    #[test]
+    fn loss_behind_the_last_losses_halves_the_window() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Read, 64 * MTU)]);
+        assert_eq!(send_all(&mut rc), 1);
+        for psn in (1..64).filter(|psn| *psn != 40 && *psn != 50) {
+            keep(&mut rc, &piece(Opcode::RcReadResponseMiddle, psn));
+        }
+        assert_eq!(requested(&mut rc), Some((0, 1)));
+        take(&mut rc, &piece(Opcode::RcReadResponseOnly, 0));
+        take_kept(&mut rc, 1..40, 41);
+        // There is room for another READ.
+        post(&mut rc, &[wr(SendOp::Read, 4 * MTU)]);
+        assert_eq!(send_all(&mut rc), 2);
+        take(&mut rc, &piece(Opcode::RcReadResponseOnly, 40));
+        take_kept(&mut rc, 41..50, 51);
+        assert_eq!(requested(&mut rc), Some((50, 1)));
+        let later = piece(Opcode::RcReadResponseMiddle, 65);
+        assert_eq!(keep(&mut rc, &later), ResponseKind::Early);
+        take(&mut rc, &piece(Opcode::RcReadResponseOnly, 50));
+        let before = rc.window.size();
+        take_kept(&mut rc, 51..64, 65);
+        assert_eq!(requested(&mut rc), Some((64, 1)));
+        assert!(rc.window.size() < before);
     }
 
     #[test]

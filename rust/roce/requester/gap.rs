@@ -220,7 +220,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Halves the window once for all packets in flight, because the packet at `una` or the
     /// response to it is missing. Returns whether it did.
-    fn halve_window_once(&mut self, now: Instant) -> bool {
+    pub(super) fn halve_window_once(&mut self, now: Instant) -> bool {
         let size = self.window.sizes();
         let is_first = self.window.halve_once();
         if is_first {
