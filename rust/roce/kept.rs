@@ -55,8 +55,9 @@ impl Kept {
         if !self.is_any {
             self.first = psn;
             self.is_any = true;
-            self.is_incomplete = false;
         }
+        // What was dropped is missing before this one, like any other packet.
+        self.is_incomplete = false;
         // INVARIANT: It is after the last one, or the only one.
         self.last = psn;
     }
@@ -138,6 +139,18 @@ mod tests {
         assert!(kept.take_missing());
         kept.took(None);
         assert!(kept.take_missing());
+        assert!(!kept.take_missing());
+    }
+
+    #[test]
+    fn packets_dropped_between_kept_ones_are_no_further_gap() {
+        let mut kept = Kept::default();
+        kept.kept(EXPECTED.add(1));
+        kept.not_kept(EXPECTED.add(2));
+        kept.kept(EXPECTED.add(3));
+        kept.took(Some(EXPECTED.add(3)));
+        assert!(kept.take_missing());
+        kept.took(None);
         assert!(!kept.take_missing());
     }
 

@@ -404,6 +404,33 @@ mod tests {
         assert!(rc.window.size() < before);
     }
 
+    /// The responses that were dropped behind kept ones are requested as a gap before the next kept
+    /// one. What follows that is still on its way.
+    #[test]
+    fn dropped_responses_are_requested_again_once() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let frames = read::<8>(&mut rc);
+        assert_eq!(keep(&mut rc, &frames[1]), ResponseKind::Gap);
+        assert_eq!(requested(&mut rc), Some((0, 1)));
+        assert!(rc.on_response(NOW, &frames[2].packet()).is_early);
+        rc.not_kept(Psn::new(2));
+        // There is room again.
+        assert_eq!(keep(&mut rc, &frames[3]), ResponseKind::Early);
+        take(&mut rc, &piece(Opcode::RcReadResponseOnly, 0));
+        rc.took_kept(Some(Psn::new(3)));
+        take(&mut rc, &frames[1]);
+        assert_eq!(requested(&mut rc), Some((2, 1)));
+        take(&mut rc, &piece(Opcode::RcReadResponseOnly, 2));
+        rc.took_kept(None);
+        take(&mut rc, &frames[3]);
+        assert_eq!(requested(&mut rc), None);
+        for frame in &frames[4..] {
+            take(&mut rc, frame);
+        }
+        assert_eq!(status(&mut rc), Some(Status::Success));
+    }
+
     #[test]
     fn requests_before_missing_response_are_complete() {
         let mut slots = slots::<4>();
