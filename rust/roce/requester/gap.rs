@@ -221,7 +221,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Halves the window once for all packets in flight, because the packet at `una` or the
     /// response to it is missing. Returns whether it did.
     pub(super) fn halve_window_once(&mut self, now: Instant) -> bool {
-        let size = self.window.sizes();
+        let size = self.window.saved_size();
         let is_first = self.window.halve_once();
         if is_first {
             self.gap.noticed = now;
@@ -248,7 +248,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         // become shorter. After marks of congestion it may have, too, because queues drain.
         let may_be_shorter = self.probe.ends_at(self.window.una()) || self.window.is_marked();
         if !may_be_shorter && self.retry.is_too_soon(now.since(self.gap.noticed)) {
-            self.window.restore_sizes(self.gap.size);
+            self.window.restore_size(self.gap.size);
             self.gap.late = Late::Expected;
         }
     }

@@ -75,23 +75,21 @@ pub(super) struct Window {
     recover: Psn,
     /// The same for marks of congestion.
     narrowed: Psn,
-    /// The most unacknowledged PSNs, from [`MIN_MARKED_WINDOW`] to [`MAX_WINDOW`].
-    size: u16,
-    /// The size from which on the window grows slowly (ssthresh).
-    threshold: u16,
+    size: WindowSize,
     /// The PSNs that were acknowledged since the window last grew by one, after marks only.
     acknowledged: u16,
-    /// The most PSNs in flight since the last loss, at least the size after that.
-    peak: u16,
     /// True if there were marks of congestion.
     is_marked: bool,
 }
 
-/// The size of a window, its threshold, and its use, to undo a reduction.
+/// The size of a window, and the bounds of its changes.
 #[derive(Clone, Copy, Default)]
 pub(super) struct WindowSize {
-    size: u16,
+    /// The most unacknowledged PSNs, from [`MIN_MARKED_WINDOW`] to [`MAX_WINDOW`].
+    psns: u16,
+    /// The size from which on the window grows slowly (ssthresh).
     threshold: u16,
+    /// The most PSNs in flight since the last loss, at least the size after that.
     peak: u16,
 }
 
@@ -106,10 +104,12 @@ impl Window {
             base: psn,
             recover: psn,
             narrowed: psn,
-            size: INITIAL_WINDOW,
-            threshold: MAX_WINDOW,
+            size: WindowSize {
+                psns: INITIAL_WINDOW,
+                threshold: MAX_WINDOW,
+                peak: 0,
+            },
             acknowledged: 0,
-            peak: 0,
             is_marked: false,
         }
     }
@@ -135,7 +135,7 @@ impl Window {
     /// Returns the most unacknowledged PSNs.
     #[inline]
     pub(super) fn size(&self) -> u32 {
-        self.size.into()
+        self.size.psns.into()
     }
 
     /// Returns whether all packets sent since the last rewind are acknowledged.
@@ -164,7 +164,7 @@ impl Window {
     /// are outstanding.
     #[inline]
     pub(super) fn has_room_for_responses(&self, end: Psn) -> bool {
-        let most = match self.size {
+        let most = match self.size.psns {
             MAX_WINDOW.. => MAX_OUTSTANDING,
             size => u32::from(size).max(self.min_read_window()),
         };
@@ -203,7 +203,7 @@ impl Window {
         self.next = end;
         if end.is_after(self.max) {
             self.max = end;
-            self.peak = self.peak.max(self.in_flight());
+            self.size.peak = self.size.peak.max(self.in_flight());
         }
     }
 
@@ -245,7 +245,7 @@ impl Window {
     #[inline]
     pub(super) fn widen(&mut self, before: Psn) {
         let acknowledged = before.forward(self.una);
-        let growth = if self.size < self.threshold {
+        let growth = if self.size.psns < self.size.threshold {
             acknowledged
         } else if self.is_marked {
             self.grow_by_one(acknowledged)
@@ -255,14 +255,14 @@ impl Window {
             acknowledged.saturating_add(phase) >> GROWTH
         };
         let growth = u16::try_from(growth).unwrap_or(MAX_WINDOW);
-        self.size = self.size.saturating_add(growth).min(MAX_WINDOW);
+        self.size.psns = self.size.psns.saturating_add(growth).min(MAX_WINDOW);
     }
 
     /// Returns 1 each time as many PSNs were acknowledged as the window has, otherwise 0.
     fn grow_by_one(&mut self, acknowledged: u32) -> u32 {
         let acknowledged = u16::try_from(acknowledged).unwrap_or(MAX_WINDOW);
         self.acknowledged = self.acknowledged.saturating_add(acknowledged);
-        let is_full = self.acknowledged >= self.size;
+        let is_full = self.acknowledged >= self.size.psns;
         if is_full {
             self.acknowledged = 0;
         }
@@ -283,22 +283,20 @@ impl Window {
         self.is_marked
     }
 
-    /// Returns the size and the threshold, for [`Window::restore_sizes`].
-    pub(super) fn sizes(&self) -> WindowSize {
-        WindowSize {
-            size: self.size,
-            threshold: self.threshold,
-            peak: self.peak,
-        }
+    /// Returns the size and its bounds, for [`Window::restore_size`].
+    pub(super) fn saved_size(&self) -> WindowSize {
+        self.size
     }
 
     /// Undoes the last reduction, because there was no loss.
     ///
-    /// `before` is the result of [`Window::sizes`] before that.
-    pub(super) fn restore_sizes(&mut self, before: WindowSize) {
-        self.size = self.size.max(before.size);
-        self.threshold = before.threshold;
-        self.peak = self.peak.max(before.peak);
+    /// `before` is the result of [`Window::saved_size`] before that.
+    pub(super) fn restore_size(&mut self, before: WindowSize) {
+        self.size = WindowSize {
+            psns: self.size.psns.max(before.psns),
+            threshold: before.threshold,
+            peak: self.size.peak.max(before.peak),
+        };
         self.recover = self.una;
     }
 
@@ -306,10 +304,10 @@ impl Window {
     /// less. Those that are in flight now may be the last few of a message.
     pub(super) fn halve(&mut self) {
         self.recover = self.max;
-        let least = MIN_WINDOW.min(self.size);
-        self.size = (self.size.min(self.peak) >> 1).max(least);
-        self.threshold = self.size;
-        self.peak = self.size;
+        let least = MIN_WINDOW.min(self.size.psns);
+        self.size.psns = (self.size.psns.min(self.size.peak) >> 1).max(least);
+        self.size.threshold = self.size.psns;
+        self.size.peak = self.size.psns;
     }
 
     /// Narrows the window after a mark of congestion, once for all packets in flight.
@@ -320,14 +318,14 @@ impl Window {
         }
         self.narrowed = self.max;
         let cut = if self.is_marked {
-            (self.size >> 2).max(1)
+            (self.size.psns >> 2).max(1)
         } else {
-            self.size >> 1
+            self.size.psns >> 1
         };
         self.is_marked = true;
         self.acknowledged = 0;
-        self.size = self.size.saturating_sub(cut).max(MIN_MARKED_WINDOW);
-        self.threshold = self.size;
+        self.size.psns = self.size.psns.saturating_sub(cut).max(MIN_MARKED_WINDOW);
+        self.size.threshold = self.size.psns;
     }
 
     /// Rewinds to the packet at `una`.
@@ -351,7 +349,7 @@ mod tests {
     fn full(size: u16) -> Window {
         let psn = Psn::new(0xff_fff0);
         let mut window = Window::new(psn);
-        window.size = size;
+        window.size.psns = size;
         window.sent(psn.add(size.into()));
         window
     }
