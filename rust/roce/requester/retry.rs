@@ -188,12 +188,13 @@ impl Retry {
         self.timers.deadline.or(self.rnr_until).is_some()
     }
 
-    /// Accounts for progress up to `una`.
+    /// Accounts for progress up to `una`. Returns the sample of the round trip that this completes.
     #[inline]
-    fn progressed(&mut self, now: Instant, una: Psn, params: &SendParams) {
+    fn progressed(&mut self, now: Instant, una: Psn, params: &SendParams) -> Option<u64> {
         self.reset_counts(params);
         self.rnr_until = None;
-        if self.rtt.acknowledged(now, una) {
+        let sample = self.rtt.acknowledged(now, una);
+        if sample.is_some() {
             self.probes = 0;
         }
         if self.timers.deadline.is_some() {
@@ -201,6 +202,7 @@ impl Retry {
             self.slowest = took.max(self.slowest.saturating_sub(self.slowest >> FORGET));
         }
         self.awaited = now;
+        sample
     }
 
     /// Restarts the timers, or stops them if no response is owed.
@@ -348,9 +350,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let next = self.window.next();
         self.window.acknowledge(una);
         self.end_gap(now);
+        if let Some(ns) = self.retry.progressed(now, una, &self.params) {
+            self.window.measured(self.retry.rtt.has_queues(ns));
+        }
         self.window.widen(before);
         self.acks.acknowledged(una, self.window.next());
-        self.retry.progressed(now, una, &self.params);
         if !self.probe.goes_on_at(una) {
             self.retry.loss_end = None;
         }

@@ -56,17 +56,14 @@ impl Rtt {
 
     /// Accounts for the acknowledgment of all packets before `una`.
     ///
-    /// Returns whether it completes a sample.
+    /// Returns the sample in ns if it completes one.
     #[inline]
-    pub(super) fn acknowledged(&mut self, now: Instant, una: Psn) -> bool {
-        match self.sent {
-            Some(sent) if !una.is_before(self.end) => {
-                self.sent = None;
-                self.measured(now.since(sent));
-                true
-            }
-            _ => false,
-        }
+    pub(super) fn acknowledged(&mut self, now: Instant, una: Psn) -> Option<u64> {
+        let sent = self.sent.filter(|_| !una.is_before(self.end))?;
+        let ns = now.since(sent);
+        self.sent = None;
+        self.measured(ns);
+        Some(ns)
     }
 
     /// Drops the current sample, because its packet was not sent, or is sent again.
@@ -100,6 +97,13 @@ impl Rtt {
     /// Returns whether `ns` is too short for a round trip: less than 3/4 of the shortest sample.
     pub(super) fn is_too_soon(&self, ns: u64) -> bool {
         self.is_measured() && ns < three_quarters(self.shortest)
+    }
+
+    /// Returns whether packets spent most of a round trip of `ns` in queues: it took more than four
+    /// times the shortest one, and delays of a host do not explain that.
+    pub(super) fn has_queues(&self, ns: u64) -> bool {
+        let expected = u64::from(self.shortest).saturating_mul(4);
+        ns > expected.saturating_add(MIN_RTO_NS)
     }
 
     fn is_measured(&self) -> bool {
@@ -151,6 +155,16 @@ mod tests {
             round_trip(&mut rtt, slow);
         }
         assert!(rtt.timeout() > Some(2 * slow * 9 / 10) && rtt.timeout() < Some(3 * slow));
+    }
+
+    #[test]
+    fn round_trip_of_four_times_the_shortest_has_queues() {
+        let mut rtt = Rtt::default();
+        for ns in [9 * MIN_RTO_NS, MIN_RTO_NS, 2 * MIN_RTO_NS] {
+            round_trip(&mut rtt, ns);
+        }
+        assert!(!rtt.has_queues(5 * MIN_RTO_NS));
+        assert!(rtt.has_queues(5 * MIN_RTO_NS + 1));
     }
 
     #[test]

@@ -80,6 +80,8 @@ pub(super) struct Window {
     acknowledged: u16,
     /// True if there were marks of congestion.
     is_marked: bool,
+    /// True if packets spent most of the last measured round trip in queues.
+    has_queues: bool,
 }
 
 /// The size of a window, and the bounds of its changes.
@@ -111,6 +113,7 @@ impl Window {
             },
             acknowledged: 0,
             is_marked: false,
+            has_queues: false,
         }
     }
 
@@ -241,9 +244,22 @@ impl Window {
         }
     }
 
+    /// Accounts for a measured round trip: packets spent most of it in queues if `has_queues`.
+    #[inline]
+    pub(super) fn measured(&mut self, has_queues: bool) {
+        self.has_queues = has_queues;
+    }
+
     /// Widens the window after the PSNs from `before` on were acknowledged.
+    ///
+    /// From [`INITIAL_WINDOW`] on it does not grow while packets spend most of their time in
+    /// queues: more packets would only make these longer, until one overflows. A smaller window
+    /// grows, because it may share a queue with senders that do not yield.
     #[inline]
     pub(super) fn widen(&mut self, before: Psn) {
+        if self.has_queues && self.size.psns >= INITIAL_WINDOW {
+            return;
+        }
         let acknowledged = before.forward(self.una);
         let growth = if self.size.psns < self.size.threshold {
             acknowledged
@@ -438,6 +454,22 @@ mod tests {
         window.acknowledge(window.max().prev());
         assert!(window.halve_once());
         assert_eq!(window.size(), 16);
+    }
+
+    #[test]
+    fn window_grows_beyond_the_first_one_only_while_queues_are_short() {
+        let grown = |size, has_queues| {
+            let mut window = Window::new(Psn::new(0));
+            window.size.psns = size;
+            window.sent(Psn::new(2));
+            window.acknowledge(Psn::new(2));
+            window.measured(has_queues);
+            window.widen(Psn::new(0));
+            window.size.psns
+        };
+        assert_eq!(grown(INITIAL_WINDOW, false), INITIAL_WINDOW + 2);
+        assert_eq!(grown(INITIAL_WINDOW, true), INITIAL_WINDOW);
+        assert_eq!(grown(INITIAL_WINDOW - 1, true), INITIAL_WINDOW + 1);
     }
 
     #[test]
