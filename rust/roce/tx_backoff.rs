@@ -15,7 +15,8 @@
 //! queue.
 //!
 //! A packet filter refuses packets with the same error as a full queue. So after
-//! [`TxBackoff::TRIES`] attempts, packets count as lost, and the retries run out as they should.
+//! [`TxBackoff::TRIES`] attempts, a packet counts as lost, and the retries run out as they should.
+//! Each packet has as many attempts, a retry too: the queue may be full of long trains.
 
 use crate::{
     senders::Period,
@@ -136,6 +137,7 @@ impl TxBackoff {
         }
         self.last = now;
         if self.refused >= Self::TRIES {
+            self.refused = 0;
             return Refused::Lost;
         }
         let first = self.refused == 0;
@@ -199,15 +201,20 @@ mod tests {
     }
 
     #[test]
-    fn attempts_are_exhausted_until_packet_is_accepted() {
+    fn each_packet_has_the_same_number_of_attempts() {
         let mut tx_backoff = TxBackoff::default();
-        let (now, pauses) = exhaust(&mut tx_backoff, START);
+        let mut now = START;
 
-        assert_eq!(pauses, TxBackoff::TRIES);
-        // The later packets count as lost without a pause.
-        assert_eq!(tx_backoff.refused(now, 0), Refused::Lost);
-        assert!(!tx_backoff.is_waiting());
-
+        for _ in 0..3 {
+            let (end, pauses) = exhaust(&mut tx_backoff, now);
+            assert_eq!(pauses, TxBackoff::TRIES);
+            assert!(!tx_backoff.is_waiting());
+            now = end;
+        }
+        assert!(matches!(
+            tx_backoff.refused(now, 0),
+            Refused::Again { first: true, .. }
+        ));
         tx_backoff.taken(1);
         assert_eq!(exhaust(&mut tx_backoff, now).1, TxBackoff::TRIES);
     }

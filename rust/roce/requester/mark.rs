@@ -53,6 +53,17 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.explicit.restore(mark.outstanding);
         self.queue.restore(mark.begun, mark.send);
     }
+
+    /// Handles the refusal of a packet by a full queue of this host: halves the window once for all
+    /// packets in flight, as for a loss (as TCP does: `tcp_enter_cwr()`).
+    ///
+    /// A packet that was taken back is not in flight.
+    #[cold]
+    pub fn on_refusal(&mut self) {
+        if self.is_active() && !self.window.is_empty() {
+            self.window.halve_once();
+        }
+    }
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]

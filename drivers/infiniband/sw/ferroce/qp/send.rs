@@ -390,7 +390,10 @@ impl SendHalf {
                     traces::sent(qp, &transmit);
                     self.req.transmitted(now, &transmit);
                 }
-                Err(SendError::NoRoom) => return,
+                Err(SendError::NoRoom) => {
+                    self.req.on_refusal();
+                    return;
+                }
                 Err(SendError::Lost) => {
                     traces::not_sent(qp, &Kept::of_request(qp, &transmit));
                     self.req.transmitted(now, &transmit);
@@ -458,6 +461,7 @@ impl SendHalf {
             Handed::Lost((_, first)) => traces::not_sent(qp, &first),
             Handed::Back((mark, _)) => {
                 self.req.take_back(&mark);
+                self.req.on_refusal();
                 return false;
             }
         }
