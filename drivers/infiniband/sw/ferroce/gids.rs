@@ -17,7 +17,10 @@ use kernel::{
     }, //
 };
 use rdma::{
-    net::namespace::NetId,
+    net::{
+        namespace::NetId,
+        netdevice::NetDevice, //
+    },
     siphash,
     sync::{
         multi_table::Key,
@@ -68,6 +71,16 @@ impl Key for Address {
 pub(crate) struct Link {
     pub(crate) net: NetId,
     pub(crate) ifindex: i32,
+}
+
+impl Link {
+    /// Returns that of a net device.
+    pub(crate) fn of(netdev: &NetDevice) -> Self {
+        Self {
+            net: netdev.net_id(),
+            ifindex: netdev.ifindex(),
+        }
+    }
 }
 
 impl Key for Link {

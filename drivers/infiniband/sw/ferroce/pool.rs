@@ -81,16 +81,7 @@ impl Pool {
     /// `ENOMEM` if fewer entries are left, in the pool or in the share of the process.
     pub(crate) fn take(&self, owner: Option<&Owner>, n: u32) -> Result {
         // Count first, so that concurrent callers for one process or user see each other.
-        let held = match owner {
-            Some(owner) => share::Held {
-                process: owner.process.of(self.kind).fetch_add(n, Relaxed),
-                user: owner.user().of(self.kind).fetch_add(n, Relaxed),
-            },
-            None => share::Held {
-                process: 0,
-                user: 0,
-            },
-        };
+        let held = self.held(owner, |count| count.fetch_add(n, Relaxed));
         let mut used = self.used.load(Relaxed);
         while self.allows(owner, n, used, held) {
             match self.used.cmpxchg(used, used.wrapping_add(n), Relaxed) {
@@ -114,17 +105,16 @@ impl Pool {
 
     /// Returns whether a process, or a kernel consumer, could take an entry.
     pub(crate) fn has_room(&self, owner: Option<&Owner>) -> bool {
-        let held = match owner {
-            Some(owner) => share::Held {
-                process: owner.process.of(self.kind).load(Relaxed),
-                user: owner.user().of(self.kind).load(Relaxed),
-            },
-            None => share::Held {
-                process: 0,
-                user: 0,
-            },
-        };
+        let held = self.held(owner, |count| count.load(Relaxed));
         self.allows(owner, 1, self.used.load(Relaxed), held)
+    }
+
+    /// Returns the entries of a process and its user as `read` reads them; 0 for a kernel consumer.
+    fn held(&self, owner: Option<&Owner>, read: impl Fn(&Atomic<u32>) -> u32) -> share::Held {
+        share::Held {
+            process: owner.map_or(0, |owner| read(owner.process.of(self.kind))),
+            user: owner.map_or(0, |owner| read(owner.user().of(self.kind))),
+        }
     }
 
     /// Returns the number of entries in use.

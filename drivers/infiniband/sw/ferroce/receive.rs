@@ -93,7 +93,7 @@ fn dispatch(
         if !incoming.is_intact() {
             return Err(Counter::BadIcrc);
         }
-        return deliver(incoming, origin, &link(batch.dev()));
+        return deliver(incoming, origin, &Link::of(batch.dev()));
     }
     let qp = find(packet.dest_qpn(), origin).ok_or(Counter::NoQp)?;
     let result = if !qp.ty.takes(packet.opcode().transport()) {
@@ -188,7 +188,7 @@ fn refuse_unknown(
 ) {
     let gsi = address
         .and_then(|address| gids::gsi(&address))
-        .or_else(|| gids::gsi_at(&link(dev)));
+        .or_else(|| gids::gsi_at(&Link::of(dev)));
 
     let qp = gsi.and_then(qp::find);
 
@@ -196,14 +196,6 @@ fn refuse_unknown(
         refuse(qp, reason, bytes);
     }
     traces::was_dropped(qp.as_ref().map(|qp| qp.device()), kept, reason);
-}
-
-/// Returns the [`Link`] of a net device.
-fn link(dev: &NetDevice) -> Link {
-    Link {
-        net: dev.net_id(),
-        ifindex: dev.ifindex(),
-    }
 }
 
 /// Finds the queue pair that a packet names.

@@ -106,10 +106,6 @@ impl Part {
         if bind.access.intersects(REMOTE_CHANGE) && !mr.access.contains(Access::LOCAL_WRITE) {
             return Err(MemError::Protection);
         }
-        // The region must have been registered with the right.
-        if !bind.access.and(Access::FLUSH_GLOBAL).is_within(mr.access) {
-            return Err(MemError::Protection);
-        }
         let offset = target.offset(bind.addr, bind.len)?; // C10-75
         mr.bound_windows.add()?;
         Ok(Self {

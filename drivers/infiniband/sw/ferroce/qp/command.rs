@@ -64,14 +64,11 @@ pub(super) fn execute(
         }
         Action::Flush { len, feth } => {
             let global = Access::FLUSH_GLOBAL.when(feth.global());
+            // Fails if it is selected: no region is registered with the right.
             let persistent = Access::FLUSH_PERSISTENT.when(feth.persistent());
             let target = find(global.or(persistent))?;
             if !feth.whole() {
                 target.offset(command.va, u64::from(len))?;
-            }
-            if feth.persistent() {
-                // Not supported: no region is registered with the right.
-                return Err(MemError::Protection);
             }
             smp_mb(Full);
             Ok(0)

@@ -26,7 +26,6 @@ use roce::{
     uapi::wqe::{
         parse_recv,
         recv_sges,
-        RawSge,
         RecvWqe,
         RecvWr,
         RECV_WQE_LEN,
@@ -284,21 +283,7 @@ impl KernelRq {
         wqe.wr_id.set(wr_id);
         // CAST: Bounded by `max_sge`.
         wqe.dma.num_sge.set(sges.len() as u32);
-        if !queue.write_at(self.producer, 0, wqe.as_bytes()) {
-            return Err(EINVAL);
-        }
-        let mut offset = RECV_WQE_LEN;
-        for i in 0..sges.len() {
-            let (addr, length, lkey) = sges.get(i).ok_or(EINVAL)?;
-            let mut sge = RawSge::new_zeroed();
-            sge.addr.set(addr);
-            sge.length.set(length);
-            sge.lkey.set(lkey);
-            if !queue.write_at(self.producer, offset, sge.as_bytes()) {
-                return Err(EINVAL);
-            }
-            offset = offset.saturating_add(SGE_LEN);
-        }
+        sge::write_wqe(queue, self.producer, wqe.as_bytes(), sges)?;
         self.producer = queue.ring().next(self.producer);
         queue.set_producer(self.producer);
         Ok(())

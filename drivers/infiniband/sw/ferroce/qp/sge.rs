@@ -2,23 +2,60 @@
 
 //! Scatter/gather lists of requests, which name the memory of a message.
 
-use crate::mr::{
-    self,
-    OdpFault,
-    RegionCache, //
+use crate::{
+    mr::{
+        self,
+        OdpFault,
+        RegionCache, //
+    },
+    queue::Queue, //
 };
 use kernel::prelude::*;
 use rdma::{
     ib::{
         object::PdId,
+        wr::Sges,
         Access, //
     },
     net::skbuff::SkBuff, //
 };
 use roce::{
-    uapi::wqe::RawSge,
+    uapi::wqe::{
+        RawSge,
+        SGE_LEN, //
+    },
     wr::MemError, //
 };
+use zerocopy::{
+    FromZeros,
+    IntoBytes, //
+};
+
+/// Writes a request of a kernel consumer to the element at `index` of a ring: its header, and the
+/// list behind that.
+///
+/// # Errors
+///
+/// `EINVAL` if they do not fit.
+pub(super) fn write_wqe(queue: &Queue, index: u32, header: &[u8], sges: Sges<'_>) -> Result {
+    let write = |offset, bytes: &[u8]| match queue.write_at(index, offset, bytes) {
+        true => Ok(()),
+        false => Err(EINVAL),
+    };
+    let mut offset = header.len();
+
+    write(0, header)?;
+    for i in 0..sges.len() {
+        let (addr, length, lkey) = sges.get(i).ok_or(EINVAL)?;
+        let mut sge = RawSge::new_zeroed();
+        sge.addr.set(addr);
+        sge.length.set(length);
+        sge.lkey.set(lkey);
+        write(offset, sge.as_bytes())?;
+        offset = offset.saturating_add(SGE_LEN);
+    }
+    Ok(())
+}
 
 /// Copies bytes to `offset` of the memory that a list names.
 ///

@@ -53,7 +53,6 @@ use roce::{
         send_sges,
         AtomicArgs,
         Payload,
-        RawSge,
         RdmaArgs,
         RegArgs,
         SendLimits,
@@ -447,21 +446,7 @@ impl KernelSq {
             args.rkey.set(rkey);
             put(&mut wqe.args, args.as_bytes())?;
         }
-        if !queue.write_at(self.producer, 0, wqe.as_bytes()) {
-            return Err(EINVAL);
-        }
-        let mut offset = SEND_WQE_LEN;
-        for i in 0..sges.len() {
-            let (addr, length, lkey) = sges.get(i).ok_or(EINVAL)?;
-            let mut sge = RawSge::new_zeroed();
-            sge.addr.set(addr);
-            sge.length.set(length);
-            sge.lkey.set(lkey);
-            if !queue.write_at(self.producer, offset, sge.as_bytes()) {
-                return Err(EINVAL);
-            }
-            offset = offset.saturating_add(SGE_LEN);
-        }
+        sge::write_wqe(queue, self.producer, wqe.as_bytes(), sges)?;
         self.producer = queue.ring().next(self.producer);
         queue.set_producer(self.producer);
         Ok(())
