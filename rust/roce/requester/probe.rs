@@ -38,9 +38,6 @@ pub(super) struct Probe {
     loss_found: bool,
     /// The number of probe packets sent since the last progress.
     sent: u8,
-    /// True if the packets of the probe were requested once more since the last progress, because
-    /// the first of them was lost again.
-    is_repeated: bool,
     /// The number of packets of the probe.
     run: u8,
     /// The number of these that are still to be sent.
@@ -105,8 +102,11 @@ impl Probe {
     ///
     /// The other responses to that probe are still on their way when `una` is requested once more.
     pub(super) fn is_lost_again(&mut self, psn: Psn) -> bool {
-        let is_first = self.goes_on_at(psn) && self.sent <= 1 && !self.is_repeated;
-        self.is_repeated |= is_first;
+        let is_first = self.goes_on_at(psn) && self.sent <= 1;
+        if is_first {
+            // Counts as the next probe, although it may take the place of this one.
+            self.sent = 2;
+        }
         is_first
     }
 
@@ -203,7 +203,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub(super) fn end_probe(&mut self, now: Instant, next: Psn, has_more: bool) {
         self.probe.sent = 0;
-        self.probe.is_repeated = false;
         let una = self.window.una();
         match self.probe.stage {
             Stage::None if !self.gap.is_missing() => {}

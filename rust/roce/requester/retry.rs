@@ -73,6 +73,8 @@ pub(super) struct Retry {
     /// The number of probes since the last RTT sample, or since a probe showed a loss: the back-off
     /// of the probe timer (Karn).
     probes: u8,
+    /// True if packets spent most of the last measured round trip in queues.
+    has_queues: bool,
     /// The time of the last progress, or of the first packet after idle time.
     awaited: Instant,
     /// The longest recent time from one progress to the next, in ns.
@@ -188,21 +190,20 @@ impl Retry {
         self.timers.deadline.or(self.rnr_until).is_some()
     }
 
-    /// Accounts for progress up to `una`. Returns the sample of the round trip that this completes.
+    /// Accounts for progress up to `una`.
     #[inline]
-    fn progressed(&mut self, now: Instant, una: Psn, params: &SendParams) -> Option<u64> {
+    fn progressed(&mut self, now: Instant, una: Psn, params: &SendParams) {
         self.reset_counts(params);
         self.rnr_until = None;
-        let sample = self.rtt.acknowledged(now, una);
-        if sample.is_some() {
+        if let Some(ns) = self.rtt.acknowledged(now, una) {
             self.probes = 0;
+            self.has_queues = self.rtt.has_queues(ns);
         }
         if self.timers.deadline.is_some() {
             let took = now.since(self.awaited);
             self.slowest = took.max(self.slowest.saturating_sub(self.slowest >> FORGET));
         }
         self.awaited = now;
-        sample
     }
 
     /// Restarts the timers, or stops them if no response is owed.
@@ -350,10 +351,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let next = self.window.next();
         self.window.acknowledge(una);
         self.end_gap(now);
-        if let Some(ns) = self.retry.progressed(now, una, &self.params) {
-            self.window.measured(self.retry.rtt.has_queues(ns));
-        }
-        self.window.widen(before);
+        self.retry.progressed(now, una, &self.params);
+        self.window.widen(before, self.retry.has_queues);
         self.acks.acknowledged(una, self.window.next());
         if !self.probe.goes_on_at(una) {
             self.retry.loss_end = None;

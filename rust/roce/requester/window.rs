@@ -4,6 +4,7 @@
 
 use super::ACK_EVERY;
 use crate::psn::Psn;
+use core::num::NonZero;
 
 /// The most unacknowledged PSNs of SENDs and WRITEs (RC); READ responses do not count.
 pub const PSN_WINDOW: u32 = 4096;
@@ -76,23 +77,20 @@ pub(super) struct Window {
     /// The same for marks of congestion.
     narrowed: Psn,
     size: WindowSize,
-    /// The PSNs that were acknowledged since the window last grew by one, after marks only.
-    acknowledged: u16,
-    /// True if there were marks of congestion.
-    is_marked: bool,
-    /// True if packets spent most of the last measured round trip in queues.
-    has_queues: bool,
+    /// The most PSNs in flight since the last loss, at least the size after that.
+    peak: u16,
+    /// One more than the number of PSNs that were acknowledged since the window last grew by one;
+    /// `None` before the first mark of congestion.
+    since_growth: Option<NonZero<u16>>,
 }
 
-/// The size of a window, and the bounds of its changes.
+/// The size of a window and its threshold.
 #[derive(Clone, Copy, Default)]
 pub(super) struct WindowSize {
     /// The most unacknowledged PSNs, from [`MIN_MARKED_WINDOW`] to [`MAX_WINDOW`].
     psns: u16,
     /// The size from which on the window grows slowly (ssthresh).
     threshold: u16,
-    /// The most PSNs in flight since the last loss, at least the size after that.
-    peak: u16,
 }
 
 impl Window {
@@ -109,11 +107,9 @@ impl Window {
             size: WindowSize {
                 psns: INITIAL_WINDOW,
                 threshold: MAX_WINDOW,
-                peak: 0,
             },
-            acknowledged: 0,
-            is_marked: false,
-            has_queues: false,
+            peak: 0,
+            since_growth: None,
         }
     }
 
@@ -193,7 +189,7 @@ impl Window {
     /// Returns the smallest window for READ responses.
     #[inline]
     fn min_read_window(&self) -> u32 {
-        if self.is_marked {
+        if self.is_marked() {
             MIN_MARKED_WINDOW.into()
         } else {
             MIN_READ_WINDOW
@@ -206,7 +202,7 @@ impl Window {
         self.next = end;
         if end.is_after(self.max) {
             self.max = end;
-            self.size.peak = self.size.peak.max(self.in_flight());
+            self.peak = self.peak.max(self.in_flight());
         }
     }
 
@@ -244,26 +240,20 @@ impl Window {
         }
     }
 
-    /// Accounts for a measured round trip: packets spent most of it in queues if `has_queues`.
-    #[inline]
-    pub(super) fn measured(&mut self, has_queues: bool) {
-        self.has_queues = has_queues;
-    }
-
     /// Widens the window after the PSNs from `before` on were acknowledged.
     ///
-    /// From [`INITIAL_WINDOW`] on it does not grow while packets spend most of their time in
-    /// queues: more packets would only make these longer, until one overflows. A smaller window
-    /// grows, because it may share a queue with senders that do not yield.
+    /// From [`INITIAL_WINDOW`] on it does not grow while packets spend most of their time in queues
+    /// (`has_queues`): more packets would only make these longer, until one overflows. A smaller
+    /// window grows, because it may share a queue with senders that do not yield.
     #[inline]
-    pub(super) fn widen(&mut self, before: Psn) {
-        if self.has_queues && self.size.psns >= INITIAL_WINDOW {
+    pub(super) fn widen(&mut self, before: Psn, has_queues: bool) {
+        if has_queues && self.size.psns >= INITIAL_WINDOW {
             return;
         }
         let acknowledged = before.forward(self.una);
         let growth = if self.size.psns < self.size.threshold {
             acknowledged
-        } else if self.is_marked {
+        } else if self.is_marked() {
             self.grow_by_one(acknowledged)
         } else {
             // One for each multiple of eight among the PSNs, so that no remainder has to be kept.
@@ -277,11 +267,10 @@ impl Window {
     /// Returns 1 each time as many PSNs were acknowledged as the window has, otherwise 0.
     fn grow_by_one(&mut self, acknowledged: u32) -> u32 {
         let acknowledged = u16::try_from(acknowledged).unwrap_or(MAX_WINDOW);
-        self.acknowledged = self.acknowledged.saturating_add(acknowledged);
-        let is_full = self.acknowledged >= self.size.psns;
-        if is_full {
-            self.acknowledged = 0;
-        }
+        let since = self.since_growth.map_or(0, NonZero::get);
+        let since = since.saturating_add(acknowledged);
+        let is_full = since > self.size.psns;
+        self.since_growth = NonZero::new(if is_full { 1 } else { since });
         is_full.into()
     }
 
@@ -296,10 +285,10 @@ impl Window {
 
     /// Returns whether there were marks of congestion.
     pub(super) fn is_marked(&self) -> bool {
-        self.is_marked
+        self.since_growth.is_some()
     }
 
-    /// Returns the size and its bounds, for [`Window::restore_size`].
+    /// Returns the size and its threshold, for [`Window::restore_size`].
     pub(super) fn saved_size(&self) -> WindowSize {
         self.size
     }
@@ -311,8 +300,8 @@ impl Window {
         self.size = WindowSize {
             psns: self.size.psns.max(before.psns),
             threshold: before.threshold,
-            peak: self.size.peak.max(before.peak),
         };
+        self.peak = self.peak.max(before.psns);
         self.recover = self.una;
     }
 
@@ -321,9 +310,9 @@ impl Window {
     pub(super) fn halve(&mut self) {
         self.recover = self.max;
         let least = MIN_WINDOW.min(self.size.psns);
-        self.size.psns = (self.size.psns.min(self.size.peak) >> 1).max(least);
+        self.size.psns = (self.size.psns.min(self.peak) >> 1).max(least);
         self.size.threshold = self.size.psns;
-        self.size.peak = self.size.psns;
+        self.peak = self.size.psns;
     }
 
     /// Narrows the window after a mark of congestion, once for all packets in flight.
@@ -333,13 +322,12 @@ impl Window {
             return;
         }
         self.narrowed = self.max;
-        let cut = if self.is_marked {
+        let cut = if self.is_marked() {
             (self.size.psns >> 2).max(1)
         } else {
             self.size.psns >> 1
         };
-        self.is_marked = true;
-        self.acknowledged = 0;
+        self.since_growth = Some(NonZero::<u16>::MIN);
         self.size.psns = self.size.psns.saturating_sub(cut).max(MIN_MARKED_WINDOW);
         self.size.threshold = self.size.psns;
     }
@@ -375,7 +363,7 @@ mod tests {
         let (una, size) = (window.una(), window.size());
         window.sent(una.add(size));
         window.acknowledge(una.add(size));
-        window.widen(una);
+        window.widen(una, false);
     }
 
     #[test]
@@ -414,7 +402,7 @@ mod tests {
             let una = window.una();
             window.sent(una.next());
             window.acknowledge(una.next());
-            window.widen(una);
+            window.widen(una, false);
         }
         assert_eq!(window.size(), 33);
     }
@@ -463,8 +451,7 @@ mod tests {
             window.size.psns = size;
             window.sent(Psn::new(2));
             window.acknowledge(Psn::new(2));
-            window.measured(has_queues);
-            window.widen(Psn::new(0));
+            window.widen(Psn::new(0), has_queues);
             window.size.psns
         };
         assert_eq!(grown(INITIAL_WINDOW, false), INITIAL_WINDOW + 2);
