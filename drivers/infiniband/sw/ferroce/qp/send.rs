@@ -390,10 +390,7 @@ impl SendHalf {
                     traces::sent(qp, &transmit);
                     self.req.transmitted(now, &transmit);
                 }
-                Err(SendError::NoRoom) => {
-                    self.req.on_refusal();
-                    return;
-                }
+                Err(SendError::NoRoom) => return,
                 Err(SendError::Lost) => {
                     traces::not_sent(qp, &Kept::of_request(qp, &transmit));
                     self.req.transmitted(now, &transmit);
@@ -497,14 +494,18 @@ impl SendHalf {
                     .set_path(datagram_path(qp, av).map_err(|_| no_route())?);
             }
         }
-        self.tx.send(
+        let result = self.tx.send(
             qp,
             |pkey, buf| transmit.write_headers(pkey, buf),
             transmit.len,
             gather,
             || now,
             counters,
-        )
+        );
+        if result == Err(SendError::NoRoom) {
+            self.req.on_refusal();
+        }
+        result
     }
 
     /// Executes local operations that are due; returns whether there were any.
