@@ -56,7 +56,7 @@ impl Kept {
             self.first = psn;
             self.is_any = true;
         }
-        // What was dropped is missing before this one, like any other packet.
+        // A packet that was dropped is missing before this one, like any other.
         self.is_incomplete = false;
         // INVARIANT: It is after the last one, or the only one.
         self.last = psn;

@@ -83,7 +83,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[cold]
     pub(super) fn on_early(&mut self, now: Instant, psn: Psn) -> Response {
         let is_early = self.next_explicit().is_before(psn);
-        if self.probe.is_lost_again(psn) {
+        if self.probe.take_lost_again(psn) {
             // This consumes no retry, because the responses may only arrive out of order.
             self.repeat_missing(now);
         }

@@ -81,13 +81,12 @@ mod tests {
         opcode::Transport,
         requester::Expired,
         testutil::{
+            acknowledge,
             requester,
             send,
             slots,
             wr,
-            Frame,
-            MTU,
-            NOW, //
+            MTU, //
         },
         time::Instant,
         wire::Syndrome,
@@ -99,11 +98,6 @@ mod tests {
 
     fn completion<S: DerefMut<Target = [Slot]>>(rc: &mut Requester<S>) -> Option<(SendOp, Status)> {
         rc.poll_completion().map(|end| (end.op, end.status))
-    }
-
-    fn ack<S: DerefMut<Target = [Slot]>>(rc: &mut Requester<S>, psn: u32) {
-        let frame = Frame::ack(psn, Syndrome::ACK);
-        rc.on_response(NOW, &frame.packet());
     }
 
     #[test]
@@ -152,7 +146,7 @@ mod tests {
         // A retransmission may need the key, and later requests do not overtake.
         assert_eq!(rc.poll_local(), None);
         assert!(rc.poll_transmit().is_none());
-        ack(&mut rc, 0);
+        acknowledge(&mut rc, 0, Syndrome::ACK);
         assert_eq!(local(&rc), Some(2));
         rc.local_done(Ok(()));
         assert_eq!(rc.poll_local(), None);
@@ -183,7 +177,7 @@ mod tests {
             assert_eq!(rc.poll_local(), None);
             send(&mut rc);
         }
-        ack(&mut rc, 1);
+        acknowledge(&mut rc, 1, Syndrome::ACK);
         for op in [SendOp::Write, SendOp::BindMw, SendOp::BindMw, SendOp::Send] {
             assert_eq!(completion(&mut rc), Some((op, Status::Success)));
         }
@@ -200,7 +194,7 @@ mod tests {
         send(&mut rc);
         rc.local_done(Err(Status::MwBind));
         assert_eq!(completion(&mut rc), None);
-        ack(&mut rc, 0);
+        acknowledge(&mut rc, 0, Syndrome::ACK);
         assert_eq!(completion(&mut rc), Some((SendOp::Write, Status::Success)));
         assert_eq!(completion(&mut rc), Some((SendOp::BindMw, Status::MwBind)));
         assert_eq!(completion(&mut rc), Some((SendOp::Send, Status::WrFlush)));

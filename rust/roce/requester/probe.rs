@@ -101,10 +101,10 @@ impl Probe {
     /// that the one at `una` was lost again, after both were requested by one probe.
     ///
     /// The other responses to that probe are still on their way when `una` is requested once more.
-    pub(super) fn is_lost_again(&mut self, psn: Psn) -> bool {
+    pub(super) fn take_lost_again(&mut self, psn: Psn) -> bool {
         let is_first = self.goes_on_at(psn) && self.sent <= 1;
         if is_first {
-            // Counts as the next probe, although it may take the place of this one.
+            // The request that follows counts as another probe.
             self.sent = 2;
         }
         is_first

@@ -187,6 +187,20 @@ impl Scenario {
         }
     }
 
+    /// Returns a scenario of long messages over a fast link without faults, from a peer that never
+    /// stops.
+    pub fn fast() -> Scenario {
+        Scenario {
+            stall: None,
+            mtu: 4096,
+            slots: 64,
+            sixteenths_per_byte: 16,
+            latency_ns: 20_000,
+            max_rd_atomic: 16,
+            ..Scenario::slow()
+        }
+    }
+
     /// Returns the number of the queue pair of a node.
     pub fn qpn(&self, node: u64) -> u32 {
         0x11 + node as u32

@@ -19,13 +19,8 @@ const QUEUE: usize = 30;
 /// The link behind the queue is `slower` times as slow as that of the hosts. With more than `mark`
 /// packets in the queue, packets are marked.
 fn run(op: SendOp, count: u64, len: u32, slower: u64, mark: usize) -> Summary {
-    let mut scenario = Scenario::slow();
-    scenario.stall = None;
+    let mut scenario = Scenario::fast();
     scenario.mtu = MTU;
-    scenario.slots = 64;
-    scenario.sixteenths_per_byte = 16;
-    scenario.latency_ns = 20_000;
-    scenario.max_rd_atomic = 16;
     scenario.bottleneck = Some(Bottleneck {
         sixteenths_per_byte: 16 * slower,
         limit: QUEUE,

@@ -39,14 +39,8 @@ fn read_succeeds() {
 fn effort(op: SendOp, count: u64, len: u32, faults: Faults) -> (u64, u64) {
     let mut total = Summary::default();
     for seed in 0..4 {
-        let mut scenario = Scenario::slow();
-        scenario.stall = None;
-        scenario.mtu = 4096;
-        scenario.slots = 64;
+        let mut scenario = Scenario::fast();
         scenario.early = 512;
-        scenario.sixteenths_per_byte = 16;
-        scenario.latency_ns = 20_000;
-        scenario.max_rd_atomic = 16;
         scenario.faults = faults;
         total.add(&World::transfer(scenario, Rng::new(seed), op, count, len));
     }

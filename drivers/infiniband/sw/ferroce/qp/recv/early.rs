@@ -13,7 +13,7 @@ use crate::{
     packet::Incoming, //
 };
 
-/// How long kept packets wait for a peer that sends nothing, in ns.
+/// The time for which kept packets wait for a peer that sends nothing, in ns.
 ///
 /// A peer that is alive sends the missing packet again within its timeout, which is shorter in most
 /// programs. If it is longer, the peer sends the dropped packets again, too.
