@@ -194,6 +194,12 @@ mod tests {
     }
 
     #[test]
+    fn half_reports_whether_it_takes_part() {
+        assert!(Congestion::new(true).is_on());
+        assert!(!Congestion::new(false).is_on());
+    }
+
+    #[test]
     fn half_without_ecn_is_never_ecn_capable() {
         let mut half = Congestion::new(false);
         half.heard(Ecn::Congested);

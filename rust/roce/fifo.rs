@@ -214,6 +214,34 @@ mod tests {
     }
 
     #[test]
+    fn head_and_tail_are_slots_of_completions() {
+        let mut slots: Slots = [None; 7];
+        let mut fifo = Fifo::new(&mut slots[..]);
+        for i in 0..5 {
+            assert!(fifo.push((1, i)));
+            assert!(!fifo.is_empty());
+        }
+        assert_eq!((fifo.head(), fifo.tail()), (0, 5));
+        for i in 0..3 {
+            assert_eq!(fifo.pop(), Some((1, i)));
+        }
+        for i in 5..10 {
+            assert!(fifo.push((1, i)));
+        }
+        assert_eq!((fifo.head(), fifo.tail()), (3, 3));
+    }
+
+    #[test]
+    fn removal_from_empty_queue_ends_at_once() {
+        let mut slots: Slots = [None; 7];
+        let mut fifo = Fifo::new(&mut slots[..]);
+        fifo.begin_removal();
+        assert!(fifo.push((1, 0)));
+        assert!(!fifo.remove(1, of(1)));
+        assert_eq!(fifo.pop(), Some((1, 0)));
+    }
+
+    #[test]
     fn removal_frees_slots() {
         let mut slots: Slots = [None; 7];
         let mut fifo = Fifo::new(&mut slots[..]);

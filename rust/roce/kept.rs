@@ -143,6 +143,18 @@ mod tests {
     }
 
     #[test]
+    fn several_dropped_packets_are_missing_once() {
+        let mut kept = Kept::default();
+        kept.kept(EXPECTED.add(1));
+        for ahead in [2, 3] {
+            kept.not_kept(EXPECTED.add(ahead));
+        }
+        kept.took(None);
+        assert!(kept.take_missing());
+        assert!(!kept.take_missing());
+    }
+
+    #[test]
     fn packets_dropped_between_kept_ones_are_no_further_gap() {
         let mut kept = Kept::default();
         kept.kept(EXPECTED.add(1));

@@ -208,6 +208,17 @@ mod tests {
     }
 
     #[test]
+    fn packet_without_rate_ends_gap_early() {
+        let mut pace = Pace::new();
+        assert!(!pace.is_on());
+        pace.sent(at(5), Some(GAP));
+        assert!(pace.is_on());
+        pace.sent(at(6), None);
+        assert!(!pace.is_on());
+        assert_eq!(pace.wait(at(6)), None);
+    }
+
+    #[test]
     fn packets_are_spaced_by_gap() {
         let mut pace = Pace::new();
         let mut now = at(1_000);

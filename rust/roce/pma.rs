@@ -213,8 +213,12 @@ mod tests {
     }
 
     fn answer(request: &[u8; MAD_LEN]) -> Option<[u8; MAD_LEN]> {
+        answer_with(request, COUNTERS)
+    }
+
+    fn answer_with(request: &[u8; MAD_LEN], counters: PortCounters) -> Option<[u8; MAD_LEN]> {
         let mut response = [0xee; MAD_LEN];
-        respond(request, PORT, || COUNTERS, &mut response).then_some(response)
+        respond(request, PORT, || counters, &mut response).then_some(response)
     }
 
     fn status(request: &[u8; MAD_LEN]) -> Option<u16> {
@@ -241,6 +245,26 @@ mod tests {
         assert_eq!(field(&response, 96), Some([255; 4]));
         assert_eq!(field(&response, 100), Some(20u32.to_be_bytes()));
         assert_eq!(field(&response, 104), Some([0; 8]));
+    }
+
+    #[test]
+    fn counters_of_data_are_in_words() {
+        let counters = PortCounters {
+            xmit_bytes: 4001,
+            rcv_bytes: 8003,
+            ..COUNTERS
+        };
+        let response = answer_with(&get(PORT_COUNTERS), counters).unwrap();
+        assert_eq!(field(&response, 88), Some(1000u32.to_be_bytes()));
+        assert_eq!(field(&response, 92), Some(2000u32.to_be_bytes()));
+    }
+
+    #[test]
+    fn counters_name_port() {
+        for attribute in [PORT_COUNTERS, PORT_COUNTERS_EXT] {
+            let response = answer(&get(attribute)).unwrap();
+            assert_eq!(field(&response, ATTRIBUTE), Some([0, PORT, 0, 0]));
+        }
     }
 
     #[test]
