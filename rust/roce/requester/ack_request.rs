@@ -56,8 +56,6 @@ impl AckRequests {
     pub(super) fn sent(&mut self, now: Instant, end: Psn, requested: bool) {
         if requested {
             self.requested(end);
-        } else if self.base == end {
-            self.at = None;
         } else if self.at.is_none() {
             self.at = Some(now.after(ACK_REQUEST_NS));
         }
@@ -123,8 +121,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     fn can_wait(&self, step: &Step) -> bool {
         let slot = self.queue.get(step.slot);
 
-        step.ends_message()
-            && self.state == SendState::Running
+        self.state == SendState::Running
             && !self.queue.has_failed()
             && self.queue.get(step.next_slot()).is_none()
             && self.queue.len() <= self.queue.capacity() / 4
@@ -181,12 +178,16 @@ mod tests {
     use crate::{
         requester::{
             Expired,
+            SendParams,
             ACK_REQUEST_NS, //
         },
         testutil::{
             acknowledge,
+            post,
             requester,
             send,
+            send_all,
+            send_params,
             slots,
             wr,
             MTU,
@@ -195,7 +196,8 @@ mod tests {
         wire::Syndrome,
         wr::{
             SendOp,
-            SendWr, //
+            SendWr,
+            Status, //
         },
     };
 
@@ -245,6 +247,70 @@ mod tests {
         assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(false));
         assert!(rc.post(wr(SendOp::LocalInv, 0)).is_ok());
         assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(true));
+    }
+
+    /// Makes a send half without retransmission timer.
+    fn untimed(slots: &mut [Slot]) -> Requester<&mut [Slot]> {
+        let mut rc = requester(Transport::Rc, slots);
+        rc.set_params(&SendParams {
+            ack_timeout: None,
+            ..send_params()
+        });
+        rc
+    }
+
+    /// Makes an unsignalled work request.
+    fn quiet() -> SendWr {
+        SendWr {
+            signalled: false,
+            ..wr(SendOp::Send, 0)
+        }
+    }
+
+    #[test]
+    fn later_ack_request_replaces_deferred_one() {
+        let mut slots = slots::<8>();
+        let mut rc = untimed(&mut slots);
+        post(&mut rc, &[quiet()]);
+        assert!(send(&mut rc).is_some());
+        assert_eq!(rc.next_timeout(), Some(NOW.after(ACK_REQUEST_NS)));
+        post(&mut rc, &[wr(SendOp::Send, 0)]);
+        assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(true));
+        assert_eq!(rc.next_timeout(), None);
+    }
+
+    #[test]
+    fn ack_that_was_not_requested_ends_delay() {
+        let mut slots = slots::<8>();
+        let mut rc = untimed(&mut slots);
+        post(&mut rc, &[quiet()]);
+        assert!(send(&mut rc).is_some());
+        acknowledge(&mut rc, 0, Syndrome::ACK);
+        assert_eq!(rc.next_timeout(), None);
+    }
+
+    #[test]
+    fn flush_ends_delay() {
+        let mut slots = slots::<8>();
+        let mut rc = untimed(&mut slots);
+        post(&mut rc, &[quiet()]);
+        assert!(send(&mut rc).is_some());
+        rc.flush();
+        assert_eq!(rc.next_timeout(), None);
+    }
+
+    #[test]
+    fn ack_before_failed_request_ends_delay() {
+        let mut slots = slots::<12>();
+        let mut rc = untimed(&mut slots);
+        post(&mut rc, &[wr(SendOp::Send, 2 * MTU), wr(SendOp::Send, 0)]);
+        assert_eq!(send_all(&mut rc), 3);
+        post(&mut rc, &[quiet()]);
+        assert!(send(&mut rc).is_some());
+        // The requests from PSN 2 on are not sent again, so they need no acknowledgment.
+        rc.local_error(1, Status::LocProt);
+        acknowledge(&mut rc, 0, Syndrome::ACK);
+        assert_eq!(rc.next_timeout(), None);
     }
 
     #[test]
