@@ -54,7 +54,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Returns whether the driver must hand in the first kept response again now.
     #[inline]
     pub fn is_kept_due(&self) -> bool {
-        self.kept.first().is_some() && self.is_active() && self.kept.is_due(self.next_explicit())
+        // Nothing is kept after an error.
+        self.kept.first().is_some() && self.kept.is_due(self.next_explicit())
     }
 
     /// Accounts for the first kept response, which the driver is about to hand in again.
@@ -92,8 +93,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             _ => ResponseKind::Early,
         };
         if !is_early && outcome == ResponseKind::Gap && self.is_active() {
-            // The response is behind a request that has failed locally, not behind a missing
-            // response.
+            // The response acknowledges the request whose explicit response is missing, and cannot
+            // be kept.
             self.rewind();
         }
         Response {
@@ -157,12 +158,16 @@ mod tests {
             Opcode,
             Transport, //
         },
-        requester::SendParams,
+        requester::{
+            Expired,
+            SendParams, //
+        },
         testutil::{
             post,
             read_response,
             requester,
             send_all,
+            send_params,
             slots,
             status,
             wr,
@@ -449,6 +454,62 @@ mod tests {
         assert_eq!(status(&mut rc), Some(Status::Success));
         assert_eq!(status(&mut rc), Some(Status::Success));
         assert_eq!(requested(&mut rc), Some((2, 1)));
+    }
+
+    #[test]
+    fn acknowledgment_instead_of_explicit_response_causes_rewind() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Flush, 8), wr(SendOp::Send, 0)]);
+        assert_eq!(send_all(&mut rc), 2);
+        let ack = Frame::ack(0, Syndrome::ACK);
+        let response = rc.on_response(NOW, &ack.packet());
+        assert_eq!(response.outcome, ResponseKind::Gap);
+        assert!(!response.is_early);
+        assert_eq!(send_all(&mut rc), 2);
+    }
+
+    /// A rewind requests the missing responses anyway.
+    #[test]
+    fn late_response_after_rewind_requests_no_gap() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        rc.set_params(&SendParams {
+            retry_cnt: 2,
+            ..send_params()
+        });
+        let frames = read::<8>(&mut rc);
+        assert_eq!(keep(&mut rc, &frames[3]), ResponseKind::Gap);
+        assert_eq!(requested(&mut rc), Some((0, 3)));
+        let due = rc.next_timeout().unwrap();
+        assert_eq!(rc.on_timeout(due), Expired::Retry);
+        take(&mut rc, &frames[0]);
+        assert_eq!(requested(&mut rc), Some((1, 7)));
+    }
+
+    /// The driver could not hand in the kept one yet.
+    #[test]
+    fn response_that_was_kept_may_arrive_again() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let frames = read::<8>(&mut rc);
+        assert_eq!(keep(&mut rc, &frames[1]), ResponseKind::Gap);
+        assert_eq!(requested(&mut rc), Some((0, 1)));
+        take(&mut rc, &piece(Opcode::RcReadResponseOnly, 0));
+        take(&mut rc, &frames[1]);
+        assert_eq!(keep(&mut rc, &frames[3]), ResponseKind::Gap);
+        assert_eq!(requested(&mut rc), Some((2, 1)));
+    }
+
+    #[test]
+    fn forgotten_response_may_be_kept_again() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let frames = read::<4>(&mut rc);
+        keep(&mut rc, &frames[2]);
+        assert!(!rc.may_keep(Psn::new(2)));
+        rc.forget_kept();
+        assert!(rc.may_keep(Psn::new(2)));
     }
 
     #[test]
