@@ -494,3 +494,101 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.kept = Kept::default();
     }
 }
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester))]
+mod tests {
+    use super::*;
+    use crate::{
+        opcode::Opcode,
+        testutil::{
+            acknowledge,
+            measured,
+            post,
+            read_response,
+            respond,
+            send_all,
+            sent,
+            slots,
+            status,
+            wr,
+            LONG_TIMEOUT_NS,
+            MTU,
+            NOW, //
+        },
+        wire::{
+            NakCode,
+            Syndrome, //
+        },
+    };
+
+    const MISSING: Syndrome = Syndrome::Nak(NakCode::PsnSequence);
+
+    /// Leaves a request, a wait or a result behind in a half that has sent PSN 0.
+    const USES: [fn(&mut Requester<&mut [Slot]>); 5] = [
+        |rc| {
+            post(rc, &[wr(SendOp::Read, 2 * MTU)]);
+            assert_eq!(send_all(rc), 1);
+            let last = read_response(Opcode::RcReadResponseLast, 2, MTU);
+            assert!(rc.on_response(NOW, &last.packet()).is_early);
+            rc.kept(Psn::new(2));
+        },
+        |rc| {
+            post(rc, &[wr(SendOp::Read, MTU)]);
+            assert_eq!(send_all(rc), 1);
+            let only = read_response(Opcode::RcReadResponseOnly, 1, MTU);
+            assert!(respond(rc, &only).place.is_some());
+        },
+        // The peer drops early packets.
+        |rc| {
+            post(rc, &[wr(SendOp::Write, 4 * MTU)]);
+            assert_eq!(send_all(rc), 4);
+            acknowledge(rc, 2, MISSING);
+            assert_eq!(send_all(rc), 1);
+            acknowledge(rc, 2, Syndrome::ACK);
+        },
+        |rc| {
+            post(rc, &[wr(SendOp::Send, 0); 2]);
+            rc.local_error(2, Status::LocProt);
+            assert_eq!(send_all(rc), 1);
+            acknowledge(rc, 1, Syndrome::Rnr { timer: 1 });
+        },
+        |rc| {
+            post(rc, &[wr(SendOp::Send, 0); 2]);
+            assert_eq!(send_all(rc), 2);
+            acknowledge(rc, 1, Syndrome::Nak(NakCode::RemoteAccess));
+        },
+    ];
+
+    #[test]
+    fn reset_half_is_like_a_new_one() {
+        for leave_traces in USES {
+            let (mut used, mut free) = (slots::<4>(), slots::<4>());
+            let mut rc = measured(&mut used);
+            leave_traces(&mut rc);
+            rc.reset();
+            let mut new = Requester::new(Transport::Rc, &mut free[..]);
+            new.set_params(&rc.params);
+            assert_eq!(rc.snapshot(), new.snapshot());
+            assert_eq!((rc.next_slot(), rc.next_timeout()), (Some(0), None));
+            assert!(!rc.take_error() && !rc.take_loss() && !rc.is_kept_due());
+            rc.placed(NOW, Ok(()));
+            assert_eq!(rc.next_psn(), Psn::default());
+
+            rc.set_psn(Psn::new(100));
+            post(&mut rc, &[wr(SendOp::Write, 4 * MTU), wr(SendOp::Send, 0)]);
+            assert_eq!((rc.outstanding(), rc.snapshot().waiting), (2, 2));
+            let packets = [100, 101, 102, 103].map(|psn| Some((psn, false)));
+            assert_eq!(sent(&mut rc), packets);
+            assert_eq!(sent(&mut rc), [Some((104, true)), None, None, None]);
+            assert_eq!(rc.next_timeout(), Some(NOW.after(LONG_TIMEOUT_NS)));
+            acknowledge(&mut rc, 101, MISSING);
+            assert_eq!(sent(&mut rc), [Some((101, true)), None, None, None]);
+            assert_eq!(rc.oldest_psn(), Psn::new(101));
+            acknowledge(&mut rc, 104, Syndrome::ACK);
+            for expected in [Some(Status::Success), Some(Status::Success), None] {
+                assert_eq!(status(&mut rc), expected);
+            }
+        }
+    }
+}

@@ -310,6 +310,19 @@ mod tests {
     }
 
     #[test]
+    fn flush_ends_placement() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Read, 9)]);
+        assert_eq!(send_all(&mut rc), 1);
+        let only = read_response(Opcode::RcReadResponseOnly, 0, 9);
+        assert!(respond(&mut rc, &only).place.is_some());
+        rc.flush();
+        rc.placed(NOW, Ok(()));
+        assert_eq!(status(&mut rc), Some(Status::WrFlush));
+    }
+
+    #[test]
     fn missing_read_response_is_requested_again() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);

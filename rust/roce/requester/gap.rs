@@ -378,6 +378,7 @@ mod tests {
         }
         // More are missing than a train has: everything from there on is sent again.
         assert_eq!(send_all(&mut rc), 8);
+        assert_eq!(rc.gap.peer, Peer::Unknown);
     }
 
     #[test]
@@ -426,6 +427,23 @@ mod tests {
         assert_eq!(rc.on_timeout(NOW.after(TIMEOUT_NS)), Expired::Retry);
         assert!(send(&mut rc).is_some());
         acknowledge(&mut rc, 4, Syndrome::ACK);
+        assert_eq!(rc.gap.peer, Peer::Drops);
+    }
+
+    #[test]
+    fn lost_ack_does_not_show_that_peer_keeps_packets() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        lose_second(&mut rc, 1);
+        assert!(send(&mut rc).is_some());
+        acknowledge(&mut rc, 4, Syndrome::ACK);
+        rc.gap.peer = Peer::Drops;
+        post(&mut rc, &[wr(SendOp::Write, 4 * MTU)]);
+        assert!(sent(&mut rc)[3].is_some());
+        let due = rc.next_timeout().unwrap();
+        assert_eq!(rc.on_timeout(due), Expired::Probe);
+        assert!(send(&mut rc).is_some());
+        acknowledge(&mut rc, 8, Syndrome::ACK);
         assert_eq!(rc.gap.peer, Peer::Drops);
     }
 

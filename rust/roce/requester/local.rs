@@ -120,6 +120,49 @@ mod tests {
     }
 
     #[test]
+    fn finished_request_cannot_fail() {
+        let mut slots = slots::<2>();
+        let mut uc = requester(Transport::Uc, &mut slots);
+        assert!(uc.post(wr(SendOp::Send, 0)).is_ok());
+        assert!(send(&mut uc).is_some());
+        for slot in 0..3 {
+            uc.local_error(slot, Status::LocProt);
+        }
+        assert!(!uc.take_error());
+        assert_eq!(completion(&mut uc), Some((SendOp::Send, Status::Success)));
+    }
+
+    #[test]
+    fn request_after_error_is_flushed_even_if_it_fails() {
+        let mut slots = slots::<2>();
+        let mut uc = requester(Transport::Uc, &mut slots);
+        for _ in 0..2 {
+            assert!(uc.post(wr(SendOp::Send, 0)).is_ok());
+        }
+        uc.local_error(0, Status::LocLen);
+        assert!(uc.take_error());
+        uc.local_error(1, Status::LocProt);
+        assert!(!uc.take_error());
+        for status in [Status::LocLen, Status::WrFlush] {
+            assert_eq!(completion(&mut uc), Some((SendOp::Send, status)));
+        }
+    }
+
+    #[test]
+    fn packet_before_failed_request_is_sent_again_with_ack_request() {
+        let mut slots = slots::<3>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for _ in 0..3 {
+            assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        }
+        assert!(send(&mut rc).is_some() && send(&mut rc).is_some());
+        rc.local_error(1, Status::LocProt);
+        let probe = send(&mut rc).map(|sent| (sent.psn.get(), sent.ack_req));
+        assert_eq!(probe, Some((0, true)));
+        assert_eq!(send(&mut rc), None);
+    }
+
+    #[test]
     fn local_operations_execute_in_order() {
         let mut slots = slots::<4>();
         let mut rc = requester(Transport::Rc, &mut slots);

@@ -149,4 +149,39 @@ mod tests {
         rc.resume();
         assert_eq!(send(&mut rc), first);
     }
+
+    /// Sends 40 packets, and returns the window before and after a refusal.
+    fn refused(flush: bool) -> (u32, u32) {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        assert!(rc.post(wr(SendOp::Send, 40 * MTU)).is_ok());
+        for _ in 0..40 {
+            assert!(send(&mut rc).is_some());
+        }
+        let before = rc.snapshot().window;
+        if flush {
+            rc.flush();
+        }
+        for _ in 0..2 {
+            rc.on_refusal();
+        }
+        (before, rc.snapshot().window)
+    }
+
+    #[test]
+    fn refusal_halves_window_once() {
+        let (_, after) = refused(false);
+        assert_eq!(after, 20);
+        let (before, after) = refused(true);
+        assert_eq!(after, before);
+    }
+
+    #[test]
+    fn refusal_without_packets_in_flight_is_no_loss() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let before = rc.snapshot().window;
+        rc.on_refusal();
+        assert_eq!(rc.snapshot().window, before);
+    }
 }

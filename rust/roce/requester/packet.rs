@@ -207,3 +207,58 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         })
     }
 }
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_packet))]
+mod tests {
+    use super::*;
+    use crate::{
+        testutil::{
+            measured,
+            post,
+            requester,
+            send,
+            slots,
+            wr,
+            MTU, //
+        },
+        wr::SendWr, //
+    };
+
+    #[test]
+    fn datagram_of_the_mtu_fits() {
+        let mut slots = slots::<1>();
+        let mut ud = requester(Transport::Ud, &mut slots);
+        post(&mut ud, &[wr(SendOp::Send, MTU)]);
+        let sent = send(&mut ud);
+        assert_eq!(sent.map(|sent| sent.oversize), Some(false));
+    }
+
+    #[test]
+    fn only_last_packet_is_solicited() {
+        let mut slots = slots::<1>();
+        let mut uc = requester(Transport::Uc, &mut slots);
+        let solicited = SendWr {
+            solicited: true,
+            ..wr(SendOp::Send, 2 * MTU)
+        };
+        post(&mut uc, &[solicited]);
+        for expected in [false, true] {
+            let sent = send(&mut uc);
+            assert_eq!(sent.map(|sent| sent.solicited), Some(expected));
+        }
+    }
+
+    #[test]
+    fn probe_is_outside_the_order_of_psns() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        post(&mut rc, &[wr(SendOp::Send, 0)]);
+        let first = send(&mut rc).map(|sent| (sent.psn, sent.is_probe(), sent.again));
+        assert_eq!(first, Some((Psn::new(1), false, false)));
+        let due = rc.next_timeout().unwrap();
+        rc.on_timeout(due);
+        let probe = send(&mut rc).map(|sent| (sent.psn, sent.is_probe(), sent.again));
+        assert_eq!(probe, Some((Psn::new(1), true, true)));
+    }
+}

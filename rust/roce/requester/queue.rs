@@ -249,3 +249,88 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
         self.ring.get(index).is_some_and(|slot| slot.executed)
     }
 }
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_queue))]
+mod tests {
+    use super::*;
+    use crate::{
+        opcode::Transport,
+        requester::{
+            PostError,
+            SendParams, //
+        },
+        testutil::{
+            post,
+            requester,
+            send,
+            send_params,
+            slots,
+            wr, //
+        },
+        wire::MAX_MESSAGE_LEN,
+        wr::{
+            SendOp,
+            SendWr, //
+        }, //
+    };
+
+    #[test]
+    fn next_slot_is_that_of_the_next_request() {
+        let mut slots = slots::<3>();
+        let mut uc = requester(Transport::Uc, &mut slots);
+        assert_eq!((uc.capacity(), uc.outstanding()), (3, 0));
+        for expected in [0, 1, 2, 0, 1] {
+            assert_eq!(uc.next_slot(), Some(expected));
+            assert_eq!(uc.post(wr(SendOp::Send, 0)), Ok(expected));
+            assert!(send(&mut uc).is_some());
+            assert_eq!(uc.outstanding(), 1);
+            assert!(uc.poll_completion().is_some());
+        }
+        post(&mut uc, &[wr(SendOp::Send, 0); 3]);
+        assert_eq!((uc.next_slot(), uc.outstanding()), (None, 3));
+    }
+
+    #[test]
+    fn longest_message_is_accepted() {
+        let mut slots = slots::<1>();
+        let mut uc = requester(Transport::Uc, &mut slots);
+        post(&mut uc, &[wr(SendOp::Send, MAX_MESSAGE_LEN)]);
+    }
+
+    #[test]
+    fn read_needs_max_rd_atomic() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for (max_rd_atomic, result) in [(0, Err(PostError::BadOpcode)), (1, Ok(0))] {
+            rc.set_params(&SendParams {
+                max_rd_atomic,
+                ..send_params()
+            });
+            assert_eq!(rc.post(wr(SendOp::Read, 1)), result);
+        }
+    }
+
+    #[test]
+    fn only_failed_requests_complete_unasked() {
+        let mut slots = slots::<4>();
+        let mut uc = requester(Transport::Uc, &mut slots);
+        let quiet = SendWr {
+            signalled: false,
+            ..wr(SendOp::Send, 0)
+        };
+        post(&mut uc, &[quiet, wr(SendOp::Send, 0), quiet, quiet]);
+        uc.local_error(2, Status::LocProt);
+        assert!(send(&mut uc).is_some() && send(&mut uc).is_some());
+        for (status, signalled) in [
+            (Status::Success, false),
+            (Status::Success, true),
+            (Status::LocProt, true),
+            (Status::WrFlush, true),
+        ] {
+            let end = uc.poll_completion();
+            let end = end.map(|end| (end.status, end.signalled));
+            assert_eq!(end, Some((status, signalled)));
+        }
+    }
+}

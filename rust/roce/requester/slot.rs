@@ -370,6 +370,40 @@ mod tests {
     }
 
     #[test]
+    fn next_number_is_that_of_the_next_slot() {
+        let mut slots = [const { None::<()> }; 3].map(|_| Slot::default());
+        let mut ring = Ring::new(&mut slots[..]);
+        for wr_id in 0..7 {
+            let number = ring.next_number();
+            assert!(number.is_some());
+            assert_eq!(ring.push(slot(wr_id)), number);
+            if wr_id >= 2 {
+                assert_eq!(ring.next_number(), None);
+                ring.pop();
+            }
+        }
+    }
+
+    #[test]
+    fn only_numbers_in_use_are_found() {
+        let mut slots = [Slot::default(), Slot::default()];
+        let mut ring = Ring::new(&mut slots[..]);
+        assert_eq!(ring.push(slot(0)), Some(0));
+        assert_eq!((ring.find(0), ring.find(1)), (Some(0), None));
+        ring.pop();
+        assert!(ring.push(slot(1)).is_some() && ring.push(slot(2)).is_some());
+        assert_eq!((ring.find(1), ring.find(0)), (Some(0), Some(1)));
+        assert_eq!(ring.find(2), None);
+    }
+
+    #[test]
+    fn part_of_read_ends_at_multiple_of_its_size() {
+        for (index, count) in [(0, 16), (3, 13), (16, 16), (31, 1), (32, 8), (39, 1)] {
+            assert_eq!(read_part(index, 40, 16), count);
+        }
+    }
+
+    #[test]
     fn full_ring_rejects_push() {
         let mut slots = [Slot::default(), Slot::default()];
         let mut ring = Ring::new(&mut slots[..]);
