@@ -432,7 +432,6 @@ impl<S: Records> Responder<S> {
     #[cold]
     fn fail_held(&mut self, status: Status) -> Outcome {
         self.failed = true;
-        self.message = Message::None;
         let held = self.held.take().is_some();
         Outcome {
             completion: held.then(|| RecvCompletion::failed(status)),
@@ -460,11 +459,15 @@ mod tests {
     use super::*;
     use crate::{
         testutil::{
+            post,
+            read,
             recv_params,
+            request,
             requester,
             send,
             slots,
             wr,
+            BadRecvs,
             Frame,
             Recvs,
             MTU, //
@@ -489,6 +492,7 @@ mod tests {
         let verdict = responder.on_request(&frame.packet(), &mut rq);
         assert_eq!(verdict, Verdict::Drop(DropReason::Busy));
         assert_eq!(responder.start_read(Ok(())), None);
+        assert_eq!(responder.executed(Ok(0)), Outcome::default());
         assert!(responder.finish(Ok(())).consumed);
 
         let mut other = Responder::new(Transport::Rc);
@@ -510,6 +514,74 @@ mod tests {
             let frame = frame.unwrap();
             responder.on_request(&frame.packet(), &mut rq);
             assert_eq!(responder.finish(Ok(())).event, event);
+        }
+    }
+
+    #[test]
+    fn only_connections_in_rtr_raise_comm_est() {
+        for (transport, is_rtr) in [(Transport::Ud, true), (Transport::Uc, false)] {
+            let mut rx = Responder::new(transport);
+            rx.set_rtr(is_rtr);
+            assert_eq!(rx.established(), None);
+        }
+    }
+
+    /// Leaves something behind in a half that has received the first packet of a SEND.
+    const USES: [fn(&mut Responder, &Frame); 4] = [
+        |rx, next| {
+            let verdict = rx.on_request(&next.packet(), &mut BadRecvs);
+            assert!(matches!(verdict, Verdict::Place(_)));
+        },
+        |rx, next| {
+            rx.on_request(&next.packet(), &mut BadRecvs);
+            rx.finish(Err(MemError::Protection));
+        },
+        |rx, next| {
+            rx.set_epsn(Psn::new(0));
+            assert!(matches!(
+                rx.on_request(&next.packet(), &mut BadRecvs),
+                Verdict::Early(Some(_))
+            ));
+            rx.kept(next.packet().psn());
+        },
+        |rx, _| {
+            rx.reset();
+            assert!(matches!(request(rx, &read(9 * MTU)), Verdict::Read(_)));
+            rx.start_read(Ok(()));
+            rx.set_rtr(true);
+        },
+    ];
+
+    #[test]
+    fn reset_half_is_like_a_new_one() {
+        for leave_traces in USES {
+            let mut slots = slots::<1>();
+            let mut rc = requester(Transport::Rc, &mut slots);
+            post(&mut rc, &[wr(SendOp::Send, 2 * MTU)]);
+            let frames = [(); 2].map(|()| Frame::request(&send(&mut rc).unwrap()));
+            let mut rx = crate::testutil::responder();
+            let size = 2 * MTU;
+            let mut rq = Recvs { left: 2, size };
+            rx.on_request(&frames[0].packet(), &mut rq);
+            rx.finish(Ok(()));
+            leave_traces(&mut rx, &frames[1]);
+            rx.reset();
+            let new = Responder::new(Transport::Rc);
+            assert_eq!(rx.snapshot(), new.snapshot());
+            assert!(!rx.is_busy() && rx.last_ack().is_none());
+
+            let second = rx.on_request(&frames[1].packet(), &mut rq);
+            assert!(matches!(second, Verdict::Early(Some(_))));
+            assert!(rx.may_keep(frames[1].packet().psn()));
+            rx.on_request(&frames[0].packet(), &mut rq);
+            assert_eq!(rx.finish(Ok(())), Outcome::default());
+            assert!(!rx.is_kept_due());
+            rx.on_request(&frames[1].packet(), &mut rq);
+            let reply = rx.finish(Ok(())).reply;
+            assert_eq!(reply.map(|reply| reply.msn), Some(1));
+            assert_eq!(rq.left, 0);
+            let again = request(&mut rx, &read(9 * MTU));
+            assert_eq!(again, Verdict::Drop(DropReason::Duplicate));
         }
     }
 }

@@ -125,6 +125,15 @@ impl RecvQueue for Recvs {
     }
 }
 
+/// A receive queue with work requests whose buffers cannot be used.
+pub(crate) struct BadRecvs;
+
+impl RecvQueue for BadRecvs {
+    fn take(&mut self) -> Option<Result<u32, MemError>> {
+        Some(Err(MemError::Protection))
+    }
+}
+
 /// Makes a signalled work request.
 pub(crate) fn wr(op: SendOp, length: u32) -> SendWr {
     SendWr {

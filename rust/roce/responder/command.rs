@@ -259,6 +259,7 @@ mod tests {
         },
         wire::{
             NakCode,
+            Reth,
             Syndrome, //
         },
         wr::{
@@ -451,6 +452,43 @@ mod tests {
             let reply = rx.executed(Ok(0)).reply;
             assert_eq!(reply.map(|reply| reply.kind), Some(ReplyKind::Done));
             assert_eq!(reply.map(Verdict::Reply), Some(request(&mut rx, &sent)));
+        }
+    }
+
+    #[test]
+    fn only_executed_ends_a_command() {
+        let mut rx = responder();
+        let sent = transmit(wr(SendOp::FetchAdd, 8));
+        assert!(matches!(request(&mut rx, &sent), Verdict::Execute(_)));
+        assert_eq!(rx.finish(Ok(())), Outcome::default());
+        assert!(rx.executed(Ok(1)).reply.is_some());
+    }
+
+    #[test]
+    fn lengths_of_commands_are_checked() {
+        let mut short = transmit(wr(SendOp::AtomicWrite, 8));
+        short.len = 4;
+        assert!(refused(request(&mut responder(), &short)));
+        let mut longest = flush(1, 1);
+        for (len, is_refused) in [(MAX_MESSAGE_LEN, false), (MAX_MESSAGE_LEN + 1, true)] {
+            longest.reth = longest.reth.map(|reth| Reth { len, ..reth });
+            let verdict = request(&mut responder(), &longest);
+            assert_eq!(refused(verdict), is_refused);
+        }
+    }
+
+    #[test]
+    fn each_placement_of_flush_needs_its_right() {
+        for (placement, rights) in [
+            (1, [false, true, false, true]),
+            (2, [false, false, true, true]),
+            (3, [false, false, false, true]),
+        ] {
+            let feth = Feth::new(placement, 0).unwrap_or_default();
+            for (bits, is_allowed) in (0..).zip(rights) {
+                let allowed = may_flush(feth, bits & 1 != 0, bits & 2 != 0);
+                assert_eq!(allowed, is_allowed);
+            }
         }
     }
 }

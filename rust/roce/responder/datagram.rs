@@ -214,4 +214,15 @@ mod tests {
         let verdict = ud.on_request(&datagram(17).packet(), &mut rq);
         assert_eq!(verdict, Verdict::Drop(DropReason::BadLength));
     }
+
+    #[test]
+    fn datagram_may_be_as_long_as_the_current_mtu() {
+        let mut ud = responder(&recv_params());
+        let mut rq = Recvs { left: 1, size: MTU };
+        ud.set_mtu(16);
+        let long = ud.on_request(&datagram(17).packet(), &mut rq);
+        assert_eq!(long, Verdict::Drop(DropReason::BadLength));
+        let verdict = ud.on_request(&datagram(16).packet(), &mut rq);
+        assert!(matches!(verdict, Verdict::Place(_)));
+    }
 }

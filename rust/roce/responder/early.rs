@@ -117,8 +117,11 @@ mod tests {
             Verdict, //
         },
         testutil::{
+            answer_all,
+            post,
             recv_params,
             requester,
+            responder,
             send,
             slots,
             wr,
@@ -225,5 +228,44 @@ mod tests {
         let ack = rx.owed_ack().unwrap();
         assert_eq!(ack.psn, frames[0].packet().psn());
         assert_eq!(rx.owed_ack(), None);
+    }
+
+    /// The response to a READ or an atomic acknowledges all packets before it.
+    #[test]
+    fn no_acknowledgment_is_owed_after_explicit_response() {
+        for op in [SendOp::Read, SendOp::FetchAdd] {
+            let mut slots = slots::<2>();
+            let mut rc = requester(Transport::Rc, &mut slots);
+            post(&mut rc, &[wr(SendOp::Send, 0), wr(op, 8)]);
+            let frames = [(); 2].map(|()| Frame::request(&send(&mut rc).unwrap()));
+            let mut rx = responder();
+            let mut rq = Recvs { left: 1, size: 0 };
+            keep(&mut rx, &mut rq, &frames[1]);
+            let first = frames[0].with_ack_request();
+            assert_eq!(execute(&mut rx, &mut rq, &first).reply, None);
+            rx.took_kept(None);
+            let verdict = rx.on_request(&frames[1].packet(), &mut rq);
+            if op == SendOp::Read {
+                assert!(matches!(verdict, Verdict::Read(_)));
+                answer_all(&mut rx);
+            } else {
+                assert!(rx.executed(Ok(0)).reply.is_some());
+            }
+            assert_eq!(rx.owed_ack(), None);
+        }
+    }
+
+    #[test]
+    fn gap_is_not_reported_before_kept_packet_is_executed() {
+        let (mut rx, mut rq, frames) = messages::<3>();
+        keep(&mut rx, &mut rq, &frames[1]);
+        rx.not_kept(frames[2].packet().psn());
+        execute(&mut rx, &mut rq, &frames[0]);
+        rx.took_kept(None);
+        let verdict = rx.on_request(&frames[1].packet(), &mut rq);
+        assert!(matches!(verdict, Verdict::Place(_)));
+        assert_eq!(rx.report_gap(), None);
+        rx.finish(Ok(()));
+        assert!(rx.report_gap().is_some());
     }
 }

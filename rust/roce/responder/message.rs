@@ -172,3 +172,128 @@ impl<S: Records> Responder<S> {
         })
     }
 }
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(
+    CONFIG_KUNIT = "y",
+    kernel::macros::kunit_tests(roce_responder_message)
+)]
+mod tests {
+    use super::*;
+    use crate::{
+        opcode::{
+            Opcode,
+            Transport, //
+        },
+        psn::Psn,
+        responder::{
+            Outcome,
+            Verdict, //
+        },
+        testutil::{
+            post,
+            recv_params,
+            requester,
+            responder,
+            send,
+            slots,
+            wr,
+            BadRecvs,
+            Frame,
+            Recvs,
+            MTU, //
+        },
+        wr::{
+            SendOp,
+            Status, //
+        }, //
+    };
+
+    /// Makes a packet with `len` bytes of payload, of a message of `total` bytes.
+    fn packet(opcode: Opcode, psn: u32, len: u32, total: u32) -> Frame {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Write, MTU)]);
+        let mut transmit = rc.poll_transmit().unwrap();
+        (transmit.opcode, transmit.psn, transmit.len) = (opcode, Psn::new(psn), len);
+        let reth = transmit.reth.filter(|_| opcode.has_reth());
+        transmit.reth = reth.map(|reth| crate::wire::Reth { len: total, ..reth });
+        Frame::request(&transmit)
+    }
+
+    /// Handles a packet, and returns whether its payload was placed.
+    fn accepts(rx: &mut Responder, frame: &Frame) -> bool {
+        let mut rq = Recvs {
+            left: 1,
+            size: MAX_MESSAGE_LEN,
+        };
+        let verdict = rx.on_request(&frame.packet(), &mut rq);
+        rx.finish(Ok(()));
+        assert_eq!(verdict.is_expected(), matches!(verdict, Verdict::Place(_)));
+        verdict.is_expected()
+    }
+
+    #[test]
+    fn message_cannot_begin_within_another() {
+        for (first, second) in [
+            (Opcode::RcSendFirst, Opcode::RcSendFirst),
+            (Opcode::RcSendFirst, Opcode::RcSendOnly),
+            (Opcode::RcSendFirst, Opcode::RcWriteOnly),
+            (Opcode::RcWriteFirst, Opcode::RcWriteOnly),
+            (Opcode::RcWriteFirst, Opcode::RcSendOnly),
+        ] {
+            let mut rx = responder();
+            assert!(accepts(&mut rx, &packet(first, 0, MTU, 2 * MTU)));
+            assert!(!accepts(&mut rx, &packet(second, 1, MTU, MTU)));
+        }
+    }
+
+    #[test]
+    fn payload_length_is_checked() {
+        assert!(accepts(
+            &mut responder(),
+            &packet(Opcode::RcSendOnly, 0, MTU, 0)
+        ));
+        for (len, is_valid) in [(0, false), (1, true), (MTU, true)] {
+            let mut rx = responder();
+            let first = packet(Opcode::RcSendFirst, 0, MTU, 0);
+            assert!(accepts(&mut rx, &first));
+            let last = packet(Opcode::RcSendLast, 1, len, 0);
+            assert_eq!(accepts(&mut rx, &last), is_valid);
+        }
+    }
+
+    #[test]
+    fn longest_message_is_accepted() {
+        for (excess, is_valid) in [(0, true), (1, false)] {
+            let mut rx = responder();
+            let first = packet(Opcode::RcWriteFirst, 0, MTU, MAX_MESSAGE_LEN + excess);
+            assert_eq!(accepts(&mut rx, &first), is_valid);
+            let mut rx = responder();
+            rx.message = Message::Send {
+                offset: MAX_MESSAGE_LEN - 1,
+            };
+            let last = packet(Opcode::RcSendLast, 0, 1 + excess, 0);
+            assert_eq!(accepts(&mut rx, &last), is_valid);
+        }
+    }
+
+    #[test]
+    fn bad_receive_request_completes_with_error() {
+        for transport in [Transport::Rc, Transport::Uc, Transport::Ud] {
+            let mut slots = slots::<1>();
+            let mut tx = requester(transport, &mut slots);
+            post(&mut tx, &[wr(SendOp::Send, 3)]);
+            let frame = Frame::request(&send(&mut tx).unwrap());
+            let mut rx = Responder::new(transport);
+            rx.set_params(&recv_params());
+            let outcome = match rx.on_request(&frame.packet(), &mut BadRecvs) {
+                Verdict::Fail(outcome) => outcome,
+                _ => Outcome::default(),
+            };
+            let status = outcome.completion.map(|end| end.status);
+            assert_eq!(status, Some(Status::LocProt));
+            assert!(outcome.consumed && outcome.error);
+        }
+    }
+}

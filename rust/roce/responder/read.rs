@@ -555,4 +555,35 @@ mod tests {
             rx.response_sent();
         }
     }
+
+    #[test]
+    fn repeat_of_read_ends_before_the_next_one() {
+        let mut rx = responder();
+        for psn in [0, 2, 0] {
+            let mut transmit = read(2 * MTU);
+            transmit.psn = Psn::new(psn);
+            let verdict = request(&mut rx, &transmit);
+            assert!(matches!(verdict, Verdict::Read(_)));
+            assert_eq!(rx.start_read(Ok(())), None);
+            for offset in [0, u64::from(MTU)] {
+                let va = rx.poll_response().map(|segment| segment.va);
+                assert_eq!(va, Some(0x1000 + offset));
+                rx.response_sent();
+            }
+            assert!(!rx.read_in_progress());
+        }
+    }
+
+    #[test]
+    fn memory_error_during_repeat_is_ignored() {
+        let mut rx = responder();
+        for is_new in [true, false] {
+            assert_eq!(request(&mut rx, &read(1)).is_expected(), is_new);
+            assert_eq!(rx.start_read(Ok(())), None);
+            if is_new {
+                rx.response_sent();
+            }
+        }
+        assert_eq!(rx.response_failed(MemError::Protection), Outcome::default());
+    }
 }

@@ -294,4 +294,25 @@ mod tests {
             answer_all(&mut rx);
         }
     }
+
+    #[test]
+    fn newest_request_with_a_psn_is_found() {
+        let mut resources = ResponderResources::new([Record::default(); 4]);
+        for found in 0..6 {
+            resources.remember(Record {
+                response: SavedResponse::Found(found),
+                ..record(7)
+            });
+            let saved = resources.find(Psn::new(7)).map(|record| record.response);
+            assert_eq!(saved, Some(SavedResponse::Found(found)));
+        }
+    }
+
+    #[test]
+    fn former_contents_of_storage_are_not_found() {
+        let mut resources = ResponderResources::new([record(1); 2]);
+        resources.move_to([record(2); 2]);
+        resources.move_to([record(3); 2]);
+        assert_eq!(saved(&resources), 0b10);
+    }
 }

@@ -99,3 +99,46 @@ impl Sequence {
 pub(super) fn next_msn(msn: u32) -> u32 {
     msn.wrapping_add(1) & MSN_MASK
 }
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(
+    CONFIG_KUNIT = "y",
+    kernel::macros::kunit_tests(roce_responder_sequence)
+)]
+mod tests {
+    use super::*;
+    use crate::{
+        opcode::Transport,
+        responder::Responder,
+        testutil::responder, //
+    };
+
+    /// Accounts for a message of one packet, with PSN 0.
+    fn executed(sequence: &mut Sequence) {
+        sequence.executed(Psn::new(0));
+        sequence.count_message();
+    }
+
+    #[test]
+    fn last_acknowledgment_is_not_too_old() {
+        let mut rx = responder();
+        assert_eq!(rx.last_ack(), None);
+        executed(&mut rx.sequence);
+        for (age, is_there) in [(1, true), (Psn::HALF / 2, true), (Psn::HALF / 2 + 1, false)] {
+            rx.sequence.skip_to(Psn::new(age));
+            let ack = rx.last_ack().map(|ack| ack.psn.get());
+            assert_eq!(ack, is_there.then_some(0));
+        }
+    }
+
+    #[test]
+    fn failed_or_unreliable_half_acknowledges_nothing() {
+        let mut uc = Responder::new(Transport::Uc);
+        executed(&mut uc.sequence);
+        assert_eq!(uc.last_ack(), None);
+        let mut rc = responder();
+        executed(&mut rc.sequence);
+        rc.failed = true;
+        assert_eq!(rc.last_ack(), None);
+    }
+}

@@ -90,10 +90,14 @@ mod tests {
     use super::*;
     use crate::{
         opcode::Transport,
+        responder::Verdict,
         testutil::{
             post,
+            read,
             recv_params,
+            request,
             requester,
+            responder,
             send,
             slots,
             wr,
@@ -150,5 +154,16 @@ mod tests {
         responder.on_request(&frame.unwrap().packet(), &mut rq);
         responder.finish(Err(MemError::Protection));
         assert_eq!(responder.snapshot().stage.name(), "failed");
+    }
+
+    #[test]
+    fn snapshot_shows_read() {
+        let mut rx = responder();
+        assert!(matches!(request(&mut rx, &read(1)), Verdict::Read(_)));
+        assert_eq!(rx.snapshot().stage, RecvStage::Answering);
+        assert_eq!(rx.start_read(Ok(())), None);
+        assert_eq!(rx.snapshot().stage, RecvStage::Answering);
+        rx.response_sent();
+        assert_eq!(rx.snapshot().stage, RecvStage::Idle);
     }
 }

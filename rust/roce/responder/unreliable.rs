@@ -272,4 +272,42 @@ mod tests {
         assert_eq!(dropped(again), Some(DropReason::PsnGap));
         assert_eq!(rq.left, 0);
     }
+
+    #[test]
+    fn rest_of_invalid_message_is_dropped() {
+        let mut slots = slots::<1>();
+        let mut uc = requester(Transport::Uc, &mut slots);
+        assert!(uc.post(wr(SendOp::Send, 3 * MTU)).is_ok());
+        let mut rx = responder(&recv_params());
+        let mut rq = Recvs {
+            left: 1,
+            size: 3 * MTU,
+        };
+        let first = rx.on_request(&next(&mut uc).packet(), &mut rq);
+        assert!(matches!(first, Verdict::Place(_)));
+        rx.finish(Ok(()));
+        let mut short = uc.poll_transmit().unwrap();
+        short.len = 4;
+        let short = rx.on_request(&Frame::request(&short).packet(), &mut rq);
+        assert_eq!(dropped(short), Some(DropReason::BadLength));
+        assert_eq!(rx.epsn().get(), 2);
+        next(&mut uc);
+        let last = rx.on_request(&next(&mut uc).packet(), &mut rq);
+        assert_eq!(dropped(last), Some(DropReason::PsnGap));
+    }
+
+    #[test]
+    fn message_that_cannot_be_placed_fails_its_wqe() {
+        let mut slots = slots::<1>();
+        let mut uc = requester(Transport::Uc, &mut slots);
+        assert!(uc.post(wr(SendOp::Send, 1)).is_ok());
+        let mut rx = responder(&recv_params());
+        let mut rq = Recvs { left: 1, size: MTU };
+        let place = rx.on_request(&next(&mut uc).packet(), &mut rq);
+        assert!(matches!(place, Verdict::Place(_)));
+        let outcome = rx.finish(Err(MemError::Protection));
+        let status = outcome.completion.map(|end| end.status);
+        assert_eq!(status, Some(Status::LocProt));
+        assert!(outcome.consumed && outcome.error);
+    }
 }
