@@ -235,4 +235,12 @@ mod tests {
         assert_eq!(senders.count(Period(1)), 0);
         assert_eq!(senders.with_another(Period(0)).count(Period(1)), 1);
     }
+
+    #[test]
+    fn raw_number_has_all_parts() {
+        let mut senders = Senders::from_raw(0).with_another(Period(7));
+        senders = senders.with_another(Period(7)).with_another(Period(8));
+        assert_eq!(senders.to_raw(), (8 << 32) | (2 << 16) | 1);
+        assert_eq!(Senders::from_raw(senders.to_raw()), senders);
+    }
 }

@@ -117,4 +117,14 @@ mod tests {
         assert!(port.admits(OTHER, at(134)));
         assert!(!port.admits(PEER, at(134)));
     }
+
+    #[test]
+    fn doubt_ends_after_its_time() {
+        let start = Instant::from_ns(5);
+        let mut port = SourcePort::new();
+        port.heard(PEER);
+        assert!(!port.admits(OTHER, || start));
+        assert!(!port.admits(OTHER, || start.after(DOUBT_NS - 1)));
+        assert!(port.admits(OTHER, || start.after(DOUBT_NS)));
+    }
 }

@@ -164,4 +164,22 @@ mod tests {
         assert_eq!(singles(&mut trains), 7);
         assert!(trains.is_on());
     }
+
+    #[test]
+    fn first_loss_starts_a_pause_at_any_psn() {
+        let mut trains = Trains::default();
+        assert!(lose_train(&mut trains, 0x00ff_ff00));
+    }
+
+    #[test]
+    fn loss_after_many_trains_is_another_one() {
+        let mut trains = Trains::default();
+        for psn in [1, 101, 201] {
+            lose_train(&mut trains, psn);
+            singles(&mut trains);
+        }
+        trains.sent(Trains::FORGET);
+        assert!(trains.lost(Psn::new(201), Psn::new(301)));
+        assert_eq!(singles(&mut trains), Trains::FIRST);
+    }
 }

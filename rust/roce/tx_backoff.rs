@@ -271,4 +271,25 @@ mod tests {
         let _ = tx_backoff.refused(START, 0);
         assert_eq!(tx_backoff.limit(1), TxBackoff::LEAST);
     }
+
+    #[test]
+    fn reset_forgets_refusals() {
+        let mut tx_backoff = TxBackoff::default();
+        let _ = tx_backoff.refused(START, 20);
+        tx_backoff.reset();
+        assert!(!tx_backoff.is_waiting());
+        assert_eq!(tx_backoff.limit(1), TxBackoff::MOST);
+    }
+
+    #[test]
+    fn packets_before_a_refusal_do_not_raise_the_limit() {
+        let mut tx_backoff = TxBackoff::default();
+        let _ = tx_backoff.refused(START, 100);
+        tx_backoff.taken(49);
+        let _ = tx_backoff.refused(START, 100);
+        tx_backoff.taken(49);
+        assert_eq!(tx_backoff.limit(1), 50);
+        tx_backoff.taken(1);
+        assert_eq!(tx_backoff.limit(1), 51);
+    }
 }

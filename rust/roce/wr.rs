@@ -243,4 +243,17 @@ mod tests {
         assert_eq!(Status::RnrRetryExceeded.as_ib(), 13);
         assert_eq!(Status::General.as_ib(), 21);
     }
+
+    #[test]
+    fn only_two_operations_have_immediate_data() {
+        for (op, has_imm) in [
+            (SendOp::Send, false),
+            (SendOp::SendImm, true),
+            (SendOp::SendInv, false),
+            (SendOp::Write, false),
+            (SendOp::WriteImm, true),
+        ] {
+            assert_eq!(op.has_imm(), has_imm);
+        }
+    }
 }

@@ -220,6 +220,7 @@ mod tests {
             send,
             slots,
             wr,
+            Frame,
             MTU, //
         },
         wr::SendWr, //
@@ -244,8 +245,8 @@ mod tests {
         };
         post(&mut uc, &[solicited]);
         for expected in [false, true] {
-            let sent = send(&mut uc);
-            assert_eq!(sent.map(|sent| sent.solicited), Some(expected));
+            let frame = Frame::request(&send(&mut uc).unwrap());
+            assert_eq!(frame.packet().solicited(), expected);
         }
     }
 

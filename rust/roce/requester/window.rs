@@ -466,4 +466,70 @@ mod tests {
         window.halve();
         assert_eq!(window.size(), 2);
     }
+
+    #[test]
+    fn responses_fit_into_the_window() {
+        for (size, marked, most) in [(64, false, 64), (4, false, 16), (2, true, 2)] {
+            let mut window = Window::new(Psn::new(0));
+            if marked {
+                window.narrow_once();
+            }
+            window.size.psns = size;
+            assert!(window.is_empty() && window.has_room_for_responses(Psn::new(most)));
+            assert!(!window.has_room_for_responses(Psn::new(most + 1)));
+        }
+    }
+
+    #[test]
+    fn window_grows_by_an_eighth_in_a_round_trip_after_a_loss() {
+        let mut window = full(64);
+        window.halve();
+        for _ in 0..64 {
+            let una = window.una();
+            window.acknowledge(una.next());
+            window.widen(una, false);
+        }
+        assert_eq!(window.size(), 40);
+        // No more than half of that was in flight since the loss.
+        window.halve();
+        assert_eq!(window.size(), 16);
+    }
+
+    #[test]
+    fn reduction_can_be_undone() {
+        let mut window = full(64);
+        let before = window.saved_size();
+        assert!(window.halve_once());
+        window.restore_size(before);
+        assert_eq!(window.size(), 64);
+        // Another loss halves the same size.
+        assert!(window.halve_once());
+        assert_eq!(window.size(), 32);
+    }
+
+    #[test]
+    fn next_loss_and_mark_may_come_after_half_of_the_psns() {
+        let mut window = full(64);
+        window.narrow_once();
+        window.halve();
+        for _ in 0..9 {
+            let end = window.una().add(1 << 20);
+            window.sent(end);
+            window.acknowledge(end);
+        }
+        let before = window.size();
+        window.narrow_once();
+        assert!(window.size() < before);
+        assert!(window.halve_once());
+    }
+
+    #[test]
+    fn window_starts_at_oldest_packet_after_rewind() {
+        let mut window = full(64);
+        let una = window.una();
+        window.restart_at(una.add(10));
+        assert!(window.has_room(una.add(64)));
+        window.rewind();
+        assert!(window.has_room(una.add(63)) && !window.has_room(una.add(64)));
+    }
 }

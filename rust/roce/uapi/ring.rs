@@ -288,6 +288,7 @@ mod tests {
         }
         assert!(ring.is_full(producer, consumer));
         assert_eq!(ring.free(producer, consumer), 0);
+        assert!(!ring.is_empty(producer, consumer));
         consumer = ring.advance(consumer, 3);
         assert_eq!(consumer, 1);
         assert!(ring.is_empty(producer, consumer));

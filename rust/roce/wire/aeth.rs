@@ -176,4 +176,17 @@ mod tests {
         assert_eq!(Syndrome::parse(0x80), Syndrome::Reserved);
         assert_eq!(Syndrome::parse(0x65), Syndrome::Reserved);
     }
+
+    #[test]
+    fn msn_has_24_bits() {
+        for (msn, on_wire) in [(0x0012_3456, 0x0012_3456), (0x7f00_0001, 1)] {
+            let raw = RawAeth::from(Aeth {
+                syndrome: Syndrome::ACK,
+                msn,
+            });
+            assert_eq!(raw.0.get(), 0x1f00_0000 | on_wire);
+            let parsed = Aeth::from(raw);
+            assert_eq!((parsed.syndrome, parsed.msn), (Syndrome::ACK, on_wire));
+        }
+    }
 }

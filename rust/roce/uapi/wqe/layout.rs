@@ -279,3 +279,120 @@ impl RecvWqe {
         (self.dma.num_sge.get().min(max_sge) as usize).saturating_mul(SGE_LEN)
     }
 }
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_uapi_layout))]
+mod tests {
+    use super::{
+        super::{
+            parse_send,
+            Payload,
+            WqeErrorKind,
+            SEND_FENCE,
+            SEND_SIGNALED,
+            SEND_SOLICITED, //
+        },
+        *, //
+    };
+    use crate::{
+        ids::Qkey,
+        opcode::Transport,
+        wr::SendWr, //
+    };
+    use zerocopy::FromZeros;
+
+    const LIMITS: SendLimits = SendLimits {
+        max_sge: 4,
+        max_inline: 64,
+        qkey: Qkey::new(0),
+        kernel: false,
+        raw: false,
+    };
+
+    /// Makes a WQE with different bytes in its arguments. FLUSH takes bytes 16 and 17 as a scope.
+    fn wqe(opcode: u32, flags: u32, num_sge: u32, length: u32) -> SendWqe {
+        let mut wqe = SendWqe::new_zeroed();
+        wqe.opcode = U32::new(opcode);
+        wqe.send_flags = U32::new(flags);
+        for (byte, value) in wqe.args.iter_mut().zip(1..) {
+            *byte = value;
+        }
+        if opcode == 14 {
+            (wqe.args[16], wqe.args[17]) = (2, 1);
+        }
+        wqe.dma.num_sge = U32::new(num_sge);
+        wqe.dma.length = U32::new(length);
+        wqe
+    }
+
+    fn parse(wqe: &SendWqe) -> Result<(SendWr, Payload), WqeErrorKind> {
+        let tail = [0; 64];
+        parse_send(wqe, &tail, Transport::Rc, &LIMITS).map_err(|error| error.kind)
+    }
+
+    /// Returns the number at an offset of the arguments.
+    fn word(at: u8) -> u64 {
+        u64::from_ne_bytes([1, 2, 3, 4, 5, 6, 7, 8].map(|byte| at + byte))
+    }
+
+    /// Returns the number at an offset of the arguments.
+    fn half(at: u8) -> u32 {
+        u32::from_ne_bytes([1, 2, 3, 4].map(|byte| at + byte))
+    }
+
+    #[test]
+    fn each_flag_has_one_effect() {
+        for (flags, expected) in [
+            (0, [false; 3]),
+            (SEND_SIGNALED, [true, false, false]),
+            (SEND_SOLICITED, [false, true, false]),
+            (SEND_FENCE, [false, false, true]),
+        ] {
+            let found = parse(&wqe(2, flags, 0, 0)).map(|(wr, _)| wr);
+            let found = found.map(|wr| [wr.signalled, wr.solicited, wr.fence]);
+            assert_eq!(found, Ok(expected));
+        }
+    }
+
+    #[test]
+    fn arguments_have_their_places() {
+        let add = parse(&wqe(6, 0, 0, 8)).map(|_| ());
+        // The buffer of the result is missing.
+        assert_eq!(add, Err(WqeErrorKind::Length));
+        let mut buffer = [0; 16];
+        buffer[8..12].copy_from_slice(&8u32.to_ne_bytes());
+        let add = parse_send(&wqe(6, 0, 1, 8), &buffer, Transport::Rc, &LIMITS);
+        let add = add.map(|(wr, _)| (wr.va, wr.swap_add, wr.rkey.get()));
+        assert_eq!(add.ok(), Some((word(0), word(8), half(24))));
+
+        let flush = parse(&wqe(14, 0, 0, 8)).map(|(wr, _)| (wr.va, wr.rkey.get()));
+        assert_eq!(flush, Ok((word(0), half(12))));
+
+        let bind = parse(&wqe(8, 0, 0, 0)).map(|(wr, _)| wr);
+        assert_eq!(bind.map(|wr| wr.rkey.get()), Ok(half(24)));
+        let mut args = SendWr::default();
+        args.set_local(&LocalArgs {
+            addr: word(0),
+            length: word(8),
+            mr_lkey: half(16),
+            mw_rkey: half(20),
+            access: half(28),
+        });
+        let args = (args.va, args.swap_add, args.compare, args.imm);
+        let bind = bind.map(|wr| (wr.va, wr.swap_add, wr.compare, wr.imm));
+        assert_eq!(bind, Ok(args));
+    }
+
+    #[test]
+    fn local_operation_has_no_payload() {
+        let invalidate = parse(&wqe(7, 0, 1, 8)).map(|(wr, payload)| (wr.length, payload));
+        assert_eq!(invalidate, Ok((0, Payload::Inline { len: 0 })));
+    }
+
+    #[test]
+    fn atomic_write_has_exactly_one_word() {
+        for (length, is_valid) in [(7, false), (8, true), (9, false)] {
+            assert_eq!(parse(&wqe(15, 0, 0, length)).is_ok(), is_valid);
+        }
+    }
+}

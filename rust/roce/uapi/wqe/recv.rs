@@ -86,4 +86,23 @@ mod tests {
         let short = parse_recv(&bytes[..71], 2).map_err(|e| (e.wr_id, e.kind));
         assert_eq!(short, Err((9, WqeErrorKind::Truncated)));
     }
+
+    #[test]
+    fn tail_of_recv_wqe_is_bounded() {
+        for (num_sge, len) in [(0, 0), (1, SGE_LEN), (3, 2 * SGE_LEN)] {
+            let mut bytes = [0; RECV_WQE_LEN];
+            bytes[28..32].copy_from_slice(&u32::to_ne_bytes(num_sge));
+            let wqe = RecvWqe::read_from_bytes(&bytes[..]);
+            assert_eq!(wqe.map(|wqe| wqe.tail_len(2)).ok(), Some(len));
+        }
+    }
+
+    #[test]
+    fn recv_length_is_sum_of_sges() {
+        let mut bytes = [0; RECV_WQE_LEN + 2 * SGE_LEN];
+        bytes[28..32].copy_from_slice(&2u32.to_ne_bytes());
+        bytes[48..52].copy_from_slice(&3u32.to_ne_bytes());
+        bytes[64..68].copy_from_slice(&4u32.to_ne_bytes());
+        assert_eq!(parse_recv(&bytes, 2).map(|wr| wr.length), Ok(7));
+    }
 }
