@@ -122,7 +122,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let slot = self.queue.get(step.slot);
 
         self.state == SendState::Running
-            && !self.queue.has_failed()
             && self.queue.get(step.next_slot()).is_none()
             && self.queue.len() <= self.queue.capacity() / 4
             && slot.is_some_and(|slot| !slot.wr.signalled)
@@ -138,9 +137,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if self.transport != Transport::Rc || !self.acks.base.is_before(self.window.next()) {
             return None;
         }
-        let awaited = self.state != SendState::Running
-            || self.queue.has_failed()
-            || self.queue.get(self.queue.next()).is_some();
+        // A request that has failed locally is the next one, at the latest.
+        let awaited =
+            self.state != SendState::Running || self.queue.get(self.queue.next()).is_some();
         if self.acks.at.is_some() && !awaited {
             return None;
         }
@@ -191,9 +190,13 @@ mod tests {
             slots,
             wr,
             MTU,
-            NOW, //
+            NOW,
+            TIMEOUT_NS, //
         },
-        wire::Syndrome,
+        wire::{
+            NakCode,
+            Syndrome, //
+        },
         wr::{
             SendOp,
             SendWr,
@@ -277,6 +280,35 @@ mod tests {
         post(&mut rc, &[wr(SendOp::Send, 0)]);
         assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(true));
         assert_eq!(rc.next_timeout(), None);
+    }
+
+    #[test]
+    fn drain_ends_delay() {
+        for packets in [1, 2] {
+            let mut slots = slots::<8>();
+            let mut rc = untimed(&mut slots);
+            let length = packets * MTU;
+            post(&mut rc, &[SendWr { length, ..quiet() }]);
+            assert_eq!(send_all(&mut rc), packets as usize);
+            // A local operation has no packet that could be sent again.
+            post(&mut rc, &[wr(SendOp::BindMw, 0)]);
+            rc.local_done(Ok(()));
+            assert_eq!(send(&mut rc), None);
+            rc.drain();
+            let probe = send(&mut rc).map(|sent| (sent.psn.get(), sent.ack_req));
+            assert_eq!(probe, Some((packets - 1, true)));
+        }
+    }
+
+    #[test]
+    fn retransmission_of_unacknowledged_packet_starts_timer() {
+        let mut slots = slots::<8>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[quiet()]);
+        assert!(send(&mut rc).is_some());
+        acknowledge(&mut rc, 0, Syndrome::Nak(NakCode::PsnSequence));
+        assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(true));
+        assert_eq!(rc.next_timeout(), Some(NOW.after(TIMEOUT_NS)));
     }
 
     #[test]

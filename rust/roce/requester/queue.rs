@@ -193,12 +193,6 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
             .is_some_and(|count| count.get() <= index.saturating_add(1))
     }
 
-    /// Returns whether any slot is marked to fail.
-    #[inline]
-    pub(super) fn has_failed(&self) -> bool {
-        self.fail_at.is_some()
-    }
-
     /// Returns the status of the oldest unfinished slot if that is marked to fail.
     #[inline]
     pub(super) fn due_failure(&self) -> Option<Status> {
@@ -233,13 +227,8 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
 
     fn pass_some_executed(&mut self) {
         while self.is_executed(self.done) {
-            if let Some(slot) = self.ring.get_mut(self.done) {
-                slot.status = Status::Success;
-            }
             self.done = self.done.wrapping_add(1);
         }
-        self.begun = self.begun.max(self.done);
-        self.send = self.send.max(self.done);
         while self.is_executed(self.send) {
             self.send = self.send.wrapping_add(1);
         }
