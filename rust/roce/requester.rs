@@ -548,6 +548,7 @@ mod tests {
             acknowledge(rc, 2, Syndrome::ACK);
         },
         |rc| {
+            assert!(rc.poll_completion().is_some());
             post(rc, &[wr(SendOp::Send, 0); 2]);
             rc.local_error(2, Status::LocProt);
             assert_eq!(send_all(rc), 1);

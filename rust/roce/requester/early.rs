@@ -279,6 +279,29 @@ mod tests {
         rc.took_kept(None);
         take(&mut rc, &frames[1]);
         assert_eq!(requested(&mut rc), Some((2, 2)));
+        // It may be a response to the original request.
+        assert_eq!(keep(&mut rc, &frames[3]), ResponseKind::Early);
+    }
+
+    #[test]
+    fn late_responses_after_rewind_report_no_loss() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        rc.set_params(&SendParams {
+            retry_cnt: 2,
+            ..send_params()
+        });
+        let frames = read::<8>(&mut rc);
+        assert_eq!(keep(&mut rc, &frames[1]), ResponseKind::Gap);
+        rc.not_kept(Psn::new(2));
+        assert_eq!(requested(&mut rc), Some((0, 1)));
+        let due = rc.next_timeout().unwrap();
+        assert_eq!(rc.on_timeout(due), Expired::Retry);
+        take(&mut rc, &frames[0]);
+        rc.took_kept(None);
+        take(&mut rc, &frames[1]);
+        assert_eq!(requested(&mut rc), Some((2, 6)));
+        assert_eq!(keep(&mut rc, &frames[4]), ResponseKind::Gap);
     }
 
     #[test]

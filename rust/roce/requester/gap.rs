@@ -578,4 +578,18 @@ mod tests {
         // A loss makes other losses likely: the next packet is not waited for.
         assert_eq!(rc.gap.late, Late::Unexpected);
     }
+
+    #[test]
+    fn response_that_does_not_arrive_is_requested_again() {
+        let mut slots = slots::<8>();
+        let mut rc = far(&mut slots);
+        rc.gap.late = Late::Expected;
+        post(&mut rc, &[wr(SendOp::Read, 1), wr(SendOp::Send, 0)]);
+        assert_eq!(send_all(&mut rc), 2);
+        acknowledge_at(&mut rc, LATER, 2, Syndrome::ACK);
+        let due = rc.next_timeout().unwrap();
+        let expired = rc.on_timeout(due);
+        assert_eq!(expired, Expired::Missing(ResponseKind::Gap));
+        assert_eq!(sent(&mut rc), [Some((1, false)), None, None, None]);
+    }
 }

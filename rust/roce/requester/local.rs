@@ -277,4 +277,34 @@ mod tests {
         let mut ud = requester(Transport::Ud, &mut ud_slots);
         assert!(ud.post(wr(SendOp::LocalInv, 0)).is_err());
     }
+
+    #[test]
+    fn local_operation_without_fence_does_not_wait_for_responses() {
+        let mut slots = slots::<3>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for op in [SendOp::Read, SendOp::BindMw, SendOp::BindMw] {
+            assert!(rc.post(wr(op, 1)).is_ok());
+        }
+        send(&mut rc);
+        assert_eq!(local(&rc), Some(1));
+        rc.local_done(Ok(()));
+        // In SQD no request starts.
+        rc.drain();
+        assert_eq!(local(&rc), None);
+    }
+
+    #[test]
+    fn failure_is_due_after_local_operation() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for op in [SendOp::BindMw, SendOp::Send] {
+            assert!(rc.post(wr(op, 1)).is_ok());
+        }
+        rc.local_error(1, Status::LocProt);
+        assert!(!rc.take_error());
+        rc.local_done(Ok(()));
+        assert!(rc.take_error());
+        assert_eq!(completion(&mut rc), Some((SendOp::BindMw, Status::Success)));
+        assert_eq!(completion(&mut rc), Some((SendOp::Send, Status::LocProt)));
+    }
 }

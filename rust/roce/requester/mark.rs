@@ -72,14 +72,22 @@ mod tests {
     use super::*;
     use crate::{
         opcode::Transport,
-        requester::Transmit,
+        requester::{
+            SendParams,
+            Transmit,
+            MIN_RTO_NS, //
+        },
         testutil::{
             acknowledge,
+            acknowledge_at,
             requester,
             send,
+            send_params,
             slots,
             wr,
-            MTU, //
+            MTU,
+            NOW,
+            TIMEOUT_NS, //
         },
         wire::Syndrome,
         wr::SendOp, //
@@ -183,5 +191,41 @@ mod tests {
         let before = rc.snapshot().window;
         rc.on_refusal();
         assert_eq!(rc.snapshot().window, before);
+    }
+
+    #[test]
+    fn timer_of_packet_before_the_mark_goes_on() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(true));
+        let due = Some(NOW.after(TIMEOUT_NS));
+        assert_eq!(rc.snapshot().ack_due, due);
+        let mark = rc.mark();
+        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        assert!(send(&mut rc).is_some());
+        rc.take_back(&mark);
+        assert_eq!(rc.snapshot().ack_due, due);
+    }
+
+    #[test]
+    fn round_trip_of_packet_taken_back_is_not_measured() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        rc.set_params(&SendParams {
+            ack_timeout: None,
+            ..send_params()
+        });
+        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        let mark = rc.mark();
+        assert!(send(&mut rc).is_some());
+        rc.take_back(&mark);
+        let later = NOW.after(100 * MIN_RTO_NS);
+        let again = rc.poll_transmit().unwrap();
+        rc.transmitted(later, &again);
+        acknowledge_at(&mut rc, later, 0, Syndrome::ACK);
+        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        assert!(send(&mut rc).is_some());
+        assert_eq!(rc.next_timeout(), Some(NOW.after(MIN_RTO_NS)));
     }
 }

@@ -243,6 +243,7 @@ mod tests {
         requester::{
             window::MIN_WINDOW,
             Expired,
+            SendParams,
             MIN_RTO_NS, //
         },
         testutil::{
@@ -286,6 +287,28 @@ mod tests {
         assert!(respond(&mut rc, &only).place.is_some());
         rc.placed(NOW.after(TIMEOUT_NS), Ok(()));
         assert_eq!(requested(&mut rc), Some((2, 3)));
+    }
+
+    #[test]
+    fn answered_piece_of_read_is_not_outstanding() {
+        let mut slots = slots::<2>();
+        let mut rc = measured(&mut slots);
+        let params = rc.params;
+        rc.set_params(&SendParams {
+            max_rd_atomic: 1,
+            ..params
+        });
+        post(&mut rc, &[wr(SendOp::Read, 4 * MTU)]);
+        assert!(send(&mut rc).is_some());
+        assert_eq!(rc.on_timeout(DUE), Expired::Probe);
+        assert!(send(&mut rc).is_some());
+        // After a probe, the retransmission requests only the response to it.
+        assert_eq!(rc.on_timeout(NOW.after(TIMEOUT_NS)), Expired::Retry);
+        assert!(send(&mut rc).is_some());
+        let only = read_response(Opcode::RcReadResponseOnly, 1, MTU);
+        assert!(respond(&mut rc, &only).place.is_some());
+        rc.placed(NOW.after(TIMEOUT_NS), Ok(()));
+        assert_eq!(send(&mut rc).map(|sent| sent.psn.get()), Some(2));
     }
 
     #[test]

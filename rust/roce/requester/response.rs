@@ -277,6 +277,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 mod tests {
     use super::*;
     use crate::{
+        congestion::Cnp,
+        ids::Qpn,
         opcode::{
             Opcode,
             Transport, //
@@ -289,11 +291,13 @@ mod tests {
             acknowledge,
             post,
             requester,
+            respond,
             send,
             send_all,
             slots,
             status,
             wr,
+            Frame,
             MTU, //
         },
         wr::{
@@ -532,5 +536,29 @@ mod tests {
             assert_eq!(rc.snapshot().retries_left, left);
         }
         assert!(rc.take_error());
+    }
+
+    #[test]
+    fn notification_of_congestion_narrows_window() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let cnp = Cnp {
+            dest_qpn: Qpn::new(1),
+        };
+        let cnp = Frame::new(|pkey, buf| cnp.write_headers(pkey, buf), 0);
+        let before = rc.window.size();
+        let response = respond(&mut rc, &cnp);
+        assert_eq!(response.outcome, ResponseKind::Congestion);
+        assert_eq!(rc.window.size(), before / 2);
+        rc.flush();
+        rc.on_mark();
+        assert_eq!(rc.window.size(), before / 2);
+    }
+
+    #[test]
+    fn only_awaited_responses_are_expected() {
+        assert!(ResponseKind::Ack.is_expected() && ResponseKind::Rnr.is_expected());
+        assert!(!ResponseKind::Duplicate.is_expected());
+        assert!(!ResponseKind::Dropped.is_expected());
     }
 }

@@ -186,4 +186,21 @@ mod tests {
         rtt.acknowledged(NOW, Psn::new(2));
         assert_eq!(rtt.timeout(), None);
     }
+
+    #[test]
+    fn new_sample_counts_for_an_eighth() {
+        let mut rtt = Rtt::default();
+        round_trip(&mut rtt, 8 * MIN_RTO_NS);
+        round_trip(&mut rtt, 16 * MIN_RTO_NS);
+        // Twice the SRTT of 9, and four times the RTTVAR of 5.
+        assert_eq!(rtt.timeout(), Some(38 * MIN_RTO_NS));
+    }
+
+    #[test]
+    fn each_packet_gives_one_sample() {
+        let mut rtt = Rtt::default();
+        rtt.sent(NOW, Psn::new(1));
+        assert_eq!(rtt.acknowledged(NOW.after(5), Psn::new(1)), Some(5));
+        assert_eq!(rtt.acknowledged(NOW.after(9), Psn::new(2)), None);
+    }
 }

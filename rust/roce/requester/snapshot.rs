@@ -177,5 +177,19 @@ mod tests {
         assert_eq!((snapshot.ack_due, snapshot.rnr_left), (None, 0));
         rc.flush();
         assert_eq!(rc.snapshot().state.name(), "error");
+        assert_eq!(rc.snapshot().rnr_until, None);
+    }
+
+    #[test]
+    fn late_acknowledgment_ends_rnr_wait() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Send, 0); 2]);
+        assert_eq!(send_all(&mut rc), 2);
+        acknowledge(&mut rc, 0, Syndrome::Rnr { timer: 1 });
+        assert!(rc.snapshot().rnr_until.is_some());
+        acknowledge(&mut rc, 0, Syndrome::ACK);
+        assert_eq!(rc.snapshot().rnr_until, None);
+        assert_eq!(send_all(&mut rc), 1);
     }
 }
