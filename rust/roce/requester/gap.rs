@@ -349,6 +349,7 @@ mod tests {
         assert_eq!(sent(&mut rc), [Some((2, true)), None, None, None]);
         // The peer has kept the others.
         acknowledge(&mut rc, 4, Syndrome::ACK);
+        assert_eq!(rc.gap.peer, Peer::Keeps);
         assert_eq!(sent(&mut rc), [None; 4]);
         assert!(!rc.take_loss());
         assert_eq!(rc.next_timeout(), None);
@@ -401,6 +402,7 @@ mod tests {
         let rest = [Some((6, false)), Some((7, true)), Some((8, true)), None];
         assert_eq!(sent(&mut rc), rest);
         acknowledge(&mut rc, 8, Syndrome::ACK);
+        assert_eq!(rc.gap.peer, Peer::Drops);
         assert_eq!(rc.next_timeout(), None);
     }
 

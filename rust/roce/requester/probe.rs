@@ -261,7 +261,10 @@ mod tests {
             MTU,
             NOW, //
         },
-        wire::Syndrome,
+        wire::{
+            NakCode,
+            Syndrome, //
+        },
         wr::SendOp, //
     };
 
@@ -461,5 +464,56 @@ mod tests {
         assert_eq!(rc.on_timeout(DUE), Expired::Probe);
         acknowledge(&mut rc, 1, Syndrome::Rnr { timer: 1 });
         assert_eq!(sent(&mut rc), [None; 4]);
+    }
+
+    /// The acknowledgment is one of the packets before the retransmission.
+    #[test]
+    fn acknowledgment_does_not_end_run() {
+        for (before, acknowledged) in [(1, 1), (3, 1), (3, 3)] {
+            let mut slots = slots::<8>();
+            let mut rc = measured(&mut slots);
+            post(&mut rc, &[wr(SendOp::Write, 8 * MTU)]);
+            assert!(sent(&mut rc)[3].is_some() && sent(&mut rc)[3].is_some());
+            rc.send_again(NOW, 4);
+            for psn in 1..=before {
+                let again = send(&mut rc).map(|sent| (sent.psn.get(), sent.ack_req));
+                assert_eq!(again, Some((psn, false)));
+            }
+            acknowledge(&mut rc, acknowledged, Syndrome::ACK);
+            for psn in before + 1..=4 {
+                let again = send(&mut rc).map(|sent| (sent.psn.get(), sent.ack_req));
+                assert_eq!(again, Some((psn, psn == 4)));
+            }
+            assert_eq!(send(&mut rc), None);
+        }
+    }
+
+    #[test]
+    fn run_ends_with_the_last_packet() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        post(&mut rc, &[wr(SendOp::Write, 2 * MTU)]);
+        assert!(sent(&mut rc)[1].is_some());
+        rc.send_again(NOW, 4);
+        let all = [Some((1, false)), Some((2, true)), None, None];
+        assert_eq!(sent(&mut rc), all);
+    }
+
+    /// The peer seems to drop early packets, until the next loss shows the opposite.
+    #[test]
+    fn late_acknowledgment_after_rewind_does_not_show_what_the_peer_keeps() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        let nak = Syndrome::Nak(NakCode::PsnSequence);
+        post(&mut rc, &[wr(SendOp::Write, 4 * MTU)]);
+        assert!(sent(&mut rc)[3].is_some());
+        acknowledge(&mut rc, 2, nak);
+        assert!(send(&mut rc).is_some());
+        acknowledge(&mut rc, 2, Syndrome::ACK);
+        acknowledge(&mut rc, 4, Syndrome::ACK);
+        post(&mut rc, &[wr(SendOp::Write, 4 * MTU)]);
+        assert!(sent(&mut rc)[3].is_some());
+        acknowledge(&mut rc, 6, nak);
+        assert!(sent(&mut rc)[2].is_some());
     }
 }
