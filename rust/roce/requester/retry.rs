@@ -397,7 +397,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Returns whether nothing was sent since the last rewind, so that no response can be to a
     /// retransmission.
     pub(super) fn is_rewound(&self) -> bool {
-        self.retry.is_rnr_wait() || self.window.is_empty()
+        self.window.is_empty()
     }
 
     /// Restarts the timers if a response is owed, or stops them.
