@@ -572,7 +572,7 @@ mod tests {
             new.set_params(&rc.params);
             assert_eq!(rc.snapshot(), new.snapshot());
             assert_eq!((rc.next_slot(), rc.next_timeout()), (Some(0), None));
-            assert!(!rc.take_error() && !rc.take_loss() && !rc.is_kept_due());
+            assert!(!rc.take_error() && !rc.take_loss() && rc.may_keep(Psn::new(2)));
             rc.placed(NOW, Ok(()));
             assert_eq!(rc.next_psn(), Psn::default());
 

@@ -331,6 +331,19 @@ mod tests {
     }
 
     #[test]
+    fn local_error_ends_delay() {
+        let mut slots = slots::<8>();
+        let mut rc = untimed(&mut slots);
+        post(&mut rc, &[quiet()]);
+        assert_eq!(send_all(&mut rc), 1);
+        post(&mut rc, &[quiet()]);
+        assert_eq!(send_all(&mut rc), 1);
+        rc.local_error(1, Status::LocProt);
+        let probe = send(&mut rc).map(|sent| (sent.psn.get(), sent.ack_req));
+        assert_eq!(probe, Some((0, true)));
+    }
+
+    #[test]
     fn ack_before_failed_request_ends_delay() {
         let mut slots = slots::<12>();
         let mut rc = untimed(&mut slots);

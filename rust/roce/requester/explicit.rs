@@ -566,4 +566,23 @@ mod tests {
         assert_eq!(requested(&mut rc), Some((0, 32)));
         assert_eq!(requested(&mut rc), None);
     }
+
+    #[test]
+    fn fence_waits_only_for_outstanding_responses() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut fenced = wr(SendOp::Send, 0);
+        fenced.fence = true;
+        post(&mut rc, &[fenced]);
+        assert_eq!(send_all(&mut rc), 1);
+    }
+
+    #[test]
+    fn read_waits_until_its_responses_fit() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Read, 64 * MTU), wr(SendOp::Read, 1)]);
+        assert_eq!(requested(&mut rc), Some((0, 64)));
+        assert_eq!(requested(&mut rc), None);
+    }
 }

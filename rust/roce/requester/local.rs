@@ -307,4 +307,58 @@ mod tests {
         assert_eq!(completion(&mut rc), Some((SendOp::BindMw, Status::Success)));
         assert_eq!(completion(&mut rc), Some((SendOp::Send, Status::LocProt)));
     }
+
+    #[test]
+    fn local_operation_completes_behind_acknowledged_request() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for op in [SendOp::Send, SendOp::BindMw] {
+            assert!(rc.post(wr(op, 1)).is_ok());
+        }
+        send(&mut rc);
+        rc.local_done(Ok(()));
+        assert_eq!(rc.snapshot().waiting, 0);
+        assert_eq!(completion(&mut rc), None);
+        acknowledge(&mut rc, 0, Syndrome::ACK);
+        for op in [SendOp::Send, SendOp::BindMw] {
+            assert_eq!(completion(&mut rc), Some((op, Status::Success)));
+        }
+    }
+
+    /// Sends up to three packets, and returns their PSNs.
+    fn psns(rc: &mut Requester<&mut [Slot]>) -> [Option<u32>; 3] {
+        [(); 3].map(|()| send(rc).map(|sent| sent.psn.get()))
+    }
+
+    #[test]
+    fn requests_before_failed_one_are_sent_again() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for _ in 0..2 {
+            assert!(rc.post(wr(SendOp::Send, 2 * MTU)).is_ok());
+        }
+        assert_eq!(psns(&mut rc), [Some(0), Some(1), Some(2)]);
+        // The second request is about to be sent.
+        rc.local_error(1, Status::LocProt);
+        assert_eq!(rc.next_psn().get(), 3);
+        assert_eq!(psns(&mut rc), [Some(1), None, None]);
+        let due = rc.next_timeout().unwrap();
+        assert_eq!(rc.on_timeout(due), Expired::Retry);
+        assert_eq!(psns(&mut rc), [Some(0), Some(1), None]);
+    }
+
+    #[test]
+    fn failure_after_rewind_leaves_earlier_requests() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for _ in 0..2 {
+            assert!(rc.post(wr(SendOp::Send, 2 * MTU)).is_ok());
+        }
+        assert_eq!(psns(&mut rc), [Some(0), Some(1), Some(2)]);
+        assert_eq!(psns(&mut rc), [Some(3), None, None]);
+        let due = rc.next_timeout().unwrap();
+        assert_eq!(rc.on_timeout(due), Expired::Retry);
+        rc.local_error(1, Status::LocProt);
+        assert_eq!(psns(&mut rc), [Some(0), Some(1), None]);
+    }
 }

@@ -134,7 +134,31 @@ fn three_quarters(ns: u32) -> u64 {
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_rtt))]
 mod tests {
     use super::*;
-    use crate::testutil::NOW;
+    use crate::{
+        requester::{
+            Expired,
+            Requester,
+            ResponseKind,
+            Slot, //
+        },
+        testutil::{
+            acknowledge,
+            acknowledge_at,
+            measured,
+            post,
+            send,
+            send_all,
+            slots,
+            wr,
+            LONG_TIMEOUT_NS,
+            NOW, //
+        },
+        wire::{
+            NakCode,
+            Syndrome, //
+        },
+        wr::SendOp, //
+    };
 
     /// Measures a round trip of `ns`.
     fn round_trip(rtt: &mut Rtt, ns: u64) {
@@ -202,5 +226,70 @@ mod tests {
         rtt.sent(NOW, Psn::new(1));
         assert_eq!(rtt.acknowledged(NOW.after(5), Psn::new(1)), Some(5));
         assert_eq!(rtt.acknowledged(NOW.after(9), Psn::new(2)), None);
+    }
+
+    /// Sends a message, and returns the time of the probe.
+    fn probe_time(rc: &mut Requester<&mut [Slot]>) -> Option<u64> {
+        post(rc, &[wr(SendOp::Send, 0)]);
+        assert!(send(rc).is_some());
+        rc.next_timeout().map(|due| due.since(NOW))
+    }
+
+    #[test]
+    fn sample_ends_back_off_of_probes() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        assert_eq!(probe_time(&mut rc), Some(MIN_RTO_NS));
+        assert_eq!(rc.on_timeout(NOW.after(MIN_RTO_NS)), Expired::Probe);
+        assert!(send(&mut rc).is_some());
+        acknowledge(&mut rc, 1, Syndrome::ACK);
+        assert_eq!(probe_time(&mut rc), Some(2 * MIN_RTO_NS));
+        acknowledge(&mut rc, 2, Syndrome::ACK);
+        assert_eq!(probe_time(&mut rc), Some(MIN_RTO_NS));
+    }
+
+    #[test]
+    fn loss_found_by_probe_ends_back_off() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        post(&mut rc, &[wr(SendOp::Send, 0); 2]);
+        assert_eq!(send_all(&mut rc), 2);
+        let due = NOW.after(MIN_RTO_NS);
+        assert_eq!(rc.on_timeout(due), Expired::Probe);
+        assert!(send(&mut rc).is_some());
+        acknowledge(&mut rc, 1, Syndrome::ACK);
+        assert!(rc.take_loss());
+        assert!(send(&mut rc).is_some());
+        assert_eq!(rc.next_timeout(), Some(due));
+    }
+
+    #[test]
+    fn window_does_not_grow_while_round_trips_are_long() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        assert!(probe_time(&mut rc).is_some());
+        let before = rc.window.size();
+        acknowledge_at(&mut rc, NOW.after(2 * MIN_RTO_NS), 1, Syndrome::ACK);
+        assert_eq!(rc.window.size(), before);
+    }
+
+    #[test]
+    fn packets_before_a_loss_are_not_measured() {
+        let late = NOW.after(LONG_TIMEOUT_NS);
+        for is_reported in [false, true] {
+            let mut slots = slots::<8>();
+            let mut rc = measured(&mut slots);
+            post(&mut rc, &[wr(SendOp::Send, 0); 2]);
+            assert_eq!(send_all(&mut rc), 2);
+            if is_reported {
+                let nak = Syndrome::Nak(NakCode::PsnSequence);
+                assert_eq!(acknowledge(&mut rc, 1, nak), ResponseKind::NakSequence);
+            } else {
+                assert_eq!(rc.on_timeout(late), Expired::Retry);
+            }
+            assert!(send_all(&mut rc) > 0);
+            acknowledge_at(&mut rc, late, 2, Syndrome::ACK);
+            assert_eq!(probe_time(&mut rc), Some(MIN_RTO_NS));
+        }
     }
 }

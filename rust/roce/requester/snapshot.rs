@@ -118,6 +118,7 @@ mod tests {
         opcode::Transport,
         testutil::{
             acknowledge,
+            acknowledge_at,
             post,
             requester,
             send_all,
@@ -191,5 +192,25 @@ mod tests {
         acknowledge(&mut rc, 0, Syndrome::ACK);
         assert_eq!(rc.snapshot().rnr_until, None);
         assert_eq!(send_all(&mut rc), 1);
+    }
+
+    #[test]
+    fn timeout_follows_slowest_progress() {
+        let mut slots = slots::<4>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Send, 0); 4]);
+        assert_eq!(send_all(&mut rc), 4);
+        let mut now = NOW;
+        let half = TIMEOUT_NS / 2;
+        for (psn, took, timeout) in [
+            (0, half, 4 * half),
+            (1, half, 4 * half),
+            // The slowest one fades, by 1/256.
+            (2, 0, 4 * (half - half / 256)),
+        ] {
+            now = now.after(took);
+            acknowledge_at(&mut rc, now, psn, Syndrome::ACK);
+            assert_eq!(rc.snapshot().ack_due, Some(now.after(timeout)));
+        }
     }
 }

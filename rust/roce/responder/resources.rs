@@ -157,9 +157,11 @@ fn place(number: usize, len: usize) -> usize {
 mod tests {
     use super::*;
     use crate::{
+        opcode::Transport,
         responder::{
             DropReason,
             RecvParams,
+            Responder,
             Verdict, //
         },
         testutil::{
@@ -212,6 +214,13 @@ mod tests {
         resources.move_to(&mut none[..0]);
         resources.remember(record(1));
         assert_eq!(saved(&resources), 0);
+    }
+
+    #[test]
+    fn half_reports_its_records() {
+        assert_eq!(responder().records(), MAX_RD_ATOMIC);
+        let two = Responder::with_records(Transport::Rc, [Record::default(); 2]);
+        assert_eq!(two.records(), 2);
     }
 
     #[test]
@@ -309,10 +318,16 @@ mod tests {
     }
 
     #[test]
-    fn former_contents_of_storage_are_not_found() {
-        let mut resources = ResponderResources::new([record(1); 2]);
-        resources.move_to([record(2); 2]);
-        resources.move_to([record(3); 2]);
-        assert_eq!(saved(&resources), 0b10);
+    fn former_contents_are_not_found() {
+        let mut resources = ResponderResources::new([Record::default(); 2]);
+        resources.move_to([record(1); 2]);
+        assert_eq!(saved(&resources), 0);
+        resources.remember(Record {
+            opcode: Opcode::RcFlush,
+            ..record(1)
+        });
+        assert!(resources.is_flush(Psn::new(1)) && saved(&resources) == 0);
+        resources.clear();
+        assert!(!resources.is_flush(Psn::new(1)));
     }
 }

@@ -204,6 +204,7 @@ mod tests {
         assert!(matches!(first, Verdict::Place(_)));
         let outcome = rx.finish(Err(MemError::Protection));
         assert!(!outcome.error && outcome.reply.is_none());
+        assert_eq!(rx.epsn().get(), 1);
         let last = rx.on_request(&next(&mut uc).packet(), &mut rq);
         assert_eq!(dropped(last), Some(DropReason::PsnGap));
 
