@@ -559,4 +559,22 @@ mod tests {
         rc.flush();
         assert!(rc.kept.first().is_none());
     }
+
+    #[test]
+    fn missing_responses_are_requested_within_the_current_part() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        rc.set_params(&SendParams {
+            retry_cnt: 2,
+            ..send_params()
+        });
+        post(&mut rc, &[wr(SendOp::Read, 64 * MTU)]);
+        assert_eq!(requested(&mut rc), Some((0, 64)));
+        let due = rc.next_timeout().unwrap();
+        assert_eq!(rc.on_timeout(due), Expired::Retry);
+        assert_eq!(requested(&mut rc), Some((0, 32)));
+        let late = piece(Opcode::RcReadResponseMiddle, 40);
+        assert_eq!(keep(&mut rc, &late), ResponseKind::Gap);
+        assert_eq!(requested(&mut rc), Some((0, 32)));
+    }
 }

@@ -116,19 +116,28 @@ mod tests {
     use super::*;
     use crate::{
         opcode::Transport,
+        requester::{
+            Expired,
+            SendParams, //
+        },
         testutil::{
             acknowledge,
             acknowledge_at,
             post,
             requester,
             send_all,
+            send_params,
             slots,
             wr,
+            LONG_TIMEOUT_NS,
             MTU,
             NOW,
             TIMEOUT_NS, //
         },
-        wire::Syndrome, //
+        wire::{
+            NakCode,
+            Syndrome, //
+        }, //
     };
 
     #[test]
@@ -212,5 +221,33 @@ mod tests {
             acknowledge_at(&mut rc, now, psn, Syndrome::ACK);
             assert_eq!(rc.snapshot().ack_due, Some(now.after(timeout)));
         }
+    }
+
+    #[test]
+    fn timeout_ends_wait_for_late_packet() {
+        let far = NOW.after(4_000_000);
+        let mut slots = slots::<8>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        rc.set_params(&SendParams {
+            ack_timeout: core::num::NonZero::new(LONG_TIMEOUT_NS),
+            ..send_params()
+        });
+        post(&mut rc, &[wr(SendOp::Send, 0)]);
+        assert_eq!(send_all(&mut rc), 1);
+        acknowledge_at(&mut rc, far, 0, Syndrome::ACK);
+        // The packet that is reported as missing arrives before it is sent again.
+        for (missing, awaits_late) in [(2, false), (6, true)] {
+            post(&mut rc, &[wr(SendOp::Write, 4 * MTU)]);
+            assert!(send_all(&mut rc) > 0);
+            let nak = Syndrome::Nak(NakCode::PsnSequence);
+            acknowledge_at(&mut rc, far, missing, nak);
+            assert_eq!(rc.snapshot().awaits_late, awaits_late);
+            if !awaits_late {
+                acknowledge_at(&mut rc, far, 4, Syndrome::ACK);
+            }
+        }
+        let due = rc.snapshot().ack_due.unwrap();
+        assert_eq!(rc.on_timeout(due), Expired::Retry);
+        assert!(!rc.snapshot().awaits_late);
     }
 }
