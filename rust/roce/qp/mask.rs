@@ -180,4 +180,39 @@ mod tests {
         assert_eq!(AttrMask::NOT_CARRIED.bits(), 0xffe8_4000);
         assert!(AttrMask::NOT_CARRIED.contains(AttrMask::RATE_LIMIT));
     }
+
+    /// A short text.
+    struct Text {
+        bytes: [u8; 32],
+        len: usize,
+    }
+
+    impl fmt::Write for Text {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            for byte in text.bytes() {
+                *self.bytes.get_mut(self.len).ok_or(fmt::Error)? = byte;
+                self.len += 1;
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn text_has_names_and_rest() {
+        let av_and_port = AttrMask::AV.or(AttrMask::PORT);
+        let unnamed = AttrMask::from_bits(1 << 30);
+        for (mask, expected) in [
+            (AttrMask::NONE, "-"),
+            (av_and_port, "PORT|AV"),
+            (unnamed, "0x40000000"),
+            (av_and_port.or(unnamed), "PORT|AV|0x40000000"),
+        ] {
+            let mut text = Text {
+                bytes: [0; 32],
+                len: 0,
+            };
+            assert!(fmt::Write::write_fmt(&mut text, format_args!("{mask}")).is_ok());
+            assert_eq!(&text.bytes[..text.len], expected.as_bytes());
+        }
+    }
 }
