@@ -402,6 +402,21 @@ mod tests {
     }
 
     #[test]
+    fn stray_response_restarts_timer_only_for_some_time() {
+        for (ns, is_restarted) in [(16 * TIMEOUT_NS - 1, true), (16 * TIMEOUT_NS, false)] {
+            let mut slots = slots::<1>();
+            let mut rc = requester(Transport::Rc, &mut slots);
+            post(&mut rc, &[wr(SendOp::Read, 9)]);
+            assert_eq!(send_all(&mut rc), 1);
+            let now = NOW.after(ns);
+            let stray = read_response(Opcode::RcReadResponseOnly, 7, 9);
+            rc.on_response(now, &stray.packet());
+            let start = if is_restarted { now } else { NOW };
+            assert_eq!(rc.next_timeout(), Some(start.after(TIMEOUT_NS)));
+        }
+    }
+
+    #[test]
     fn read_response_of_wrong_length_is_fatal() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
@@ -565,16 +580,6 @@ mod tests {
         rc.on_timeout(rc.next_timeout().unwrap());
         assert_eq!(requested(&mut rc), Some((0, 32)));
         assert_eq!(requested(&mut rc), None);
-    }
-
-    #[test]
-    fn fence_waits_only_for_outstanding_responses() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        let mut fenced = wr(SendOp::Send, 0);
-        fenced.fence = true;
-        post(&mut rc, &[fenced]);
-        assert_eq!(send_all(&mut rc), 1);
     }
 
     #[test]

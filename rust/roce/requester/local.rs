@@ -361,4 +361,14 @@ mod tests {
         rc.local_error(1, Status::LocProt);
         assert_eq!(psns(&mut rc), [Some(0), Some(1), None]);
     }
+
+    #[test]
+    fn fence_waits_only_for_outstanding_responses() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut fenced = wr(SendOp::Send, 0);
+        fenced.fence = true;
+        assert!(rc.post(fenced).is_ok());
+        assert!(send(&mut rc).is_some());
+    }
 }

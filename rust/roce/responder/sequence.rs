@@ -108,8 +108,15 @@ pub(super) fn next_msn(msn: u32) -> u32 {
 mod tests {
     use super::*;
     use crate::{
-        opcode::Transport,
-        responder::Responder,
+        opcode::{
+            Opcode,
+            Transport, //
+        },
+        responder::{
+            Record,
+            ReplyKind,
+            Responder, //
+        },
         testutil::responder, //
     };
 
@@ -140,5 +147,17 @@ mod tests {
         executed(&mut rc.sequence);
         rc.failed = true;
         assert_eq!(rc.last_ack(), None);
+    }
+
+    #[test]
+    fn old_flush_with_the_same_psn_is_not_acknowledged() {
+        let mut rx = responder();
+        rx.resources.remember(Record {
+            opcode: Opcode::RcFlush,
+            ..Record::default()
+        });
+        executed(&mut rx.sequence);
+        let kind = rx.last_ack().map(|ack| ack.kind);
+        assert_eq!(kind, Some(ReplyKind::Acknowledge));
     }
 }
