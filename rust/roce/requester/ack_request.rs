@@ -283,6 +283,16 @@ mod tests {
     }
 
     #[test]
+    fn request_that_waits_ends_delay() {
+        let mut slots = slots::<8>();
+        let mut rc = untimed(&mut slots);
+        // A local invalidate waits until everything before it has finished.
+        post(&mut rc, &[quiet(), wr(SendOp::LocalInv, 0)]);
+        assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(true));
+        assert_eq!(send(&mut rc), None);
+    }
+
+    #[test]
     fn drain_ends_delay() {
         for (length, packets, last) in [(MTU, 1, 0), (2 * MTU, 2, 1)] {
             let mut slots = slots::<8>();
