@@ -409,6 +409,7 @@ mod tests {
     fn loss_behind_the_last_losses_halves_the_window() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
+        rc.window.set_size(64);
         post(&mut rc, &[wr(SendOp::Read, 64 * MTU)]);
         assert_eq!(send_all(&mut rc), 1);
         for psn in (1..64).filter(|psn| *psn != 40 && *psn != 50) {
@@ -564,6 +565,7 @@ mod tests {
     fn missing_responses_are_requested_within_the_current_part() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
+        rc.window.set_size(64);
         rc.set_params(&SendParams {
             retry_cnt: 2,
             ..send_params()

@@ -557,6 +557,7 @@ mod tests {
     fn part_that_is_requested_again_is_not_longer() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
+        rc.window.set_size(64);
         // The window grows to 127 packets, and with the first response to 128.
         post(&mut rc, &[wr(SendOp::Write, 63 * MTU)]);
         assert_eq!(send_all(&mut rc), 63);
@@ -575,6 +576,7 @@ mod tests {
     fn part_that_is_requested_again_fits_into_the_window() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
+        rc.window.set_size(64);
         post(&mut rc, &[wr(SendOp::Read, 64 * MTU)]);
         assert_eq!(requested(&mut rc), Some((0, 64)));
         rc.on_timeout(rc.next_timeout().unwrap());
@@ -586,6 +588,7 @@ mod tests {
     fn read_waits_until_its_responses_fit() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
+        rc.window.set_size(64);
         post(&mut rc, &[wr(SendOp::Read, 64 * MTU), wr(SendOp::Read, 1)]);
         assert_eq!(requested(&mut rc), Some((0, 64)));
         assert_eq!(requested(&mut rc), None);

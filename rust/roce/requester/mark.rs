@@ -162,6 +162,7 @@ mod tests {
     fn refused(flush: bool) -> (u32, u32) {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
+        rc.window.set_size(64);
         assert!(rc.post(wr(SendOp::Send, 40 * MTU)).is_ok());
         for _ in 0..40 {
             assert!(send(&mut rc).is_some());

@@ -73,8 +73,6 @@ pub(super) struct Retry {
     /// The number of probes since the last RTT sample, or since a probe showed a loss: the back-off
     /// of the probe timer (Karn).
     probes: u8,
-    /// True if packets spent most of the last measured round trip in queues.
-    has_queues: bool,
     /// The time of the last progress, or of the first packet after idle time.
     awaited: Instant,
     /// The longest recent time from one progress to the next, in ns.
@@ -191,19 +189,22 @@ impl Retry {
     }
 
     /// Accounts for progress up to `una`.
+    ///
+    /// Returns whether packets spent much of the round trip in queues, if it was measured.
     #[inline]
-    fn progressed(&mut self, now: Instant, una: Psn, params: &SendParams) {
+    fn progressed(&mut self, now: Instant, una: Psn, params: &SendParams) -> Option<bool> {
         self.reset_counts(params);
         self.rnr_until = None;
-        if let Some(ns) = self.rtt.acknowledged(now, una) {
+        let sample = self.rtt.acknowledged(now, una);
+        if sample.is_some() {
             self.probes = 0;
-            self.has_queues = self.rtt.has_queues(ns);
         }
         if self.timers.deadline.is_some() {
             let took = now.since(self.awaited);
             self.slowest = took.max(self.slowest.saturating_sub(self.slowest >> FORGET));
         }
         self.awaited = now;
+        sample.map(|ns| self.rtt.has_queues(ns))
     }
 
     /// Restarts the timers, or stops them if no response is owed.
@@ -351,8 +352,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let next = self.window.next();
         self.window.acknowledge(una);
         self.end_gap(now);
-        self.retry.progressed(now, una, &self.params);
-        self.window.widen(before, self.retry.has_queues);
+        let has_queues = self.retry.progressed(now, una, &self.params);
+        self.window.widen(before, has_queues);
         self.acks.acknowledged(una, self.window.next());
         if !self.probe.goes_on_at(una) {
             self.retry.loss_end = None;

@@ -99,10 +99,13 @@ impl Rtt {
         self.is_measured() && ns < three_quarters(self.shortest)
     }
 
-    /// Returns whether packets spent most of a round trip of `ns` in queues: it took more than four
-    /// times the shortest one, and delays of a host do not explain that.
+    /// Returns whether packets spent much of a round trip of `ns` in queues: it took more than
+    /// one and a half times the shortest one, and delays of a host do not explain that.
+    ///
+    /// The shortest one may have met a queue, too, because the first packets fill it, and other
+    /// queue pairs keep it full. Therefore the factor is small.
     pub(super) fn has_queues(&self, ns: u64) -> bool {
-        let expected = u64::from(self.shortest).saturating_mul(4);
+        let expected = u64::from(self.shortest).saturating_mul(3) / 2;
         ns > expected.saturating_add(MIN_RTO_NS)
     }
 
@@ -182,13 +185,13 @@ mod tests {
     }
 
     #[test]
-    fn round_trip_of_four_times_the_shortest_has_queues() {
+    fn round_trip_longer_than_three_halves_of_the_shortest_has_queues() {
         let mut rtt = Rtt::default();
-        for ns in [9 * MIN_RTO_NS, MIN_RTO_NS, 2 * MIN_RTO_NS] {
+        for ns in [9 * MIN_RTO_NS, 4 * MIN_RTO_NS, 5 * MIN_RTO_NS] {
             round_trip(&mut rtt, ns);
         }
-        assert!(!rtt.has_queues(5 * MIN_RTO_NS));
-        assert!(rtt.has_queues(5 * MIN_RTO_NS + 1));
+        assert!(!rtt.has_queues(7 * MIN_RTO_NS));
+        assert!(rtt.has_queues(7 * MIN_RTO_NS + 1));
     }
 
     #[test]

@@ -4,31 +4,37 @@
 
 use super::ACK_EVERY;
 use crate::psn::Psn;
-use core::num::NonZero;
 
 /// The most unacknowledged PSNs of SENDs and WRITEs (RC); READ responses do not count.
 pub const PSN_WINDOW: u32 = 4096;
 
-/// The initial window. It is small because the queues on the way may be short.
-pub(super) const INITIAL_WINDOW: u16 = 64;
+/// The initial window. It is small because the queues on the way may be short, and shared by many
+/// queue pairs that begin together.
+pub(super) const INITIAL_WINDOW: u16 = 16;
 
-/// The smallest window after losses.
+/// The smallest window after losses, unless packets wait in queues.
 pub(super) const MIN_WINDOW: u16 = 4;
 
-/// The smallest window for READ responses after losses.
+/// The smallest window for READ responses after losses, unless packets wait in queues.
 ///
 /// A loss is noticed by the responses after it. With fewer of them, the probe timer often has to
 /// expire instead.
-const MIN_READ_WINDOW: u32 = 16;
+const MIN_READ_WINDOW: u16 = 16;
 
-/// The growth of the window above the threshold, per acknowledged PSN, as a shift: 1/8 in a round
-/// trip.
-const GROWTH: u32 = 3;
-
-/// The smallest window after marks of congestion.
+/// The smallest window if the network marks packets, or packets wait in queues.
 ///
-/// It is smaller than after losses, because many senders may have to share a short queue.
-const MIN_MARKED_WINDOW: u16 = 2;
+/// It is smaller than the others, because many senders may have to share a short queue.
+const MIN_SHARED_WINDOW: u16 = 2;
+
+/// The size from which on the window does not grow while packets wait in queues.
+const LARGE_WINDOW: u16 = 64;
+
+/// The acknowledged PSNs for which the window grows by one above the threshold: 1/8 per round trip.
+const GROWTH: u32 = 8;
+
+/// The round trips in which the window grows by one while packets wait in queues, or up to twice as
+/// many.
+const QUEUED_GROWTH: u32 = 8;
 
 /// The largest window: only READ responses count beyond [`PSN_WINDOW`].
 const MAX_WINDOW: u16 = 1 << 14;
@@ -52,9 +58,13 @@ const MAX_OUTSTANDING: u32 = 1 << 22;
 /// the way that has overflowed once will do so again. READ responses count like packets, because
 /// only the requester can limit the number of them that meet in a queue.
 ///
+/// While packets spend much of a round trip in queues, the window grows by one packet in 8 to 16
+/// round trips: more packets would only make the queues longer, until one overflows. A small window
+/// does not stop growing, because others that share the queue may not yield.
+///
 /// If the network marks packets (ECN), the first mark halves the window, and each later round trip
-/// with marks takes a quarter of it. From then on it grows by one packet in a round trip. So the
-/// windows of senders that share a queue converge (AIMD).
+/// with marks takes a quarter of it. From then on it grows by one packet in one or two round trips.
+/// So the windows of senders that share a queue converge (AIMD).
 ///
 /// # Invariants
 ///
@@ -77,17 +87,18 @@ pub(super) struct Window {
     /// The same for marks of congestion.
     narrowed: Psn,
     size: WindowSize,
+    /// True if packets spent much of the last measured round trip in queues.
+    has_queues: bool,
     /// The most PSNs in flight since the last loss, at least the size after that.
     peak: u16,
-    /// One more than the number of PSNs that were acknowledged since the window last grew by one;
-    /// `None` before the first mark of congestion.
-    since_growth: Option<NonZero<u16>>,
+    /// True after the first mark of congestion.
+    is_marked: bool,
 }
 
 /// The size of a window and its threshold.
 #[derive(Clone, Copy, Default)]
 pub(super) struct WindowSize {
-    /// The most unacknowledged PSNs, from [`MIN_MARKED_WINDOW`] to [`MAX_WINDOW`].
+    /// The most unacknowledged PSNs, from [`MIN_SHARED_WINDOW`] to [`MAX_WINDOW`].
     psns: u16,
     /// The size from which on the window grows slowly (ssthresh).
     threshold: u16,
@@ -108,8 +119,9 @@ impl Window {
                 psns: INITIAL_WINDOW,
                 threshold: MAX_WINDOW,
             },
+            has_queues: false,
             peak: 0,
-            since_growth: None,
+            is_marked: false,
         }
     }
 
@@ -135,6 +147,12 @@ impl Window {
     #[inline]
     pub(super) fn size(&self) -> u32 {
         self.size.psns.into()
+    }
+
+    /// Sets the size, for tests.
+    #[cfg(any(test, CONFIG_KUNIT = "y"))]
+    pub(super) fn set_size(&mut self, psns: u16) {
+        self.size.psns = psns;
     }
 
     /// Returns whether all packets sent since the last rewind are acknowledged.
@@ -189,10 +207,16 @@ impl Window {
     /// Returns the smallest window for READ responses.
     #[inline]
     fn min_read_window(&self) -> u32 {
-        if self.is_marked() {
-            MIN_MARKED_WINDOW.into()
+        self.at_least(MIN_READ_WINDOW).into()
+    }
+
+    /// Returns the smallest window after losses: `usual`, or less if others may share a queue.
+    #[inline]
+    fn at_least(&self, usual: u16) -> u16 {
+        if self.has_queues || self.is_marked {
+            MIN_SHARED_WINDOW
         } else {
-            MIN_READ_WINDOW
+            usual
         }
     }
 
@@ -242,36 +266,32 @@ impl Window {
 
     /// Widens the window after the PSNs from `before` on were acknowledged.
     ///
-    /// From [`INITIAL_WINDOW`] on it does not grow while packets spend most of their time in queues
-    /// (`has_queues`): more packets would only make these longer, until one overflows. A smaller
-    /// window grows, because it may share a queue with senders that do not yield.
+    /// `has_queues` is true if packets spent much of the round trip in queues, and `None` if it was
+    /// not measured.
     #[inline]
-    pub(super) fn widen(&mut self, before: Psn, has_queues: bool) {
-        if has_queues && self.size.psns >= INITIAL_WINDOW {
-            return;
-        }
+    pub(super) fn widen(&mut self, before: Psn, has_queues: Option<bool>) {
+        self.has_queues = has_queues.unwrap_or(self.has_queues);
         let acknowledged = before.forward(self.una);
-        let growth = if self.size.psns < self.size.threshold {
+        // A power of two: multiples of the size could follow each other closely as it grows.
+        let round_trip = self.size().checked_next_power_of_two().unwrap_or(u32::MAX);
+        let growth = if self.has_queues {
+            if self.size.psns >= LARGE_WINDOW {
+                return;
+            }
+            multiples(
+                before,
+                acknowledged,
+                round_trip.saturating_mul(QUEUED_GROWTH),
+            )
+        } else if self.size.psns < self.size.threshold {
             acknowledged
-        } else if self.is_marked() {
-            self.grow_by_one(acknowledged)
+        } else if self.is_marked {
+            multiples(before, acknowledged, round_trip)
         } else {
-            // One for each multiple of eight among the PSNs, so that no remainder has to be kept.
-            let phase = before.get() & ((1 << GROWTH) - 1);
-            acknowledged.saturating_add(phase) >> GROWTH
+            multiples(before, acknowledged, GROWTH)
         };
         let growth = u16::try_from(growth).unwrap_or(MAX_WINDOW);
         self.size.psns = self.size.psns.saturating_add(growth).min(MAX_WINDOW);
-    }
-
-    /// Returns 1 each time as many PSNs were acknowledged as the window has, otherwise 0.
-    fn grow_by_one(&mut self, acknowledged: u32) -> u32 {
-        let acknowledged = u16::try_from(acknowledged).unwrap_or(MAX_WINDOW);
-        let since = self.since_growth.map_or(0, NonZero::get);
-        let since = since.saturating_add(acknowledged);
-        let is_full = since > self.size.psns;
-        self.since_growth = NonZero::new(if is_full { 1 } else { since });
-        is_full.into()
     }
 
     /// Halves the window after a loss, once for all packets in flight. Returns whether it did.
@@ -285,7 +305,7 @@ impl Window {
 
     /// Returns whether there were marks of congestion.
     pub(super) fn is_marked(&self) -> bool {
-        self.since_growth.is_some()
+        self.is_marked
     }
 
     /// Returns the size and its threshold, for [`Window::restore_size`].
@@ -309,7 +329,7 @@ impl Window {
     /// less. Those that are in flight now may be the last few of a message.
     pub(super) fn halve(&mut self) {
         self.recover = self.max;
-        let least = MIN_WINDOW.min(self.size.psns);
+        let least = self.at_least(MIN_WINDOW).min(self.size.psns);
         self.size.psns = (self.size.psns.min(self.peak) >> 1).max(least);
         self.size.threshold = self.size.psns;
         self.peak = self.size.psns;
@@ -322,13 +342,13 @@ impl Window {
             return;
         }
         self.narrowed = self.max;
-        let cut = if self.is_marked() {
+        let cut = if self.is_marked {
             (self.size.psns >> 2).max(1)
         } else {
             self.size.psns >> 1
         };
-        self.since_growth = Some(NonZero::<u16>::MIN);
-        self.size.psns = self.size.psns.saturating_sub(cut).max(MIN_MARKED_WINDOW);
+        self.is_marked = true;
+        self.size.psns = self.size.psns.saturating_sub(cut).max(MIN_SHARED_WINDOW);
         self.size.threshold = self.size.psns;
     }
 
@@ -342,6 +362,16 @@ impl Window {
     pub(super) fn rewind_to(&mut self, psn: Psn) {
         self.next = psn;
     }
+}
+
+/// Returns the number of multiples of `unit` among `acknowledged` PSNs after `before`.
+///
+/// This is a fraction of them, and no remainder has to be kept.
+#[inline]
+fn multiples(before: Psn, acknowledged: u32, unit: u32) -> u32 {
+    let below = |psn: u32| psn.checked_div(unit).unwrap_or(0);
+    let end = before.get().saturating_add(acknowledged);
+    below(end).saturating_sub(below(before.get()))
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
@@ -363,7 +393,7 @@ mod tests {
         let (una, size) = (window.una(), window.size());
         window.sent(una.add(size));
         window.acknowledge(una.add(size));
-        window.widen(una, false);
+        window.widen(una, None);
     }
 
     #[test]
@@ -382,27 +412,26 @@ mod tests {
     }
 
     #[test]
-    fn window_grows_by_one_in_a_round_trip_after_a_mark() {
+    fn window_grows_by_one_in_one_or_two_round_trips_after_a_mark() {
         let mut window = full(64);
         window.narrow_once();
         window.acknowledge(window.una().add(64));
-        for size in 33..40 {
+        for _ in 0..8 {
             round_trip(&mut window);
-            assert_eq!(window.size(), size);
         }
+        assert!((36..=40).contains(&window.size()));
     }
 
     #[test]
-    fn window_grows_by_one_in_a_round_trip_of_single_packets() {
+    fn window_grows_as_fast_if_packets_are_acknowledged_one_by_one() {
         let mut window = full(64);
         window.narrow_once();
         window.acknowledge(window.una().add(64));
         for _ in 0..32 {
-            assert_eq!(window.size(), 32);
             let una = window.una();
             window.sent(una.next());
             window.acknowledge(una.next());
-            window.widen(una, false);
+            window.widen(una, None);
         }
         assert_eq!(window.size(), 33);
     }
@@ -444,19 +473,47 @@ mod tests {
         assert_eq!(window.size(), 16);
     }
 
-    #[test]
-    fn window_grows_beyond_the_first_one_only_while_queues_are_short() {
-        let grown = |size, has_queues| {
-            let mut window = Window::new(Psn::new(0));
-            window.size.psns = size;
-            window.sent(Psn::new(2));
-            window.acknowledge(Psn::new(2));
-            window.widen(Psn::new(0), has_queues);
-            window.size.psns
+    /// Returns the growth of a window of `size` when `round_trips` windows are acknowledged.
+    fn growth(size: u16, threshold: u16, has_queues: bool, round_trips: u32) -> u16 {
+        let mut window = Window::new(Psn::new(7));
+        window.size = WindowSize {
+            psns: size,
+            threshold,
         };
-        assert_eq!(grown(INITIAL_WINDOW, false), INITIAL_WINDOW + 2);
-        assert_eq!(grown(INITIAL_WINDOW, true), INITIAL_WINDOW);
-        assert_eq!(grown(INITIAL_WINDOW - 1, true), INITIAL_WINDOW + 1);
+        let end = window.una().add(round_trips * u32::from(size));
+        window.sent(end);
+        window.acknowledge(end);
+        window.widen(Psn::new(7), Some(has_queues));
+        window.size.psns - size
+    }
+
+    #[test]
+    fn window_doubles_below_the_threshold_and_grows_by_an_eighth_above() {
+        assert_eq!(growth(16, MAX_WINDOW, false, 1), 16);
+        assert_eq!(growth(LARGE_WINDOW, MAX_WINDOW, false, 1), LARGE_WINDOW);
+        assert_eq!(growth(16, 16, false, 1), 2);
+    }
+
+    #[test]
+    fn window_grows_by_one_in_eight_round_trips_while_packets_wait_in_queues() {
+        for size in [2, 4, 16, 32] {
+            assert_eq!(growth(size, MAX_WINDOW, true, 8), 1);
+            assert_eq!(growth(size, size, true, 8), 1);
+        }
+        assert_eq!(growth(LARGE_WINDOW, MAX_WINDOW, true, 8), 0);
+    }
+
+    #[test]
+    fn losses_leave_fewer_packets_while_packets_wait_in_queues() {
+        for (has_queues, size, read_part) in [(false, MIN_WINDOW, 16), (true, 2, 2)] {
+            let mut window = full(64);
+            window.has_queues = has_queues;
+            for _ in 0..8 {
+                window.halve();
+            }
+            assert_eq!(window.size(), u32::from(size));
+            assert_eq!(window.read_part(), read_part);
+        }
     }
 
     #[test]
@@ -487,7 +544,7 @@ mod tests {
         for _ in 0..64 {
             let una = window.una();
             window.acknowledge(una.next());
-            window.widen(una, false);
+            window.widen(una, None);
         }
         assert_eq!(window.size(), 40);
         // No more than half of that was in flight since the loss.

@@ -283,14 +283,36 @@ static void test_stuck_memory(void)
 	}
 }
 
+/* Sends an acknowledgment of `count` requests, and waits for the completions of the last `last`. */
+static void acknowledge(struct end *end, uint32_t count, uint32_t last)
+{
+	struct packet ack = make(RC_ACK, end->qp->qp_num, end->psn + count - 1);
+
+	add_aeth(&ack, ACK, count);
+	send_packet(&ack);
+	for (uint64_t i = count - last; i < count; i++)
+		expect(end, i, IBV_WC_SUCCESS);
+}
+
+/* Waits until `count` packets were sent. */
+static void wait_sent(struct end *end, uint32_t count)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	do {
+		CHECK_EQ(ibv_query_qp(end->qp, &attr, IBV_QP_SQ_PSN, &init), 0);
+	} while (attr.sq_psn != ((end->psn + count) & 0xffffff));
+}
+
 /*
  * One acknowledgment completes many requests while the next one waits for memory: all are reported,
  * though nothing else happens. The peer is in RESET and sends nothing itself.
  */
 static void test_many_end(void)
 {
-	enum { MANY = 40 };
-	struct packet ack;
+	/* The first window, which their acknowledgment doubles, and more. */
+	enum { FIRST = 16, MANY = FIRST + 31 };
 	struct end a, b;
 	int fd;
 
@@ -302,15 +324,15 @@ static void test_many_end(void)
 	end_to(&a, &b, IBV_QPS_RTS);
 	on_demand(&a);
 	fd = fault_end(&a);
-	for (uint64_t i = 0; i < MANY; i++)
+	for (uint64_t i = 0; i < FIRST; i++)
+		post_send(&a, &b, IBV_WR_SEND, i, 0, 0, IBV_SEND_SIGNALED);
+	wait_sent(&a, FIRST);
+	acknowledge(&a, FIRST, FIRST);
+	for (uint64_t i = FIRST; i < MANY; i++)
 		post_send(&a, &b, IBV_WR_SEND, i, 0, 0, IBV_SEND_SIGNALED);
 	post_send(&a, &b, IBV_WR_SEND, MANY, 0, 64, IBV_SEND_SIGNALED);
 	wanted(fd);
-	ack = make(RC_ACK, a.qp->qp_num, a.psn + MANY - 1);
-	add_aeth(&ack, ACK, MANY);
-	send_packet(&ack);
-	for (uint64_t i = 0; i < MANY; i++)
-		expect(&a, i, IBV_WC_SUCCESS);
+	acknowledge(&a, MANY, MANY - FIRST);
 	end_modify(&a, IBV_QPS_ERR);
 	expect(&a, MANY, IBV_WC_WR_FLUSH_ERR);
 	pair_close(&a, &b);

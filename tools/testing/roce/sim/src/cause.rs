@@ -20,6 +20,10 @@ use crate::{
 /// takes it for proof of another loss, although the missing response comes next.
 const FALSE_PROOFS: u64 = 2;
 
+/// The same if the receiver keeps no early packets: the requester sends 1, 4 and 16 packets again,
+/// and then the rest.
+const RUNS: u64 = 4;
+
 /// The causes of recoveries of a requester, in both directions of its connection.
 #[derive(Clone, Copy, Debug)]
 struct Causes {
@@ -28,6 +32,8 @@ struct Causes {
     /// The NAKs that each of these may cause. A receiver that keeps no early packets drops those
     /// after the missing one, and reports them when that has arrived alone.
     naks_per_request: u64,
+    /// The times that the requester may find each of these missing.
+    proofs_per_request: u64,
     /// Responses that were lost or late.
     responses: u64,
     /// Requests that arrived twice.
@@ -55,6 +61,11 @@ pub(crate) fn check(
         let causes = Causes {
             requests: on_the_way[index].missing + theirs.overflows,
             naks_per_request: if peer.keeps_early() { 1 } else { 2 },
+            proofs_per_request: if peer.keeps_early() {
+                FALSE_PROOFS
+            } else {
+                RUNS
+            },
             responses: on_the_way[1 - index].missing,
             repeated: on_the_way[index].repeated,
             others: stalls
@@ -92,11 +103,12 @@ fn check_one(
     if own.rnrs > theirs.sent_rnrs + causes.others {
         return Err("waited without an RNR NAK");
     }
-    let all = causes.requests + causes.responses;
-    if own.naks + own.gaps + own.losses_found > all * FALSE_PROOFS + causes.others {
+    let proofs = causes.requests * causes.proofs_per_request + causes.responses * FALSE_PROOFS;
+    if own.naks + own.gaps + own.losses_found > proofs + causes.others {
         return Err("found a loss without a cause");
     }
     // A peer in ERR does not respond.
+    let all = causes.requests + causes.responses;
     if own.timeouts > all + causes.others && !peer_failed {
         return Err("a timeout without a cause");
     }
