@@ -17,7 +17,8 @@ SPEC = importlib.util.spec_from_file_location("table", pathlib.Path(__file__).wi
 TABLE = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(TABLE)
 
-DRIVERS = ("rxe", "ferroce", "tcp")
+# "ferroce to rxe" has a ferroce client and a server of C rxe.
+DRIVERS = ("rxe", "ferroce", "ferroce to rxe", "rxe to ferroce", "tcp")
 
 
 def read(path):
@@ -31,6 +32,11 @@ def read(path):
 
 def shown(value):
     return "" if value is None else f"{value:.2f}"
+
+
+def width(driver):
+    """Of its column in the table."""
+    return max(10, len(driver) + 3)
 
 
 def write_dat(name, medians, drivers):
@@ -52,8 +58,8 @@ def main():
     medians = {row: {driver: TABLE.median(values) for driver, values in by_driver.items()}
                for row, by_driver in figures.items()}
     drivers = [driver for driver in DRIVERS if any(driver in by_driver for by_driver in figures.values())]
-    head = "net".ljust(15) + "test".ljust(17) + "size".rjust(7) + "QPs".rjust(4) + "unit".rjust(7)
-    lines = [head + "".join(driver.rjust(10) for driver in drivers) + "   to rxe to clean"]
+    head = "net".ljust(15) + "test".ljust(17) + "size".rjust(7) + "QPs".rjust(4) + "unit".rjust(9)
+    lines = [head + "".join(driver.rjust(width(driver)) for driver in drivers) + "   to rxe to clean"]
 
     with open(f"{name}.csv", "w", encoding="ascii") as file:
         out = csv.writer(file, lineterminator="\n")
@@ -61,17 +67,17 @@ def main():
         for row, by_driver in medians.items():
             net, test, size, qps, unit = row
             clean = medians.get(("clean", test, size, qps, unit), {})
-            line = f"{net:15}{test:17}{TABLE.size_name(size):>7}{qps:>4}{unit:>7}"
+            line = f"{net:15}{test:17}{TABLE.size_name(size):>7}{qps:>4}{unit:>9}"
             for driver in drivers:
                 if driver not in by_driver:
-                    line += "-".rjust(10)
+                    line += "-".rjust(width(driver))
                     continue
                 value = by_driver[driver]
                 to_rxe = TABLE.ratio(value, by_driver.get("rxe"), unit)
                 to_clean = TABLE.ratio(value, clean.get(driver), unit)
                 figure = "failed" if value is None else f"{value:.2f}"
                 out.writerow([net, test, size, qps, driver, figure, unit, shown(to_rxe), shown(to_clean)])
-                line += figure.rjust(10)
+                line += figure.rjust(width(driver))
             ours = by_driver.get("ferroce")
             line += shown(TABLE.ratio(ours, by_driver.get("rxe"), unit)).rjust(9)
             line += shown(TABLE.ratio(ours, clean.get("ferroce"), unit)).rjust(9)

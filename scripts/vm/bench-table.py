@@ -16,7 +16,7 @@ import statistics
 import sys
 
 DRIVERS = ("rxe", "ferroce", "siw", "tcp")
-SMALLER_IS_BETTER = ("us",)
+SMALLER_IS_BETTER = ("us", "packets")
 GROUPS = {"MiB/s": "BANDWIDTH", "msg/s": "MESSAGE RATE", "us": "LATENCY"}
 
 
