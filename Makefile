@@ -40,6 +40,9 @@ bench-icount: module ## the same by instruction counts: slower, but repeatable (
 bench-loss: module ## C rdma_rxe, ferroce and TCP over a network that loses packets (build/bench-loss.csv, .svg)
 	@scripts/vm/bench --loss
 
+bench-peer: module ## C rdma_rxe and ferroce as each other's peers, in two virtual machines (build/bench-peer.csv)
+	@scripts/vm/bench --peer
+
 bench-publish: ## take the results of these into Documentation
 	@scripts/vm/bench-publish
 
@@ -96,4 +99,4 @@ clean: ## remove what was built here (the lab stays)
 help: ## show this
 	@awk -F ':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-z_-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' Makefile
 
-.PHONY: module samples modules_install demo shell bench bench-icount bench-loss bench-publish check check-pyverbs check-interop check-debug mutants lab lab-debug lab-um fmt fmt-check clippy doc rust-analyzer clean help
+.PHONY: module samples modules_install demo shell bench bench-icount bench-loss bench-peer bench-publish check check-pyverbs check-interop check-debug mutants lab lab-debug lab-um fmt fmt-check clippy doc rust-analyzer clean help
