@@ -150,6 +150,14 @@ pub(crate) fn wr(op: SendOp, length: u32) -> SendWr {
     }
 }
 
+/// Makes an unsignalled SEND of zero bytes.
+pub(crate) fn unsignalled() -> SendWr {
+    SendWr {
+        signalled: false,
+        ..wr(SendOp::Send, 0)
+    }
+}
+
 /// The attributes of a send half in the tests.
 pub(crate) fn send_params() -> SendParams {
     SendParams {
@@ -212,6 +220,16 @@ pub(crate) fn requester(transport: Transport, slots: &mut [Slot]) -> Requester<&
     requester
 }
 
+/// Makes a send half without a retransmission timer.
+pub(crate) fn untimed(slots: &mut [Slot]) -> Requester<&mut [Slot]> {
+    let mut rc = requester(Transport::Rc, slots);
+    rc.set_params(&SendParams {
+        ack_timeout: None,
+        ..send_params()
+    });
+    rc
+}
+
 /// Makes `N` free slots.
 pub(crate) fn slots<const N: usize>() -> [Slot; N] {
     [(); N].map(|()| Slot::default())
@@ -231,6 +249,15 @@ pub(crate) fn send_all(rc: &mut Requester<&mut [Slot]>) -> usize {
         count += 1;
     }
     count
+}
+
+/// Sends a READ request packet, which must be the only packet to send.
+///
+/// Returns its PSN and the number of responses that it requests.
+pub(crate) fn requested(rc: &mut Requester<&mut [Slot]>) -> Option<(u32, u32)> {
+    let sent = send(rc)?;
+    assert_eq!(rc.poll_transmit(), None);
+    Some((sent.psn.get(), sent.reth?.len.div_ceil(MTU)))
 }
 
 /// Posts work requests, for which there must be slots.

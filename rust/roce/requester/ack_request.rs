@@ -177,7 +177,6 @@ mod tests {
     use crate::{
         requester::{
             Expired,
-            SendParams,
             ACK_REQUEST_NS, //
         },
         testutil::{
@@ -186,8 +185,9 @@ mod tests {
             requester,
             send,
             send_all,
-            send_params,
             slots,
+            unsignalled,
+            untimed,
             wr,
             MTU,
             NOW,
@@ -208,13 +208,9 @@ mod tests {
     fn unsignalled_requests_delay_ack_request() {
         let mut slots = slots::<8>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        let quiet = SendWr {
-            signalled: false,
-            ..wr(SendOp::Send, 0)
-        };
         // A quarter of the slots.
         for _ in 0..2 {
-            assert!(rc.post(quiet).is_ok());
+            assert!(rc.post(unsignalled()).is_ok());
             assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(false));
         }
         let ask = NOW.after(ACK_REQUEST_NS);
@@ -230,7 +226,7 @@ mod tests {
         while rc.poll_completion().is_some() {}
 
         // The acknowledgment request of a signalled request covers all.
-        assert!(rc.post(quiet).is_ok());
+        assert!(rc.post(unsignalled()).is_ok());
         assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(false));
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
         assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(true));
@@ -241,40 +237,22 @@ mod tests {
         // The acknowledgment request is not deferred beyond a quarter of the slots, nor while a
         // later request waits.
         for ack_req in [false, false, true] {
-            assert!(rc.post(quiet).is_ok());
+            assert!(rc.post(unsignalled()).is_ok());
             assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(ack_req));
         }
         acknowledge(&mut rc, 6, Syndrome::ACK);
         while rc.poll_completion().is_some() {}
-        assert!(rc.post(quiet).is_ok());
+        assert!(rc.post(unsignalled()).is_ok());
         assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(false));
         assert!(rc.post(wr(SendOp::LocalInv, 0)).is_ok());
         assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(true));
-    }
-
-    /// Makes a send half without retransmission timer.
-    fn untimed(slots: &mut [Slot]) -> Requester<&mut [Slot]> {
-        let mut rc = requester(Transport::Rc, slots);
-        rc.set_params(&SendParams {
-            ack_timeout: None,
-            ..send_params()
-        });
-        rc
-    }
-
-    /// Makes an unsignalled work request.
-    fn quiet() -> SendWr {
-        SendWr {
-            signalled: false,
-            ..wr(SendOp::Send, 0)
-        }
     }
 
     #[test]
     fn later_ack_request_replaces_deferred_one() {
         let mut slots = slots::<8>();
         let mut rc = untimed(&mut slots);
-        post(&mut rc, &[quiet()]);
+        post(&mut rc, &[unsignalled()]);
         assert!(send(&mut rc).is_some());
         assert_eq!(rc.next_timeout(), Some(NOW.after(ACK_REQUEST_NS)));
         post(&mut rc, &[wr(SendOp::Send, 0)]);
@@ -287,7 +265,7 @@ mod tests {
         let mut slots = slots::<8>();
         let mut rc = untimed(&mut slots);
         // A local invalidate waits until everything before it has finished.
-        post(&mut rc, &[quiet(), wr(SendOp::LocalInv, 0)]);
+        post(&mut rc, &[unsignalled(), wr(SendOp::LocalInv, 0)]);
         assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(true));
         assert_eq!(send(&mut rc), None);
     }
@@ -297,7 +275,13 @@ mod tests {
         for (length, packets, last) in [(MTU, 1, 0), (2 * MTU, 2, 1)] {
             let mut slots = slots::<8>();
             let mut rc = untimed(&mut slots);
-            post(&mut rc, &[SendWr { length, ..quiet() }]);
+            post(
+                &mut rc,
+                &[SendWr {
+                    length,
+                    ..unsignalled()
+                }],
+            );
             assert_eq!(send_all(&mut rc), packets);
             // A local operation has no packet that could be sent again.
             post(&mut rc, &[wr(SendOp::BindMw, 0)]);
@@ -313,7 +297,7 @@ mod tests {
     fn retransmission_of_unacknowledged_packet_starts_timer() {
         let mut slots = slots::<8>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        post(&mut rc, &[quiet()]);
+        post(&mut rc, &[unsignalled()]);
         assert!(send(&mut rc).is_some());
         acknowledge(&mut rc, 0, Syndrome::Nak(NakCode::PsnSequence));
         assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(true));
@@ -324,7 +308,7 @@ mod tests {
     fn ack_that_was_not_requested_ends_delay() {
         let mut slots = slots::<8>();
         let mut rc = untimed(&mut slots);
-        post(&mut rc, &[quiet()]);
+        post(&mut rc, &[unsignalled()]);
         assert!(send(&mut rc).is_some());
         acknowledge(&mut rc, 0, Syndrome::ACK);
         assert_eq!(rc.next_timeout(), None);
@@ -334,7 +318,7 @@ mod tests {
     fn flush_ends_delay() {
         let mut slots = slots::<8>();
         let mut rc = untimed(&mut slots);
-        post(&mut rc, &[quiet()]);
+        post(&mut rc, &[unsignalled()]);
         assert!(send(&mut rc).is_some());
         rc.flush();
         assert_eq!(rc.next_timeout(), None);
@@ -344,9 +328,9 @@ mod tests {
     fn local_error_ends_delay() {
         let mut slots = slots::<8>();
         let mut rc = untimed(&mut slots);
-        post(&mut rc, &[quiet()]);
+        post(&mut rc, &[unsignalled()]);
         assert_eq!(send_all(&mut rc), 1);
-        post(&mut rc, &[quiet()]);
+        post(&mut rc, &[unsignalled()]);
         assert_eq!(send_all(&mut rc), 1);
         rc.local_error(1, Status::LocProt);
         let probe = send(&mut rc).map(|sent| (sent.psn.get(), sent.ack_req));
@@ -359,7 +343,7 @@ mod tests {
         let mut rc = untimed(&mut slots);
         post(&mut rc, &[wr(SendOp::Send, 2 * MTU), wr(SendOp::Send, 0)]);
         assert_eq!(send_all(&mut rc), 3);
-        post(&mut rc, &[quiet()]);
+        post(&mut rc, &[unsignalled()]);
         assert!(send(&mut rc).is_some());
         // The requests from PSN 2 on are not sent again, so they need no acknowledgment.
         rc.local_error(1, Status::LocProt);

@@ -165,6 +165,7 @@ mod tests {
         testutil::{
             post,
             read_response,
+            requested,
             requester,
             send_all,
             send_params,
@@ -215,15 +216,14 @@ mod tests {
         response.outcome
     }
 
-    /// Sends a READ request packet, which must be the only packet to send.
-    ///
-    /// Returns its PSN and the number of responses that it requests.
-    fn requested(rc: &mut Requester<&mut [Slot]>) -> Option<(u32, u32)> {
-        let transmit = rc.poll_transmit()?;
-        rc.transmitted(NOW, &transmit);
-        assert_eq!(rc.poll_transmit(), None);
-        let reth = transmit.reth?;
-        Some((transmit.psn.get(), reth.len.div_ceil(MTU)))
+    /// Makes a send half that may report a loss and then time out.
+    fn with_two_retries(slots: &mut [Slot]) -> Requester<&mut [Slot]> {
+        let mut rc = requester(Transport::Rc, slots);
+        rc.set_params(&SendParams {
+            retry_cnt: 2,
+            ..send_params()
+        });
+        rc
     }
 
     /// Makes a full response to a piece of a READ.
@@ -286,11 +286,7 @@ mod tests {
     #[test]
     fn late_responses_after_rewind_report_no_loss() {
         let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        rc.set_params(&SendParams {
-            retry_cnt: 2,
-            ..send_params()
-        });
+        let mut rc = with_two_retries(&mut slots);
         let frames = read::<8>(&mut rc);
         assert_eq!(keep(&mut rc, &frames[1]), ResponseKind::Gap);
         rc.not_kept(Psn::new(2));
@@ -497,11 +493,7 @@ mod tests {
     #[test]
     fn late_response_after_rewind_requests_no_gap() {
         let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        rc.set_params(&SendParams {
-            retry_cnt: 2,
-            ..send_params()
-        });
+        let mut rc = with_two_retries(&mut slots);
         let frames = read::<8>(&mut rc);
         assert_eq!(keep(&mut rc, &frames[3]), ResponseKind::Gap);
         assert_eq!(requested(&mut rc), Some((0, 3)));
@@ -564,12 +556,8 @@ mod tests {
     #[test]
     fn missing_responses_are_requested_within_the_current_part() {
         let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = with_two_retries(&mut slots);
         rc.window.set_size(64);
-        rc.set_params(&SendParams {
-            retry_cnt: 2,
-            ..send_params()
-        });
         post(&mut rc, &[wr(SendOp::Read, 64 * MTU)]);
         assert_eq!(requested(&mut rc), Some((0, 64)));
         let due = rc.next_timeout().unwrap();

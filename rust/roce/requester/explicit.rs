@@ -239,9 +239,9 @@ mod tests {
             acknowledge,
             post,
             read_response,
+            requested,
             requester,
             respond,
-            send,
             send_all,
             slots,
             status,
@@ -296,12 +296,18 @@ mod tests {
         assert_eq!(status(&mut rc), Some(Status::Success));
     }
 
+    /// Makes a send half that has requested a READ of 9 bytes.
+    fn reading(slots: &mut [Slot]) -> Requester<&mut [Slot]> {
+        let mut rc = requester(Transport::Rc, slots);
+        post(&mut rc, &[wr(SendOp::Read, 9)]);
+        assert_eq!(send_all(&mut rc), 1);
+        rc
+    }
+
     #[test]
     fn another_response_ends_placement() {
         let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        post(&mut rc, &[wr(SendOp::Read, 9)]);
-        assert_eq!(send_all(&mut rc), 1);
+        let mut rc = reading(&mut slots);
         let only = read_response(Opcode::RcReadResponseOnly, 0, 9);
         assert!(respond(&mut rc, &only).place.is_some());
         let stale = acknowledge(&mut rc, 7, Syndrome::ACK);
@@ -313,9 +319,7 @@ mod tests {
     #[test]
     fn flush_ends_placement() {
         let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        post(&mut rc, &[wr(SendOp::Read, 9)]);
-        assert_eq!(send_all(&mut rc), 1);
+        let mut rc = reading(&mut slots);
         let only = read_response(Opcode::RcReadResponseOnly, 0, 9);
         assert!(respond(&mut rc, &only).place.is_some());
         rc.flush();
@@ -386,9 +390,7 @@ mod tests {
     #[test]
     fn stray_responses_do_not_prevent_timeout() {
         let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        post(&mut rc, &[wr(SendOp::Read, 9)]);
-        assert_eq!(send_all(&mut rc), 1);
+        let mut rc = reading(&mut slots);
         let stray = read_response(Opcode::RcReadResponseOnly, 7, 9);
         let mut now = NOW;
         let mut strays = 0;
@@ -405,9 +407,7 @@ mod tests {
     fn stray_response_restarts_timer_only_for_some_time() {
         for (ns, is_restarted) in [(16 * TIMEOUT_NS - 1, true), (16 * TIMEOUT_NS, false)] {
             let mut slots = slots::<1>();
-            let mut rc = requester(Transport::Rc, &mut slots);
-            post(&mut rc, &[wr(SendOp::Read, 9)]);
-            assert_eq!(send_all(&mut rc), 1);
+            let mut rc = reading(&mut slots);
             let now = NOW.after(ns);
             let stray = read_response(Opcode::RcReadResponseOnly, 7, 9);
             rc.on_response(now, &stray.packet());
@@ -419,9 +419,7 @@ mod tests {
     #[test]
     fn read_response_of_wrong_length_is_fatal() {
         let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        post(&mut rc, &[wr(SendOp::Read, 9)]);
-        assert_eq!(send_all(&mut rc), 1);
+        let mut rc = reading(&mut slots);
         let short = read_response(Opcode::RcReadResponseOnly, 0, 8);
         assert_eq!(respond(&mut rc, &short).outcome, ResponseKind::BadResponse);
         assert_eq!(status(&mut rc), Some(Status::BadResp));
@@ -546,11 +544,6 @@ mod tests {
             assert_eq!(outcome, ResponseKind::BadResponse);
             assert_eq!(status(&mut rc), Some(Status::BadResp));
         }
-    }
-
-    /// Sends a READ request, and returns its PSN and the number of responses that it requests.
-    fn requested(rc: &mut Requester<&mut [Slot]>) -> Option<(u32, u32)> {
-        send(rc).and_then(|sent| Some((sent.psn.get(), sent.reth?.len / MTU)))
     }
 
     #[test]

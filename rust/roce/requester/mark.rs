@@ -73,7 +73,6 @@ mod tests {
     use crate::{
         opcode::Transport,
         requester::{
-            SendParams,
             Transmit,
             MIN_RTO_NS, //
         },
@@ -82,8 +81,8 @@ mod tests {
             acknowledge_at,
             requester,
             send,
-            send_params,
             slots,
+            untimed,
             wr,
             MTU,
             NOW,
@@ -212,11 +211,7 @@ mod tests {
     #[test]
     fn round_trip_of_packet_taken_back_is_not_measured() {
         let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        rc.set_params(&SendParams {
-            ack_timeout: None,
-            ..send_params()
-        });
+        let mut rc = untimed(&mut slots);
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
         let mark = rc.mark();
         assert!(send(&mut rc).is_some());

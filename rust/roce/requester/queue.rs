@@ -255,13 +255,11 @@ mod tests {
             send,
             send_params,
             slots,
+            unsignalled,
             wr, //
         },
         wire::MAX_MESSAGE_LEN,
-        wr::{
-            SendOp,
-            SendWr, //
-        }, //
+        wr::SendOp, //
     };
 
     #[test]
@@ -304,10 +302,7 @@ mod tests {
     fn only_failed_requests_complete_unasked() {
         let mut slots = slots::<4>();
         let mut uc = requester(Transport::Uc, &mut slots);
-        let quiet = SendWr {
-            signalled: false,
-            ..wr(SendOp::Send, 0)
-        };
+        let quiet = unsignalled();
         post(&mut uc, &[quiet, wr(SendOp::Send, 0), quiet, quiet]);
         uc.local_error(2, Status::LocProt);
         assert!(send(&mut uc).is_some() && send(&mut uc).is_some());

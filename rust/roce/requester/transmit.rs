@@ -300,6 +300,7 @@ mod tests {
             send,
             send_params,
             slots,
+            untimed,
             wr,
             MTU, //
         },
@@ -410,7 +411,10 @@ mod tests {
         assert!(rc.post(wr(SendOp::Send, 1000 * MTU)).is_ok());
         for number in 1..=INITIAL_WINDOW {
             let sent = send(&mut rc);
-            assert_eq!(sent.map(|sent| sent.ack_req), Some(number % 8 == 0));
+            assert_eq!(
+                sent.map(|sent| sent.ack_req),
+                Some(number % (INITIAL_WINDOW / 2) == 0)
+            );
         }
         assert_eq!(send(&mut rc), None);
     }
@@ -482,11 +486,7 @@ mod tests {
     #[test]
     fn requester_without_ack_timeout_is_not_stalled() {
         let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        rc.set_params(&SendParams {
-            ack_timeout: None,
-            ..send_params()
-        });
+        let mut rc = untimed(&mut slots);
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
         assert!(send(&mut rc).is_some());
         assert_eq!((rc.next_timeout(), rc.is_stalled()), (None, false));

@@ -364,14 +364,15 @@ impl Window {
     }
 }
 
-/// Returns the number of multiples of `unit` among `acknowledged` PSNs after `before`.
+/// Returns the number of multiples of `unit`, a power of two, among `acknowledged` PSNs after
+/// `before`.
 ///
 /// This is a fraction of them, and no remainder has to be kept.
 #[inline]
 fn multiples(before: Psn, acknowledged: u32, unit: u32) -> u32 {
-    let below = |psn: u32| psn.checked_div(unit).unwrap_or(0);
-    let end = before.get().saturating_add(acknowledged);
-    below(end).saturating_sub(below(before.get()))
+    let phase = before.get() & unit.wrapping_sub(1);
+    let end = phase.saturating_add(acknowledged);
+    end.checked_div(unit).unwrap_or(0)
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]

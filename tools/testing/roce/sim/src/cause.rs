@@ -58,14 +58,14 @@ pub(crate) fn check(
         let (own, theirs) = (node.recoveries(), peer.recoveries());
         let counters = peer.counters();
         let refusals = |tx: &crate::node::TxCounters| tx.refused_trains + tx.refused_packets;
+        let (naks_per_request, proofs_per_request) = match peer.keeps_early() {
+            true => (1, FALSE_PROOFS),
+            false => (2, RUNS),
+        };
         let causes = Causes {
             requests: on_the_way[index].missing + theirs.overflows,
-            naks_per_request: if peer.keeps_early() { 1 } else { 2 },
-            proofs_per_request: if peer.keeps_early() {
-                FALSE_PROOFS
-            } else {
-                RUNS
-            },
+            naks_per_request,
+            proofs_per_request,
             responses: on_the_way[1 - index].missing,
             repeated: on_the_way[index].repeated,
             others: stalls
