@@ -328,29 +328,21 @@ static void test_mad_peer(void)
 static void test_refused_behind_read(void)
 {
 	for (int refused = 2; refused <= 5; refused++) {
-		struct ibv_qp_init_attr init;
-		struct ibv_qp_attr attr;
 		struct end pair[2];
 		struct packet p;
-		uint32_t psn;
 
 		end_init(&pair[0], &r1, IBV_QPT_RC, LEN);
 		end_init(&pair[1], &r2, IBV_QPT_RC, LEN);
 		/* More than two hours. */
 		pair[0].timeout = 31;
 		pair_create(&pair[0], &pair[1]);
-		psn = pair[0].psn;
 		/* It answers nothing. */
 		end_modify(&pair[1], IBV_QPS_RESET);
 		for (int i = 1; i <= 5; i++)
 			post_send(&pair[0], &pair[1], i == 2 ? IBV_WR_RDMA_READ : IBV_WR_SEND, i, 0,
 				  64, IBV_SEND_SIGNALED);
-		wait_begin();
-		do {
-			wait_more_verb("requests to be sent");
-			CHECK_EQ(ibv_query_qp(pair[0].qp, &attr, IBV_QP_SQ_PSN, &init), 0);
-		} while (attr.sq_psn != psn + 5);
-		p = make(RC_ACK, pair[0].qp->qp_num, psn + refused - 1);
+		await_sent(&pair[0], 5);
+		p = make(RC_ACK, pair[0].qp->qp_num, pair[0].psn + refused - 1);
 		add_aeth(&p, NAK_REMOTE_ACCESS, 1);
 		send_packet(&p);
 		expect(&pair[0], 1, IBV_WC_SUCCESS);

@@ -81,6 +81,18 @@ static uint32_t crc(uint32_t state, const void *data, size_t len)
 	return state;
 }
 
+void await_sent(struct end *e, uint32_t count)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	wait_begin();
+	do {
+		wait_more_verb("requests to be sent");
+		CHECK_EQ(ibv_query_qp(e->qp, &attr, IBV_QP_SQ_PSN, &init), 0);
+	} while (attr.sq_psn != ((e->psn + count) & 0xffffff));
+}
+
 void send_packet(struct packet *p)
 {
 	static uint16_t id = 1;

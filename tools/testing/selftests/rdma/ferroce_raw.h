@@ -65,6 +65,8 @@ void raw_open(void);
 
 /* Sends a packet with a checksum behind it. */
 void send_packet(struct packet *p);
+/* Waits until a queue pair that has just been connected has sent so many packets. */
+void await_sent(struct end *e, uint32_t count);
 /* Waits for a reply to a queue pair of the second device; others are passed over. */
 struct reply raw_reply(uint32_t qpn, unsigned int opcode, uint32_t psn);
 /* Forgets replies so far. The socket has room for some hundreds; later ones would be lost. */
