@@ -151,3 +151,11 @@ serve_and_connect() {
 	wait "$server" || rc=$?
 	return "$rc"
 }
+
+# bandwidth_in SECONDS: from the result line of perftest, the last that begins with the size of the message: MiB/s by the number of
+# messages. perftest prints a rate only if it could tell how fast the clock of the processor is, which fails beside other programs.
+# Of more than four seconds (-D) it leaves out the first two and the last two.
+bandwidth_in() {
+	awk -v time="$(($1 > 4 ? $1 - 4 : $1))" \
+		'/^ [0-9]/ {n = $1 * $2} END {if (n == "") exit 1; printf "%.6g\n", n / time / 2 ^ 20}'
+}
