@@ -28,6 +28,7 @@ mod mark;
 mod packet;
 mod probe;
 mod queue;
+mod read;
 mod response;
 mod retry;
 mod rtt;

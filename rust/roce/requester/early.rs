@@ -393,7 +393,7 @@ mod tests {
             let is_last = psn + 1 == psns.end;
             rc.took_kept(Some(Psn::new(if is_last { next } else { psn + 1 })));
             let opcode = match psn {
-                63 => Opcode::RcReadResponseLast,
+                31 | 63 => Opcode::RcReadResponseLast,
                 _ => Opcode::RcReadResponseMiddle,
             };
             take(rc, &piece(opcode, psn));
@@ -407,7 +407,7 @@ mod tests {
         let mut rc = requester(Transport::Rc, &mut slots);
         rc.window.set_size(64);
         post(&mut rc, &[wr(SendOp::Read, 64 * MTU)]);
-        assert_eq!(send_all(&mut rc), 1);
+        assert_eq!(send_all(&mut rc), 2);
         for psn in (1..64).filter(|psn| *psn != 40 && *psn != 50) {
             keep(&mut rc, &piece(Opcode::RcReadResponseMiddle, psn));
         }
@@ -557,14 +557,14 @@ mod tests {
     fn missing_responses_are_requested_within_the_current_part() {
         let mut slots = slots::<1>();
         let mut rc = with_two_retries(&mut slots);
-        rc.window.set_size(64);
+        rc.window.set_size(96);
         post(&mut rc, &[wr(SendOp::Read, 64 * MTU)]);
         assert_eq!(requested(&mut rc), Some((0, 64)));
         let due = rc.next_timeout().unwrap();
         assert_eq!(rc.on_timeout(due), Expired::Retry);
-        assert_eq!(requested(&mut rc), Some((0, 32)));
-        let late = piece(Opcode::RcReadResponseMiddle, 40);
+        assert_eq!(requested(&mut rc), Some((0, 16)));
+        let late = piece(Opcode::RcReadResponseMiddle, 20);
         assert_eq!(keep(&mut rc, &late), ResponseKind::Gap);
-        assert_eq!(requested(&mut rc), Some((0, 32)));
+        assert_eq!(requested(&mut rc), Some((0, 16)));
     }
 }

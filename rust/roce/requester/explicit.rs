@@ -239,7 +239,6 @@ mod tests {
             acknowledge,
             post,
             read_response,
-            requested,
             requester,
             respond,
             send_all,
@@ -544,46 +543,5 @@ mod tests {
             assert_eq!(outcome, ResponseKind::BadResponse);
             assert_eq!(status(&mut rc), Some(Status::BadResp));
         }
-    }
-
-    #[test]
-    fn part_that_is_requested_again_is_not_longer() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        rc.window.set_size(64);
-        // The window grows to 127 packets, and with the first response to 128.
-        post(&mut rc, &[wr(SendOp::Write, 63 * MTU)]);
-        assert_eq!(send_all(&mut rc), 63);
-        acknowledge(&mut rc, 62, Syndrome::ACK);
-        post(&mut rc, &[wr(SendOp::Read, 256 * MTU)]);
-        assert_eq!(requested(&mut rc), Some((63, 64)));
-        let first = read_response(Opcode::RcReadResponseFirst, 63, MTU);
-        assert!(respond(&mut rc, &first).place.is_some());
-        rc.placed(NOW, Ok(()));
-        acknowledge(&mut rc, 64, Syndrome::Rnr { timer: 1 });
-        rc.on_timeout(rc.next_timeout().unwrap());
-        assert_eq!(requested(&mut rc), Some((64, 63)));
-    }
-
-    #[test]
-    fn part_that_is_requested_again_fits_into_the_window() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        rc.window.set_size(64);
-        post(&mut rc, &[wr(SendOp::Read, 64 * MTU)]);
-        assert_eq!(requested(&mut rc), Some((0, 64)));
-        rc.on_timeout(rc.next_timeout().unwrap());
-        assert_eq!(requested(&mut rc), Some((0, 32)));
-        assert_eq!(requested(&mut rc), None);
-    }
-
-    #[test]
-    fn read_waits_until_its_responses_fit() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        rc.window.set_size(64);
-        post(&mut rc, &[wr(SendOp::Read, 64 * MTU), wr(SendOp::Read, 1)]);
-        assert_eq!(requested(&mut rc), Some((0, 64)));
-        assert_eq!(requested(&mut rc), None);
     }
 }

@@ -5,7 +5,6 @@
 use core::ops::DerefMut;
 
 use super::{
-    slot::read_part,
     Requester,
     SendState,
     Slot,
@@ -224,18 +223,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 return None;
             }
             if slot.is_read() {
-                // A new part starts when all responses before it have arrived, so its size does not
-                // depend on earlier parts. A part that is requested again is divided into pieces if
-                // the window is smaller now.
-                step.count = read_part(index, packets, self.window.read_part());
-                if psn != self.window.max() {
-                    step.count = step.count.min(slot.read_part(index));
-                }
-                if psn == self.window.una() && self.probe.was_sent() {
-                    // The peer may have received only the probe. It drops a duplicate READ that is
-                    // longer than the original.
-                    step.count = 1;
-                }
+                step.count = self.part_at(slot, &step)?;
             }
             if slot.has_explicit_response() {
                 return self.may_request(&step).then_some(step);
@@ -249,13 +237,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Returns whether a request with an explicit response may be sent now.
     ///
-    /// Only the first part of a READ may be sent while earlier requests are outstanding, and only
-    /// if the responses to all of them fit into the window. Later parts, and parts that are
-    /// requested again, wait until all responses before them have arrived.
+    /// While others are outstanding, the responses to all of them must fit into the window. Each
+    /// part of a READ counts as a request.
     #[inline]
     fn may_request(&self, step: &Step) -> bool {
         self.explicit.has_room(self.params.max_rd_atomic)
-            && (step.index == 0 || step.psn == self.window.una())
             && (!self.explicit.is_outstanding() || self.window.has_room_for_responses(step.end()))
     }
 
@@ -503,17 +489,6 @@ mod tests {
         acknowledge(&mut rc, 0, Syndrome::ACK);
         assert!(rc.poll_completion().is_some());
         assert!(!rc.is_stalled());
-    }
-
-    #[test]
-    fn long_read_is_requested_in_parts() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        let part = u32::from(INITIAL_WINDOW) * MTU;
-        assert!(rc.post(wr(SendOp::Read, part + 1)).is_ok());
-        let reth = send(&mut rc).and_then(|sent| sent.reth);
-        assert_eq!(reth.map(|reth| reth.len), Some(part));
-        assert_eq!(send(&mut rc), None);
     }
 
     #[test]

@@ -41,9 +41,9 @@ const MAX_WINDOW: u16 = 1 << 14;
 
 /// The most PSNs that one READ request packet covers.
 ///
-/// A longer READ is split into parts, which are requested one after the other. This bounds the
-/// number of responses that a loss wastes, and keeps the outstanding PSNs far below half of the PSN
-/// space. While the window is smaller, so are the parts.
+/// A longer READ is split into parts, and each one waits until its responses fit into the window.
+/// This bounds the number of responses that a loss wastes, and keeps the outstanding PSNs far below
+/// half of the PSN space. While the window is smaller, so are the parts.
 pub const READ_WINDOW: u32 = 1024;
 
 /// The most PSNs between the oldest unacknowledged one and the next.
@@ -183,7 +183,7 @@ impl Window {
     pub(super) fn has_room_for_responses(&self, end: Psn) -> bool {
         let most = match self.size.psns {
             MAX_WINDOW.. => MAX_OUTSTANDING,
-            size => u32::from(size).max(self.min_read_window()),
+            _ => self.read_window(),
         };
         self.una.forward(end) <= most
     }
@@ -198,16 +198,20 @@ impl Window {
     }
 
     /// Returns the size of a new part of a READ in PSNs, a power of two.
+    ///
+    /// It leaves a quarter of the window, so that the next part is requested before the last
+    /// responses arrive.
     #[inline]
     pub(super) fn read_part(&self) -> u32 {
-        let most = self.size().clamp(self.min_read_window(), READ_WINDOW);
+        let window = self.read_window();
+        let most = window.saturating_sub(window >> 2).min(READ_WINDOW);
         1 << (most.checked_ilog2().unwrap_or(0) & 31)
     }
 
-    /// Returns the smallest window for READ responses.
+    /// Returns the most READ responses in flight.
     #[inline]
-    fn min_read_window(&self) -> u32 {
-        self.at_least(MIN_READ_WINDOW).into()
+    fn read_window(&self) -> u32 {
+        self.size().max(self.at_least(MIN_READ_WINDOW).into())
     }
 
     /// Returns the smallest window after losses: `usual`, or less if others may share a queue.
@@ -506,7 +510,7 @@ mod tests {
 
     #[test]
     fn losses_leave_fewer_packets_while_packets_wait_in_queues() {
-        for (has_queues, size, read_part) in [(false, MIN_WINDOW, 16), (true, 2, 2)] {
+        for (has_queues, size, read_part) in [(false, MIN_WINDOW, 8), (true, 2, 2)] {
             let mut window = full(64);
             window.has_queues = has_queues;
             for _ in 0..8 {

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Parts of a READ (RC).
+//!
+//! A READ is requested in parts, and each part is a READ request packet. Parts are aligned in the
+//! message: each one begins at a multiple of its size. So those that are outstanding together need
+//! no record but their common size, and a READ whose part size changes waits until all responses
+//! have arrived.
+
+use core::ops::DerefMut;
+
+use super::{
+    slot::read_part,
+    transmit::Step,
+    Requester,
+    Slot, //
+};
+
+impl<S: DerefMut<Target = [Slot]>> Requester<S> {
+    /// Returns the number of responses that the READ in `slot` requests with the packet at `step`,
+    /// or `None` if it has to wait for responses to earlier parts.
+    ///
+    /// A new part may overlap with parts of the same size. A part that is requested again may not:
+    /// C rxe moves the start of a READ forward when it repeats responses, and drops a request for
+    /// earlier ones. If the window is smaller now, it is requested in pieces.
+    pub(super) fn part_at(&self, slot: &Slot, step: &Step) -> Option<u32> {
+        let is_new = step.psn == self.window.max();
+        let is_oldest = step.psn == self.window.una();
+        let size = self.window.read_part();
+        let may_overlap = step.index == 0 || is_new && size == slot.part;
+        if !is_oldest && !may_overlap {
+            return None;
+        }
+        if is_oldest && self.probe.was_sent() {
+            // The peer may have received only the probe. It drops a duplicate READ that is longer
+            // than the original.
+            return Some(1);
+        }
+        let count = read_part(step.index, step.packets, size);
+        Some(if is_new {
+            count
+        } else {
+            count.min(slot.read_part(step.index))
+        })
+    }
+}
+
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_read))]
+mod tests {
+    use super::*;
+    use crate::{
+        opcode::{
+            Opcode,
+            Transport, //
+        },
+        requester::{
+            window::INITIAL_WINDOW,
+            SendParams, //
+        },
+        testutil::{
+            acknowledge,
+            post,
+            read_response,
+            requested,
+            requester,
+            respond,
+            send,
+            send_all,
+            send_params,
+            slots,
+            wr,
+            MTU,
+            NOW, //
+        },
+        wire::Syndrome,
+        wr::SendOp, //
+    };
+
+    /// The parts of a new READ.
+    const PART: u32 = INITIAL_WINDOW as u32 / 2;
+
+    /// Makes a send half with a window of `size` packets, and with room for `reads` parts.
+    fn reader(slots: &mut [Slot], size: u16, reads: u8) -> Requester<&mut [Slot]> {
+        let mut rc = requester(Transport::Rc, slots);
+        rc.set_params(&SendParams {
+            max_rd_atomic: reads,
+            ..send_params()
+        });
+        rc.window.set_size(size);
+        rc
+    }
+
+    /// Sends the next READ request, and returns its PSN and the number of responses.
+    fn next(rc: &mut Requester<&mut [Slot]>) -> Option<(u32, u32)> {
+        let sent = send(rc)?;
+        Some((sent.psn.get(), sent.reth?.len.div_ceil(MTU)))
+    }
+
+    /// Handles the responses with PSNs from `first` to `last`, the last one of its part.
+    fn answer(rc: &mut Requester<&mut [Slot]>, first: u32, last: u32) {
+        for psn in first..=last {
+            let opcode = match psn {
+                psn if psn == last => Opcode::RcReadResponseLast,
+                psn if psn == first => Opcode::RcReadResponseFirst,
+                _ => Opcode::RcReadResponseMiddle,
+            };
+            let response = respond(rc, &read_response(opcode, psn, MTU));
+            assert!(response.place.is_some(), "{response:?}");
+            rc.placed(NOW, Ok(()));
+        }
+    }
+
+    #[test]
+    fn next_part_is_requested_before_the_last_response() {
+        let mut slots = slots::<1>();
+        let mut rc = reader(&mut slots, INITIAL_WINDOW, 16);
+        post(&mut rc, &[wr(SendOp::Read, 100 * MTU)]);
+        assert_eq!(next(&mut rc), Some((0, PART)));
+        assert_eq!(next(&mut rc), Some((PART, PART)));
+        assert_eq!(next(&mut rc), None);
+        // With these responses the window grows to three parts, and the first one is over.
+        answer(&mut rc, 0, PART - 1);
+        assert_eq!(next(&mut rc), None);
+        rc.window.set_size(INITIAL_WINDOW);
+        assert_eq!(next(&mut rc), Some((2 * PART, PART)));
+        assert_eq!(next(&mut rc), None);
+    }
+
+    #[test]
+    fn parts_count_as_reads() {
+        let mut slots = slots::<1>();
+        let mut rc = reader(&mut slots, INITIAL_WINDOW, 1);
+        post(&mut rc, &[wr(SendOp::Read, 100 * MTU)]);
+        assert_eq!(next(&mut rc), Some((0, PART)));
+        assert_eq!(next(&mut rc), None);
+        answer(&mut rc, 0, PART - 1);
+        assert!(next(&mut rc).is_some());
+    }
+
+    #[test]
+    fn part_of_another_size_waits_for_all_responses() {
+        let mut slots = slots::<1>();
+        let mut rc = reader(&mut slots, INITIAL_WINDOW, 16);
+        post(&mut rc, &[wr(SendOp::Read, 200 * MTU)]);
+        assert_eq!(next(&mut rc), Some((0, PART)));
+        rc.window.set_size(64);
+        assert_eq!(next(&mut rc), None);
+        answer(&mut rc, 0, PART - 1);
+        // The parts are 32 packets long now; the first one ends at a multiple of that.
+        assert_eq!(next(&mut rc), Some((PART, 32 - PART)));
+        assert_eq!(next(&mut rc), Some((32, 32)));
+    }
+
+    #[test]
+    fn part_that_is_requested_again_is_not_longer() {
+        let mut slots = slots::<2>();
+        let mut rc = reader(&mut slots, 64, 1);
+        // The window grows to 127 packets, and with the first response to 128.
+        post(&mut rc, &[wr(SendOp::Write, 63 * MTU)]);
+        assert_eq!(send_all(&mut rc), 63);
+        acknowledge(&mut rc, 62, Syndrome::ACK);
+        post(&mut rc, &[wr(SendOp::Read, 256 * MTU)]);
+        assert_eq!(requested(&mut rc), Some((63, 64)));
+        let first = read_response(Opcode::RcReadResponseFirst, 63, MTU);
+        assert!(respond(&mut rc, &first).place.is_some());
+        rc.placed(NOW, Ok(()));
+        acknowledge(&mut rc, 64, Syndrome::Rnr { timer: 1 });
+        rc.on_timeout(rc.next_timeout().unwrap());
+        assert_eq!(requested(&mut rc), Some((64, 63)));
+    }
+
+    #[test]
+    fn part_that_is_requested_again_fits_into_the_window() {
+        let mut slots = slots::<1>();
+        let mut rc = reader(&mut slots, 96, 16);
+        post(&mut rc, &[wr(SendOp::Read, 64 * MTU)]);
+        assert_eq!(requested(&mut rc), Some((0, 64)));
+        rc.on_timeout(rc.next_timeout().unwrap());
+        assert_eq!(requested(&mut rc), Some((0, 16)));
+        // The other piece waits, although there is room.
+        rc.window.set_size(96);
+        assert_eq!(requested(&mut rc), None);
+    }
+
+    #[test]
+    fn read_waits_until_its_responses_fit() {
+        let mut slots = slots::<2>();
+        let mut rc = reader(&mut slots, 64, 16);
+        post(&mut rc, &[wr(SendOp::Read, 64 * MTU), wr(SendOp::Read, 1)]);
+        assert_eq!(next(&mut rc), Some((0, 32)));
+        assert_eq!(next(&mut rc), Some((32, 32)));
+        assert_eq!(next(&mut rc), None);
+    }
+}
