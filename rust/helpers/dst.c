@@ -30,3 +30,8 @@ __rust_helper void rust_helper_skb_dst_set_noref(struct sk_buff *skb,
 {
 	skb_dst_set_noref(skb, dst);
 }
+
+__rust_helper u32 rust_helper_dst_mtu(const struct dst_entry *dst)
+{
+	return dst_mtu(dst);
+}

@@ -77,6 +77,14 @@ impl Dst<'_> {
         };
         features & 1 << bindings::NETIF_F_GSO_UDP_TUNNEL_BIT != 0
     }
+
+    /// Returns the length of the longest IP packet that can be sent without fragments, in bytes.
+    #[inline]
+    pub(super) fn mtu(&self) -> usize {
+        // SAFETY: The RCU read lock is held and the route is alive by the type invariant.
+        // CAST: Widening.
+        unsafe { bindings::dst_mtu(self.as_raw()) as usize }
+    }
 }
 
 /// The key of an IPv4 route. Addresses are in network byte order.

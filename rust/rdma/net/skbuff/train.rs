@@ -56,6 +56,7 @@ const TUNNEL: u32 = bindings::SKB_GSO_UDP_TUNNEL as u32;
 /// - The fragment list of `head` is the packets beyond the first, and `last` is the last of all.
 /// - `payload` and `truesize` are the sums over the packets beyond the first, and the length of an
 ///   IP packet with the payload of all does not exceed 65535.
+/// - `longest` is the length of the longest packet.
 ///
 /// # Examples
 ///
@@ -87,6 +88,7 @@ pub struct Train {
     ip_len: usize,
     payload: u32,
     truesize: u32,
+    longest: usize,
 }
 
 impl Train {
@@ -102,6 +104,7 @@ impl Train {
         // INVARIANT: There is no packet beyond the first.
         Self {
             last: skb.0,
+            longest: skb.len(),
             head: skb,
             packets: 1,
             ip_len: 0,
@@ -139,8 +142,7 @@ impl Train {
     ///
     /// # Errors
     ///
-    /// Returns the packet if the train is full, or if it is longer than the first one: the stack
-    /// compares the first with the MTU.
+    /// Returns the packet if the train is full, or the packet cannot be part of one.
     pub fn push(&mut self, skb: SkBuff) -> Result<(), SkBuff> {
         match self.room_for(&skb) {
             Some((ip_len, payload)) => {
@@ -164,7 +166,6 @@ impl Train {
             .checked_add(skb.len().checked_sub(headers)?)?;
         let fits = self.packets < Self::MOST
             && self::ip_len(skb) == Some(ip_len)
-            && skb.len() <= self.head.len()
             && total <= Self::MAX_LEN
             && skb.is_linear()
             && self.head.is_linear()
@@ -177,8 +178,7 @@ impl Train {
         let raw = ManuallyDrop::new(skb).0;
         // CAST: 20 or 40.
         let ip = ip_len as kernel::ffi::c_int;
-        // CAST: 28 or 48.
-        let headers = ip_len.wrapping_add(UDP_LEN) as u32;
+        let headers = ip_len.wrapping_add(UDP_LEN);
 
         // SAFETY: `raw` is a packet that this function owns; it begins with both headers, as
         // `room_for` has checked. `last` is the last packet by the type invariant; the only field
@@ -186,7 +186,8 @@ impl Train {
         unsafe {
             bindings::skb_reset_network_header(raw.as_ptr());
             bindings::skb_set_transport_header(raw.as_ptr(), ip);
-            bindings::__skb_pull(raw.as_ptr(), headers);
+            // CAST: 28 or 48.
+            bindings::__skb_pull(raw.as_ptr(), headers as u32);
             bindings::sk_buff_set_next(raw.as_ptr(), null_mut());
             if self.packets == 1 {
                 (*bindings::skb_shinfo(self.head.as_raw())).frag_list = raw.as_ptr();
@@ -202,6 +203,7 @@ impl Train {
         self.ip_len = ip_len;
         // CAST: At most 65535.
         self.payload = self.payload.wrapping_add(payload as u32);
+        self.longest = self.longest.max(payload.wrapping_add(headers));
     }
 
     /// Sends the packets along a route, as [`SkBuff::transmit`] does.
@@ -212,11 +214,16 @@ impl Train {
     /// # Errors
     ///
     /// As [`SkBuff::transmit`]; then all packets are gone. Without an error some may be, too: a
-    /// queue that takes the packets one by one does not report how many.
+    /// queue that takes the packets one by one does not report how many. `EMSGSIZE` if a packet is
+    /// longer than the MTU of the route.
     #[inline]
     pub fn transmit(self, dst: Dst<'_>) -> Result {
         if self.packets == 1 {
             return self.head.transmit(dst);
+        }
+        // The stack compares only the first packet with the MTU.
+        if self.longest > self.head.len() && self.longest > dst.mtu() {
+            return Err(EMSGSIZE);
         }
         self.assemble(dst.has_tunnel_offload())?.transmit(dst)
     }
