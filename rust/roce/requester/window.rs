@@ -46,11 +46,6 @@ const MAX_WINDOW: u16 = 1 << 14;
 /// half of the PSN space. While the window is smaller, so are the parts.
 pub const READ_WINDOW: u32 = 1024;
 
-/// The most PSNs between the oldest unacknowledged one and the next.
-///
-/// A READ waits until its responses fit.
-const MAX_OUTSTANDING: u32 = 1 << 22;
-
 /// The send window.
 ///
 /// Below the threshold the window doubles in a round trip (slow start). A loss sets the threshold
@@ -181,11 +176,7 @@ impl Window {
     /// are outstanding.
     #[inline]
     pub(super) fn has_room_for_responses(&self, end: Psn) -> bool {
-        let most = match self.size.psns {
-            MAX_WINDOW.. => MAX_OUTSTANDING,
-            _ => self.read_window(),
-        };
-        self.una.forward(end) <= most
+        self.una.forward(end) <= self.read_window()
     }
 
     /// Returns the most packets from one acknowledgment request to the next.
