@@ -78,6 +78,17 @@ impl Psn {
         later.0.wrapping_sub(self.0) & MASK
     }
 
+    /// Returns the number of multiples of `unit`, a power of two, among the `count` PSNs after this
+    /// one.
+    ///
+    /// This is a fraction of `count`, and no remainder has to be kept.
+    #[inline]
+    pub fn multiples(self, count: u32, unit: u32) -> u32 {
+        let phase = self.get() & unit.wrapping_sub(1);
+        let end = phase.saturating_add(count);
+        end.checked_div(unit).unwrap_or(0)
+    }
+
     /// Returns whether `self` comes before `other`.
     #[inline]
     pub const fn is_before(self, other: Psn) -> bool {

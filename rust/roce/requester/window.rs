@@ -12,16 +12,17 @@ pub const PSN_WINDOW: u32 = 4096;
 /// queue pairs that begin together.
 pub(super) const INITIAL_WINDOW: u16 = 16;
 
-/// The smallest window after losses, unless packets wait in queues.
+/// The smallest window after losses, unless packets waited in queues before.
 pub(super) const MIN_WINDOW: u16 = 4;
 
-/// The smallest window for READ responses after losses, unless packets wait in queues.
+/// The smallest window for READ responses, unless packets waited in queues before the last loss.
 ///
 /// A loss is noticed by the responses after it. With fewer of them, the probe timer often has to
 /// expire instead.
 const MIN_READ_WINDOW: u16 = 16;
 
-/// The smallest window if the network marks packets, or packets wait in queues.
+/// The smallest window if the network marks packets, or packets waited in queues before the last
+/// loss.
 ///
 /// It is smaller than the others, because many senders may have to share a short queue.
 const MIN_SHARED_WINDOW: u16 = 2;
@@ -86,8 +87,18 @@ pub(super) struct Window {
     has_queues: bool,
     /// The most PSNs in flight since the last loss, at least the size after that.
     peak: u16,
-    /// True after the first mark of congestion.
-    is_marked: bool,
+    sharing: Sharing,
+}
+
+/// The evidence that others share a queue on the way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sharing {
+    /// There was no loss, or no packets waited in queues before the last one.
+    Unknown,
+    /// Packets waited in queues before the last loss.
+    Queues,
+    /// The network has marked packets.
+    Marks,
 }
 
 /// The size of a window and its threshold.
@@ -116,7 +127,7 @@ impl Window {
             },
             has_queues: false,
             peak: 0,
-            is_marked: false,
+            sharing: Sharing::Unknown,
         }
     }
 
@@ -208,10 +219,9 @@ impl Window {
     /// Returns the smallest window after losses: `usual`, or less if others may share a queue.
     #[inline]
     fn at_least(&self, usual: u16) -> u16 {
-        if self.has_queues || self.is_marked {
-            MIN_SHARED_WINDOW
-        } else {
-            usual
+        match self.sharing {
+            Sharing::Unknown => usual,
+            Sharing::Queues | Sharing::Marks => MIN_SHARED_WINDOW,
         }
     }
 
@@ -273,17 +283,13 @@ impl Window {
             if self.size.psns >= LARGE_WINDOW {
                 return;
             }
-            multiples(
-                before,
-                acknowledged,
-                round_trip.saturating_mul(QUEUED_GROWTH),
-            )
+            before.multiples(acknowledged, round_trip.saturating_mul(QUEUED_GROWTH))
         } else if self.size.psns < self.size.threshold {
             acknowledged
-        } else if self.is_marked {
-            multiples(before, acknowledged, round_trip)
+        } else if self.is_marked() {
+            before.multiples(acknowledged, round_trip)
         } else {
-            multiples(before, acknowledged, GROWTH)
+            before.multiples(acknowledged, GROWTH)
         };
         let growth = u16::try_from(growth).unwrap_or(MAX_WINDOW);
         self.size.psns = self.size.psns.saturating_add(growth).min(MAX_WINDOW);
@@ -300,7 +306,7 @@ impl Window {
 
     /// Returns whether there were marks of congestion.
     pub(super) fn is_marked(&self) -> bool {
-        self.is_marked
+        self.sharing == Sharing::Marks
     }
 
     /// Returns the size and its threshold, for [`Window::restore_size`].
@@ -324,6 +330,11 @@ impl Window {
     /// less. Those that are in flight now may be the last few of a message.
     pub(super) fn halve(&mut self) {
         self.recover = self.max;
+        self.sharing = match self.sharing {
+            Sharing::Marks => Sharing::Marks,
+            _ if self.has_queues => Sharing::Queues,
+            _ => Sharing::Unknown,
+        };
         let least = self.at_least(MIN_WINDOW).min(self.size.psns);
         self.size.psns = (self.size.psns.min(self.peak) >> 1).max(least);
         self.size.threshold = self.size.psns;
@@ -337,12 +348,12 @@ impl Window {
             return;
         }
         self.narrowed = self.max;
-        let cut = if self.is_marked {
+        let cut = if self.is_marked() {
             (self.size.psns >> 2).max(1)
         } else {
             self.size.psns >> 1
         };
-        self.is_marked = true;
+        self.sharing = Sharing::Marks;
         self.size.psns = self.size.psns.saturating_sub(cut).max(MIN_SHARED_WINDOW);
         self.size.threshold = self.size.psns;
     }
@@ -357,17 +368,6 @@ impl Window {
     pub(super) fn rewind_to(&mut self, psn: Psn) {
         self.next = psn;
     }
-}
-
-/// Returns the number of multiples of `unit`, a power of two, among `acknowledged` PSNs after
-/// `before`.
-///
-/// This is a fraction of them, and no remainder has to be kept.
-#[inline]
-fn multiples(before: Psn, acknowledged: u32, unit: u32) -> u32 {
-    let phase = before.get() & unit.wrapping_sub(1);
-    let end = phase.saturating_add(acknowledged);
-    end.checked_div(unit).unwrap_or(0)
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
@@ -508,6 +508,8 @@ mod tests {
                 window.halve();
             }
             assert_eq!(window.size(), u32::from(size));
+            // The queues may be short for a moment, because packets were lost.
+            window.has_queues = !has_queues;
             assert_eq!(window.read_part(), read_part);
         }
     }

@@ -135,7 +135,7 @@ static void test_rc_write_imm(void)
 static void test_rc_read(void)
 {
 	for (int fault = 0; fault < FAULTS; fault++) {
-		/* A longer READ is requested in parts. The data of those before the fault arrive. */
+		/* Longer ones are requested in parts. The data of those before the fault arrive. */
 		enum ibv_mtu mtu = fault == TOO_LONG ? IBV_MTU_4096 : IBV_MTU_1024;
 
 		one_fault(IBV_WR_RDMA_READ, fault, true, mtu);
