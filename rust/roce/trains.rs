@@ -131,10 +131,11 @@ mod tests {
     #[test]
     fn loss_of_single_packet_shortens_the_pause() {
         let mut trains = Trains::default();
-        for psn in [1, 101, 201] {
+        for psn in [1, 101] {
             assert!(lose_train(&mut trains, psn));
-            assert!(psn == 201 || singles(&mut trains) > 0);
+            singles(&mut trains);
         }
+        assert!(lose_train(&mut trains, 201));
         assert!(!trains.lost(Psn::new(300), Psn::new(301)));
         assert_eq!(singles(&mut trains), Trains::FIRST);
         assert!(!trains.lost(Psn::new(301), Psn::new(302)));

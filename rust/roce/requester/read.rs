@@ -77,7 +77,7 @@ mod tests {
         wr::SendOp, //
     };
 
-    /// The parts of a new READ.
+    /// The size of the parts while the window has its initial size.
     const PART: u32 = INITIAL_WINDOW as u32 / 2;
 
     /// Makes a send half with a window of `size` packets, and with room for `reads` parts.
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(next(&mut rc), Some((0, PART)));
         assert_eq!(next(&mut rc), Some((PART, PART)));
         assert_eq!(next(&mut rc), None);
-        // With these responses the window grows to three parts, and the first one is over.
+        // The window grows to 24 packets, for which new parts have 16.
         answer(&mut rc, 0, PART - 1);
         assert_eq!(next(&mut rc), None);
         rc.window.set_size(INITIAL_WINDOW);
