@@ -251,13 +251,19 @@ pub(crate) fn send_all(rc: &mut Requester<&mut [Slot]>) -> usize {
     count
 }
 
-/// Sends a READ request packet, which must be the only packet to send.
+/// Sends the next packet, which must be a READ request.
 ///
 /// Returns its PSN and the number of responses that it requests.
-pub(crate) fn requested(rc: &mut Requester<&mut [Slot]>) -> Option<(u32, u32)> {
+pub(crate) fn next_read(rc: &mut Requester<&mut [Slot]>) -> Option<(u32, u32)> {
     let sent = send(rc)?;
-    assert_eq!(rc.poll_transmit(), None);
     Some((sent.psn.get(), sent.reth?.len.div_ceil(MTU)))
+}
+
+/// As [`next_read`], for the only packet to send.
+pub(crate) fn requested(rc: &mut Requester<&mut [Slot]>) -> Option<(u32, u32)> {
+    let read = next_read(rc);
+    assert_eq!(rc.poll_transmit(), None);
+    read
 }
 
 /// Posts work requests, for which there must be slots.

@@ -133,7 +133,7 @@ mod tests {
         let mut trains = Trains::default();
         for psn in [1, 101] {
             assert!(lose_train(&mut trains, psn));
-            singles(&mut trains);
+            assert!(singles(&mut trains) > 0);
         }
         assert!(lose_train(&mut trains, 201));
         assert!(!trains.lost(Psn::new(300), Psn::new(301)));

@@ -60,12 +60,12 @@ mod tests {
         },
         testutil::{
             acknowledge,
+            next_read,
             post,
             read_response,
             requested,
             requester,
             respond,
-            send,
             send_all,
             send_params,
             slots,
@@ -91,12 +91,6 @@ mod tests {
         rc
     }
 
-    /// Sends the next READ request, and returns its PSN and the number of responses.
-    fn next(rc: &mut Requester<&mut [Slot]>) -> Option<(u32, u32)> {
-        let sent = send(rc)?;
-        Some((sent.psn.get(), sent.reth?.len.div_ceil(MTU)))
-    }
-
     /// Handles the responses with PSNs from `first` to `last`, the last one of its part.
     fn answer(rc: &mut Requester<&mut [Slot]>, first: u32, last: u32) {
         for psn in first..=last {
@@ -116,15 +110,15 @@ mod tests {
         let mut slots = slots::<1>();
         let mut rc = reader(&mut slots, INITIAL_WINDOW, 16);
         post(&mut rc, &[wr(SendOp::Read, 100 * MTU)]);
-        assert_eq!(next(&mut rc), Some((0, PART)));
-        assert_eq!(next(&mut rc), Some((PART, PART)));
-        assert_eq!(next(&mut rc), None);
+        assert_eq!(next_read(&mut rc), Some((0, PART)));
+        assert_eq!(next_read(&mut rc), Some((PART, PART)));
+        assert_eq!(next_read(&mut rc), None);
         // The window grows to 24 packets, for which new parts have 16.
         answer(&mut rc, 0, PART - 1);
-        assert_eq!(next(&mut rc), None);
+        assert_eq!(next_read(&mut rc), None);
         rc.window.set_size(INITIAL_WINDOW);
-        assert_eq!(next(&mut rc), Some((2 * PART, PART)));
-        assert_eq!(next(&mut rc), None);
+        assert_eq!(next_read(&mut rc), Some((2 * PART, PART)));
+        assert_eq!(next_read(&mut rc), None);
     }
 
     #[test]
@@ -132,10 +126,10 @@ mod tests {
         let mut slots = slots::<1>();
         let mut rc = reader(&mut slots, INITIAL_WINDOW, 1);
         post(&mut rc, &[wr(SendOp::Read, 100 * MTU)]);
-        assert_eq!(next(&mut rc), Some((0, PART)));
-        assert_eq!(next(&mut rc), None);
+        assert_eq!(next_read(&mut rc), Some((0, PART)));
+        assert_eq!(next_read(&mut rc), None);
         answer(&mut rc, 0, PART - 1);
-        assert!(next(&mut rc).is_some());
+        assert!(next_read(&mut rc).is_some());
     }
 
     #[test]
@@ -143,13 +137,13 @@ mod tests {
         let mut slots = slots::<1>();
         let mut rc = reader(&mut slots, INITIAL_WINDOW, 16);
         post(&mut rc, &[wr(SendOp::Read, 200 * MTU)]);
-        assert_eq!(next(&mut rc), Some((0, PART)));
+        assert_eq!(next_read(&mut rc), Some((0, PART)));
         rc.window.set_size(64);
-        assert_eq!(next(&mut rc), None);
+        assert_eq!(next_read(&mut rc), None);
         answer(&mut rc, 0, PART - 1);
         // The parts are 32 packets long now; the first one ends at a multiple of that.
-        assert_eq!(next(&mut rc), Some((PART, 32 - PART)));
-        assert_eq!(next(&mut rc), Some((32, 32)));
+        assert_eq!(next_read(&mut rc), Some((PART, 32 - PART)));
+        assert_eq!(next_read(&mut rc), Some((32, 32)));
     }
 
     #[test]
@@ -188,8 +182,8 @@ mod tests {
         let mut slots = slots::<2>();
         let mut rc = reader(&mut slots, 64, 16);
         post(&mut rc, &[wr(SendOp::Read, 64 * MTU), wr(SendOp::Read, 1)]);
-        assert_eq!(next(&mut rc), Some((0, 32)));
-        assert_eq!(next(&mut rc), Some((32, 32)));
-        assert_eq!(next(&mut rc), None);
+        assert_eq!(next_read(&mut rc), Some((0, 32)));
+        assert_eq!(next_read(&mut rc), Some((32, 32)));
+        assert_eq!(next_read(&mut rc), None);
     }
 }
