@@ -37,6 +37,13 @@ bench: module ## compare with C rdma_rxe, siw and TCP in one boot (build/bench.c
 bench-icount: module ## the same by instruction counts: slower, but repeatable (build/bench-icount.csv, .svg)
 	@scripts/vm/bench --icount
 
+bench-native: KERNEL = native
+bench-native: module ## the same on User Mode Linux, at the speed of this machine (build/bench-native.csv, .svg)
+	@scripts/vm/bench --native
+
+bench-pairs: module ## instruction counts of 1, 2 and 4 pairs of processes on four processors (build/bench-pairs.csv, .svg)
+	@scripts/vm/bench --pairs
+
 bench-loss: module ## C rdma_rxe, ferroce and TCP over a network that loses packets (build/bench-loss.csv, .svg)
 	@scripts/vm/bench --loss
 
@@ -74,6 +81,9 @@ lab-debug: ## build the emulated debug kernel (about twenty minutes, once)
 lab-um: ## build the User Mode Linux debug kernel (about ten minutes, once)
 	@scripts/lab/setup-kernel um
 
+lab-native: ## build the User Mode Linux kernel of bench-native (about ten minutes, once)
+	@scripts/lab/setup-kernel native
+
 ##@ Source
 
 fmt: ## format the Rust files
@@ -99,4 +109,4 @@ clean: ## remove what was built here (the lab stays)
 help: ## show this
 	@awk -F ':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-z_-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' Makefile
 
-.PHONY: module samples modules_install demo shell bench bench-icount bench-loss bench-peer bench-publish check check-pyverbs check-interop check-debug mutants lab lab-debug lab-um fmt fmt-check clippy doc rust-analyzer clean help
+.PHONY: module samples modules_install demo shell bench bench-icount bench-native bench-pairs bench-loss bench-peer bench-publish check check-pyverbs check-interop check-debug mutants lab lab-debug lab-um lab-native fmt fmt-check clippy doc rust-analyzer clean help

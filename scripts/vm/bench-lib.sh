@@ -104,6 +104,14 @@ unload() {
 	[ ! -e "/sys/module/$1" ] || wait_for rmmod "$1"
 }
 
+# nominal_frequency: perftest wants to see the frequency of the processor in /proc/cpuinfo, which User Mode Linux does not have there.
+# If it is far from the one that perftest measures, that one counts.
+nominal_frequency() {
+	! grep -q '^cpu MHz' /proc/cpuinfo || return 0
+	{ cat /proc/cpuinfo; echo 'cpu MHz : 1'; } >/tmp/cpuinfo
+	mount --bind /tmp/cpuinfo /proc/cpuinfo
+}
+
 # perftest DRIVER COMMAND PREFIX: the result line, which is the last that begins with the size of the message. The prefix is the
 # client's alone.
 perftest() {
