@@ -417,6 +417,7 @@ static void expect_only_flushed(struct end *e, uint64_t lost)
 	while ((n = ibv_poll_cq(e->cq, 1, &wc)) != 0) {
 		CHECK_EQ(n, 1);
 		CHECK_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
+		CHECK_EQ(wc.qp_num, e->qp->qp_num);
 		CHECK(wc.wr_id > lost);
 		lost = wc.wr_id;
 	}
