@@ -143,16 +143,16 @@ impl Retry {
         self.timers
     }
 
-    /// Returns the end of the RNR wait.
+    /// Returns the shortest round-trip time in ns, if one was measured.
+    #[inline]
+    pub(super) fn shortest_rtt(&self) -> Option<u32> {
+        self.rtt.shortest()
+    }
+
+    /// Returns the end of the RNR wait, in which nothing is sent.
     #[inline]
     pub(super) fn rnr_until(&self) -> Option<Instant> {
         self.rnr_until
-    }
-
-    /// Returns whether nothing is sent because the peer was not ready to receive.
-    #[inline]
-    pub(super) fn is_rnr_wait(&self) -> bool {
-        self.rnr_until.is_some()
     }
 
     /// Restores the timers: the packets that started them were not sent.

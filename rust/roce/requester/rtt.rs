@@ -2,6 +2,7 @@
 
 //! The round-trip time, and the timeout of the probe timer (RC).
 
+use super::Requester;
 use crate::{
     psn::Psn,
     time::Instant, //
@@ -109,6 +110,13 @@ impl Rtt {
         ns > expected.saturating_add(MIN_RTO_NS)
     }
 
+    /// Returns the shortest sample in ns, or `None` before the first one.
+    #[inline]
+    pub(super) fn shortest(&self) -> Option<u32> {
+        self.is_measured().then_some(self.shortest)
+    }
+
+    #[inline]
     fn is_measured(&self) -> bool {
         self.shortest < u32::MAX
     }
@@ -126,6 +134,15 @@ impl Rtt {
             .saturating_mul(2)
             .saturating_add(deviation.saturating_mul(4));
         self.is_measured().then_some(ns.max(MIN_RTO_NS))
+    }
+}
+
+impl<S> Requester<S> {
+    /// Returns the shortest round-trip time of the connection in ns, or `None` before one was
+    /// measured (RC).
+    #[inline]
+    pub fn shortest_rtt(&self) -> Option<u32> {
+        self.retry.shortest_rtt()
     }
 }
 
@@ -211,7 +228,7 @@ mod tests {
         rtt.sent(NOW, Psn::new(2));
         rtt.forget_sample();
         rtt.acknowledged(NOW, Psn::new(2));
-        assert_eq!(rtt.timeout(), None);
+        assert_eq!((rtt.timeout(), rtt.shortest()), (None, None));
     }
 
     #[test]
@@ -219,6 +236,7 @@ mod tests {
         let mut rtt = Rtt::default();
         round_trip(&mut rtt, 8 * MIN_RTO_NS);
         round_trip(&mut rtt, 16 * MIN_RTO_NS);
+        assert_eq!(rtt.shortest(), Some(8_000_000));
         // Twice the SRTT of 9, and four times the RTTVAR of 5.
         assert_eq!(rtt.timeout(), Some(38 * MIN_RTO_NS));
     }

@@ -181,10 +181,17 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             && self.next_step().is_none()
     }
 
+    /// Returns whether packets of a SEND or WRITE are left to send, now or later.
+    #[inline]
+    pub fn has_data_to_send(&self) -> bool {
+        let next = self.queue.get(self.queue.next());
+        next.is_some_and(|slot| !slot.has_explicit_response())
+    }
+
     /// Returns the next packet.
     #[inline]
     pub(super) fn next_step(&self) -> Option<Step> {
-        if !self.is_active() || self.retry.is_rnr_wait() {
+        if !self.is_active() || self.retry.rnr_until().is_some() {
             return None;
         }
         self.loss_probe()
@@ -282,6 +289,7 @@ mod tests {
         },
         testutil::{
             acknowledge,
+            post,
             requester,
             send,
             send_params,
@@ -432,6 +440,18 @@ mod tests {
         }
         assert!(send(&mut rc).is_some() && send(&mut rc).is_some());
         assert_eq!(send(&mut rc), None);
+    }
+
+    #[test]
+    fn read_request_carries_no_data() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        assert!(!rc.has_data_to_send());
+        post(&mut rc, &[wr(SendOp::Read, 8), wr(SendOp::Write, 8)]);
+        for has_data in [false, true, false] {
+            assert_eq!(rc.has_data_to_send(), has_data);
+            let _ = send(&mut rc);
+        }
     }
 
     #[test]

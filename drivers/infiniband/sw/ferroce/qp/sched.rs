@@ -11,6 +11,9 @@
 //!   or by a timer that the first one arms.
 //! - If the half waits for its peer (it is stalled), the next response or its timer runs it. A
 //!   poster does nothing meanwhile, because it could send nothing.
+//! - If the round trip is long, the half waits for its peer nearly always, and the softirq of one
+//!   CPU would send all data. Therefore a response leaves data to the work item, which runs on any
+//!   CPU. The wakeup is short against the round trip.
 //!
 //! ```text
 //!   state        post                    end of a run
@@ -21,6 +24,7 @@
 //!
 //!   batch: the first doorbell arms the timer, the 16th queues the work item, the others do nothing
 //!   the half used up its budget: queue, Deferred       work item done: Deferred -> Direct
+//!   a response over a long round trip, and data to send: queue, Deferred
 //! ```
 //!
 //! Any context may run the half in any state. A run that ends a stall looks at the send queue
@@ -43,6 +47,9 @@ const BATCH: u32 = 16;
 
 /// The longest wait for more doorbells, in nanoseconds.
 pub(super) const BATCH_NS: u64 = 30_000;
+
+/// The shortest round-trip time from which on it is long, in nanoseconds.
+const LONG_RTT_NS: u32 = 1_000_000;
 
 /// The state; see the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +95,13 @@ impl State {
             State::Direct | State::Stalled => State::Direct,
         }
     }
+}
+
+/// Returns whether a response leaves data to the work item. `rtt` is the shortest round-trip time
+/// in nanoseconds, if one was measured.
+#[inline]
+pub(super) fn defers_data(rtt: Option<u32>) -> bool {
+    rtt.is_some_and(|rtt| rtt >= LONG_RTT_NS)
 }
 
 /// The scheduling of a send half.
@@ -251,6 +265,13 @@ mod tests {
         assert_eq!(sched.on_post(false), Next::Later);
         assert!(!sched.end(true));
         assert_eq!(sched.on_post(false), Next::Nothing);
+    }
+
+    #[test]
+    fn response_over_long_round_trip_defers_data() {
+        assert!(!defers_data(None));
+        assert!(!defers_data(Some(LONG_RTT_NS - 1)));
+        assert!(defers_data(Some(LONG_RTT_NS)));
     }
 
     #[test]

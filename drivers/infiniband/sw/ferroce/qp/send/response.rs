@@ -5,6 +5,7 @@
 use super::{
     finish,
     local_status,
+    After,
     SendHalf, //
 };
 use crate::{
@@ -24,7 +25,10 @@ use crate::{
         Incoming,
         Origin, //
     },
-    qp::tx::BUDGET,
+    qp::{
+        sched::defers_data,
+        tx::BUDGET, //
+    },
     traces, //
 };
 use roce::{
@@ -71,7 +75,14 @@ pub(crate) fn respond(
             half.see_mark(&origin, &incoming);
             half.take(qp, time, incoming, &mut regions);
         }
-        half.drive(qp, time)
+        if defers_data(half.req.shortest_rtt()) && half.req.has_data_to_send() {
+            After {
+                again: true,
+                ..After::default()
+            }
+        } else {
+            half.drive(qp, time)
+        }
     };
     finish(qp, &after);
     Ok(())
