@@ -41,7 +41,7 @@ bench-native: KERNEL = native
 bench-native: module ## the same on User Mode Linux, at the speed of this machine (build/bench-native.csv, .svg)
 	@scripts/vm/bench --native
 
-bench-pairs: module ## instruction counts of 1, 2 and 4 pairs of processes on four processors (build/bench-pairs.csv, .svg)
+bench-pairs: module ## instructions, and locked ones, of 1, 2 and 4 pairs of processes on four processors (build/bench-pairs.csv, .svg)
 	@scripts/vm/bench --pairs
 
 bench-loss: module ## C rdma_rxe, ferroce and TCP over a network that loses packets (build/bench-loss.csv, .svg)

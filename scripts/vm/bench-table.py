@@ -16,17 +16,18 @@ import statistics
 import sys
 
 DRIVERS = ("rxe", "ferroce", "siw", "tcp")
-SMALLER_IS_BETTER = ("us", "packets")
-GROUPS = {"MiB/s": "BANDWIDTH", "msg/s": "MESSAGE RATE", "us": "LATENCY"}
+SMALLER_IS_BETTER = ("us", "packets", "locked")
+GROUPS = {"MiB/s": "BANDWIDTH", "msg/s": "MESSAGE RATE", "us": "LATENCY", "locked": "LOCKED INSTRUCTIONS FOR A MESSAGE"}
 
 
 def read(path):
-    """(test, size, qps, unit) -> driver -> values"""
+    """(test, size, qps, unit) -> driver -> values, one unit after the other"""
     figures = {}
     with open(path, encoding="ascii") as file:
         for test, size, qps, driver, value, unit in csv.reader(file):
             figures.setdefault((test, int(size), int(qps), unit), {}).setdefault(driver, []).append(value)
-    return figures
+    units = list(dict.fromkeys(unit for _, _, _, unit in figures))
+    return dict(sorted(figures.items(), key=lambda item: units.index(item[0][3])))
 
 
 def median(values):

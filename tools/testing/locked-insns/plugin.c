@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * A plugin of QEMU that counts the locked instructions of all processors: those with a LOCK prefix,
+ * and XCHG with memory.
+ *
+ * The guest marks an interval with two no-ops (mark.h). At the end of each one, the count is
+ * appended to the file that the argument "out" names.
+ */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "mark.h"
+#include "qemu-plugin.h"
+
+/* The longest instruction, in bytes. */
+#define LONGEST 15
+
+QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
+
+/* With -icount one thread executes all processors. */
+static unsigned long long locked;
+static FILE *out;
+
+static void on_locked(unsigned int vcpu, void *data)
+{
+	locked++;
+}
+
+static void on_start(unsigned int vcpu, void *data)
+{
+	locked = 0;
+}
+
+static void on_stop(unsigned int vcpu, void *data)
+{
+	fprintf(out, "%llu\n", locked);
+	fflush(out);
+}
+
+/* Returns the length of the prefixes; *lock is set if LOCK is one of them. */
+static size_t prefixes(const uint8_t *code, size_t len, int *lock)
+{
+	static const uint8_t legacy[] = {
+		0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65, 0x66, 0x67, 0xf0, 0xf2, 0xf3
+	};
+	size_t at = 0;
+
+	while (at < len && memchr(legacy, code[at], sizeof(legacy)))
+		*lock |= code[at++] == 0xf0;
+	/* REX */
+	if (at < len && (code[at] & 0xf0) == 0x40)
+		at++;
+	return at;
+}
+
+static int is_locked(const uint8_t *code, size_t len)
+{
+	int lock = 0;
+	size_t at = prefixes(code, len, &lock);
+
+	/* XCHG locks without the prefix, unless it exchanges two registers. */
+	return lock || (at + 1 < len && (code[at] & 0xfe) == 0x86 && code[at + 1] < 0xc0);
+}
+
+static int is_mark(const uint8_t *code, size_t len, uint32_t address)
+{
+	static const uint8_t nopl[] = { 0x0f, 0x1f, 0x84, 0x00 };
+
+	return len == sizeof(nopl) + sizeof(address) && !memcmp(code, nopl, sizeof(nopl)) &&
+	       !memcmp(code + sizeof(nopl), &address, sizeof(address));
+}
+
+static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+{
+	size_t i, len;
+
+	for (i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+		void (*cb)(unsigned int vcpu, void *data) = NULL;
+		uint8_t code[LONGEST];
+
+		len = qemu_plugin_insn_data(insn, code, sizeof(code));
+		if (is_locked(code, len))
+			cb = on_locked;
+		else if (is_mark(code, len, MARK_START))
+			cb = on_start;
+		else if (is_mark(code, len, MARK_STOP))
+			cb = on_stop;
+		if (cb)
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, cb, QEMU_PLUGIN_CB_NO_REGS,
+							       NULL);
+	}
+}
+
+QEMU_PLUGIN_EXPORT
+int qemu_plugin_install(qemu_plugin_id_t id, const void *info, int argc, char **argv)
+{
+	if (argc != 1 || strncmp(argv[0], "out=", 4)) {
+		fprintf(stderr, "locked-insns: error: name a file for the counts: out=FILE\n");
+		return -1;
+	}
+	out = fopen(argv[0] + 4, "w");
+	if (!out) {
+		perror(argv[0] + 4);
+		return -1;
+	}
+	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+	return 0;
+}
