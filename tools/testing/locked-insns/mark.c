@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * mark FILE SECONDS: lets the plugin of the emulator count the locked instructions of that many
- * seconds, and prints the increase of the counter in FILE.
+ * seconds. Prints the increase of the counter in FILE, and the time that it took in microseconds.
  */
 
 #include <fcntl.h>
@@ -23,11 +23,35 @@ static unsigned long long read_counter(int fd)
 	return strtoull(text, NULL, 10);
 }
 
+static long long now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000LL + now.tv_nsec / 1000;
+}
+
+/*
+ * Reads the counter and its time. The emulator may execute the other processors between the two:
+ * then once more.
+ */
+static unsigned long long sample(int fd, long long *us)
+{
+	unsigned long long count;
+	long long before;
+
+	do {
+		before = now_us();
+		count = read_counter(fd);
+		*us = now_us();
+	} while (*us - before > 1000);
+	return count;
+}
+
 int main(int argc, char **argv)
 {
-	struct timespec pause = { 0 };
 	unsigned long long before, after;
-	double seconds;
+	long long began, ended;
 	int fd;
 
 	if (argc != 3) {
@@ -39,15 +63,11 @@ int main(int argc, char **argv)
 		perror(argv[1]);
 		return 1;
 	}
-	seconds = atof(argv[2]);
-	pause.tv_sec = seconds;
-	pause.tv_nsec = (seconds - pause.tv_sec) * 1e9;
-
-	before = read_counter(fd);
+	before = sample(fd, &began);
 	asm volatile("nopl %c0(%%rax, %%rax, 1)" : : "i"(MARK_START));
-	nanosleep(&pause, NULL);
-	after = read_counter(fd);
+	usleep(atof(argv[2]) * 1e6);
+	after = sample(fd, &ended);
 	asm volatile("nopl %c0(%%rax, %%rax, 1)" : : "i"(MARK_STOP));
-	printf("%llu\n", after - before);
+	printf("%llu %lld\n", after - before, ended - began);
 	return 0;
 }
