@@ -55,7 +55,7 @@ reads() {
 }
 
 # A queue that marks packets drops all others while it is congested, here always. That includes the first packets to a peer that
-# was not heard yet.
+# was not heard yet. On a slow machine there may be timeouts all the same, because acknowledgments are late.
 only_capable() {
 	local i
 
@@ -66,14 +66,14 @@ only_capable() {
 			table ip t {
 				chain in {
 					type filter hook input priority 0;
-					udp dport 4791 ip ecn not-ect drop
+					udp dport 4791 ip ecn not-ect counter drop
 				}
 			}
 		END
 	done
 	both ibv_rc_pingpong -c -n 50 -s 65536 -m 4096
 	both ib_write_bw -F -n 200
-	equal 00 "$(counter r1 ack_timeout)$(counter r2 ack_timeout)"
+	for i in 1 2; do in_ns "n$i" nft list table ip t | grep 'not-ect counter packets 0 '; done
 }
 
 without_parameter() {
