@@ -40,7 +40,7 @@ pub trait ModuleHandler: 'static {
     ///
     /// # Errors
     ///
-    /// An error refuses the module: it is what `insmod` reports.
+    /// An error refuses the module; `insmod` reports it.
     fn coming(name: &[u8]) -> Result;
 }
 

@@ -152,22 +152,22 @@ impl<T, S: DerefMut<Target = [Option<T>]>> Fifo<S> {
         self.used = self.used.saturating_sub(slots);
     }
 
-    /// Returns the index of the slot that is `place` behind the front.
-    fn index(&self, place: usize) -> usize {
+    /// Returns the index of the slot that is `offset` behind the front.
+    fn index(&self, offset: usize) -> usize {
         // OVERFLOW: Both are at most the number of slots, which is far below the largest number.
         self.head
-            .wrapping_add(place)
+            .wrapping_add(offset)
             .checked_rem(self.slots.len())
             .unwrap_or(0)
     }
 
-    fn take(&mut self, place: usize) -> Option<T> {
-        let index = self.index(place);
+    fn take(&mut self, offset: usize) -> Option<T> {
+        let index = self.index(offset);
         self.slots.get_mut(index)?.take()
     }
 
-    fn set(&mut self, place: usize, completion: Option<T>) {
-        let index = self.index(place);
+    fn set(&mut self, offset: usize, completion: Option<T>) {
+        let index = self.index(offset);
         if let Some(slot) = self.slots.get_mut(index) {
             *slot = completion;
         }

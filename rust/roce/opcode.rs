@@ -45,7 +45,7 @@ pub enum Operation {
     Invalid,
 }
 
-/// The place of a packet in its message.
+/// The position of a packet in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Position {
     /// The first of several packets.
@@ -59,7 +59,7 @@ pub enum Position {
 }
 
 impl Position {
-    /// Returns the place of packet `index` in a message of `count` packets.
+    /// Returns the position of packet `index` in a message of `count` packets.
     #[inline]
     pub const fn of(index: u32, count: u32) -> Position {
         match (index, index.saturating_add(1) >= count) {
@@ -106,7 +106,7 @@ macro_rules! opcodes {
             /// Every known opcode, in ascending order.
             pub const ALL: &'static [Opcode] = &[$(Opcode::$name,)*];
 
-            /// The result of [`Opcode::parse`].
+            /// Finds the opcode with a number.
             const fn find(raw: u8) -> Option<Opcode> {
                 match raw {
                     $($raw => Some(Opcode::$name),)*
@@ -116,7 +116,7 @@ macro_rules! opcodes {
                 }
             }
 
-            /// The result of [`Opcode::info`].
+            /// Returns the properties of the opcode.
             const fn describe(self) -> Info {
                 match self {
                     $(Opcode::$name => Info {
@@ -242,7 +242,7 @@ impl Opcode {
         self.info().operation
     }
 
-    /// Returns the place of the packet in its message.
+    /// Returns the position of the packet in its message.
     #[inline]
     pub fn position(self) -> Position {
         self.info().position

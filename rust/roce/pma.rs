@@ -7,8 +7,8 @@
 //!  | MAD header | reserved   | attribute                          |
 //! ```
 //!
-//! A management datagram (MAD) has 256 bytes. Only `Get` of three attributes is answered. `Set` is
-//! refused, so no node can clear the counters of others.
+//! A management datagram (MAD) has 256 bytes. Only `Get` of three attributes gets a response. `Set`
+//! is refused, so no node can clear the counters of others.
 
 /// Bytes of a management datagram.
 pub const MAD_LEN: usize = 256;
@@ -66,7 +66,7 @@ pub struct PortCounters {
 
 /// Answers a management datagram for a port.
 ///
-/// Returns whether there is an answer in `response`. There is none to a datagram of another class,
+/// Returns whether there is a response in `response`. There is none to a datagram of another class,
 /// nor to a response. `counters` is called at most once, and only if the request is for counters.
 pub fn respond(
     request: &[u8; MAD_LEN],
@@ -102,7 +102,7 @@ fn field<const N: usize>(mad: &[u8; MAD_LEN], at: usize) -> Option<[u8; N]> {
     mad.get(at..)?.first_chunk().copied()
 }
 
-/// Writes an answer.
+/// Writes a response.
 struct Writer<'a>(&'a mut [u8; MAD_LEN]);
 
 impl Writer<'_> {
@@ -113,7 +113,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes the header of an answer, and zeroes behind it.
+    /// Writes the header of a response, and zeroes behind it.
     fn begin(&mut self, request: &[u8; MAD_LEN]) {
         *self.0 = [0; MAD_LEN];
         // Versions, class and method; then transaction, attribute and modifier.
@@ -212,30 +212,30 @@ mod tests {
         mad
     }
 
-    fn answer(request: &[u8; MAD_LEN]) -> Option<[u8; MAD_LEN]> {
-        answer_with(request, COUNTERS)
+    fn response_to(request: &[u8; MAD_LEN]) -> Option<[u8; MAD_LEN]> {
+        response_with(request, COUNTERS)
     }
 
-    fn answer_with(request: &[u8; MAD_LEN], counters: PortCounters) -> Option<[u8; MAD_LEN]> {
+    fn response_with(request: &[u8; MAD_LEN], counters: PortCounters) -> Option<[u8; MAD_LEN]> {
         let mut response = [0xee; MAD_LEN];
         respond(request, PORT, || counters, &mut response).then_some(response)
     }
 
     fn status(request: &[u8; MAD_LEN]) -> Option<u16> {
-        field(&answer(request)?, 4).map(u16::from_be_bytes)
+        field(&response_to(request)?, 4).map(u16::from_be_bytes)
     }
 
     #[test]
     fn response_echoes_tid_and_attribute() {
         let request = get(PORT_COUNTERS);
-        let response = answer(&request).unwrap();
+        let response = response_to(&request).unwrap();
         assert_eq!(field(&response, 0), Some([1, 4, 1, 0x81, 0, 0, 0, 0]));
         assert_eq!(field::<16>(&response, 8), field(&request, 8));
     }
 
     #[test]
     fn port_counters_saturate() {
-        let response = answer(&get(PORT_COUNTERS)).unwrap();
+        let response = response_to(&get(PORT_COUNTERS)).unwrap();
         // Symbol errors, recoveries, link downed, receive errors.
         assert_eq!(field(&response, 68), Some([0, 0, 0, 255, 255, 255]));
         // Discards, transmit and receive constraint errors.
@@ -254,7 +254,7 @@ mod tests {
             rcv_bytes: 8003,
             ..COUNTERS
         };
-        let response = answer_with(&get(PORT_COUNTERS), counters).unwrap();
+        let response = response_with(&get(PORT_COUNTERS), counters).unwrap();
         assert_eq!(field(&response, 88), Some(1000u32.to_be_bytes()));
         assert_eq!(field(&response, 92), Some(2000u32.to_be_bytes()));
     }
@@ -262,14 +262,14 @@ mod tests {
     #[test]
     fn counters_name_port() {
         for attribute in [PORT_COUNTERS, PORT_COUNTERS_EXT] {
-            let response = answer(&get(attribute)).unwrap();
+            let response = response_to(&get(attribute)).unwrap();
             assert_eq!(field(&response, ATTRIBUTE), Some([0, PORT, 0, 0]));
         }
     }
 
     #[test]
     fn extended_counters_separate_multicast() {
-        let response = answer(&get(PORT_COUNTERS_EXT)).unwrap();
+        let response = response_to(&get(PORT_COUNTERS_EXT)).unwrap();
         let values = [
             1000,
             1 << 38,
@@ -280,8 +280,8 @@ mod tests {
             3,
             4, //
         ];
-        for (place, value) in values.iter().enumerate() {
-            let got = field(&response, 72 + 8 * place).map(u64::from_be_bytes);
+        for (index, value) in values.iter().enumerate() {
+            let got = field(&response, 72 + 8 * index).map(u64::from_be_bytes);
             assert_eq!(got, Some(*value));
         }
         assert_eq!(field(&response, 136), Some([0; 8]));
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn class_port_info_reports_extended_counters() {
-        let response = answer(&get(CLASS_PORT_INFO)).unwrap();
+        let response = response_to(&get(CLASS_PORT_INFO)).unwrap();
         assert_eq!(field(&response, 64), Some([1, 1, 2, 0, 0, 0, 0, 0]));
     }
 
@@ -313,10 +313,10 @@ mod tests {
         for method in [0x03, 0x05, 0x07, METHOD_GET_RESP, 0xff] {
             let mut request = get(PORT_COUNTERS);
             request[3] = method;
-            assert_eq!(answer(&request), None);
+            assert_eq!(response_to(&request), None);
         }
         let mut request = get(PORT_COUNTERS);
         request[1] = 0x07;
-        assert_eq!(answer(&request), None);
+        assert_eq!(response_to(&request), None);
     }
 }

@@ -67,7 +67,7 @@ pub enum TypeError {
 pub enum ErrnoKind {
     /// `EINVAL`: the caller broke a rule.
     Invalid,
-    /// `EOPNOTSUPP`: the request has a meaning, and this driver does not offer it.
+    /// `EOPNOTSUPP`: the call has a meaning, and this driver does not offer it.
     Unsupported,
 }
 

@@ -8,7 +8,7 @@
 //! ```text
 //! post ---------> slots --> poll_transmit --> (build and send a packet) --> transmitted
 //!                       --> poll_local -----> (do it) --------------------> local_done
-//! on_response --> (place what the peer returns) --> placed
+//! on_response --> (place the returned data)   --> placed
 //!             --> early: (keep it, if may_keep) --> kept, not_kept
 //! is_kept_due --> (take the first kept one) --> took_kept, on_response
 //! on_timeout  <-- next_timeout

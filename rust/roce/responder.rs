@@ -197,7 +197,7 @@ pub struct Responder<S = [Record; MAX_RD_ATOMIC]> {
     /// The buffer length of the held receive request in bytes, if there is one.
     held: Option<u32>,
     pending: Pending,
-    /// The READ that is being answered.
+    /// The READ whose responses are being sent.
     stream: Option<Stream>,
     resources: ResponderResources<S>,
 }
@@ -447,7 +447,7 @@ fn recv_status(error: MemError) -> Status {
     match error {
         MemError::Protection => Status::LocProt,
         MemError::Length => Status::LocLen,
-        MemError::Fault | MemError::Absent => Status::LocQpOp,
+        MemError::Fault | MemError::NotPresent => Status::LocQpOp,
         // Like C rxe; the specification defines no status for it.
         MemError::Invalidate => Status::RemInvReq,
     }

@@ -158,7 +158,7 @@ pub(crate) fn unsignalled() -> SendWr {
     }
 }
 
-/// The attributes of a send half in the tests.
+/// Returns the attributes of a send half in the tests.
 pub(crate) fn send_params() -> SendParams {
     SendParams {
         mtu: MTU,
@@ -194,7 +194,7 @@ pub(crate) fn sent(rc: &mut Requester<&mut [Slot]>) -> [Option<(u32, bool)>; 4] 
     [(); 4].map(|()| send(rc).map(|sent| (sent.psn.get(), sent.ack_req)))
 }
 
-/// The attributes of a receive half in the tests.
+/// Returns the attributes of a receive half in the tests.
 pub(crate) fn recv_params() -> RecvParams {
     RecvParams {
         mtu: MTU,
@@ -259,7 +259,7 @@ pub(crate) fn next_read(rc: &mut Requester<&mut [Slot]>) -> Option<(u32, u32)> {
     Some((sent.psn.get(), sent.reth?.len.div_ceil(MTU)))
 }
 
-/// As [`next_read`], for the only packet to send.
+/// Returns the range of the only packet to send, a READ request; see [`next_read`].
 pub(crate) fn requested(rc: &mut Requester<&mut [Slot]>) -> Option<(u32, u32)> {
     let read = next_read(rc);
     assert_eq!(rc.poll_transmit(), None);
@@ -333,7 +333,7 @@ pub(crate) fn request(rx: &mut Responder, transmit: &Transmit) -> Verdict {
 }
 
 /// Starts a READ, and sends all responses.
-pub(crate) fn answer_all(rx: &mut Responder) {
+pub(crate) fn respond_all(rx: &mut Responder) {
     assert_eq!(rx.start_read(Ok(())), None);
     while rx.poll_response().is_some() {
         rx.response_sent();

@@ -197,8 +197,8 @@ impl<'a> Packet<'a> {
             return Err(ParseError::BadLength);
         }
 
-        // INVARIANT: `head` was compared with the length of the headers, and `payload_len` is what
-        // remains.
+        // INVARIANT: `head` was compared with the length of the headers, and `payload_len` is the
+        // rest.
         Ok(Packet {
             bth,
             extension,

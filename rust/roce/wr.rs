@@ -228,7 +228,7 @@ pub enum MemError {
     /// The memory has to be fetched first, which needs a context that may sleep.
     ///
     /// The driver tries again in such a context, so the protocol does not see this error.
-    Absent,
+    NotPresent,
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]

@@ -71,7 +71,7 @@ impl Access {
         Self(self.0 | other.0)
     }
 
-    /// Returns what both sets have.
+    /// Returns the intersection of both sets.
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
@@ -82,7 +82,7 @@ impl Access {
         self.0 & other.0 == other.0
     }
 
-    /// Returns `true` if `self` has any of what `other` has.
+    /// Returns `true` if `self` has any flag of `other`.
     #[inline]
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0

@@ -189,8 +189,8 @@ impl<D: Driver> Device<D> {
         unsafe { bindings::ib_unregister_device_queued(self.as_raw()) };
     }
 
-    /// As [`unregister_queued`](Self::unregister_queued), for the device of this driver on a net
-    /// device, if there is one.
+    /// Unregisters the device of this driver on a net device later, if there is one; see
+    /// [`unregister_queued`](Self::unregister_queued).
     pub fn unregister_queued_on(netdev: &NetDevice) {
         if let Some(device) = Self::by_netdev(netdev) {
             device.unregister_queued();
@@ -544,7 +544,7 @@ impl PortAttr<'_> {
     /// Sets the largest and the current path MTU, in bytes: each is rounded down to a power of 2
     /// between 256 and 4096 (`enum ib_mtu`).
     pub fn set_mtu(&mut self, max: u32, active: u32) -> &mut Self {
-        /// 256, which is 2^8, is number 1.
+        /// Returns the number in `enum ib_mtu`: 256, which is 2^8, is number 1.
         fn number(bytes: u32) -> u32 {
             24u32.wrapping_sub(bytes.clamp(256, 4096).leading_zeros())
         }

@@ -212,7 +212,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     }
 
     /// Answers a management datagram that the port received, or one of the core itself; returns
-    /// whether there is an answer in `response`, which is zero before. Other datagrams go to the
+    /// whether there is a response in `response`, which is zero before. Other datagrams go to the
     /// agents that are registered for them. Optional.
     fn process_mad(_dev: &Device<Self>, _request: &Mad, _response: &mut Mad) -> bool {
         build_error!(VTABLE_DEFAULT_ERROR)
@@ -471,8 +471,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Adds the driver's details of a queue pair. Any user may ask, so it adds no keys, and nothing
-    /// that helps to forge a packet unless [`Device::is_admin`].
+    /// Adds the driver's attributes of a queue pair. Any user may ask, so it adds no keys, and
+    /// nothing that helps to forge a packet unless [`Device::is_admin`].
     ///
     /// [`Device::is_admin`]: super::Device::is_admin
     fn fill_res_qp_entry(_qp: &Owned<Qp<Self>>, _out: &mut ResourceEntry<'_>) {
@@ -489,8 +489,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Adds the driver's details of the region with a local key, as for a queue pair; none if the
-    /// region is being changed.
+    /// Adds the driver's attributes of the region with a local key, as for a queue pair; none if
+    /// the region is being changed.
     fn fill_res_mr_entry(_lkey: u32, _out: &mut ResourceEntry<'_>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }

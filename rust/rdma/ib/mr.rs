@@ -359,7 +359,7 @@ impl SgList<'_> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a page size that is no power of two, or what `ib_sg_to_pages()` returns.
+    /// `EINVAL` for a page size that is no power of two, or the error of `ib_sg_to_pages()`.
     pub fn map_to(self, to: &mut Mapped) -> Result<ffi::c_int> {
         // SAFETY: Valid by the type invariant; the core has set the page size.
         let page_size = unsafe { (*self.mr).page_size };
@@ -445,7 +445,7 @@ pub(super) unsafe extern "C" fn rereg_user_mr<D: Driver>(
         device: pd.device(),
     };
     // SAFETY: The region was made by `MrObject::create`. The core holds its object for writing, so
-    // there is no other reference to it. What the data path finds is not in it.
+    // there is no other reference to it. The data path finds nothing in it.
     match D::rereg_user_mr(unsafe { &mut (*raw.cast::<MrObject<D>>()).data }, change) {
         // The region is still the same one to the core.
         Ok(()) => core::ptr::null_mut(),
@@ -480,6 +480,8 @@ pub enum End {
 }
 
 impl End {
+    /// Reads the fields that are needed after the region is freed.
+    ///
     /// # Safety
     ///
     /// `raw` must be a region that the core is deregistering.

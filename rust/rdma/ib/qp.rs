@@ -262,7 +262,7 @@ impl QpCap {
 ///
 /// const RC: u32 = 2;
 ///
-/// /// Refuses what the driver does not support, and grants what it does.
+/// /// Refuses unsupported attributes, and grants the others.
 /// fn grant<D: Driver>(init: &mut QpInit<'_, D>) -> Result {
 ///     if init.qp_type != RC || init.create_flags != 0 || init.srq.is_some() {
 ///         return Err(EOPNOTSUPP);
@@ -491,7 +491,7 @@ pub(super) unsafe extern "C" fn post_recv<D: Driver>(
 ///
 /// const STATE: u32 = 1 << 0;
 ///
-/// /// Returns the requested state, if there is one.
+/// /// Returns the next state, if the mask selects it.
 /// fn next_state(attr: &QpAttr<'_>, mask: u32) -> Option<u32> {
 ///     (mask & STATE != 0).then(|| attr.get(STATE))
 /// }

@@ -169,9 +169,9 @@ impl Memory {
         let mut result = None;
         self.for_each_piece(offset, LEN, true, |piece, len| {
             if len == LEN && piece.cast::<u64>().is_aligned() {
-                // SAFETY: `piece` is valid for eight bytes and aligned. What else accesses them,
-                // a process or a copy of this module, is not Rust code of this program that could
-                // conflict: it is another mapping of the page, or volatile by nature.
+                // SAFETY: `piece` is valid for eight bytes and aligned. Other accesses to them,
+                // by a process or a copy of this module, do not conflict: they use another mapping
+                // of the page, or are volatile.
                 let word = unsafe { AtomicU64::from_ptr(piece.cast()) };
                 result = f.take().map(|f| f(word));
             }
@@ -241,8 +241,8 @@ unsafe fn copy_in(src: *const u8, dst: *mut u8, len: usize) {
 
     // SAFETY: `unit` is at most `len`, so both parts are valid by the contract of this function.
     // `end` is a multiple of `unit`, so the last part is aligned to its size. Its bytes are a
-    // process's or a consumer's, which this program has no references to; what accesses them at the
-    // same time is not Rust code, see `with_word`.
+    // process's or a consumer's, which this program has no references to; other accesses at
+    // the same time do not conflict, see `with_word`.
     unsafe {
         copy(src, dst, rest);
         let src = src.add(rest);

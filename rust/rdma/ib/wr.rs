@@ -376,6 +376,8 @@ pub struct Sges<'a> {
 }
 
 impl Sges<'_> {
+    /// Wraps the SGEs of a work request.
+    ///
     /// # Safety
     ///
     /// `ptr` must have `num` entries.

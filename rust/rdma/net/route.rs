@@ -219,7 +219,7 @@ unsafe fn route4(
     // and no socket is needed.
     let rt = from_err_ptr(unsafe { bindings::ip_route_output_flow(net, &raw mut flow, null()) })?;
 
-    // A socket needs SO_BROADCAST for that, which says that somebody meant it.
+    // A socket must set SO_BROADCAST to send to a broadcast address, and there is no socket here.
     // SAFETY: The lookup gave a route with a reference, which is given back here or to the caller.
     unsafe {
         let dst = bindings::rtable_dst(rt);

@@ -271,7 +271,7 @@ impl SkBuff {
     ///
     /// # Errors
     ///
-    /// As [`SkBuff::append`], or what `write` returns; then nothing is added.
+    /// As [`SkBuff::append`], or the error of `write`; then nothing is added.
     pub(crate) unsafe fn append_with(
         &mut self,
         n: usize,
@@ -286,7 +286,7 @@ impl SkBuff {
         }
         // SAFETY: The packet is alive by the type invariant.
         write(unsafe { bindings::skb_tail_pointer(self.as_raw()) })?;
-        // INVARIANT: `write` has initialised what becomes data here.
+        // INVARIANT: `write` has initialised the bytes that become data here.
         // CAST: `n` is at most `room`.
         // SAFETY: The packet is linear and has that much tailroom.
         unsafe { bindings::skb_put(self.as_raw(), n as u32) };
@@ -308,7 +308,7 @@ impl SkBuff {
         // CAST: The length is at most the headroom, a `u32`.
         // SAFETY: The packet has that much headroom.
         let front = unsafe { bindings::skb_push(self.as_raw(), bytes.len() as u32) };
-        // INVARIANT: What became data is initialised here.
+        // INVARIANT: The new data is initialised here.
         // SAFETY: `front` points to the bytes that were just added, which nobody else accesses.
         unsafe {
             front

@@ -154,7 +154,7 @@ impl TxInFlight {
             return true;
         }
         inner.low_mark.store(low_mark, Relaxed);
-        // The order matters: either this sees what the destructor has subtracted, or the destructor
+        // The order matters: either this sees the subtraction of the destructor, or the destructor
         // sees the pause. If both do, the one that resets the pause acts on it.
         inner.paused.xchg(true, Full);
         inner.in_flight.load(Relaxed).saturating_add(pending) <= low_mark
@@ -193,7 +193,7 @@ impl TxInFlight {
         self.charge_on(CpuId::current().as_u32(), jiffies(), skb, 1)
     }
 
-    /// `packets` is from 1 to [`Train::MOST`].
+    /// Charges `packets` packets, from 1 to [`Train::MOST`].
     fn charge_on(&self, cpu: u32, now: usize, skb: &SkBuff, packets: u32) -> Result {
         skb.check_writable()?;
         let skb = skb.as_raw();

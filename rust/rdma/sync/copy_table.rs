@@ -23,7 +23,7 @@ use kernel::{
     types::Opaque, //
 };
 
-/// A value with what its deferred free needs.
+/// A value, and the head for its deferred free.
 struct Entry<T> {
     rcu: Opaque<bindings::callback_head>,
     value: T,

@@ -22,7 +22,7 @@ const READY: u32 = 2;
 
 /// A static of a type that must be constructed in place and never moves.
 ///
-/// The value is never dropped: use it for what needs no destructor once it is empty.
+/// The value is never dropped: use it only for values that need no destructor once they are empty.
 ///
 /// # Invariants
 ///

@@ -154,9 +154,9 @@ impl<K: Key, V: Copy, const BUCKETS: usize> MultiTable<K, V, BUCKETS> {
         self.insert_beside(key, value, |_| false, flags)
     }
 
-    /// As [`insert`](Self::insert), but directly behind a value of the key that `f` accepts, if
-    /// there is one. If all values are added in this way, a lookup visits those that belong
-    /// together one after the other.
+    /// Inserts a value like [`insert`](Self::insert), but directly behind a value of the key that
+    /// `f` accepts, if there is one. If all values are added in this way, a lookup visits those
+    /// that belong together one after the other.
     ///
     /// # Errors
     ///

@@ -110,7 +110,7 @@ impl<T> Owned<T> {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, or what `init` returns.
+    /// `ENOMEM`, or the error of `init`.
     pub fn new(init: impl PinInit<T, Error>) -> Result<Self> {
         let inner = KBox::pin_init(
             try_pin_init!(Inner {
@@ -172,8 +172,8 @@ impl<T: Unpin> Owned<T> {
         let result = f(unsafe { &mut (*inner).value });
         // SAFETY: Nobody waits for or completes the completion while the count is zero: the last
         // `Ref` did so under a lock that the wait has taken since.
-        // INVARIANT: This handle has a reference again. What `f` did is visible to who takes
-        // another one.
+        // INVARIANT: This handle has a reference again. The changes of `f` are visible to
+        // each taker of another one.
         unsafe {
             pin_init::raw_init(&raw mut (*inner).released, Completion::new());
             bindings::refcount_set_release((*inner).refs.get(), 1);

@@ -70,13 +70,13 @@ impl<const N: usize> PerCpuCounters<N> {
     pub fn add(&self, index: usize, n: u64) {
         if index < N {
             let values = self.0.as_ptr().cast::<u64>();
-            // SAFETY: By the type invariant there are `N` values for each CPU. What one CPU has is
-            // contiguous, so the offset of a value is the same for all.
+            // SAFETY: By the type invariant there are `N` values for each CPU. Those of one CPU
+            // are contiguous, so the offset of a value is the same for all.
             unsafe { bindings::this_cpu_add(values.wrapping_add(index), n) };
         }
     }
 
-    /// Returns the sum of what all CPUs have counted so far. Any context.
+    /// Returns the sum of the counts of all CPUs. Any context.
     pub fn sum(&self, index: usize) -> u64 {
         let mut sum: u64 = 0;
         for cpu in 0..nr_cpu_ids() {

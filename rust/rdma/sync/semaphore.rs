@@ -310,7 +310,8 @@ mod tests {
         CALLS.store(CALLS.load(Relaxed) * 10 + cookie, Relaxed);
     }
 
-    /// A semaphore with two permits, and three waiters. The suites of a module run one by one.
+    /// Creates a semaphore with two permits, and three waiters. The suites of a module run one by
+    /// one.
     fn set_up() -> Result<(Arc<Semaphore>, [Waiter; 3])> {
         CALLS.store(0, Relaxed);
         Ok((

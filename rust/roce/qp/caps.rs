@@ -42,7 +42,7 @@ pub struct Queues {
     pub recv: Option<Ring>,
 }
 
-/// A request exceeds the limits of the device.
+/// The capacities exceed the limits of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverLimit;
 

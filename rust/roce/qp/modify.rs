@@ -92,7 +92,7 @@ pub fn modify(
 
     let mut attrs = match next {
         State::Reset => Attrs::RESET,
-        // The request for the event is valid for one move to SQD.
+        // `sqd_notify` is valid for one move to SQD.
         State::Sqd if state != State::Sqd => Attrs {
             sqd_notify: false,
             ..*stored

@@ -213,14 +213,14 @@ mod tests {
             assert!(rc.post(unsignalled()).is_ok());
             assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(false));
         }
-        let ask = NOW.after(ACK_REQUEST_NS);
-        assert_eq!(rc.next_timeout(), Some(ask));
-        assert_eq!(rc.on_timeout(ask), Expired::Nothing);
+        let due = NOW.after(ACK_REQUEST_NS);
+        assert_eq!(rc.next_timeout(), Some(due));
+        assert_eq!(rc.on_timeout(due), Expired::Nothing);
         let probe = send(&mut rc);
         assert_eq!(probe.map(|sent| sent.ack_req), Some(true));
         assert_eq!(probe.map(|sent| sent.psn.get()), Some(1));
         assert_eq!(send(&mut rc), None);
-        assert!(rc.next_timeout().is_some_and(|at| at != ask));
+        assert!(rc.next_timeout().is_some_and(|at| at != due));
         acknowledge(&mut rc, 1, Syndrome::ACK);
         assert_eq!(rc.next_timeout(), None);
         while rc.poll_completion().is_some() {}

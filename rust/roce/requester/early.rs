@@ -430,7 +430,7 @@ mod tests {
     }
 
     /// The responses that were dropped behind kept ones are requested as a gap before the next kept
-    /// one. What follows that is still on its way.
+    /// one. The responses after that are still on their way.
     #[test]
     fn dropped_responses_are_requested_again_once() {
         let mut slots = slots::<2>();

@@ -394,8 +394,8 @@ mod tests {
         let mut now = NOW;
         let mut strays = 0;
         while rc.on_timeout(now) != Expired::Retry {
-            let answer = rc.on_response(now, &stray.packet());
-            assert_eq!(answer.outcome, ResponseKind::Duplicate);
+            let response = rc.on_response(now, &stray.packet());
+            assert_eq!(response.outcome, ResponseKind::Duplicate);
             strays += 1;
             now = now.after(TIMEOUT_NS - 1);
         }
@@ -484,7 +484,7 @@ mod tests {
 
     /// Sends a READ of `length` bytes, handles its responses, and returns the outcome of the last
     /// one.
-    fn answer(length: u32, responses: &[Frame]) -> ResponseKind {
+    fn outcome_of(length: u32, responses: &[Frame]) -> ResponseKind {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         post(&mut rc, &[wr(SendOp::Read, length)]);
@@ -508,14 +508,14 @@ mod tests {
             read_response(Opcode::RcReadResponseLast, 0, MTU),
         ];
         for response in early {
-            assert_eq!(answer(2 * MTU, &[response]), ResponseKind::BadResponse);
+            assert_eq!(outcome_of(2 * MTU, &[response]), ResponseKind::BadResponse);
         }
         for opcode in [Opcode::RcReadResponseFirst, Opcode::RcReadResponseMiddle] {
             let late = read_response(opcode, 1, MTU);
-            let outcome = answer(2 * MTU, &[first(), late]);
+            let outcome = outcome_of(2 * MTU, &[first(), late]);
             assert_eq!(outcome, ResponseKind::BadResponse);
         }
-        assert_eq!(answer(2 * MTU, &[first()]), ResponseKind::ReadResponse);
+        assert_eq!(outcome_of(2 * MTU, &[first()]), ResponseKind::ReadResponse);
     }
 
     #[test]

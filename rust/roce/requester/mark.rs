@@ -3,8 +3,8 @@
 //! Rollback of packets that the network stack did not accept (RC).
 //!
 //! The driver passes several packets to the network stack at once, and learns only then whether a
-//! queue below had room. So it marks the place of the first packet, reports each one as sent when
-//! it has built it, and takes all of them back if they are refused. No other call may come in
+//! queue below had room. So it marks the position of the first packet, reports each one as sent
+//! when it has built it, and takes all of them back if they are refused. No other call may come in
 //! between.
 
 use core::ops::DerefMut;
@@ -17,7 +17,7 @@ use super::{
     Slot, //
 };
 
-/// A place in the sequence of packets; see [`Requester::mark`].
+/// A position in the sequence of packets; see [`Requester::mark`].
 pub struct Mark {
     window: Window,
     acks: AckRequests,
@@ -28,7 +28,7 @@ pub struct Mark {
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Marks the place of the next packet.
+    /// Marks the position of the next packet.
     #[inline]
     pub fn mark(&self) -> Mark {
         Mark {

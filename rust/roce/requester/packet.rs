@@ -77,7 +77,7 @@ pub struct Transmit {
     ///
     /// [`Status::LocLen`]: crate::wr::Status::LocLen
     pub oversize: bool,
-    /// The place in the queue, for [`Requester::transmitted`].
+    /// The position in the queue, for [`Requester::transmitted`].
     pub step: Step,
 }
 

@@ -6,7 +6,7 @@
 //! the requester waits (a tail loss), of a NAK, or of a retransmission, and the timeout of the
 //! queue pair is many round trips long. So after about two round trips without progress, the packet
 //! at `una` is sent again with the AckReq bit. This is the tail loss probe of TCP (RFC 8985), but
-//! with the oldest packet instead of the last. The acknowledgment shows what was lost:
+//! with the oldest packet instead of the last. The acknowledgment shows which packets were lost:
 //!
 //! - It covers only the probe: the packets after it were lost, too.
 //! - It covers more: only a response was lost or late.
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn answered_piece_of_read_is_not_outstanding() {
+    fn received_piece_of_read_is_not_outstanding() {
         let mut slots = slots::<2>();
         let mut rc = measured(&mut slots);
         let params = rc.params;

@@ -92,7 +92,7 @@ mod tests {
     }
 
     /// Handles the responses with PSNs from `first` to `last`, the last one of its part.
-    fn answer(rc: &mut Requester<&mut [Slot]>, first: u32, last: u32) {
+    fn respond_all(rc: &mut Requester<&mut [Slot]>, first: u32, last: u32) {
         for psn in first..=last {
             let opcode = match psn {
                 psn if psn == last => Opcode::RcReadResponseLast,
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(next_read(&mut rc), Some((PART, PART)));
         assert_eq!(next_read(&mut rc), None);
         // The window grows to 24 packets, for which new parts have 16.
-        answer(&mut rc, 0, PART - 1);
+        respond_all(&mut rc, 0, PART - 1);
         assert_eq!(next_read(&mut rc), None);
         rc.window.set_size(INITIAL_WINDOW);
         assert_eq!(next_read(&mut rc), Some((2 * PART, PART)));
@@ -128,7 +128,7 @@ mod tests {
         post(&mut rc, &[wr(SendOp::Read, 100 * MTU)]);
         assert_eq!(next_read(&mut rc), Some((0, PART)));
         assert_eq!(next_read(&mut rc), None);
-        answer(&mut rc, 0, PART - 1);
+        respond_all(&mut rc, 0, PART - 1);
         assert!(next_read(&mut rc).is_some());
     }
 
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(next_read(&mut rc), Some((0, PART)));
         rc.window.set_size(64);
         assert_eq!(next_read(&mut rc), None);
-        answer(&mut rc, 0, PART - 1);
+        respond_all(&mut rc, 0, PART - 1);
         // The parts are 32 packets long now; the first one ends at a multiple of that.
         assert_eq!(next_read(&mut rc), Some((PART, 32 - PART)));
         assert_eq!(next_read(&mut rc), Some((32, 32)));

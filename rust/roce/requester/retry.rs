@@ -468,7 +468,7 @@ mod tests {
 
     /// Sends a message and acknowledges it after `took` ns; returns the acknowledgment timeout in
     /// ns, and the time of the acknowledgment.
-    fn answer_after(
+    fn respond_after(
         rc: &mut Requester<&mut [Slot]>,
         psn: u32,
         now: Instant,
@@ -497,7 +497,7 @@ mod tests {
             0,
         ];
         for (psn, (time, took)) in (0..).zip(times.iter_mut().zip(took)) {
-            (*time, now) = answer_after(&mut rc, psn, now, took);
+            (*time, now) = respond_after(&mut rc, psn, now, took);
             // Idle time does not count.
             now = now.after(TIMEOUT_NS * 100);
         }
@@ -505,9 +505,9 @@ mod tests {
         assert_eq!(times, expected);
 
         for psn in 5..1000 {
-            (_, now) = answer_after(&mut rc, psn, now, 0);
+            (_, now) = respond_after(&mut rc, psn, now, 0);
         }
-        let (time, _) = answer_after(&mut rc, 1000, now, 0);
+        let (time, _) = respond_after(&mut rc, 1000, now, 0);
         assert_eq!(time, Some(TIMEOUT_NS));
     }
 

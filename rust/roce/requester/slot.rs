@@ -174,7 +174,7 @@ impl Slot {
 /// `part` PSNs.
 ///
 /// Part boundaries are fixed within the message, so a piece of a part that is requested again does
-/// not go beyond the part: the responder repeats only what was requested before.
+/// not go beyond the part: the responder repeats only responses to earlier requests.
 #[inline]
 pub(super) fn read_part(index: u32, packets: u32, part: u32) -> u32 {
     let used = index & part.wrapping_sub(1);

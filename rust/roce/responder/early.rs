@@ -95,8 +95,8 @@ impl<S: Records> Responder<S> {
 
     /// Returns the NAK for the next missing packet, after kept ones were executed up to it.
     ///
-    /// The peer cannot know of it: it was told of the first missing packet only, and believes that
-    /// all others were kept.
+    /// The peer cannot know of it: the NAK reported only the first missing packet, so the peer
+    /// assumes that all others were kept.
     pub fn report_gap(&mut self) -> Option<Reply> {
         if self.failed || self.is_busy() || self.is_kept_due() || self.sequence.nak().is_some() {
             return None;
@@ -117,10 +117,10 @@ mod tests {
             Verdict, //
         },
         testutil::{
-            answer_all,
             post,
             recv_params,
             requester,
+            respond_all,
             responder,
             send,
             slots,
@@ -247,7 +247,7 @@ mod tests {
             let verdict = rx.on_request(&frames[1].packet(), &mut rq);
             if op == SendOp::Read {
                 assert!(matches!(verdict, Verdict::Read(_)));
-                answer_all(&mut rx);
+                respond_all(&mut rx);
             } else {
                 assert!(rx.executed(Ok(0)).reply.is_some());
             }

@@ -226,7 +226,7 @@ impl<S: Records> Responder<S> {
         })
     }
 
-    /// Returns whether a READ is being answered.
+    /// Returns whether responses to a READ are being sent.
     #[inline]
     pub fn read_in_progress(&self) -> bool {
         self.stream.is_some()
@@ -381,7 +381,7 @@ mod tests {
     };
 
     /// Sends all responses, and compares opcodes and PSNs.
-    fn answer(rx: &mut Responder, expected: &[(Opcode, u32)]) {
+    fn check_responses(rx: &mut Responder, expected: &[(Opcode, u32)]) {
         for &(opcode, psn) in expected {
             let segment = rx.poll_response();
             let found = segment.map(|segment| (segment.opcode, segment.psn.get()));
@@ -408,14 +408,14 @@ mod tests {
         let mark = rx.mark_response();
         rx.response_sent();
         rx.take_back_responses(mark);
-        answer(&mut rx, &whole);
+        check_responses(&mut rx, &whole);
         rx.take_back_responses(mark);
         rx.response_sent();
         let mark = rx.mark_response();
-        answer(&mut rx, &whole[1..]);
+        check_responses(&mut rx, &whole[1..]);
         rx.take_back_responses(mark);
         assert!(rx.read_in_progress());
-        answer(&mut rx, &whole[1..]);
+        check_responses(&mut rx, &whole[1..]);
     }
 
     #[test]
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn partial_repeat_of_read_is_answered() {
+    fn partial_repeat_of_read_gets_responses() {
         let mut rx = responder();
         let mut transmit = read(2 * MTU + 1);
         let verdict = request(&mut rx, &transmit);
@@ -464,7 +464,7 @@ mod tests {
             (Opcode::RcReadResponseMiddle, 1),
             (Opcode::RcReadResponseLast, 2),
         ];
-        answer(&mut rx, &whole);
+        check_responses(&mut rx, &whole);
         assert_eq!(rx.epsn().get(), 3);
 
         transmit.psn = Psn::new(1);
@@ -478,7 +478,7 @@ mod tests {
             (Opcode::RcReadResponseFirst, 1),
             (Opcode::RcReadResponseLast, 2),
         ];
-        answer(&mut rx, &part);
+        check_responses(&mut rx, &part);
         assert_eq!(rx.epsn().get(), 3);
 
         // The same PSN with another address was never requested.
@@ -493,7 +493,7 @@ mod tests {
         let mut rx = responder();
         assert!(matches!(request(&mut rx, &read(0)), Verdict::Read(_)));
         assert_eq!(rx.start_read(Ok(())), None);
-        answer(&mut rx, &[(Opcode::RcReadResponseOnly, 0)]);
+        check_responses(&mut rx, &[(Opcode::RcReadResponseOnly, 0)]);
         assert_eq!(rx.epsn().get(), 1);
     }
 

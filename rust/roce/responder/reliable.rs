@@ -144,7 +144,9 @@ impl<S: Records> Responder<S> {
     pub(super) fn recv_refused(&mut self, psn: Psn, error: MemError) -> Outcome {
         let code = match error {
             MemError::Length => NakCode::InvalidRequest,
-            MemError::Protection | MemError::Fault | MemError::Absent => NakCode::RemoteOperation,
+            MemError::Protection | MemError::Fault | MemError::NotPresent => {
+                NakCode::RemoteOperation
+            }
             // The message was received; only the local consumer gets an error (class J).
             MemError::Invalidate => return self.fail_held(recv_status(error)),
         };
@@ -207,7 +209,7 @@ impl<S: Records> Responder<S> {
 pub(super) fn access_code(error: MemError) -> NakCode {
     match error {
         MemError::Protection | MemError::Length | MemError::Invalidate => NakCode::RemoteAccess,
-        MemError::Fault | MemError::Absent => NakCode::RemoteOperation,
+        MemError::Fault | MemError::NotPresent => NakCode::RemoteOperation,
     }
 }
 
@@ -525,11 +527,11 @@ mod tests {
         let quiet = next(&mut rc);
         assert!(!quiet.packet().ack_req());
         accept(&mut rx, &quiet, &mut rq);
-        let asks = next(&mut rc);
-        accept(&mut rx, &asks, &mut rq);
+        let requesting = next(&mut rc);
+        accept(&mut rx, &requesting, &mut rq);
         let verdict = rx.on_request(&quiet.packet(), &mut rq);
         assert_eq!(verdict, Verdict::Drop(DropReason::Duplicate));
-        let verdict = rx.on_request(&asks.packet(), &mut rq);
+        let verdict = rx.on_request(&requesting.packet(), &mut rq);
         assert_eq!(replied(verdict), Some((1, Syndrome::ACK)));
     }
 

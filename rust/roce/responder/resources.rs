@@ -103,8 +103,8 @@ impl<S: Records> ResponderResources<S> {
         let total = core::mem::replace(&mut self.total, 0);
         self.records.as_mut().fill(Record::default());
         for age in (1..=old.as_ref().len()).rev() {
-            let place = place(total.wrapping_sub(age), old.as_ref().len());
-            match old.as_ref().get(place) {
+            let index = index(total.wrapping_sub(age), old.as_ref().len());
+            match old.as_ref().get(index) {
                 Some(record) if record.count != 0 => self.save(*record),
                 _ => {}
             }
@@ -121,9 +121,9 @@ impl<S: Records> ResponderResources<S> {
     }
 
     fn save(&mut self, record: Record) {
-        let place = place(self.total, self.capacity());
-        if let Some(place) = self.records.as_mut().get_mut(place) {
-            *place = record;
+        let index = index(self.total, self.capacity());
+        if let Some(saved) = self.records.as_mut().get_mut(index) {
+            *saved = record;
         }
         self.total = self.total.wrapping_add(1);
     }
@@ -138,14 +138,14 @@ impl<S: Records> ResponderResources<S> {
         let records = self.records.as_ref();
         // The newest first.
         (1..=records.len())
-            .filter_map(|age| records.get(place(self.total.wrapping_sub(age), records.len())))
+            .filter_map(|age| records.get(index(self.total.wrapping_sub(age), records.len())))
             .find(|record| record.first_psn.forward(psn) < record.count)
     }
 }
 
-/// Returns the place of the record with a number among `len`, a power of two.
+/// Returns the index of the record with a number among `len`, a power of two.
 #[inline]
-fn place(number: usize, len: usize) -> usize {
+fn index(number: usize, len: usize) -> usize {
     number & len.wrapping_sub(1)
 }
 
@@ -165,10 +165,10 @@ mod tests {
             Verdict, //
         },
         testutil::{
-            answer_all,
             read,
             recv_params,
             request,
+            respond_all,
             responder,
             MTU, //
         },
@@ -243,7 +243,7 @@ mod tests {
         reth.len = 1 << 31;
         transmit.reth = Some(reth);
         assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
-        answer_all(&mut rx);
+        respond_all(&mut rx);
         assert_eq!(rx.epsn().get(), Psn::HALF);
         assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
     }
@@ -271,7 +271,7 @@ mod tests {
         let mut rx = responder();
         let mut transmit = read(2 * MTU + 1);
         assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
-        answer_all(&mut rx);
+        respond_all(&mut rx);
 
         // The key and the address relative to those of the first request, and the length.
         let first = transmit.reth.unwrap();
@@ -300,7 +300,7 @@ mod tests {
             transmit.reth = Some(reth);
             let verdict = request(&mut rx, &transmit);
             assert!(matches!(verdict, Verdict::Read(read) if read.again));
-            answer_all(&mut rx);
+            respond_all(&mut rx);
         }
     }
 

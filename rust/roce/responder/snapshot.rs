@@ -38,8 +38,8 @@ pub enum RecvStage {
     Placing,
     /// Executing an atomic operation, an ATOMIC WRITE or a FLUSH, or waiting for its memory.
     Executing,
-    /// Answering a READ.
-    Answering,
+    /// Responding a READ.
+    Responding,
     /// In ERR, or about to move there.
     Failed,
 }
@@ -52,7 +52,7 @@ impl RecvStage {
             RecvStage::Message => "message",
             RecvStage::Placing => "placing",
             RecvStage::Executing => "executing",
-            RecvStage::Answering => "answering",
+            RecvStage::Responding => "responding",
             RecvStage::Failed => "failed",
         }
     }
@@ -65,8 +65,8 @@ impl<S: Records> Responder<S> {
             _ if self.failed => RecvStage::Failed,
             Pending::Place(_) => RecvStage::Placing,
             Pending::Execute(_) => RecvStage::Executing,
-            Pending::Read(_) => RecvStage::Answering,
-            Pending::None if self.read_in_progress() => RecvStage::Answering,
+            Pending::Read(_) => RecvStage::Responding,
+            Pending::None if self.read_in_progress() => RecvStage::Responding,
             Pending::None if self.message != Message::None => RecvStage::Message,
             Pending::None => RecvStage::Idle,
         };
@@ -160,9 +160,9 @@ mod tests {
     fn snapshot_shows_read() {
         let mut rx = responder();
         assert!(matches!(request(&mut rx, &read(1)), Verdict::Read(_)));
-        assert_eq!(rx.snapshot().stage, RecvStage::Answering);
+        assert_eq!(rx.snapshot().stage, RecvStage::Responding);
         assert_eq!(rx.start_read(Ok(())), None);
-        assert_eq!(rx.snapshot().stage, RecvStage::Answering);
+        assert_eq!(rx.snapshot().stage, RecvStage::Responding);
         rx.response_sent();
         assert_eq!(rx.snapshot().stage, RecvStage::Idle);
     }

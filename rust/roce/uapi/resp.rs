@@ -27,7 +27,7 @@ pub struct MmapInfo {
     pub pad: u32,
 }
 
-/// Answer to CREATE_AH: `struct rxe_create_ah_resp`.
+/// Response to CREATE_AH: `struct rxe_create_ah_resp`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
 )]
@@ -40,7 +40,8 @@ pub struct CreateAhResp {
     pub reserved: u32,
 }
 
-/// Answer to CREATE_CQ and RESIZE_CQ: `struct rxe_create_cq_resp`, `struct rxe_resize_cq_resp`.
+/// Response to CREATE_CQ and RESIZE_CQ: `struct rxe_create_cq_resp`,
+/// `struct rxe_resize_cq_resp`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
 )]
@@ -50,7 +51,7 @@ pub struct CreateCqResp {
     pub mi: MmapInfo,
 }
 
-/// Answer to CREATE_QP: `struct rxe_create_qp_resp`.
+/// Response to CREATE_QP: `struct rxe_create_qp_resp`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
 )]
@@ -62,7 +63,7 @@ pub struct CreateQpResp {
     pub sq_mi: MmapInfo,
 }
 
-/// Answer to CREATE_SRQ: `struct rxe_create_srq_resp`.
+/// Response to CREATE_SRQ: `struct rxe_create_srq_resp`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
 )]

@@ -156,7 +156,7 @@ impl From<Feth> for RawFeth {
 }
 
 impl From<RawFeth> for Feth {
-    /// Reserved bits are ignored.
+    /// Ignores reserved bits.
     #[inline]
     fn from(raw: RawFeth) -> Feth {
         Feth(raw.0.get() & (PLACEMENT | SELECTIVITY))

@@ -10,13 +10,13 @@ use roce::time::Instant;
 
 /// Returns the monotonic time. Callable in any context.
 #[inline]
-pub(crate) fn now() -> Instant {
+pub(crate) fn monotonic() -> Instant {
     Instant::from_ns(ktime_get_ns())
 }
 
-/// Returns the time of the last tick, which is cheaper than [`now`]. The two clocks have different
-/// origins: do not mix their times. Callable in any context.
+/// Returns the time of the last tick, which is cheaper than [`monotonic`]. The two clocks have
+/// different origins: do not mix their times. Callable in any context.
 #[inline]
-pub(crate) fn coarse_now() -> Instant {
+pub(crate) fn coarse() -> Instant {
     Instant::from_ns(jiffies_ns())
 }

@@ -394,7 +394,7 @@ impl Cq {
     }
 
     /// Adds the fill level and the state of the notification.
-    pub(crate) fn describe(&self, out: &mut ResourceEntry<'_>) {
+    pub(crate) fn fill_res(&self, out: &mut ResourceEntry<'_>) {
         let inner = self.inner.lock();
         let fill = match &inner.store {
             Store::User {

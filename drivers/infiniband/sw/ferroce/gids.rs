@@ -39,13 +39,13 @@ static GIDS: Global<Gids> = Global::new();
 struct Gids {
     /// The entries of GID tables with an address.
     #[pin]
-    owners: MultiTable<Address, Owner, BUCKETS>,
+    addresses: MultiTable<Address, Entry, BUCKETS>,
     /// The entries of GID tables with an address of a net device.
     #[pin]
-    links: MultiTable<Link, Owner, BUCKETS>,
+    links: MultiTable<Link, Entry, BUCKETS>,
     /// The contents of an entry of a GID table, needed when it is removed.
     #[pin]
-    places: MultiTable<Place, (Address, Link), BUCKETS>,
+    contents: MultiTable<GidIndex, (Address, Link), BUCKETS>,
     /// The management queue pair of each device.
     #[pin]
     gsi_qps: MultiTable<u32, u32, BUCKETS>,
@@ -91,14 +91,14 @@ impl Key for Link {
     }
 }
 
-/// A place in the GID table of a device.
+/// An index in the GID table of a device.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct GidIndex {
     device: u32,
     index: u32,
 }
 
-impl Key for Place {
+impl Key for GidIndex {
     #[inline]
     fn words(&self) -> [u64; 3] {
         [u64::from(self.device), u64::from(self.index), 0]
@@ -107,8 +107,8 @@ impl Key for Place {
 
 /// An entry of a GID table that has an address.
 #[derive(Clone, Copy)]
-struct Owner {
-    place: Place,
+struct Entry {
+    at: GidIndex,
     /// True for an address of the device's own net device, false for one of a net device above it.
     own: bool,
 }
@@ -116,9 +116,9 @@ struct Owner {
 /// Constructs the tables. Called once, before any device exists.
 pub(crate) fn init() -> Result {
     GIDS.init(try_pin_init!(Gids {
-        owners <- MultiTable::new(),
+        addresses <- MultiTable::new(),
         links <- MultiTable::new(),
-        places <- MultiTable::new(),
+        contents <- MultiTable::new(),
         gsi_qps <- MultiTable::new(),
     }? Error))
 }
@@ -126,13 +126,13 @@ pub(crate) fn init() -> Result {
 /// Adds an address. Does not sleep.
 pub(crate) fn add(device: u32, index: u32, address: Address, link: Link, own: bool) -> Result {
     let gids = GIDS.get().ok_or(ENODEV)?;
-    let place = Place { device, index };
-    let owner = Owner { place, own };
+    let at = GidIndex { device, index };
+    let entry = Entry { at, own };
 
-    gids.places.insert(place, (address, link), GFP_ATOMIC)?;
+    gids.contents.insert(at, (address, link), GFP_ATOMIC)?;
     gids.links
-        .insert(link, owner, GFP_ATOMIC)
-        .and_then(|()| gids.owners.insert(address, owner, GFP_ATOMIC))
+        .insert(link, entry, GFP_ATOMIC)
+        .and_then(|()| gids.addresses.insert(address, entry, GFP_ATOMIC))
         .inspect_err(|_| {
             let _ = remove(device, index);
         })
@@ -156,11 +156,11 @@ pub(crate) fn invalidate() {
 /// Removes and returns an address.
 pub(crate) fn remove(device: u32, index: u32) -> Option<Address> {
     let gids = GIDS.get()?;
-    let place = Place { device, index };
-    let (address, link) = gids.places.remove(&place, |_| true)?;
+    let at = GidIndex { device, index };
+    let (address, link) = gids.contents.remove(&at, |_| true)?;
 
-    gids.owners.remove(&address, |owner| owner.place == place);
-    gids.links.remove(&link, |owner| owner.place == place);
+    gids.addresses.remove(&address, |entry| entry.at == at);
+    gids.links.remove(&link, |entry| entry.at == at);
     // Change the generation after the removal: a reader of the new one does not find the address.
     invalidate();
     Some(address)
@@ -168,15 +168,15 @@ pub(crate) fn remove(device: u32, index: u32) -> Option<Address> {
 
 /// Returns whether a device has an address.
 pub(crate) fn contains(device: u32, address: &Address) -> bool {
-    let find = |owner: &Owner| (owner.place.device == device).then_some(());
+    let find = |entry: &Entry| (entry.at.device == device).then_some(());
 
     GIDS.get()
-        .is_some_and(|gids| gids.owners.find_map(address, find).is_some())
+        .is_some_and(|gids| gids.addresses.find_map(address, find).is_some())
 }
 
 /// Returns whether a device has an address of a net device: its own net device, or one above it.
 pub(crate) fn reaches(device: u32, link: &Link) -> bool {
-    let find = |owner: &Owner| (owner.place.device == device).then_some(());
+    let find = |entry: &Entry| (entry.at.device == device).then_some(());
 
     GIDS.get()
         .is_some_and(|gids| gids.links.find_map(link, find).is_some())
@@ -224,7 +224,7 @@ pub(crate) fn gsi_at(link: &Link) -> Option<u32> {
     let gids = GIDS.get()?;
 
     gids.links
-        .find_map(link, |owner| gsi_of(gids, owner.place.device))
+        .find_map(link, |entry| gsi_of(gids, entry.at.device))
 }
 
 /// Finds the management queue pair of the device that has an address.
@@ -234,11 +234,11 @@ pub(crate) fn gsi_at(link: &Link) -> Option<u32> {
 pub(crate) fn gsi(address: &Address) -> Option<u32> {
     let gids = GIDS.get()?;
     let find = |own: bool| {
-        gids.owners.find_map(address, |owner| {
-            if owner.own != own {
+        gids.addresses.find_map(address, |entry| {
+            if entry.own != own {
                 return None;
             }
-            gsi_of(gids, owner.place.device)
+            gsi_of(gids, entry.at.device)
         })
     };
 

@@ -59,7 +59,7 @@ fn odp_caps() -> OdpCaps {
 }
 
 /// Fills in the limits and the capabilities of a device with a GUID.
-pub(crate) fn describe(guid: [u8; 8], attr: &mut DeviceAttr) {
+pub(crate) fn fill_attr(guid: [u8; 8], attr: &mut DeviceAttr) {
     let objects = MAX_OBJECTS;
     attr.set_vendor_id(VENDOR_ID)
         .set_sys_image_guid(u64::from_ne_bytes(guid))

@@ -145,7 +145,7 @@ pub(crate) fn find(key: u32, pd: PdId, access: Access) -> Result<Target, MemErro
 }
 
 /// Adds the kind of memory of the region with a local key, and the access that it allows.
-pub(crate) fn describe(lkey: u32, out: &mut ResourceEntry<'_>) {
+pub(crate) fn fill_res(lkey: u32, out: &mut ResourceEntry<'_>) {
     // `rereg_user_mr` hides the region while it changes it.
     let Some(mr) = get(number(lkey)) else {
         return;
@@ -158,7 +158,7 @@ pub(crate) fn describe(lkey: u32, out: &mut ResourceEntry<'_>) {
     };
     out.text(c"memory", fmt!("{memory}"));
     match &mr.fast {
-        Some(fast) => fast.describe(out),
+        Some(fast) => fast.fill_res(out),
         None => {
             out.hex(c"access", mr.access.raw())
                 .number(c"windows", mr.bound_windows.count());

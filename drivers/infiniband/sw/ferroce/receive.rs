@@ -86,7 +86,7 @@ fn dispatch(
         return Err(Counter::BadPkey);
     }
     if packet.dest_qpn() == Qpn::MULTICAST {
-        // There may be many members, so check here what is the same for all of them.
+        // There may be many members, so check the common conditions here.
         if packet.opcode().transport() != Transport::Ud {
             return Err(Counter::BadOpcode);
         }

@@ -2,7 +2,7 @@
 
 //! The number of halves of a device's queue pairs that send.
 
-use crate::clock::coarse_now;
+use crate::clock;
 use kernel::sync::atomic::{
     Atomic,
     Relaxed, //
@@ -24,7 +24,7 @@ impl Senders {
     /// queues below. The lock of the half is held, which protects `tx_backoff`.
     #[inline]
     pub(crate) fn limit(&self, tx_backoff: &mut TxBackoff) -> u32 {
-        let period = senders::Period::of(coarse_now());
+        let period = senders::Period::of(clock::coarse());
 
         if tx_backoff.begins(period) {
             self.add(period);

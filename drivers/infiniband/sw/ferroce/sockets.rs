@@ -145,7 +145,7 @@ pub(crate) fn address_added(namespace: &Namespace) -> Result {
     Ok(())
 }
 
-/// Takes back what [`address_added`] counted.
+/// Undoes one call of [`address_added`].
 pub(crate) fn address_removed(net: NetId) {
     uncount(net);
     defer();

@@ -201,7 +201,7 @@ impl Srq {
     }
 
     /// Adds the fill level.
-    pub(crate) fn describe(&self, out: &mut ResourceEntry<'_>) {
+    pub(crate) fn fill_res(&self, out: &mut ResourceEntry<'_>) {
         let inner = self.inner.lock();
         let queue = &inner.queue;
         let mask = queue.ring().index_mask();

@@ -102,7 +102,7 @@ pub(crate) fn sent(qp: &IbQp, transmit: &Transmit) {
 
 /// Traces a READ response that was sent.
 #[inline(always)]
-pub(crate) fn answered(qp: &IbQp, segment: &ReadSegment) {
+pub(crate) fn sent_response(qp: &IbQp, segment: &ReadSegment) {
     trace::send(|| Packet {
         device: qp.device().name(),
         qpn: qp.qpn,

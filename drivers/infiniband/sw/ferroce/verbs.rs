@@ -126,7 +126,7 @@ impl Driver for Ferroce {
     type Counter = Arc<Counters>;
 
     fn query_device(dev: &Device<Self>, attr: &mut DeviceAttr) {
-        limits::describe(dev.guid, attr);
+        limits::fill_attr(dev.guid, attr);
     }
 
     fn query_port(dev: &Device<Self>, attr: &mut PortAttr<'_>) -> Result {
@@ -378,18 +378,18 @@ impl Driver for Ferroce {
     }
 
     fn fill_res_qp_entry(qp: &Owned<IbQp>, out: &mut ResourceEntry<'_>) {
-        qp::snapshot::describe(qp, out);
+        qp::snapshot::fill_res(qp, out);
     }
 
     fn fill_res_cq_entry(cq: &Owned<IbCq>, out: &mut ResourceEntry<'_>) {
-        cq.describe(out);
+        cq.fill_res(out);
     }
 
     fn fill_res_srq_entry(srq: &Owned<IbSrq>, out: &mut ResourceEntry<'_>) {
-        srq.describe(out);
+        srq.fill_res(out);
     }
 
     fn fill_res_mr_entry(lkey: u32, out: &mut ResourceEntry<'_>) {
-        mr::describe(lkey, out);
+        mr::fill_res(lkey, out);
     }
 }

@@ -12,8 +12,8 @@ use kernel::prelude::*;
 ///
 /// # Invariants
 ///
-/// Each entry of `pages` is what `ib_dma_map_sg()` made of a page of `1 << shift` bytes of the
-/// kernel's memory.
+/// Each entry of `pages` is the address that `ib_dma_map_sg()` returned for a page of `1 << shift`
+/// bytes of the kernel's memory.
 ///
 /// # Examples
 ///
@@ -94,7 +94,7 @@ impl Mapped {
         self.len = len;
     }
 
-    /// The bits of an address that are an offset in a page.
+    /// Returns the mask of those bits of an address that are an offset in a page.
     fn mask(&self) -> u64 {
         1u64.checked_shl(self.shift).unwrap_or(0).wrapping_sub(1)
     }

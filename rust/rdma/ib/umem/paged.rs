@@ -72,7 +72,7 @@ pub enum Fetch {
     Read,
     /// For reading and writing.
     Write,
-    /// For reading, what is in memory already.
+    /// For reading, only pages that are present.
     Present,
 }
 
@@ -259,7 +259,7 @@ impl Paged {
         if !(first..=last).all(|page| table.get(page, write).is_some()) {
             return Err(EAGAIN);
         }
-        // CAST: What is in a page is less than 2^32.
+        // CAST: An offset in a page is less than 2^32.
         let mut in_page = (self.start.wrapping_add(offset) as usize) % PAGE_SIZE;
         let mut left = len;
         for number in first..=last {
@@ -362,7 +362,7 @@ impl Paged {
             next = table.remove(first, last);
             drop(table);
             if may_sleep {
-                // SAFETY: The lock is dropped, and whoever unmaps this may sleep.
+                // SAFETY: The lock is dropped, and the caller may sleep.
                 unsafe { bindings::cond_resched() };
             }
         }
@@ -379,8 +379,8 @@ impl PinnedDrop for Paged {
     }
 }
 
-/// Charges what this thread allocates with `__GFP_ACCOUNT` to the memory cgroup of a process, for
-/// which it works, until it is dropped.
+/// Charges the allocations of this thread with `__GFP_ACCOUNT` to the memory cgroup of the process
+/// for which it works, until it is dropped.
 ///
 /// # Invariants
 ///
@@ -396,7 +396,8 @@ impl Charge {
     fn to(mm: &MmWithUser) -> Self {
         // SAFETY: The memory map is alive.
         let group = unsafe { bindings::get_mem_cgroup_from_mm(mm.as_raw()) };
-        // INVARIANT: The function before has taken the reference, and this one makes it active.
+        // INVARIANT: `get_mem_cgroup_from_mm()` took the reference; this call makes the group
+        // active.
         // SAFETY: The reference is held until `drop` has ended that.
         let before = unsafe { bindings::set_active_memcg(group) };
         Self {
@@ -409,8 +410,8 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        // SAFETY: `before` was the active one, whose reference is somebody else's concern; that to
-        // `group` is owned by the type invariant.
+        // SAFETY: `before` was active, and this value owns no reference to it. It owns that to
+        // `group` by the type invariant.
         unsafe {
             bindings::set_active_memcg(self.before);
             bindings::mem_cgroup_put(self.group);

@@ -231,8 +231,8 @@ impl CachedRoute {
     ///
     /// - `ENETUNREACH` if the namespace ends, or there is no [`RouteRegistration`].
     /// - `EAFNOSUPPORT` if the kernel was built or booted without IPv6.
-    /// - `ENETUNREACH` or `EHOSTUNREACH` without a route, `EACCES` for a broadcast address, or what
-    ///   the routing tables say.
+    /// - `ENETUNREACH` or `EHOSTUNREACH` without a route, `EACCES` for a broadcast address, or the
+    ///   error of the lookup.
     ///
     /// The old route stays on an error.
     pub fn look_up(&mut self, dev: &NetDevice, key: &RouteKey) -> Result {

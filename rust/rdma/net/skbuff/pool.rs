@@ -52,7 +52,7 @@ const RING: ffi::c_uint = 256;
 /// # Invariants
 ///
 /// `pools` is null or came from `KBox::into_raw`, and is freed a grace period after it has become
-/// null. Only the CPU whose number is the place of a pool touches its cache, be it to allocate or
+/// null. Only the CPU whose number is the index of a pool touches its cache, be it to allocate or
 /// to free, and with bottom halves off. (No hard interrupt does: packets that are freed there are
 /// put off to a softirq by the kernel.)
 ///
@@ -97,7 +97,7 @@ impl PacketPools {
         let cpus = nr_cpu_ids() as usize;
         let mut pools = KBox::new(Pools(KVec::with_capacity(cpus, GFP_KERNEL)?), GFP_KERNEL)?;
         for cpu in 0..cpus {
-            // INVARIANT: The pool was just created, and its place is the number of a CPU.
+            // INVARIANT: The pool was just created, and its index is the number of a CPU.
             pools
                 .0
                 .push_within_capacity(create(cpu)?)
@@ -178,8 +178,8 @@ impl PacketPools {
             unsafe { bindings::page_pool_disable_direct_recycling(pool.as_ptr()) };
         }
         rcu::synchronize_rcu();
-        // SAFETY: By the type invariant it is from `into_raw`. Nobody can find it any more, and who
-        // had is done; no one else got it from the swap.
+        // SAFETY: By the type invariant it is from `into_raw`. After the swap
+        // no thread can find it, and all that had found it are done.
         drop(unsafe { KBox::from_raw(pools.as_ptr()) });
     }
 }
@@ -210,8 +210,8 @@ fn create(cpu: usize) -> Result<NonNull<bindings::page_pool>> {
     fast.nid = bindings::NUMA_NO_NODE;
     let cpu = ffi::c_int::try_from(cpu)?;
     // SAFETY: The parameters are those of a pool without DMA. By the invariant of `PacketPools`
-    // only that CPU allocates from it, with bottom halves off, which is what the kernel asks of
-    // whoever has it put pages back into the cache.
+    // only that CPU allocates from it, with bottom halves off. The kernel requires this of a CPU
+    // that returns pages to the cache.
     let pool = from_err_ptr(unsafe { bindings::page_pool_create_percpu(&params, cpu) })?;
     NonNull::new(pool).ok_or(ENOMEM)
 }

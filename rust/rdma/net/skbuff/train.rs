@@ -208,8 +208,8 @@ impl Train {
 
     /// Sends the packets along a route, as [`SkBuff::transmit`] does.
     ///
-    /// If the device takes what tunnels send, a socket of [`UdpTunnel`](crate::net::UdpTunnel)
-    /// receives the train as it is.
+    /// If the device accepts the packets of tunnels, a socket of
+    /// [`UdpTunnel`](crate::net::UdpTunnel) receives the train as it is.
     ///
     /// # Errors
     ///

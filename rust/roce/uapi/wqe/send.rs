@@ -338,7 +338,7 @@ mod tests {
         raw: false,
     };
 
-    /// A copied WQE with four SGEs of 8 bytes, of which the header uses `num_sge`.
+    /// Returns a copied WQE with four SGEs of 8 bytes, of which the header uses `num_sge`.
     fn send_bytes(opcode: u32, flags: u32, num_sge: u32, length: u32) -> [u8; 272] {
         let mut wqe = SendWqe::new_zeroed();
         wqe.wr_id = U64::new(7);
@@ -368,7 +368,7 @@ mod tests {
         bytes[at..at + 4].copy_from_slice(&length.to_ne_bytes());
     }
 
-    /// The header of a copied WQE, and its tail.
+    /// Returns the header of a copied WQE, and its tail.
     fn parts(bytes: &[u8]) -> (SendWqe, &[u8]) {
         SendWqe::read_from_prefix(bytes).unwrap_or((SendWqe::new_zeroed(), &[]))
     }

@@ -44,14 +44,14 @@ impl BoundWindows {
 
     /// Counts another window.
     fn add(&self) -> Result<(), MemError> {
-        let mut now = self.0.load(Relaxed);
+        let mut current = self.0.load(Relaxed);
         loop {
-            if now >= Self::SHUT {
+            if current >= Self::SHUT {
                 return Err(MemError::Protection);
             }
-            match self.0.cmpxchg(now, now.wrapping_add(1), Full) {
+            match self.0.cmpxchg(current, current.wrapping_add(1), Full) {
                 Ok(_) => return Ok(()),
-                Err(other) => now = other,
+                Err(other) => current = other,
             }
         }
     }

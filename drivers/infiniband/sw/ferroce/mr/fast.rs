@@ -102,7 +102,7 @@ impl Fast {
     }
 
     /// Adds the state of the registration.
-    pub(super) fn describe(&self, out: &mut ResourceEntry<'_>) {
+    pub(super) fn fill_res(&self, out: &mut ResourceEntry<'_>) {
         let active = self.active.lock();
         let (valid, access, count) = (active.key.is_some(), active.access, active.epoch);
         drop(active);

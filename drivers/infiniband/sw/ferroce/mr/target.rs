@@ -159,7 +159,7 @@ impl Target {
 
 /// The memory of a [`Target`]. Offsets come from [`Target::offset`].
 ///
-/// All accesses fail with [`MemError::Absent`] if the memory has to be fetched first, and with
+/// All accesses fail with [`MemError::NotPresent`] if the memory has to be fetched first, and with
 /// [`MemError::Protection`] if the key has become invalid meanwhile. None of them sleeps.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a>(&'a Target);
@@ -220,7 +220,7 @@ impl View<'_> {
 #[cold]
 pub(super) fn mem_error(error: Error) -> MemError {
     if error == EAGAIN {
-        MemError::Absent
+        MemError::NotPresent
     } else if error == EINVAL || error == EFAULT {
         // The address is not aligned, or the process may not access the memory in this way. For
         // pinned memory, the latter was checked when the region was registered.

@@ -34,7 +34,7 @@ const WORD: u64 = 8;
 /// # Errors
 ///
 /// [`MemError::Protection`] if the key does not allow it, [`MemError::Fault`] if the memory is
-/// gone; [`MemError::Absent`] if it has to be fetched first.
+/// gone; [`MemError::NotPresent`] if it has to be fetched first.
 pub(super) fn execute(
     command: &Command,
     payload: &[u8],

@@ -29,7 +29,7 @@ impl FlushBudget {
         while let Some(rest) = left.checked_sub(1) {
             match self.0.cmpxchg(left, rest, Relaxed) {
                 Ok(_) => return true,
-                Err(now) => left = now,
+                Err(current) => left = current,
             }
         }
         false

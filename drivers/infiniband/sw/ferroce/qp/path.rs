@@ -240,7 +240,7 @@ impl TxPath {
         {
             return Err(Counter::BadAddress);
         }
-        if !self.peer_port.admits(origin.sport, clock::now) {
+        if !self.peer_port.admits(origin.sport, clock::monotonic) {
             return Err(Counter::BadSourcePort);
         }
         self.congestion.heard(origin.ecn);
@@ -255,7 +255,7 @@ impl TxPath {
 
     /// Returns whether a CNP is to be sent for a marked packet of the peer.
     pub(super) fn is_cnp_due(&mut self) -> bool {
-        self.congestion.is_cnp_due(clock::now())
+        self.congestion.is_cnp_due(clock::monotonic())
     }
 
     /// Records the UDP source port of an expected packet.

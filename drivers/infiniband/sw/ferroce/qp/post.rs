@@ -127,7 +127,7 @@ fn serve(qp: &QpRef, keeps_posting: bool) {
         Next::Queue => qp.defer(),
         Next::Later => qp
             .batch_timer
-            .arm(clock::now().as_ns().saturating_add(BATCH_NS)),
+            .arm(clock::monotonic().as_ns().saturating_add(BATCH_NS)),
         Next::Nothing => {}
     }
 }

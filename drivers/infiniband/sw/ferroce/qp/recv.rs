@@ -108,7 +108,7 @@ pub(crate) struct RecvHalf {
     address: Option<(u32, NetId, [u8; 16])>,
     /// True once the last WQE reached event was raised.
     last_wqe_reached: bool,
-    /// The time of the last request, by [`coarse_now`](crate::clock::coarse_now).
+    /// The time of the last request, by [`coarse`](crate::clock::coarse).
     heard_at: Instant,
     /// True if the timer for `early` is armed.
     is_early_watched: bool,
@@ -463,7 +463,7 @@ impl RecvHalf {
                     Some(error) => Err(error),
                     None => self.place(qp, place, &arrival.packet, incoming, run),
                 };
-                if result == Err(MemError::Absent) {
+                if result == Err(MemError::NotPresent) {
                     return false;
                 }
                 let invalidate = result == Err(MemError::Invalidate);
@@ -500,7 +500,7 @@ impl RecvHalf {
                         command::execute(command, payload, self.pd, qp.qpn)
                     }
                 };
-                if result == Err(MemError::Absent) {
+                if result == Err(MemError::NotPresent) {
                     return false;
                 }
                 self.count_refused(result);

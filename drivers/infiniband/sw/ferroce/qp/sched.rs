@@ -287,7 +287,7 @@ mod tests {
             assert_eq!(sched.on_post(true), Next::Nothing);
             sched.begin();
         }
-        // A run by a response takes what was posted, too.
+        // A run by a response takes the posted requests, too.
         assert_eq!(sched.on_post(true), Next::Later);
         sched.begin();
         assert_eq!(sched.on_post(true), Next::Later);

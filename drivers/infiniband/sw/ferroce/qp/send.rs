@@ -134,7 +134,7 @@ struct After {
 pub(crate) fn run(qp: &QpRef) -> bool {
     let after = {
         let mut half = qp.send.lock();
-        half.drive(qp, clock::now())
+        half.drive(qp, clock::monotonic())
     };
     finish(qp, &after);
     after.again
@@ -144,7 +144,7 @@ pub(crate) fn run(qp: &QpRef) -> bool {
 pub(crate) fn expired(qp: &QpRef) {
     let after = {
         let mut half = qp.send.lock();
-        let now = clock::now();
+        let now = clock::monotonic();
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at.is_due(now));
         half.armed = None;
         let timeout = half.timeout();
@@ -254,7 +254,7 @@ impl SendHalf {
         self.retry.expire(time);
         if self.parked.is_some() && !self.response_wait.is_pending() {
             self.unpark(qp);
-            time = clock::now();
+            time = clock::monotonic();
         }
         if self.req.take_loss() {
             self.lost_oldest();
@@ -372,7 +372,7 @@ impl SendHalf {
             };
             // All packets of a train have the same time.
             if (!is_first && run.pending() == 0) || self.tx.is_paced() {
-                *time = clock::now();
+                *time = clock::monotonic();
             }
             let now = *time;
             if !self.tx.may_send(qp, run, || now) {
@@ -400,7 +400,7 @@ impl SendHalf {
                     if !self.hand_over(qp, run, now) {
                         return;
                     }
-                    if error != MemError::Absent {
+                    if error != MemError::NotPresent {
                         self.req.local_error(transmit.slot, local_status(error));
                     } else if !self.await_request(qp, &transmit) {
                         return;
@@ -570,6 +570,6 @@ fn local_status(error: MemError) -> Status {
     match error {
         MemError::Protection => Status::LocProt,
         MemError::Length => Status::LocLen,
-        MemError::Fault | MemError::Absent | MemError::Invalidate => Status::LocQpOp,
+        MemError::Fault | MemError::NotPresent | MemError::Invalidate => Status::LocQpOp,
     }
 }

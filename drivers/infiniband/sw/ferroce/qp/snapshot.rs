@@ -106,7 +106,7 @@ impl Waits {
 impl QpSnapshot {
     /// Takes a snapshot of a queue pair. Process context, no lock held.
     pub(crate) fn of(qp: &IbQp) -> Self {
-        let send = SendHalfSnapshot::of(&qp.send.lock(), clock::now());
+        let send = SendHalfSnapshot::of(&qp.send.lock(), clock::monotonic());
         let recv = RecvHalfSnapshot::of(&qp.recv.lock());
         Self { send, recv }
     }
@@ -157,7 +157,7 @@ impl RecvHalfSnapshot {
 /// Fills in the driver's part of the entry of a queue pair.
 ///
 /// The core's part contains the state, and the PSN after the last one sent.
-pub(crate) fn describe(qp: &IbQp, out: &mut ResourceEntry<'_>) {
+pub(crate) fn fill_res(qp: &IbQp, out: &mut ResourceEntry<'_>) {
     let is_admin = qp.device().is_admin();
     out.number(c"number", qp.qpn);
     fill_attributes(qp, is_admin, out);

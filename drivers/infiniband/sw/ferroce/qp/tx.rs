@@ -249,7 +249,7 @@ impl Tx {
 
     /// Builds a packet and hands it to the IP layer. Bottom halves are off.
     ///
-    /// `headers` writes the BTH and what follows it, `gather` appends `len` bytes of payload.
+    /// `headers` writes the BTH and the headers after it, `gather` appends `len` bytes of payload.
     ///
     /// # Errors
     ///

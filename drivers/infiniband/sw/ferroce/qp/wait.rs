@@ -2,9 +2,9 @@
 
 //! Halves that wait for memory.
 //!
-//! Absent memory on demand is fetched in another context ([`OdpFault::fetch`]), which reports the
-//! result to the queue pair by number. Meanwhile, the half goes on with work that does not depend
-//! on the memory. The report of an earlier round is ignored.
+//! Memory on demand that is not present is fetched in another context ([`OdpFault::fetch`]), which
+//! reports the result to the queue pair by number. Meanwhile, the half goes on with work that does
+//! not depend on the memory. The report of an earlier round is ignored.
 //!
 //! A process has a limited number of fetches at a time. The send half waits for a permit: the work
 //! item runs it when there is one, so no timer is needed. The receive half does not wait for a

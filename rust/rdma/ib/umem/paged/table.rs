@@ -13,7 +13,7 @@ use kernel::{
 };
 use pin_init::Zeroable;
 
-/// Pages of a chunk: what one page table of the processor has.
+/// Pages of a chunk: as many as one page table of the processor has.
 const CHUNK: usize = 512;
 
 /// The bit of an entry of a writable page. A `struct page` is aligned to more than that.
@@ -43,7 +43,7 @@ struct Chunk {
 /// larger than its own page tables.
 pub(super) struct Table(RBTree<usize, KBox<Chunk>>);
 
-// SAFETY: The pointers are only that: who follows one proves that the page is there.
+// SAFETY: The table does not dereference its pointers. Each user proves that the page is present.
 unsafe impl Send for Table {}
 
 /// Room for the pages of a chunk.

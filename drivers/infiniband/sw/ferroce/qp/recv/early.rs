@@ -44,7 +44,7 @@ impl RecvHalf {
     fn watch_early(&mut self, qp: &IbQp, pause: u64) {
         if !self.is_early_watched {
             self.is_early_watched = true;
-            qp.watch_timer.arm(clock::now().after(pause).as_ns());
+            qp.watch_timer.arm(clock::monotonic().after(pause).as_ns());
         }
     }
 
@@ -65,7 +65,7 @@ impl RecvHalf {
         self.counters.dropped(Counter::Gap, dropped);
     }
 
-    /// Handles the kept packets that no missing one precedes, and reports what is missing next.
+    /// Handles the kept packets that no missing one precedes, and reports the next missing packet.
     #[cold]
     pub(super) fn take_early(&mut self, qp: &IbQp, run: &mut Run) {
         while qp.state().is_receiving() {
@@ -88,8 +88,8 @@ impl RecvHalf {
         self.settle_early(qp, run);
     }
 
-    /// Sends the acknowledgment of kept packets that is owed, and reports what is missing behind
-    /// them, if none of them can be handled now. All READ responses were handed over.
+    /// Sends the acknowledgment of kept packets that is owed, and reports the missing packet
+    /// behind them, if none of them can be handled now. All READ responses were handed over.
     #[inline]
     pub(super) fn settle_early(&mut self, qp: &IbQp, run: &mut Run) {
         if let Some(ack) = self.resp.owed_ack() {

@@ -45,7 +45,7 @@ impl RecvHalf {
         if qp.kernel.is_some() || self.rq.is_shared() {
             return;
         }
-        let now = clock::now();
+        let now = clock::monotonic();
         self.next_look.expire(now);
         self.next_look.failed(now);
         if let Some(at) = self.next_look.at() {

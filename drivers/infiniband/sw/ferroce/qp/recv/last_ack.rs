@@ -24,12 +24,12 @@ impl RecvHalf {
     /// Notes that a request arrived.
     #[inline]
     pub(super) fn heard(&mut self) {
-        self.heard_at = clock::coarse_now();
+        self.heard_at = clock::coarse();
     }
 
     /// Returns the time since the last request in ns, in ticks of the kernel.
     pub(super) fn silent_for(&self) -> u64 {
-        clock::coarse_now().since(self.heard_at)
+        clock::coarse().since(self.heard_at)
     }
 
     /// Repeats the last acknowledgment of a queue pair that is destroyed.

@@ -54,7 +54,7 @@ impl RecvHalf {
     #[inline]
     fn build_responses(&mut self, qp: &IbQp, run: &mut Run) -> bool {
         while let Some(segment) = self.resp.poll_response() {
-            if !self.tx.may_send(qp, &mut run.responses, clock::now) || !run.spend() {
+            if !self.tx.may_send(qp, &mut run.responses, clock::monotonic) || !run.spend() {
                 return false;
             }
             let result = if self.tx.takes_trains() {
@@ -67,7 +67,7 @@ impl RecvHalf {
             match result {
                 // The peer requests missing responses again.
                 Ok(()) => {
-                    traces::answered(qp, &segment);
+                    traces::sent_response(qp, &segment);
                     self.resp.response_sent();
                 }
                 Err(SendError::NoRoom) => return false,
@@ -93,7 +93,7 @@ impl RecvHalf {
     #[cold]
     fn cannot_read(&mut self, qp: &IbQp, segment: &ReadSegment, error: MemError, run: &mut Run) {
         let result = match error {
-            MemError::Absent => self.await_segment(qp, segment),
+            MemError::NotPresent => self.await_segment(qp, segment),
             error => Err(error),
         };
         let Err(error) = result else {
@@ -141,7 +141,7 @@ impl RecvHalf {
     pub(super) fn hand_over(&mut self, qp: &IbQp, run: &mut Run) -> bool {
         match self
             .tx
-            .hand_over(qp, &mut run.responses, clock::now, &self.counters)
+            .hand_over(qp, &mut run.responses, clock::monotonic, &self.counters)
         {
             // The peer requests missing responses again.
             Handed::Over | Handed::Lost(_) => true,
@@ -166,7 +166,7 @@ impl RecvHalf {
             |pkey, buf| segment.write_headers(pkey, buf),
             segment.len,
             |skb| append(qp, pd, segment, skb, &mut run.regions),
-            clock::now,
+            clock::monotonic,
             &self.counters,
         )
     }

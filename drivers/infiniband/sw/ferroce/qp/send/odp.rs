@@ -45,7 +45,7 @@ fn fetched(qp: &QpRef, finishes: impl FnOnce(&mut SendHalf) -> bool) {
         if !finishes(&mut half) {
             return;
         }
-        half.drive(qp, clock::now())
+        half.drive(qp, clock::monotonic())
     };
     finish(qp, &after);
 }
@@ -73,7 +73,7 @@ impl SendHalf {
                     .start(qp, what, fault, request_fetched)
                     .is_err()
                 {
-                    self.retry.failed(clock::now());
+                    self.retry.failed(clock::monotonic());
                 }
                 false
             }
@@ -107,7 +107,7 @@ impl SendHalf {
                     let _ = self.response_wait.start(qp, 0, fault, response_fetched);
                 }
             }
-            Err(e) => self.req.placed(clock::now(), Err(local_status(e))),
+            Err(e) => self.req.placed(clock::monotonic(), Err(local_status(e))),
         }
     }
 
@@ -119,7 +119,7 @@ impl SendHalf {
             return;
         };
         let regions = &mut RegionCache::new();
-        self.on_response(qp, clock::now(), parked, failed, regions);
+        self.on_response(qp, clock::monotonic(), parked, failed, regions);
         if self.parked.is_some() {
             return;
         }
@@ -128,12 +128,12 @@ impl SendHalf {
             let Some(incoming) = self.backlog.pop() else {
                 break;
             };
-            self.on_response(qp, clock::now(), incoming, None, regions);
+            self.on_response(qp, clock::monotonic(), incoming, None, regions);
             if self.parked.is_some() {
                 return;
             }
         }
-        self.take_early(qp, clock::now(), regions);
+        self.take_early(qp, clock::monotonic(), regions);
         self.retry.succeeded();
     }
 

@@ -62,7 +62,7 @@ pub(crate) fn respond(
             half.counters.count(Counter::TrainsReceived);
         }
         half.counters.received(origin.bytes);
-        let time = clock::now();
+        let time = clock::monotonic();
         let mut regions = RegionCache::new();
         half.see_mark(origin, &incoming);
         half.take(qp, time, incoming, &mut regions);
@@ -147,7 +147,7 @@ impl SendHalf {
                 Some(error) => Err(error),
                 None => self.place(&place, &packet, &incoming, regions),
             };
-            if result == Err(MemError::Absent) {
+            if result == Err(MemError::NotPresent) {
                 self.park(qp, incoming, &place);
                 return;
             }
