@@ -185,7 +185,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub fn has_data_to_send(&self) -> bool {
         let next = self.queue.get(self.queue.next());
-        next.is_some_and(|slot| !slot.has_explicit_response())
+        next.is_some_and(|slot| !slot.has_explicit_response() && !slot.wr.op.is_local())
     }
 
     /// Returns the next packet.
@@ -443,11 +443,16 @@ mod tests {
     }
 
     #[test]
-    fn read_request_carries_no_data() {
-        let mut slots = slots::<2>();
+    fn read_request_and_local_operation_carry_no_data() {
+        let mut slots = slots::<3>();
         let mut rc = requester(Transport::Rc, &mut slots);
         assert!(!rc.has_data_to_send());
-        post(&mut rc, &[wr(SendOp::Read, 8), wr(SendOp::Write, 8)]);
+        let requests = [
+            wr(SendOp::Read, 8),
+            wr(SendOp::Write, 8),
+            wr(SendOp::LocalInv, 0),
+        ];
+        post(&mut rc, &requests);
         for has_data in [false, true, false] {
             assert_eq!(rc.has_data_to_send(), has_data);
             let _ = send(&mut rc);

@@ -134,7 +134,7 @@ struct After {
 pub(crate) fn run(qp: &QpRef) -> bool {
     let after = {
         let mut half = qp.send.lock();
-        half.drive(qp, clock::monotonic())
+        half.drive(qp, clock::monotonic(), BUDGET)
     };
     finish(qp, &after);
     after.again
@@ -155,7 +155,7 @@ pub(crate) fn expired(qp: &QpRef) {
             half.arm_timer(qp, timeout);
             return;
         }
-        half.drive(qp, now)
+        half.drive(qp, now, BUDGET)
     };
     finish(qp, &after);
 }
@@ -227,12 +227,11 @@ impl SendHalf {
         self.backlog.len()
     }
 
-    /// Runs the requester within a budget.
+    /// Completes requests and sends packets. Once `budget` is used up, the work item goes on.
     ///
     /// `time` is the time that the caller has read, because reading the clock is expensive.
-    fn drive(&mut self, qp: &IbQp, mut time: Instant) -> After {
+    fn drive(&mut self, qp: &IbQp, mut time: Instant, mut budget: u32) -> After {
         let mut after = After::default();
-        let mut budget = BUDGET;
 
         qp.sched.begin();
 

@@ -16,7 +16,10 @@ use crate::{
     },
     mr::RegionCache,
     packet::Incoming,
-    qp::wait::ahead, //
+    qp::{
+        tx::BUDGET,
+        wait::ahead, //
+    }, //
 };
 use kernel::prelude::*;
 use rdma::ib::Access;
@@ -45,7 +48,7 @@ fn fetched(qp: &QpRef, finishes: impl FnOnce(&mut SendHalf) -> bool) {
         if !finishes(&mut half) {
             return;
         }
-        half.drive(qp, clock::monotonic())
+        half.drive(qp, clock::monotonic(), BUDGET)
     };
     finish(qp, &after);
 }

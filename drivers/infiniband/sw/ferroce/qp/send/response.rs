@@ -5,7 +5,6 @@
 use super::{
     finish,
     local_status,
-    After,
     SendHalf, //
 };
 use crate::{
@@ -75,14 +74,9 @@ pub(crate) fn respond(
             half.see_mark(&origin, &incoming);
             half.take(qp, time, incoming, &mut regions);
         }
-        if defers_data(half.req.shortest_rtt()) && half.req.has_data_to_send() {
-            After {
-                again: true,
-                ..After::default()
-            }
-        } else {
-            half.drive(qp, time)
-        }
+        // Without a budget, the half completes requests, and leaves the packets to the work item.
+        let defers = defers_data(half.req.shortest_rtt()) && half.req.has_data_to_send();
+        half.drive(qp, time, if defers { 0 } else { BUDGET })
     };
     finish(qp, &after);
     Ok(())
