@@ -261,7 +261,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// reports only one of them per round trip.
     fn next_run(&self, is_first: bool) -> Option<u8> {
         let oldest = self.queue.get(self.queue.done())?;
-        if oldest.wr.op.is_local() || oldest.has_explicit_response() {
+        if !oldest.carries_data() {
             return None;
         }
         match self.probe.run() {

@@ -153,6 +153,12 @@ impl Slot {
         self.wr.op.has_explicit_response()
     }
 
+    /// Returns whether the request is a SEND or WRITE: not local, and without an explicit response.
+    #[inline]
+    pub(super) fn carries_data(&self) -> bool {
+        !self.wr.op.is_local() && !self.has_explicit_response()
+    }
+
     /// Returns the number of PSNs of the request, at least one.
     ///
     /// The request must have started, and must not be local.

@@ -185,7 +185,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub fn has_data_to_send(&self) -> bool {
         let next = self.queue.get(self.queue.next());
-        next.is_some_and(|slot| !slot.has_explicit_response() && !slot.wr.op.is_local())
+        next.is_some_and(Slot::carries_data)
     }
 
     /// Returns the next packet.
