@@ -146,10 +146,7 @@ impl Cnp {
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_congestion))]
 mod tests {
     use super::*;
-    use crate::{
-        opcode::Opcode,
-        testutil::Frame, //
-    };
+    use crate::testutil::*;
 
     /// Returns a time in the middle of a period.
     fn in_period(period: u64) -> Instant {

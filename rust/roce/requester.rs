@@ -500,28 +500,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester))]
 mod tests {
     use super::*;
-    use crate::{
-        opcode::Opcode,
-        testutil::{
-            acknowledge,
-            measured,
-            post,
-            read_response,
-            respond,
-            send_all,
-            sent,
-            slots,
-            status,
-            wr,
-            LONG_TIMEOUT_NS,
-            MTU,
-            NOW, //
-        },
-        wire::{
-            NakCode,
-            Syndrome, //
-        },
-    };
+    use crate::testutil::*;
 
     const MISSING: Syndrome = Syndrome::Nak(NakCode::PsnSequence);
 

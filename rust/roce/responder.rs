@@ -457,23 +457,7 @@ fn recv_status(error: MemError) -> Status {
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_responder))]
 mod tests {
     use super::*;
-    use crate::{
-        testutil::{
-            post,
-            read,
-            recv_params,
-            request,
-            requester,
-            send,
-            slots,
-            wr,
-            BadRecvs,
-            Frame,
-            Recvs,
-            MTU, //
-        },
-        wr::SendOp, //
-    };
+    use crate::testutil::*;
 
     #[test]
     fn out_of_order_calls_have_no_effect() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Fixtures for the tests of both halves.
+//! Fixtures for the tests of both halves, and the types that most tests use: `use testutil::*`.
 
-use crate::{
+pub(crate) use crate::{
     ids::{
         Pkey,
         Qkey,
@@ -16,6 +16,8 @@ use crate::{
     psn::Psn,
     qp::Access,
     requester::{
+        Expired,
+        PostError,
         Requester,
         Response,
         ResponseKind,
@@ -25,6 +27,7 @@ use crate::{
         MIN_RTO_NS, //
     },
     responder::{
+        Outcome,
         ReadSegment,
         RecvParams,
         RecvQueue,
@@ -37,7 +40,9 @@ use crate::{
     wire::{
         pad_for,
         Aeth,
+        NakCode,
         Packet,
+        Reth,
         Syndrome,
         ICRC_LEN, //
     },

@@ -113,14 +113,8 @@ pub fn modify(
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_qp_modify))]
 mod tests {
     use super::*;
-    use crate::{
-        ids::{
-            Qkey,
-            Qpn, //
-        },
-        psn::Psn,
-        qp::attr::Mtu, //
-    };
+    use crate::qp::attr::Mtu;
+    use crate::testutil::*;
 
     const LIMITS: Limits = Limits {
         mtu: Mtu::B1024,

@@ -174,35 +174,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 )]
 mod tests {
     use super::*;
-    use crate::{
-        requester::{
-            Expired,
-            ACK_REQUEST_NS, //
-        },
-        testutil::{
-            acknowledge,
-            post,
-            requester,
-            send,
-            send_all,
-            slots,
-            unsignalled,
-            untimed,
-            wr,
-            MTU,
-            NOW,
-            TIMEOUT_NS, //
-        },
-        wire::{
-            NakCode,
-            Syndrome, //
-        },
-        wr::{
-            SendOp,
-            SendWr,
-            Status, //
-        },
-    };
+    use crate::requester::ACK_REQUEST_NS;
+    use crate::testutil::*;
 
     #[test]
     fn unsignalled_requests_delay_ack_request() {

@@ -153,35 +153,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_early))]
 mod tests {
     use super::*;
-    use crate::{
-        opcode::{
-            Opcode,
-            Transport, //
-        },
-        requester::{
-            Expired,
-            SendParams, //
-        },
-        testutil::{
-            post,
-            read_response,
-            requested,
-            requester,
-            send_all,
-            send_params,
-            slots,
-            status,
-            wr,
-            Frame,
-            MTU,
-            NOW, //
-        },
-        wire::Syndrome,
-        wr::{
-            SendOp,
-            Status, //
-        },
-    };
+    use crate::testutil::*;
 
     /// Sends a READ of `N` packets, and returns all responses.
     fn read<const N: usize>(rc: &mut Requester<&mut [Slot]>) -> [Frame; N] {

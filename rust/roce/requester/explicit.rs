@@ -224,37 +224,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 )]
 mod tests {
     use super::*;
-    use crate::{
-        ids::Qpn,
-        opcode::{
-            Opcode,
-            Transport, //
-        },
-        requester::Expired,
-        responder::{
-            Reply,
-            ReplyKind, //
-        },
-        testutil::{
-            acknowledge,
-            post,
-            read_response,
-            requester,
-            respond,
-            send_all,
-            slots,
-            status,
-            wr,
-            Frame,
-            MTU,
-            NOW,
-            TIMEOUT_NS, //
-        },
-        wire::NakCode,
-        wr::{
-            SendOp, //
-        },
-    };
+    use crate::testutil::*;
 
     fn reply(psn: u32, kind: ReplyKind) -> Frame {
         let reply = Reply {

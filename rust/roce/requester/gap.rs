@@ -301,34 +301,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_gap))]
 mod tests {
     use super::*;
-    use crate::{
-        opcode::Transport,
-        requester::{
-            Expired,
-            SendParams, //
-        },
-        testutil::{
-            acknowledge,
-            acknowledge_at,
-            measured,
-            post,
-            requester,
-            send,
-            send_all,
-            send_params,
-            sent,
-            slots,
-            wr,
-            LONG_TIMEOUT_NS as TIMEOUT_NS,
-            MTU,
-            NOW, //
-        },
-        wire::{
-            NakCode,
-            Syndrome, //
-        },
-        wr::SendOp, //
-    };
+    use crate::testutil::LONG_TIMEOUT_NS as TIMEOUT_NS;
+    use crate::testutil::*;
     use core::num::NonZero;
 
     /// Sends a WRITE of four packets from PSN `first` on; a NAK reports the second one as missing.

@@ -77,20 +77,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_local))]
 mod tests {
     use super::*;
-    use crate::{
-        opcode::Transport,
-        requester::Expired,
-        testutil::{
-            acknowledge,
-            requester,
-            send,
-            slots,
-            wr,
-            MTU, //
-        },
-        time::Instant,
-        wire::Syndrome,
-    };
+    use crate::testutil::*;
 
     fn local<S: DerefMut<Target = [Slot]>>(rc: &Requester<S>) -> Option<u16> {
         rc.poll_local().map(|local| local.slot)

@@ -212,19 +212,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_packet))]
 mod tests {
     use super::*;
-    use crate::{
-        testutil::{
-            measured,
-            post,
-            requester,
-            send,
-            slots,
-            wr,
-            Frame,
-            MTU, //
-        },
-        wr::SendWr, //
-    };
+    use crate::testutil::*;
 
     #[test]
     fn datagram_of_the_mtu_fits() {

@@ -238,35 +238,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_probe))]
 mod tests {
     use super::*;
+    use crate::testutil::*;
     use crate::{
-        opcode::Opcode,
-        requester::{
-            window::MIN_WINDOW,
-            Expired,
-            SendParams,
-            MIN_RTO_NS, //
-        },
-        testutil::{
-            acknowledge,
-            acknowledge_at,
-            measured,
-            post,
-            read_response,
-            respond,
-            send,
-            send_all,
-            sent,
-            slots,
-            wr,
-            LONG_TIMEOUT_NS as TIMEOUT_NS,
-            MTU,
-            NOW, //
-        },
-        wire::{
-            NakCode,
-            Syndrome, //
-        },
-        wr::SendOp, //
+        requester::window::MIN_WINDOW,
+        testutil::LONG_TIMEOUT_NS as TIMEOUT_NS, //
     };
 
     const DUE: Instant = NOW.after(MIN_RTO_NS);

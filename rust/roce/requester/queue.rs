@@ -243,24 +243,8 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_queue))]
 mod tests {
     use super::*;
-    use crate::{
-        opcode::Transport,
-        requester::{
-            PostError,
-            SendParams, //
-        },
-        testutil::{
-            post,
-            requester,
-            send,
-            send_params,
-            slots,
-            unsignalled,
-            wr, //
-        },
-        wire::MAX_MESSAGE_LEN,
-        wr::SendOp, //
-    };
+    use crate::testutil::*;
+    use crate::wire::MAX_MESSAGE_LEN;
 
     #[test]
     fn next_slot_is_that_of_the_next_request() {

@@ -49,33 +49,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_read))]
 mod tests {
     use super::*;
-    use crate::{
-        opcode::{
-            Opcode,
-            Transport, //
-        },
-        requester::{
-            window::INITIAL_WINDOW,
-            SendParams, //
-        },
-        testutil::{
-            acknowledge,
-            next_read,
-            post,
-            read_response,
-            requested,
-            requester,
-            respond,
-            send_all,
-            send_params,
-            slots,
-            wr,
-            MTU,
-            NOW, //
-        },
-        wire::Syndrome,
-        wr::SendOp, //
-    };
+    use crate::requester::window::INITIAL_WINDOW;
+    use crate::testutil::*;
 
     /// The size of the parts while the window has its initial size.
     const PART: u32 = INITIAL_WINDOW as u32 / 2;

@@ -276,34 +276,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 )]
 mod tests {
     use super::*;
-    use crate::{
-        congestion::Cnp,
-        ids::Qpn,
-        opcode::{
-            Opcode,
-            Transport, //
-        },
-        requester::{
-            Expired,
-            SendParams, //
-        },
-        testutil::{
-            acknowledge,
-            post,
-            requester,
-            respond,
-            send,
-            send_all,
-            slots,
-            status,
-            wr,
-            Frame,
-            MTU, //
-        },
-        wr::{
-            SendOp, //
-        },
-    };
+    use crate::congestion::Cnp;
+    use crate::testutil::*;
 
     #[test]
     fn ack_completes_all_earlier_messages() {

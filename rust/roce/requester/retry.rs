@@ -413,27 +413,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_retry))]
 mod tests {
     use super::*;
+    use crate::testutil::*;
     use crate::{
-        opcode::Transport,
-        requester::{
-            window::INITIAL_WINDOW,
-            ResponseKind, //
-        },
-        testutil::{
-            acknowledge_at as acknowledge,
-            requester,
-            slots,
-            status,
-            wr,
-            MTU,
-            NOW,
-            TIMEOUT_NS, //
-        },
-        wire::Syndrome,
-        wr::{
-            SendOp,
-            Status, //
-        },
+        requester::window::INITIAL_WINDOW,
+        testutil::acknowledge_at as acknowledge, //
     };
 
     /// Sends the next packet; returns false if there is none.

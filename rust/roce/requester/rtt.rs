@@ -154,31 +154,7 @@ fn three_quarters(ns: u32) -> u64 {
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_rtt))]
 mod tests {
     use super::*;
-    use crate::{
-        requester::{
-            Expired,
-            Requester,
-            ResponseKind,
-            Slot, //
-        },
-        testutil::{
-            acknowledge,
-            acknowledge_at,
-            measured,
-            post,
-            send,
-            send_all,
-            slots,
-            wr,
-            LONG_TIMEOUT_NS,
-            NOW, //
-        },
-        wire::{
-            NakCode,
-            Syndrome, //
-        },
-        wr::SendOp, //
-    };
+    use crate::testutil::*;
 
     /// Measures a round trip of `ns`.
     fn round_trip(rtt: &mut Rtt, ns: u64) {

@@ -114,31 +114,7 @@ impl SendState {
 )]
 mod tests {
     use super::*;
-    use crate::{
-        opcode::Transport,
-        requester::{
-            Expired,
-            SendParams, //
-        },
-        testutil::{
-            acknowledge,
-            acknowledge_at,
-            post,
-            requester,
-            send_all,
-            send_params,
-            slots,
-            wr,
-            LONG_TIMEOUT_NS,
-            MTU,
-            NOW,
-            TIMEOUT_NS, //
-        },
-        wire::{
-            NakCode,
-            Syndrome, //
-        }, //
-    };
+    use crate::testutil::*;
 
     #[test]
     fn snapshot_shows_outstanding_requests() {

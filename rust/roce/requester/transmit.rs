@@ -278,33 +278,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 )]
 mod tests {
     use super::*;
-    use crate::{
-        ids::Qpn,
-        opcode::Opcode,
-        requester::{
-            window::INITIAL_WINDOW,
-            PostError,
-            ResponseKind,
-            SendParams, //
-        },
-        testutil::{
-            acknowledge,
-            post,
-            requester,
-            send,
-            send_params,
-            slots,
-            untimed,
-            wr,
-            MTU, //
-        },
-        wire::Syndrome,
-        wr::{
-            SendOp,
-            SendWr,
-            Status, //
-        },
-    };
+    use crate::requester::window::INITIAL_WINDOW;
+    use crate::testutil::*;
 
     #[test]
     fn datagram_completes_when_sent() {

@@ -242,31 +242,11 @@ fn check_alignment(va: u64) -> Result<(), Fault> {
 )]
 mod tests {
     use super::*;
-    use crate::{
-        opcode::Transport,
-        requester::Transmit,
-        responder::{
-            RecvParams,
-            MAX_RD_ATOMIC, //
-        },
-        testutil::{
-            recv_params,
-            requester,
-            slots,
-            wr,
-            Frame,
-            Recvs, //
-        },
-        wire::{
-            NakCode,
-            Reth,
-            Syndrome, //
-        },
-        wr::{
-            SendOp,
-            SendWr, //
-        },
+    use crate::responder::{
+        AsyncEvent,
+        MAX_RD_ATOMIC, //
     };
+    use crate::testutil::*;
 
     fn transmit(wr: SendWr) -> Transmit {
         let mut slots = slots::<1>();

@@ -89,27 +89,7 @@ impl<S: Records> Responder<S> {
 )]
 mod tests {
     use super::*;
-    use crate::{
-        ids::{
-            Qkey,
-            Qpn, //
-        },
-        opcode::Transport,
-        responder::RecvParams,
-        testutil::{
-            recv_params,
-            requester,
-            slots,
-            wr,
-            Frame,
-            Recvs,
-            MTU, //
-        },
-        wr::{
-            SendOp,
-            Status, //
-        },
-    };
+    use crate::testutil::*;
 
     fn datagram(length: u32) -> Frame {
         let mut slots = slots::<1>();

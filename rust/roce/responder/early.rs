@@ -110,30 +110,7 @@ impl<S: Records> Responder<S> {
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_responder_early))]
 mod tests {
     use super::*;
-    use crate::{
-        opcode::Transport,
-        responder::{
-            Outcome,
-            Verdict, //
-        },
-        testutil::{
-            post,
-            recv_params,
-            requester,
-            respond_all,
-            responder,
-            send,
-            slots,
-            wr,
-            Frame,
-            Recvs, //
-        },
-        wire::{
-            NakCode,
-            Syndrome, //
-        },
-        wr::SendOp, //
-    };
+    use crate::testutil::*;
 
     /// Makes a responder, and messages of which only the last requests an acknowledgment.
     fn messages<const N: usize>() -> (Responder, Recvs, [Frame; N]) {

@@ -180,34 +180,7 @@ impl<S: Records> Responder<S> {
 )]
 mod tests {
     use super::*;
-    use crate::{
-        opcode::{
-            Opcode,
-            Transport, //
-        },
-        psn::Psn,
-        responder::{
-            Outcome,
-            Verdict, //
-        },
-        testutil::{
-            post,
-            recv_params,
-            requester,
-            responder,
-            send,
-            slots,
-            wr,
-            BadRecvs,
-            Frame,
-            Recvs,
-            MTU, //
-        },
-        wr::{
-            SendOp,
-            Status, //
-        }, //
-    };
+    use crate::testutil::*;
 
     /// Makes a packet with `len` bytes of payload, of a message of `total` bytes.
     fn packet(opcode: Opcode, psn: u32, len: u32, total: u32) -> Frame {

@@ -364,21 +364,8 @@ impl<S: Records> Responder<S> {
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_responder_read))]
 mod tests {
     use super::*;
-    use crate::{
-        qp::Access,
-        testutil::{
-            read,
-            recv_params,
-            request,
-            responder,
-            MTU, //
-        },
-        wire::{
-            NakCode,
-            Reth,
-            Syndrome, //
-        }, //
-    };
+    use crate::responder::AsyncEvent;
+    use crate::testutil::*;
 
     /// Sends all responses, and compares opcodes and PSNs.
     fn check_responses(rx: &mut Responder, expected: &[(Opcode, u32)]) {

@@ -220,28 +220,7 @@ pub(super) fn access_code(error: MemError) -> NakCode {
 )]
 mod tests {
     use super::*;
-    use crate::{
-        opcode::{
-            Opcode,
-            Transport, //
-        },
-        requester::{
-            Requester,
-            Slot, //
-        },
-        testutil::{
-            acknowledge,
-            recv_params,
-            requester,
-            send,
-            slots,
-            wr,
-            Frame,
-            Recvs,
-            MTU, //
-        },
-        wr::SendOp,
-    };
+    use crate::testutil::*;
 
     fn next(rc: &mut Requester<&mut [Slot]>) -> Frame {
         Frame::request(&send(rc).unwrap())

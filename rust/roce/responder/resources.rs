@@ -156,24 +156,8 @@ fn index(number: usize, len: usize) -> usize {
 )]
 mod tests {
     use super::*;
-    use crate::{
-        opcode::Transport,
-        responder::{
-            DropReason,
-            RecvParams,
-            Responder,
-            Verdict, //
-        },
-        testutil::{
-            read,
-            recv_params,
-            request,
-            respond_all,
-            responder,
-            MTU, //
-        },
-        wire::Reth, //
-    };
+    use crate::responder::DropReason;
+    use crate::testutil::*;
 
     fn record(psn: u32) -> Record {
         Record {

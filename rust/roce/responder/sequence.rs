@@ -107,18 +107,8 @@ pub(super) fn next_msn(msn: u32) -> u32 {
 )]
 mod tests {
     use super::*;
-    use crate::{
-        opcode::{
-            Opcode,
-            Transport, //
-        },
-        responder::{
-            Record,
-            ReplyKind,
-            Responder, //
-        },
-        testutil::responder, //
-    };
+    use crate::responder::Record;
+    use crate::testutil::*;
 
     /// Accounts for a message of one packet, with PSN 0.
     fn executed(sequence: &mut Sequence) {

@@ -88,28 +88,7 @@ impl<S: Records> Responder<S> {
 )]
 mod tests {
     use super::*;
-    use crate::{
-        opcode::Transport,
-        responder::Verdict,
-        testutil::{
-            post,
-            read,
-            recv_params,
-            request,
-            requester,
-            responder,
-            send,
-            slots,
-            wr,
-            Frame,
-            Recvs,
-            MTU, //
-        },
-        wr::{
-            MemError,
-            SendOp, //
-        },
-    };
+    use crate::testutil::*;
 
     #[test]
     fn snapshot_shows_partial_message() {

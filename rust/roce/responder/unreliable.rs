@@ -97,32 +97,8 @@ impl<S: Records> Responder<S> {
 )]
 mod tests {
     use super::*;
-    use crate::{
-        opcode::Transport,
-        qp::Access,
-        requester::{
-            Requester,
-            Slot, //
-        },
-        responder::{
-            Place,
-            RecvParams, //
-        },
-        testutil::{
-            recv_params,
-            requester,
-            send,
-            slots,
-            wr,
-            Frame,
-            Recvs,
-            MTU, //
-        },
-        wr::{
-            MemError,
-            SendOp, //
-        },
-    };
+    use crate::responder::Place;
+    use crate::testutil::*;
 
     fn next(uc: &mut Requester<&mut [Slot]>) -> Frame {
         Frame::request(&send(uc).unwrap())

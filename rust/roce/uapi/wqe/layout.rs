@@ -294,11 +294,7 @@ mod tests {
         },
         *, //
     };
-    use crate::{
-        ids::Qkey,
-        opcode::Transport,
-        wr::SendWr, //
-    };
+    use crate::testutil::*;
     use zerocopy::FromZeros;
 
     const LIMITS: SendLimits = SendLimits {

@@ -320,7 +320,7 @@ mod tests {
         },
         *, //
     };
-    use crate::wr::Status;
+    use crate::testutil::*;
     use zerocopy::{
         byteorder::native_endian::{
             U32,
