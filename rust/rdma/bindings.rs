@@ -2,7 +2,7 @@
 
 //! Raw bindings: those of `kernel::bindings`, and those that `rust/bindings` of this project adds.
 //!
-//! Config dependent and not for use outside this crate.
+//! They depend on the kernel configuration. Do not use them outside of this crate.
 
 #![allow(
     clippy::all,

@@ -2,8 +2,8 @@
 
 //! The kernel's other modules.
 //!
-//! For a driver that conflicts with another one. Both are needed: the notifier sees only modules
-//! that are loaded later, and a search finds only those that are loaded already.
+//! A driver that conflicts with another module needs both: the notifier, which sees only modules
+//! that are loaded later, and the search, which finds only modules that are loaded already.
 //!
 //! C header: [`include/linux/module.h`](srctree/include/linux/module.h)
 
@@ -78,7 +78,7 @@ unsafe impl<T: ModuleHandler> Send for ModuleNotifier<T> {}
 unsafe impl<T: ModuleHandler> Sync for ModuleNotifier<T> {}
 
 impl<T: ModuleHandler> ModuleNotifier<T> {
-    /// Starts to ask `T`. May sleep.
+    /// Starts to call `T` for each module that is loaded. May sleep.
     ///
     /// # Errors
     ///

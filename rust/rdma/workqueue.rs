@@ -2,8 +2,8 @@
 
 //! A work queue of the module's own, and its work items.
 //!
-//! As a [`FineTimer`](crate::fine_timer::FineTimer), a work item does not own the object that it is
-//! in: a pending item keeps nothing alive.
+//! Like a [`FineTimer`](crate::fine_timer::FineTimer), a work item does not own the object that
+//! contains it: a pending item keeps nothing alive.
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 

@@ -118,8 +118,8 @@ impl Pace {
         self.next.is_some()
     }
 
-    /// Returns the time until which the caller must wait with the next packet, or `None` if it may
-    /// be sent now.
+    /// Returns the time until which the caller must delay the next packet, or `None` if the packet
+    /// may be sent now.
     #[inline]
     pub fn wait(&mut self, now: Instant) -> Option<Instant> {
         // This is all that a path without a rate costs.

@@ -20,11 +20,11 @@
 //! `placed`, and passes the same response in again before any other.
 
 mod ack_request;
+mod checkpoint;
 mod early;
 mod explicit;
 mod gap;
 mod local;
-mod mark;
 mod packet;
 mod probe;
 mod queue;
@@ -38,9 +38,9 @@ mod transmit;
 mod window;
 
 pub use self::{
+    checkpoint::Checkpoint,
     explicit::Placement,
     local::Local,
-    mark::Mark,
     packet::Transmit,
     response::{
         Response,
@@ -474,7 +474,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.error_pending = true;
     }
 
-    /// Fails the oldest unfinished slot if it is marked to fail.
+    /// Fails the oldest unfinished slot if it must fail.
     #[inline]
     fn fail_if_due(&mut self) {
         if let Some(status) = self.queue.due_failure() {

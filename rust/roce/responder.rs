@@ -47,7 +47,7 @@ mod verdict;
 pub use self::{
     read::{
         ReadSegment,
-        ResponseMark, //
+        ResponseCheckpoint, //
     },
     resources::{
         records_for,

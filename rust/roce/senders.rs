@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn waiting_sender_stays_counted() {
-        // The interval at which the driver polls (`in_flight::HANDOVER`), and that of a late timer.
+        // The interval at which the driver polls (`tx::TAKEOVER`), and that of a late timer.
         for step in [100 * MS, 130 * MS] {
             let mut device = Device::new();
             let mut half = TxBackoff::default();

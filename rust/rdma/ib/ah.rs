@@ -62,7 +62,7 @@ impl<D: Driver> Kind for AhKind<D> {
 /// ```
 pub type Ah<D> = InPlace<AhKind<D>>;
 
-/// `ib_device_ops.create_ah` and `create_user_ah`: sleeps only if the flags allow it.
+/// Implements `ib_device_ops.create_ah` and `create_user_ah`. Sleeps only if the flags allow it.
 ///
 /// # Safety
 ///
@@ -100,7 +100,7 @@ pub(super) unsafe extern "C" fn create_ah<D: Driver>(
     errno(create())
 }
 
-/// `ib_device_ops.modify_ah`: must not sleep, and does not.
+/// Implements `ib_device_ops.modify_ah`. Does not sleep.
 ///
 /// # Safety
 ///
@@ -117,7 +117,7 @@ pub(super) unsafe extern "C" fn modify_ah<D: Driver>(
     errno(modify())
 }
 
-/// `ib_device_ops.query_ah`.
+/// Implements `ib_device_ops.query_ah`.
 ///
 /// # Safety
 ///
@@ -142,7 +142,7 @@ pub(super) unsafe extern "C" fn query_ah<D: Driver>(
     }
 }
 
-/// `ib_device_ops.destroy_ah`: must not sleep, and does not.
+/// Implements `ib_device_ops.destroy_ah`. Does not sleep.
 ///
 /// # Safety
 ///

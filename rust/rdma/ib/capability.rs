@@ -19,10 +19,10 @@ impl<D: Driver> Device<D> {
     /// Process context, during a callback of the core that is given an object of the device.
     ///
     /// Netlink calls the driver in the context of the process that sends the request or receives
-    /// the answer. For its own values, the core also checks that the opener of the netlink socket
-    /// had the capability. A callback cannot check this, because it does not get the socket. So a
-    /// privileged program that writes bytes of an unprivileged user to a socket of that user gets
-    /// values on behalf of the user.
+    /// the answer. For its own values, the core also requires that the opener of the netlink socket
+    /// had the capability. A callback cannot check this, because it does not get the socket.
+    /// Therefore, if an unprivileged user makes a privileged program write to a netlink socket of
+    /// that user, the user gets the values.
     pub fn is_admin(&self) -> bool {
         // CAST: A small constant.
         const CAPABILITY: ffi::c_int = bindings::CAP_NET_ADMIN as ffi::c_int;

@@ -36,7 +36,7 @@ pub(super) struct QpCounter<D: Driver> {
     data: Option<D::Counter>,
 }
 
-/// `ib_device_ops.counter_init`: may sleep.
+/// Implements `ib_device_ops.counter_init`. May sleep.
 ///
 /// # Safety
 ///
@@ -46,7 +46,7 @@ pub(super) unsafe extern "C" fn init<D: Driver>(raw: *mut bindings::rdma_counter
     unsafe { (&raw mut (*raw.cast::<QpCounter<D>>()).data).write(None) };
 }
 
-/// `ib_device_ops.counter_alloc_stats`: may sleep.
+/// Implements `ib_device_ops.counter_alloc_stats`. May sleep.
 ///
 /// # Safety
 ///
@@ -57,7 +57,7 @@ pub(super) unsafe extern "C" fn alloc_stats<D: Driver>(
     stats::alloc::<D>()
 }
 
-/// `ib_device_ops.counter_bind_qp`: may sleep; the mutex of the counter is held.
+/// Implements `ib_device_ops.counter_bind_qp`. May sleep. The mutex of the counter is held.
 ///
 /// # Safety
 ///
@@ -122,7 +122,7 @@ fn new_id() -> u32 {
     }
 }
 
-/// `ib_device_ops.counter_unbind_qp`: may sleep; the mutex of the counter is held.
+/// Implements `ib_device_ops.counter_unbind_qp`. May sleep. The mutex of the counter is held.
 ///
 /// # Safety
 ///
@@ -143,7 +143,7 @@ pub(super) unsafe extern "C" fn unbind_qp<D: Driver>(
     0
 }
 
-/// `ib_device_ops.counter_update_stats`: may sleep; the mutex of the counter is held.
+/// Implements `ib_device_ops.counter_update_stats`. May sleep. The mutex of the counter is held.
 ///
 /// # Safety
 ///
@@ -161,7 +161,7 @@ pub(super) unsafe extern "C" fn update_stats<D: Driver>(
     0
 }
 
-/// `ib_device_ops.counter_dealloc`: may sleep.
+/// Implements `ib_device_ops.counter_dealloc`. May sleep.
 ///
 /// # Safety
 ///

@@ -66,8 +66,8 @@ pub type Cq<D> = Object<CqKind<D>>;
 impl<D: Driver> Cq<D> {
     /// Calls the consumer's completion handler. Softirq or process context.
     ///
-    /// The caller holds no lock that the consumer may take through poll, arm or post, makes one
-    /// call at a time for a queue, and is not called by a verb of a kernel consumer.
+    /// The caller holds no lock that the consumer may take through poll, arm or post. Calls for the
+    /// queue of a kernel consumer must not overlap, and must not be made by a verb of the consumer.
     pub fn notify(&self) {
         let raw = self.as_raw();
         // SAFETY: `raw` is valid by the type invariant; the core sets the handler and its context
@@ -248,7 +248,7 @@ pub struct CqInit<'a, D: Driver> {
     pub ucontext: Option<&'a Ucontext<D>>,
 }
 
-/// `ib_device_ops.create_cq`: may sleep.
+/// Implements `ib_device_ops.create_cq`. May sleep.
 ///
 /// # Safety
 ///
@@ -306,7 +306,7 @@ pub(super) unsafe extern "C" fn destroy_cq<D: Driver>(
     0
 }
 
-/// `ib_device_ops.resize_user_cq`: may sleep.
+/// Implements `ib_device_ops.resize_user_cq`. May sleep.
 ///
 /// # Safety
 ///
@@ -333,7 +333,7 @@ pub(super) unsafe extern "C" fn resize_user_cq<D: Driver>(
     errno(resize())
 }
 
-/// `ib_device_ops.poll_cq`: any context.
+/// Implements `ib_device_ops.poll_cq`. Called in any context.
 ///
 /// # Safety
 ///
@@ -355,7 +355,7 @@ pub(super) unsafe extern "C" fn poll_cq<D: Driver>(
     array.count as ffi::c_int
 }
 
-/// `ib_device_ops.req_notify_cq`: any context.
+/// Implements `ib_device_ops.req_notify_cq`. Called in any context.
 ///
 /// # Safety
 ///

@@ -39,7 +39,7 @@ use kernel::{
 
 /// A device: the core's part, then the driver's.
 ///
-/// Borrowed in callbacks, which the core keeps it alive for, and held by [`DeviceRef`]s.
+/// The core keeps a device alive during callbacks, which borrow it; [`DeviceRef`] is a reference.
 ///
 /// # Examples
 ///
@@ -205,7 +205,7 @@ impl<D: Driver> Device<D> {
         NonNull::new(dev).map(|dev| unsafe { ARef::from_raw(dev.cast()) })
     }
 
-    /// Returns a copy of the name. Any context.
+    /// Returns a copy of the name. Callable in any context.
     pub fn name(&self) -> DeviceName {
         let mut name = DeviceName::EMPTY;
         // SAFETY: The device is alive; only an address is computed.
@@ -344,9 +344,9 @@ impl<D: Driver> Drop for DeviceRef<D> {
     }
 }
 
-/// The devices of a driver. Dropping it unregisters them all and waits for that. May sleep.
+/// The devices of a driver. Dropping it unregisters all of them, and waits for that. May sleep.
 ///
-/// For module exit: nothing may create devices any more by then.
+/// For module exit. Nothing may create a device at that time or later.
 ///
 /// # Examples
 ///
@@ -450,53 +450,53 @@ limits! {
     set_sys_image_guid = sys_image_guid: u64,
     /// Sets the largest region in bytes.
     set_max_mr_size = max_mr_size: u64,
-    /// Sets the page sizes, as a mask.
+    /// Sets the supported page sizes in bytes: a mask, in which bit `n` stands for 2^n.
     set_page_size_cap = page_size_cap: u64,
-    /// Sets the number of queue pairs.
+    /// Sets the maximum number of queue pairs.
     set_max_qp = max_qp: u32,
-    /// Sets the requests of a queue pair.
+    /// Sets the maximum number of requests of a queue pair.
     set_max_qp_wr = max_qp_wr: u32,
-    /// Sets the gather entries of a send.
+    /// Sets the maximum number of gather entries of a send.
     set_max_send_sge = max_send_sge: u32,
-    /// Sets the scatter entries of a receive.
+    /// Sets the maximum number of scatter entries of a receive.
     set_max_recv_sge = max_recv_sge: u32,
-    /// Sets the scatter entries of a READ.
+    /// Sets the maximum number of scatter entries of a READ.
     set_max_sge_rd = max_sge_rd: u32,
-    /// Sets the number of completion queues.
+    /// Sets the maximum number of completion queues.
     set_max_cq = max_cq: u32,
-    /// Sets the entries of a completion queue.
+    /// Sets the maximum number of entries of a completion queue.
     set_max_cqe = max_cqe: u32,
-    /// Sets the number of shared receive queues.
+    /// Sets the maximum number of shared receive queues.
     set_max_srq = max_srq: u32,
-    /// Sets the requests of a shared receive queue.
+    /// Sets the maximum number of requests of a shared receive queue.
     set_max_srq_wr = max_srq_wr: u32,
-    /// Sets the scatter entries of a request of a shared receive queue.
+    /// Sets the maximum number of scatter entries of a request of a shared receive queue.
     set_max_srq_sge = max_srq_sge: u32,
-    /// Sets the number of regions.
+    /// Sets the maximum number of regions.
     set_max_mr = max_mr: u32,
-    /// Sets the number of memory windows.
+    /// Sets the maximum number of memory windows.
     set_max_mw = max_mw: u32,
-    /// Sets the pages of a region that kernel consumers map memory to.
+    /// Sets the maximum number of pages of a region that kernel consumers map memory to.
     set_max_fast_reg_page_list_len = max_fast_reg_page_list_len: u32,
-    /// Sets the number of protection domains.
+    /// Sets the maximum number of protection domains.
     set_max_pd = max_pd: u32,
-    /// Sets the READs outstanding as responder, for a queue pair.
+    /// Sets the maximum number of READs outstanding as responder, for a queue pair.
     set_max_qp_rd_atom = max_qp_rd_atom: u32,
-    /// Sets the READs outstanding as responder, in all.
+    /// Sets the maximum number of READs outstanding as responder, in all.
     set_max_res_rd_atom = max_res_rd_atom: u32,
-    /// Sets the READs outstanding as requester, for a queue pair.
+    /// Sets the maximum number of READs outstanding as requester, for a queue pair.
     set_max_qp_init_rd_atom = max_qp_init_rd_atom: u32,
-    /// Sets the number of address handles.
+    /// Sets the maximum number of address handles.
     set_max_ah = max_ah: u32,
-    /// Sets the number of multicast groups.
+    /// Sets the maximum number of multicast groups.
     set_max_mcast_grp = max_mcast_grp: u32,
-    /// Sets the queue pairs of a multicast group.
+    /// Sets the maximum number of queue pairs of a multicast group.
     set_max_mcast_qp_attach = max_mcast_qp_attach: u32,
-    /// Sets the memberships in multicast groups, in all.
+    /// Sets the maximum number of memberships in multicast groups, in all.
     set_max_total_mcast_qp_attach = max_total_mcast_qp_attach: u32,
-    /// Sets the entries of the P_Key table.
+    /// Sets the maximum number of entries of the P_Key table.
     set_max_pkeys = max_pkeys: u16,
-    /// Sets the ACK delay code.
+    /// Sets the local CA ACK delay: code `n` stands for 4.096 us * 2^n.
     set_local_ca_ack_delay = local_ca_ack_delay: u8,
 }
 

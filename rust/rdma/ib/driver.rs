@@ -185,13 +185,13 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// `ENODEV` if its net device is gone.
     fn query_port(dev: &Device<Self>, attr: &mut PortAttr<'_>) -> Result;
 
-    /// Returns the value of a counter of [`COUNTERS`](Self::COUNTERS).
+    /// Returns the value of entry `index` of [`COUNTERS`](Self::COUNTERS) for the port.
     fn read_counter(_dev: &Device<Self>, _index: usize) -> u64 {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Creates the driver's part of a counter that queue pairs are bound to. A driver has all four
-    /// methods of these or none.
+    /// Creates the driver's part of a counter that queue pairs can be bound to. A driver implements
+    /// all four methods for such counters, or none.
     fn new_counter(_dev: &Device<Self>) -> Result<Self::Counter> {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
@@ -206,7 +206,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Returns a value of [`COUNTERS`](Self::COUNTERS) of a counter.
+    /// Returns the value of entry `index` of [`COUNTERS`](Self::COUNTERS) in a bound counter.
     fn read_bound_counter(_counter: &Self::Counter, _index: usize) -> u64 {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
@@ -284,7 +284,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     }
 
     /// Maps memory to a region of [`alloc_mr`](Self::alloc_mr), for the request that registers it.
-    /// Returns how many entries of the list were mapped. Any context.
+    /// Returns how many entries of the list were mapped. Called in any context.
     fn map_mr_sg(_mr: &Self::Mr, _list: SgList<'_>) -> Result<i32> {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
@@ -352,13 +352,13 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Takes completions out of the queue of a kernel consumer. Any context.
+    /// Takes completions out of the queue of a kernel consumer. Called in any context.
     fn poll_cq(_cq: &Owned<Cq<Self>>, _out: &mut WcArray<'_>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
     /// Arms the handler for the next completion, or the next solicited one. Returns `true` if there
-    /// are completions already. Any context.
+    /// are completions already. Called in any context.
     fn arm_cq(_cq: &Owned<Cq<Self>>, _solicited_only: bool) -> bool {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
@@ -407,15 +407,15 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Posts send requests of a kernel consumer, or rings the doorbell of a user's (an empty list).
-    /// Any context.
+    /// Posts send requests of a kernel consumer, or rings the doorbell of a process (empty list).
+    /// Called in any context.
     fn post_send(_qp: &Owned<Qp<Self>>, _list: &mut SendList<'_, Self>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
     /// Makes a datagram queue pair a member of a multicast group. Optional.
     ///
-    /// The core has checked that it is one, and destroys no queue pair that is a member.
+    /// The core has checked the type of the queue pair, and destroys none that is a member.
     fn attach_mcast(_qp: &Owned<Qp<Self>>, _gid: [u8; 16]) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
@@ -425,7 +425,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Posts receive requests of a kernel consumer. Any context.
+    /// Posts receive requests of a kernel consumer. Called in any context.
     fn post_recv(_qp: &Owned<Qp<Self>>, _list: &mut RecvList<'_>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
@@ -466,7 +466,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Posts receive requests of a kernel consumer. Any context.
+    /// Posts receive requests of a kernel consumer. Called in any context.
     fn post_srq_recv(_srq: &Owned<Srq<Self>>, _list: &mut RecvList<'_>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }

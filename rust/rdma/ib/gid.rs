@@ -160,7 +160,7 @@ impl GidChange<'_> {
     }
 }
 
-/// `ib_device_ops.add_gid`: under the mutex of the table; may sleep.
+/// Implements `ib_device_ops.add_gid`. Called under the mutex of the table. May sleep.
 ///
 /// # Safety
 ///
@@ -174,7 +174,7 @@ pub(super) unsafe extern "C" fn add_gid<D: Driver>(
     super::object::errno(D::add_gid(dev, &change))
 }
 
-/// `ib_device_ops.del_gid`: under the mutex of the table; may sleep.
+/// Implements `ib_device_ops.del_gid`. Called under the mutex of the table. May sleep.
 ///
 /// # Safety
 ///

@@ -17,7 +17,7 @@ use kernel::{
 
 /// A link type.
 ///
-/// `rdma link delete` needs nothing of it: the core unregisters the device.
+/// `rdma link delete` does not call the link type: the core unregisters the device.
 ///
 /// # Examples
 ///
@@ -121,7 +121,7 @@ impl<T: LinkType> PinnedDrop for LinkRegistration<T> {
     }
 }
 
-/// `rdma_link_ops.newlink`.
+/// Implements `rdma_link_ops.newlink`.
 ///
 /// # Safety
 ///

@@ -29,7 +29,7 @@ use kernel::{
 /// ```
 pub type Mad = [u8; size_of::<bindings::ib_mad>()];
 
-/// `ib_device_ops.process_mad`: may sleep.
+/// Implements `ib_device_ops.process_mad`. May sleep.
 ///
 /// The core calls it for each datagram that the management queue pair receives, and for the files
 /// of `counters`.
@@ -37,7 +37,7 @@ pub type Mad = [u8; size_of::<bindings::ib_mad>()];
 /// # Safety
 ///
 /// Only for the core, with a live device and two datagrams that do not overlap, the second of them
-/// valid for write. A port that is not of OPA has datagrams of that size only.
+/// valid for write. Only ports of OPA have datagrams of another size.
 pub(super) unsafe extern "C" fn process_mad<D: Driver>(
     raw: *mut bindings::ib_device,
     _flags: ffi::c_int,

@@ -10,7 +10,7 @@ use super::{
 use crate::bindings;
 use kernel::ffi;
 
-/// `ib_device_ops.attach_mcast`: may sleep.
+/// Implements `ib_device_ops.attach_mcast`. May sleep.
 ///
 /// # Safety
 ///
@@ -25,7 +25,7 @@ pub(super) unsafe extern "C" fn attach_mcast<D: Driver>(
     errno(D::attach_mcast(qp, gid))
 }
 
-/// `ib_device_ops.detach_mcast`: may sleep.
+/// Implements `ib_device_ops.detach_mcast`. May sleep.
 ///
 /// # Safety
 ///

@@ -150,7 +150,7 @@ fn ptr_or_err(result: Result<*mut bindings::ib_mr>) -> *mut bindings::ib_mr {
     }
 }
 
-/// `ib_device_ops.reg_user_mr`: may sleep.
+/// Implements `ib_device_ops.reg_user_mr`. May sleep.
 ///
 /// # Safety
 ///
@@ -179,7 +179,7 @@ pub(super) unsafe extern "C" fn reg_user_mr<D: Driver>(
     ptr_or_err(create())
 }
 
-/// `ib_device_ops.get_dma_mr`: may sleep.
+/// Implements `ib_device_ops.get_dma_mr`. May sleep.
 ///
 /// # Safety
 ///
@@ -243,7 +243,7 @@ impl Advice {
     }
 }
 
-/// `ib_device_ops.advise_mr`: may sleep.
+/// Implements `ib_device_ops.advise_mr`. May sleep.
 ///
 /// # Safety
 ///
@@ -268,7 +268,7 @@ pub(super) unsafe extern "C" fn advise_mr<D: Driver>(
     errno(advise())
 }
 
-/// `ib_device_ops.alloc_mr`: may sleep. For kernel consumers.
+/// Implements `ib_device_ops.alloc_mr`. May sleep. For kernel consumers.
 ///
 /// # Safety
 ///
@@ -290,7 +290,7 @@ pub(super) unsafe extern "C" fn alloc_mr<D: Driver>(
     ptr_or_err(create())
 }
 
-/// `ib_device_ops.map_mr_sg`: any context. For kernel consumers.
+/// Implements `ib_device_ops.map_mr_sg`. Called in any context. For kernel consumers.
 ///
 /// # Safety
 ///
@@ -413,7 +413,7 @@ unsafe extern "C" fn set_page(raw: *mut bindings::ib_mr, addr: u64) -> ffi::c_in
     }
 }
 
-/// `ib_device_ops.rereg_user_mr`: may sleep. Changes the region in place.
+/// Implements `ib_device_ops.rereg_user_mr`. May sleep. Changes the region in place.
 ///
 /// # Safety
 ///
@@ -509,7 +509,7 @@ impl End {
     }
 }
 
-/// `ib_device_ops.dereg_mr`: may sleep.
+/// Implements `ib_device_ops.dereg_mr`. May sleep.
 ///
 /// # Safety
 ///

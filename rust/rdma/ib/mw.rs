@@ -79,7 +79,7 @@ pub enum MwType {
     Two,
 }
 
-/// `ib_device_ops.alloc_mw`: may sleep.
+/// Implements `ib_device_ops.alloc_mw`. May sleep.
 ///
 /// # Safety
 ///
@@ -107,7 +107,7 @@ pub(super) unsafe extern "C" fn alloc_mw<D: Driver>(
     errno(create())
 }
 
-/// `ib_device_ops.dealloc_mw`: may sleep.
+/// Implements `ib_device_ops.dealloc_mw`. May sleep.
 ///
 /// # Safety
 ///

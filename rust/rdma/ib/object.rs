@@ -372,7 +372,7 @@ impl<D: Driver> Ucontext<D> {
     }
 }
 
-/// `ib_device_ops.alloc_ucontext`: may sleep.
+/// Implements `ib_device_ops.alloc_ucontext`. May sleep.
 ///
 /// # Safety
 ///
@@ -387,7 +387,7 @@ pub(super) unsafe extern "C" fn alloc_ucontext<D: Driver>(
     errno(unsafe { Ucontext::<D>::construct(raw, D::alloc_ucontext(dev)) })
 }
 
-/// `ib_device_ops.dealloc_ucontext`: may sleep.
+/// Implements `ib_device_ops.dealloc_ucontext`. May sleep.
 ///
 /// # Safety
 ///
@@ -397,7 +397,7 @@ pub(super) unsafe extern "C" fn dealloc_ucontext<D: Driver>(raw: *mut bindings::
     unsafe { Ucontext::<D>::destroy(raw) };
 }
 
-/// `ib_device_ops.disassociate_ucontext`.
+/// Implements `ib_device_ops.disassociate_ucontext`.
 ///
 /// Mappings hold references on their pages, so there is nothing to do: the core zaps them.
 ///
@@ -406,7 +406,7 @@ pub(super) unsafe extern "C" fn dealloc_ucontext<D: Driver>(raw: *mut bindings::
 /// None.
 pub(super) unsafe extern "C" fn disassociate_ucontext(_raw: *mut bindings::ib_ucontext) {}
 
-/// `ib_device_ops.mmap`: the core holds the mmap lock for writing.
+/// Implements `ib_device_ops.mmap`. The core holds the mmap lock for writing.
 ///
 /// # Safety
 ///
@@ -479,7 +479,7 @@ impl<D: Driver> Pd<D> {
     }
 }
 
-/// `ib_device_ops.alloc_pd`: may sleep.
+/// Implements `ib_device_ops.alloc_pd`. May sleep.
 ///
 /// # Safety
 ///
@@ -498,7 +498,7 @@ pub(super) unsafe extern "C" fn alloc_pd<D: Driver>(
     errno(unsafe { Pd::<D>::construct(raw, D::alloc_pd(dev, ucontext)) })
 }
 
-/// `ib_device_ops.dealloc_pd`: may sleep.
+/// Implements `ib_device_ops.dealloc_pd`. May sleep.
 ///
 /// # Safety
 ///

@@ -145,7 +145,7 @@ pub(super) const PORT: u32 = 1;
 /// The default P_Key, of a full member.
 const DEFAULT_PKEY: u16 = 0xffff;
 
-/// `ib_device_ops.query_device`: may sleep.
+/// Implements `ib_device_ops.query_device`. May sleep.
 ///
 /// # Safety
 ///
@@ -168,7 +168,7 @@ unsafe extern "C" fn query_device<D: Driver>(
     0
 }
 
-/// `ib_device_ops.query_port`: may sleep.
+/// Implements `ib_device_ops.query_port`. May sleep.
 ///
 /// # Safety
 ///
@@ -186,7 +186,7 @@ unsafe extern "C" fn query_port<D: Driver>(
     errno(D::query_port(dev, &mut PortAttr(attr)))
 }
 
-/// `ib_device_ops.query_pkey`.
+/// Implements `ib_device_ops.query_pkey`.
 ///
 /// # Safety
 ///
@@ -205,7 +205,7 @@ unsafe extern "C" fn query_pkey(
     0
 }
 
-/// `ib_device_ops.get_port_immutable`: while the device is being registered; may sleep.
+/// Implements `ib_device_ops.get_port_immutable`. Called during registration. May sleep.
 ///
 /// # Safety
 ///
@@ -231,7 +231,7 @@ unsafe extern "C" fn get_port_immutable<D: Driver>(
     0
 }
 
-/// `ib_device_ops.get_link_layer`.
+/// Implements `ib_device_ops.get_link_layer`.
 ///
 /// # Safety
 ///
@@ -243,7 +243,7 @@ unsafe extern "C" fn get_link_layer(
     bindings::rdma_link_layer::IB_LINK_LAYER_ETHERNET
 }
 
-/// `ib_device_ops.dealloc_driver`: the last call for a device; may sleep.
+/// Implements `ib_device_ops.dealloc_driver`, the last call for a device. May sleep.
 ///
 /// # Safety
 ///

@@ -296,7 +296,7 @@ pub struct QpInit<'a, D: Driver> {
     pub handle: QpHandle,
 }
 
-/// `ib_device_ops.create_qp`: may sleep.
+/// Implements `ib_device_ops.create_qp`. May sleep.
 ///
 /// # Safety
 ///
@@ -354,7 +354,7 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
     errno(create())
 }
 
-/// `ib_device_ops.destroy_qp`: may sleep.
+/// Implements `ib_device_ops.destroy_qp`. May sleep.
 ///
 /// # Safety
 ///
@@ -370,7 +370,7 @@ pub(super) unsafe extern "C" fn destroy_qp<D: Driver>(
     0
 }
 
-/// `ib_device_ops.modify_qp`: may sleep.
+/// Implements `ib_device_ops.modify_qp`. May sleep.
 ///
 /// # Safety
 ///
@@ -394,7 +394,7 @@ pub(super) unsafe extern "C" fn modify_qp<D: Driver>(
     errno(D::modify_qp(qp, &QpAttr(attr), mask, path))
 }
 
-/// `ib_device_ops.query_qp`: may sleep.
+/// Implements `ib_device_ops.query_qp`. May sleep.
 ///
 /// # Safety
 ///
@@ -440,7 +440,7 @@ pub(super) unsafe extern "C" fn query_qp<D: Driver>(
     0
 }
 
-/// `ib_device_ops.post_send`: any context.
+/// Implements `ib_device_ops.post_send`. Called in any context.
 ///
 /// # Safety
 ///
@@ -463,7 +463,7 @@ pub(super) unsafe extern "C" fn post_send<D: Driver>(
     unsafe { posted(result, list.current(), bad_wr) }
 }
 
-/// `ib_device_ops.post_recv`: any context.
+/// Implements `ib_device_ops.post_recv`. Called in any context.
 ///
 /// # Safety
 ///

@@ -2,9 +2,9 @@
 
 //! The driver's details of an object, for `rdma -dd resource show`.
 //!
-//! The core holds a reference of its resource tracking during the callbacks here. Destroying the
-//! object begins with waiting for it, so the object is whole. `rereg_user_mr` alone does not wait:
-//! see `fill_res_mr`.
+//! The core holds a reference of its resource tracking during the callbacks here, and waits for it
+//! before it destroys an object. So the object is intact. Only `rereg_user_mr` does not wait: see
+//! `fill_res_mr`.
 //!
 //! C header: [`include/rdma/restrack.h`](srctree/include/rdma/restrack.h)
 
@@ -135,7 +135,7 @@ unsafe fn fill(
     errno(fill())
 }
 
-/// `ib_device_ops.fill_res_qp_entry`: may sleep.
+/// Implements `ib_device_ops.fill_res_qp_entry`. May sleep.
 ///
 /// # Safety
 ///
@@ -148,7 +148,7 @@ pub(super) unsafe extern "C" fn fill_res_qp<D: Driver>(
     unsafe { fill(msg, |out| D::fill_res_qp_entry(Qp::<D>::owned(raw), out)) }
 }
 
-/// `ib_device_ops.fill_res_cq_entry`: may sleep.
+/// Implements `ib_device_ops.fill_res_cq_entry`. May sleep.
 ///
 /// # Safety
 ///
@@ -161,7 +161,7 @@ pub(super) unsafe extern "C" fn fill_res_cq<D: Driver>(
     unsafe { fill(msg, |out| D::fill_res_cq_entry(Cq::<D>::owned(raw), out)) }
 }
 
-/// `ib_device_ops.fill_res_srq_entry`: may sleep.
+/// Implements `ib_device_ops.fill_res_srq_entry`. May sleep.
 ///
 /// # Safety
 ///
@@ -174,7 +174,7 @@ pub(super) unsafe extern "C" fn fill_res_srq<D: Driver>(
     unsafe { fill(msg, |out| D::fill_res_srq_entry(Srq::<D>::owned(raw), out)) }
 }
 
-/// `ib_device_ops.fill_res_mr_entry`: may sleep.
+/// Implements `ib_device_ops.fill_res_mr_entry`. May sleep.
 ///
 /// `rereg_user_mr` has exclusive access to the driver's part of a region, and may run now. So the
 /// driver gets the key, and looks the region up.
@@ -186,8 +186,8 @@ pub(super) unsafe extern "C" fn fill_res_mr<D: Driver>(
     msg: *mut bindings::sk_buff,
     raw: *mut bindings::ib_mr,
 ) -> ffi::c_int {
-    // SAFETY: The arguments of the core's callback. Only the consumer of a region that requests
-    // register changes its key, and whatever is read is but a number.
+    // SAFETY: The arguments of the core's callback. Only a consumer that registers memory by
+    // requests changes the key, and any value that is read is only used as a number.
     unsafe {
         fill(msg, |out| {
             D::fill_res_mr_entry((&raw const (*raw).lkey).read_volatile(), out)

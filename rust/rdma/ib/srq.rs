@@ -167,7 +167,7 @@ pub struct SrqChange {
     pub limit: Option<u32>,
 }
 
-/// `ib_device_ops.create_srq`: may sleep.
+/// Implements `ib_device_ops.create_srq`. May sleep.
 ///
 /// # Safety
 ///
@@ -214,7 +214,7 @@ pub(super) unsafe extern "C" fn create_srq<D: Driver>(
     errno(create())
 }
 
-/// `ib_device_ops.destroy_srq`: may sleep; no queue pair uses the queue any more.
+/// Implements `ib_device_ops.destroy_srq`. May sleep. No queue pair uses the queue any more.
 ///
 /// # Safety
 ///
@@ -230,7 +230,7 @@ pub(super) unsafe extern "C" fn destroy_srq<D: Driver>(
     0
 }
 
-/// `ib_device_ops.modify_srq`: may sleep.
+/// Implements `ib_device_ops.modify_srq`. May sleep.
 ///
 /// # Safety
 ///
@@ -263,7 +263,7 @@ pub(super) unsafe extern "C" fn modify_srq<D: Driver>(
     errno(modify())
 }
 
-/// `ib_device_ops.query_srq`: may sleep.
+/// Implements `ib_device_ops.query_srq`. May sleep.
 ///
 /// # Safety
 ///
@@ -278,7 +278,7 @@ pub(super) unsafe extern "C" fn query_srq<D: Driver>(
     0
 }
 
-/// `ib_device_ops.post_srq_recv`: any context.
+/// Implements `ib_device_ops.post_srq_recv`. Called in any context.
 ///
 /// # Safety
 ///

@@ -47,7 +47,7 @@ impl CounterDesc {
     }
 }
 
-/// `ib_device_ops.alloc_hw_port_stats`: may sleep.
+/// Implements `ib_device_ops.alloc_hw_port_stats`. May sleep.
 ///
 /// # Safety
 ///
@@ -75,7 +75,7 @@ pub(super) fn alloc<D: Driver>() -> *mut bindings::rdma_hw_stats {
     }
 }
 
-/// `ib_device_ops.get_hw_stats`: may sleep.
+/// Implements `ib_device_ops.get_hw_stats`. May sleep.
 ///
 /// # Safety
 ///

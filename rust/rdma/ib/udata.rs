@@ -86,7 +86,7 @@ impl Udata<'_> {
 
     /// Sends a response. May sleep.
     ///
-    /// A provider with less room gets the front of it, one with more gets zeros behind it.
+    /// If the provider has less room, the response is truncated; if more, the rest is zeroed.
     ///
     /// # Errors
     ///

@@ -37,8 +37,8 @@ use kernel::{
 
 /// Memory that a region gives access to. Offsets count from the start of the region.
 ///
-/// A process may change its pages at any time, so no reference into them is ever formed but to
-/// atomic words. Nothing in here sleeps: an access to absent memory fails with `EAGAIN`.
+/// A process may change its pages at any time, so this code forms no references into them, except
+/// to atomic words. No function sleeps: an access to absent memory fails with `EAGAIN`.
 ///
 /// # Examples
 ///
@@ -106,9 +106,9 @@ impl Memory {
         unsafe { self.copy_out(offset, out.as_mut_ptr(), out.len()) }
     }
 
-    /// Copies bytes in at `offset`.
+    /// Copies `bytes` to `offset`.
     ///
-    /// The last of them are stored last, see [`copy_in`].
+    /// The last bytes are stored last, see [`copy_in`].
     ///
     /// # Errors
     ///
@@ -116,10 +116,10 @@ impl Memory {
     #[inline]
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result {
         let mut src = bytes.as_ptr();
-        self.for_each_piece(offset, bytes.len(), true, |piece, len| {
-            // SAFETY: `piece` is valid for `len` bytes, and the pieces add up to `bytes`.
+        self.for_each_range(offset, bytes.len(), true, |range, len| {
+            // SAFETY: `range` is valid for `len` bytes, and the ranges add up to `bytes`.
             unsafe {
-                copy_in(src, piece, len);
+                copy_in(src, range, len);
                 src = src.add(len);
             }
         })
@@ -127,7 +127,7 @@ impl Memory {
 
     /// Stores `swap` in the word at `offset` if it is `compare`, and returns the original value.
     ///
-    /// In one step for the processors of this machine, programs included.
+    /// Atomic with respect to all CPUs of this machine, including accesses by user programs.
     ///
     /// # Errors
     ///
@@ -142,7 +142,7 @@ impl Memory {
 
     /// Adds `add` to the word at `offset`, wrapping, and returns the original value.
     ///
-    /// In one step, as [`compare_swap`](Self::compare_swap).
+    /// Atomic, as [`compare_swap`](Self::compare_swap).
     ///
     /// # Errors
     ///
@@ -167,12 +167,12 @@ impl Memory {
 
         let mut f = Some(f);
         let mut result = None;
-        self.for_each_piece(offset, LEN, true, |piece, len| {
-            if len == LEN && piece.cast::<u64>().is_aligned() {
-                // SAFETY: `piece` is valid for eight bytes and aligned. Other accesses to them,
+        self.for_each_range(offset, LEN, true, |range, len| {
+            if len == LEN && range.cast::<u64>().is_aligned() {
+                // SAFETY: `range` is valid for eight bytes and aligned. Other accesses to them,
                 // by a process or a copy of this module, do not conflict: they use another mapping
                 // of the page, or are volatile.
-                let word = unsafe { AtomicU64::from_ptr(piece.cast()) };
+                let word = unsafe { AtomicU64::from_ptr(range.cast()) };
                 result = f.take().map(|f| f(word));
             }
         })?;
@@ -186,21 +186,21 @@ impl Memory {
     /// `dst` must be valid for write for `len` bytes.
     #[inline]
     unsafe fn copy_out(&self, offset: u64, mut dst: *mut u8, len: usize) -> Result {
-        self.for_each_piece(offset, len, false, |piece, len| {
-            // SAFETY: `piece` is valid for `len` bytes, and the pieces add up to the room at `dst`.
+        self.for_each_range(offset, len, false, |range, len| {
+            // SAFETY: `range` is valid for `len` bytes, and the ranges add up to the room at `dst`.
             unsafe {
-                copy(piece, dst, len);
+                copy(range, dst, len);
                 dst = dst.add(len);
             }
         })
     }
 
-    /// Calls `f` with each piece that `len` bytes at `offset` consist of, for reading or, if
-    /// `write`, for writing too. A piece never crosses a page of a process.
+    /// Calls `f` with each contiguous range of the `len` bytes at `offset`, for reading or, if
+    /// `write`, also for writing. A range never crosses a page boundary of a process.
     ///
-    /// Nothing is called if they are not all within the memory.
+    /// `f` is not called if they are not all within the memory.
     #[inline]
-    fn for_each_piece(
+    fn for_each_range(
         &self,
         offset: u64,
         len: usize,
@@ -208,9 +208,9 @@ impl Memory {
         mut f: impl FnMut(*mut u8, usize),
     ) -> Result {
         match self {
-            Self::User(umem) => umem.for_each_piece(offset, len, write, f),
-            Self::Paged(paged) => paged.for_each_piece(offset, len, write, f),
-            Self::Mapped(mapped) => mapped.for_each_piece(offset, len, f),
+            Self::User(umem) => umem.for_each_range(offset, len, write, f),
+            Self::Paged(paged) => paged.for_each_range(offset, len, write, f),
+            Self::Mapped(mapped) => mapped.for_each_range(offset, len, f),
             Self::Dma(_) => {
                 f(DmaMemory::ptr(offset, len)?, len);
                 Ok(())
@@ -219,8 +219,8 @@ impl Memory {
     }
 }
 
-/// Copies `len` bytes, the last of them last: up to eight that end at a multiple of their number
-/// are stored in one go, after all others.
+/// Copies `len` bytes, and stores the end of the target last, in one access: the largest aligned
+/// unit of 1, 2, 4 or 8 bytes that ends where the target ends.
 ///
 /// Programs poll the end of a message that they expect, and then use all of it. [`copy`] alone is
 /// not enough for them: `memcpy()` may copy backwards or store the same bytes twice, and a string
@@ -240,9 +240,9 @@ unsafe fn copy_in(src: *const u8, dst: *mut u8, len: usize) {
     let rest = len.wrapping_sub(unit);
 
     // SAFETY: `unit` is at most `len`, so both parts are valid by the contract of this function.
-    // `end` is a multiple of `unit`, so the last part is aligned to its size. Its bytes are a
-    // process's or a consumer's, which this program has no references to; other accesses at
-    // the same time do not conflict, see `with_word`.
+    // `end` is a multiple of `unit`, so the last part is aligned to its size. The target belongs to
+    // a process or a consumer, so there are no references to it here; concurrent accesses do not
+    // conflict, see `with_word`.
     unsafe {
         copy(src, dst, rest);
         let src = src.add(rest);

@@ -77,7 +77,7 @@ impl<'a, D: Driver> SendList<'a, D> {
         self.current
     }
 
-    /// Moves to the next request.
+    /// Moves to the next request and returns it, or `None` at the end of the chain.
     pub fn next_wr(&mut self) -> Option<SendWr<'a, D>> {
         // SAFETY: Valid by the type invariant.
         let wr = unsafe { self.next.as_ref() }?;
@@ -333,7 +333,7 @@ impl<'a> RecvList<'a> {
         self.current
     }
 
-    /// Moves to the next request: the cookie and the scatter list.
+    /// Moves to the next request and returns its cookie and scatter list, or `None` at the end.
     pub fn next_wr(&mut self) -> Option<(u64, Sges<'a>)> {
         // SAFETY: Valid by the type invariant.
         let wr = unsafe { self.next.as_ref() }?;

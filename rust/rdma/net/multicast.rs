@@ -16,9 +16,9 @@ use kernel::{
     types::NotThreadSafe, //
 };
 
-/// RTNL, the lock of the configuration of the network, held until this is dropped.
+/// RTNL, the lock of the network configuration, held until this is dropped.
 ///
-/// While it is held a net device keeps its namespace, and does not go.
+/// While it is held, a net device stays in its namespace, and is not unregistered.
 ///
 /// # Examples
 ///
@@ -81,13 +81,13 @@ pub enum Group {
 impl NetDevice {
     /// Joins a group, once more if the device is in it already. Sleeps.
     ///
-    /// [`NetDevice::leave`] takes that back; so does the end of the device, or its move to another
+    /// [`NetDevice::leave`] undoes this; so does the removal of the device, or its move to another
     /// namespace.
     ///
     /// # Errors
     ///
-    /// `ENODEV`, `EINVAL` or `EAFNOSUPPORT` if the device has not that version of IP; `ENOMEM` for
-    /// IPv6.
+    /// `ENODEV`, `EINVAL` or `EAFNOSUPPORT` if the device does not have that version of IP;
+    /// `ENOMEM` for IPv6.
     pub fn join(&self, _rtnl: &Rtnl, group: Group) -> Result {
         match group {
             Group::V4(group) => {

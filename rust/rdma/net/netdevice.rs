@@ -118,7 +118,7 @@ impl NetDevice {
 
     /// Returns the link-layer address, or [`None`] if it is not a MAC address.
     ///
-    /// Without RTNL a change of the address may be seen half done.
+    /// Without RTNL, a concurrent change of the address may be seen partially.
     pub fn mac(&self) -> Option<[u8; 6]> {
         // SAFETY: The device is alive by the type invariant.
         if usize::from(unsafe { bindings::net_device_addr_len(self.as_raw()) }) != 6 {
@@ -145,7 +145,7 @@ impl NetDevice {
     pub fn speed(&self, _rtnl: &Rtnl) -> Option<u32> {
         let mut settings = pin_init::zeroed();
 
-        // After that, a stacked device no longer holds the device below it, which it would query.
+        // An unregistered stacked device no longer holds the lower device that it would query.
         if !self.is_registered() {
             return None;
         }

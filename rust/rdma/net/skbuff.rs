@@ -45,8 +45,8 @@ pub const ETHERNET_LEN: usize = 14;
 
 /// A packet: an owned `struct sk_buff`.
 ///
-/// Dropping it means to the kernel's statistics and tracers that the packet was lost; see
-/// [`SkBuff::consume`]. Its functions are callable in softirq context, but not with interrupts off.
+/// If it is dropped, the kernel's statistics and tracers count a lost packet; use
+/// [`SkBuff::consume`] for others. Callable in softirq context, but not with interrupts off.
 ///
 /// # Invariants
 ///
@@ -82,7 +82,7 @@ impl SkBuff {
     pub fn alloc(headroom: usize, size: usize) -> Option<Self> {
         let total = u32::try_from(headroom.checked_add(size)?).ok()?;
         let headroom = ffi::c_int::try_from(headroom).ok()?;
-        // A peer can make us allocate: that must not fill the log.
+        // A peer can trigger this allocation, so a failure must not fill the log.
         let gfp = bindings::GFP_ATOMIC | bindings::__GFP_NOWARN;
 
         // SAFETY: No requirement.
@@ -235,8 +235,8 @@ impl SkBuff {
     ///
     /// # Errors
     ///
-    /// `ENOSPC` without tailroom, `EBUSY` if the data is shared with a clone. That of an allocated
-    /// packet never is.
+    /// `ENOSPC` without tailroom, `EBUSY` if the data is shared with a clone. The data of a newly
+    /// allocated packet is not shared.
     pub fn append(&mut self, bytes: &[u8]) -> Result {
         // SAFETY: The closure writes exactly the bytes that it is given room for.
         unsafe {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The number of packets of a sender that the network stack has.
+//! The number of packets of a sender that the network stack holds.
 //!
 //! The network stack frees a packet when it has left the device or was dropped, or orphans it
 //! earlier (`lo` does so within our own transmission); a tun device or netem may keep it for ever.
@@ -74,7 +74,7 @@ struct Inner {
     /// The most packets in flight when a pause ends.
     low_mark: Atomic<u32>,
     /// The time since the last packet, in jiffies, after which another CPU may send in any case.
-    handover: usize,
+    takeover: usize,
     wake: fn(u32),
     cookie: u32,
 }
@@ -112,7 +112,7 @@ pub struct TxInFlight(Arc<Inner>);
 impl TxInFlight {
     /// Opens an account. May sleep.
     ///
-    /// After `handover` nanoseconds without a packet another CPU may go on in any case.
+    /// After `takeover` nanoseconds without a packet another CPU may go on in any case.
     /// `wake(cookie)` is called after a pause, when enough packets have been returned. It must only
     /// queue work: it is called in softirq or process context, under locks of the network stack and
     /// of the sender.
@@ -120,20 +120,20 @@ impl TxInFlight {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub fn new(handover: u64, wake: fn(u32), cookie: u32) -> Result<Self> {
+    pub fn new(takeover: u64, wake: fn(u32), cookie: u32) -> Result<Self> {
         // CAST: 64 bits.
-        let handover = handover
+        let takeover = takeover
             .saturating_mul(u64::from(kernel::bindings::HZ))
             .div_ceil(NSEC_PER_SEC) as usize;
         Ok(Self(Arc::new(
-            Inner::new(handover, wake, cookie),
+            Inner::new(takeover, wake, cookie),
             GFP_KERNEL_ACCOUNT,
         )?))
     }
 
-    /// Returns whether this CPU may send another packet, where `limit` may be in flight. If not,
-    /// `wake` is called once no more than `low_mark` are in flight. The stack may keep packets for
-    /// ever, so ask again after the hand-over time, too. Bottom halves are off.
+    /// Returns whether this CPU may send another packet if at most `limit` may be in flight. If
+    /// not, `wake` is called once no more than `low_mark` are in flight. The stack may keep packets
+    /// for ever, so call this again after `takeover` nanoseconds, too. Bottom halves are off.
     ///
     /// `pending` packets were admitted just before, and are not charged yet.
     #[inline]
@@ -148,7 +148,7 @@ impl TxInFlight {
         // for the next ones to overtake.
         let is_other = pending == 0
             && inner.cpu.load(Relaxed) != cpu
-            && now.wrapping_sub(inner.sent.load(Relaxed)) < inner.handover;
+            && now.wrapping_sub(inner.sent.load(Relaxed)) < inner.takeover;
         let (limit, low_mark) = if is_other { (1, 0) } else { (limit, low_mark) };
         if inner.in_flight.load(Relaxed).saturating_add(pending) < limit {
             return true;
@@ -161,7 +161,7 @@ impl TxInFlight {
             && inner.paused.xchg(false, Full)
     }
 
-    /// Returns how many packets are on their way.
+    /// Returns the number of packets in flight.
     pub fn in_flight(&self) -> u32 {
         self.0.in_flight.load(Relaxed)
     }
@@ -221,7 +221,7 @@ impl TxInFlight {
 impl Inner {
     /// Counts the value itself: [`Arc::new`] drops its argument when it has no memory, and dropping
     /// an `Inner` always subtracts it.
-    fn new(handover: usize, wake: fn(u32), cookie: u32) -> Self {
+    fn new(takeover: usize, wake: fn(u32), cookie: u32) -> Self {
         ACCOUNTS.add(1, Relaxed);
         // INVARIANT: The value is counted above.
         Self {
@@ -230,7 +230,7 @@ impl Inner {
             cpu: Atomic::new(0),
             sent: Atomic::new(0),
             low_mark: Atomic::new(0),
-            handover,
+            takeover,
             wake,
             cookie,
         }
@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     /// A tenth of a second.
-    const HANDOVER: u64 = NSEC_PER_SEC / 10;
+    const TAKEOVER: u64 = NSEC_PER_SEC / 10;
 
     static WOKEN: Atomic<u32> = Atomic::new(0);
 
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn cloned_packet_is_not_charged() -> Result {
-        let account = TxInFlight::new(HANDOVER, wake, 7)?;
+        let account = TxInFlight::new(TAKEOVER, wake, 7)?;
         let skb = SkBuff::alloc(0, 64).ok_or(ENOMEM)?;
         let clone = skb.try_clone().ok_or(ENOMEM)?;
 
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn full_account_wakes_once_when_mostly_drained() -> Result {
-        let account = TxInFlight::new(HANDOVER, wake, 7)?;
+        let account = TxInFlight::new(TAKEOVER, wake, 7)?;
         let mut skbs = KVec::new();
 
         WOKEN.store(0, Relaxed);
@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn other_cpu_waits_until_account_is_drained() -> Result {
-        let account = TxInFlight::new(HANDOVER, wake, 7)?;
+        let account = TxInFlight::new(TAKEOVER, wake, 7)?;
         let mut skbs = KVec::new();
 
         WOKEN.store(0, Relaxed);
@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn packets_of_a_train_are_returned_together() -> Result {
-        let account = TxInFlight::new(HANDOVER, wake, 7)?;
+        let account = TxInFlight::new(TAKEOVER, wake, 7)?;
         let skb = SkBuff::alloc(0, 64).ok_or(ENOMEM)?;
 
         // Another CPU goes on with a train that it has begun.
@@ -421,7 +421,7 @@ mod tests {
 
     #[test]
     fn account_that_was_never_full_does_not_wake() -> Result {
-        let account = TxInFlight::new(HANDOVER, wake, 1)?;
+        let account = TxInFlight::new(TAKEOVER, wake, 1)?;
 
         WOKEN.store(0, Relaxed);
         drop(charged(&account));
@@ -441,7 +441,7 @@ mod tests {
     #[test]
     fn packets_keep_account_alive() -> Result {
         let before = ACCOUNTS.load(Relaxed);
-        let account = TxInFlight::new(HANDOVER, wake, 1)?;
+        let account = TxInFlight::new(TAKEOVER, wake, 1)?;
         let skb = charged(&account);
 
         drop(account);

@@ -76,8 +76,8 @@ pub trait UdpReceive: 'static {
     /// checksums have been verified, and the packet is trimmed to the length in both headers.
     /// Nothing else is known: the packet may not be linear, and no byte of it can be trusted.
     ///
-    /// The packets may be kept for longer than the call; `dev` may not, and the packets do not know
-    /// it.
+    /// The packets may be kept for longer than the call, but `dev` may not. The packets do not
+    /// refer to it.
     fn receive(packets: SkBuffList, dev: &NetDevice);
 }
 
@@ -238,8 +238,9 @@ impl<T: UdpReceive> Drop for UdpTunnel<T> {
 
 /// Sets separate lock classes for the locks of a socket.
 ///
-/// By default sockets differ for lockdep by family only, so that a lock which some user holds over
-/// calls into the RDMA core, and takes in its own sockets' callbacks, would look like a deadlock.
+/// By default, lockdep distinguishes sockets only by family. Then a lock that another subsystem
+/// holds while it calls the RDMA core, and takes in callbacks of its own sockets, looks like a
+/// deadlock.
 ///
 /// # Safety
 ///

@@ -57,7 +57,7 @@ use kernel::{
 /// }
 /// ```
 pub trait Key: Copy + Eq {
-    /// Returns all of the key, to be hashed: two keys with the same words meet in one bucket.
+    /// Returns all of the key, to be hashed. Keys with the same words share a bucket.
     fn words(&self) -> [u64; 3];
 }
 
@@ -85,8 +85,8 @@ type Found<'a, K, V> = (&'a Link<K, V>, &'a Node<K, V>);
 /// A table of plain values by a plain key. A key may have several values.
 ///
 /// Lookups take no lock and write nothing. There are no references to entries, so removing one does
-/// not wait; a running lookup may still see it. The buckets are part of it, so that nothing is left
-/// of one that is empty, even if it is never dropped.
+/// not wait; a running lookup may still see it. The buckets are stored inline, so an empty table
+/// owns no memory, even if it is never dropped.
 ///
 /// Processes choose keys: the groups that they join. The hash has a secret key, so that an attacker
 /// cannot fill one bucket.

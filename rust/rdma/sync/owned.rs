@@ -30,8 +30,8 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// `refs` counts the [`Owned`] handle and every [`Ref`]. While it is zero only the [`Owned`] handle
-/// accesses the rest, and only that makes it one again.
+/// `refs` counts the [`Owned`] handle and every [`Ref`]. While `refs` is zero, only the [`Owned`]
+/// handle accesses the other fields, and only the handle sets `refs` to one again.
 #[pin_data]
 pub(super) struct Inner<T> {
     // First, because `kvfree_call_rcu` wants it within the first page.
@@ -70,7 +70,7 @@ impl<T> Inner<T> {
 /// The owner's handle of an object that others may hold [`Ref`]s to.
 ///
 /// Dropping it may sleep: it waits until every [`Ref`] is gone. Remove the object from every
-/// [`Table`](super::Table) before, or the wait has no end.
+/// [`Table`](super::Table) before, or this waits for ever.
 ///
 /// # Invariants
 ///
@@ -162,7 +162,7 @@ impl<T: Unpin> Owned<T> {
     /// Waits until the object is otherwise unused, and lets `f` change it. May sleep.
     ///
     /// Waits until every [`Ref`] is gone. Remove the object from every
-    /// [`Table`](super::Table) before, or the wait has no end.
+    /// [`Table`](super::Table) before, or this waits for ever.
     pub fn exclusive<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
         let inner = self.inner.as_ptr();
 

@@ -65,7 +65,7 @@ impl<const N: usize> PerCpuCounters<N> {
         NonNull::new(values).map(Self).ok_or(ENOMEM)
     }
 
-    /// Adds to a counter. Any context. Nothing is counted beyond the last one.
+    /// Adds `n` to a counter; does nothing if there is no such counter. Callable in any context.
     #[inline]
     pub fn add(&self, index: usize, n: u64) {
         if index < N {
@@ -76,7 +76,8 @@ impl<const N: usize> PerCpuCounters<N> {
         }
     }
 
-    /// Returns the sum of the counts of all CPUs. Any context.
+    /// Returns the sum of a counter over all CPUs, 0 if there is no such counter. Callable in any
+    /// context.
     pub fn sum(&self, index: usize) -> u64 {
         let mut sum: u64 = 0;
         for cpu in 0..nr_cpu_ids() {

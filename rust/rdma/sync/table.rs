@@ -357,7 +357,7 @@ impl<T> Number<T> {
 
     /// Makes lookups of the number fail. Callable in any context.
     ///
-    /// Required before the [`Owned`] handle is dropped: the table's reference keeps that waiting.
+    /// Call this before the [`Owned`] handle is dropped, which waits for the table's reference.
     pub fn hide(&self) {
         self.table.store(self.id, core::ptr::null_mut());
     }

@@ -124,12 +124,12 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             // After a rewind, all missing responses are about to be requested again anyway.
             let is_requested = !self.window.is_empty();
             if self.is_active() && is_requested && !self.start_wait(now, false) {
-                self.mark_loss_known();
+                self.note_loss();
                 self.halve_window_once(now);
                 self.repeat_missing(now);
             }
         } else if self.kept.take_missing() && !self.window.is_empty() {
-            self.mark_loss_known();
+            self.note_loss();
             self.rewind();
         }
     }

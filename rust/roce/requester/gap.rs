@@ -159,7 +159,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Retransmits the packet at `una` if `is_packet`, or requests the response to it again.
     /// Consumes a retry.
     fn retry_gap(&mut self, now: Instant, is_packet: bool) {
-        self.mark_loss_known();
+        self.note_loss();
         if self.take_retry() {
             if is_packet {
                 self.fill_gap(now);

@@ -42,7 +42,7 @@ pub(super) struct Queue<S> {
     begun: usize,
     /// The index of the slot of the next packet.
     send: usize,
-    /// The number of slots up to and including the one that is marked to fail; see
+    /// The number of slots up to and including the one that must fail; see
     /// [`Queue::fail_later`]. It is not an index, so that the `Option` takes no more memory.
     fail_at: Option<NonZero<usize>>,
     /// The number of local operations that were executed and are not retired yet.
@@ -167,7 +167,7 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
             .and_then(|count| NonZero::new(count.get().saturating_sub(1)));
     }
 
-    /// Marks the slot at `index` to fail once all slots before it have finished.
+    /// Makes the slot at `index` fail once all slots before it have finished.
     ///
     /// If packets of it or of later slots were sent, goes back to its first packet and returns the
     /// PSN of that.
@@ -186,14 +186,14 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
         Some(slot.first_psn)
     }
 
-    /// Returns whether the slot at `index`, or one before it, is marked to fail.
+    /// Returns whether the slot at `index`, or one before it, must fail.
     #[inline]
     pub(super) fn fails(&self, index: usize) -> bool {
         self.fail_at
             .is_some_and(|count| count.get() <= index.saturating_add(1))
     }
 
-    /// Returns the status of the oldest unfinished slot if that is marked to fail.
+    /// Returns the status of the oldest unfinished slot if that must fail.
     #[inline]
     pub(super) fn due_failure(&self) -> Option<Status> {
         if self.fail_at != NonZero::new(self.done.saturating_add(1)) {
@@ -202,12 +202,12 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
         self.ring.get(self.done).map(|slot| slot.status)
     }
 
-    /// Removes the mark of [`Queue::fail_later`].
+    /// Undoes [`Queue::fail_later`].
     pub(super) fn forget_failure(&mut self) {
         self.fail_at = None;
     }
 
-    /// Marks the local operation that is next as executed.
+    /// Records that the next local operation was executed.
     pub(super) fn execute(&mut self) {
         if let Some(slot) = self.ring.get_mut(self.send) {
             slot.executed = true;

@@ -219,9 +219,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Fails the request with PSN `psn`, which the peer refused.
     ///
-    /// The peer executes no request any more and repeats no response. So an earlier request whose
-    /// response is missing is flushed, and so are all requests between the two: a request cannot
-    /// succeed after one that did not.
+    /// The peer executes no more requests and repeats no more responses. So an earlier request
+    /// whose response is missing is flushed, and so are all requests between the two: no request
+    /// can succeed after one that failed.
     #[cold]
     fn refused(&mut self, psn: Psn, code: NakCode) -> ResponseKind {
         let mut status = match code {

@@ -301,7 +301,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     }
 
     /// Ignores responses to the packets sent so far as reports of a loss and as RTT samples.
-    pub(super) fn mark_loss_known(&mut self) {
+    pub(super) fn note_loss(&mut self) {
         self.retry.loss_end = Some(self.window.max());
         self.retry.rtt.forget_sample();
     }
@@ -309,7 +309,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Accounts for a loss that a probe has shown: the probe timer was not too short.
     pub(super) fn probe_was_due(&mut self) {
         self.retry.probes = 0;
-        self.mark_loss_known();
+        self.note_loss();
     }
 
     /// Starts the RNR wait for the packet at `una`, or fails the request if no RNR retry is left.

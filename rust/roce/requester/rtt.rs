@@ -100,8 +100,8 @@ impl Rtt {
         self.is_measured() && ns < three_quarters(self.shortest)
     }
 
-    /// Returns whether packets spent much of a round trip of `ns` in queues: it took more than
-    /// one and a half times the shortest one, and delays of a host do not explain that.
+    /// Returns whether packets spent much of a round trip of `ns` nanoseconds in queues: it took
+    /// more than one and a half times the shortest one, plus 1 ms for delays of the host.
     ///
     /// The shortest one may have met a queue, too, because the first packets fill it, and other
     /// queue pairs keep it full. Therefore the factor is small.

@@ -131,7 +131,7 @@ pub struct Slot {
     pub(super) last_psn: Psn,
     /// The size of the part that a READ requested last, in PSNs; a power of two.
     pub(super) part: u32,
-    /// The completion status, once the request has finished or is marked to fail.
+    /// The completion status, once the request has finished or must fail.
     pub(super) status: Status,
     /// True if the request is a local operation that was executed.
     pub(super) executed: bool,

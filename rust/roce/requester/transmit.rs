@@ -68,7 +68,7 @@ impl Step {
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Reports that the packet was sent that [`Requester::poll_transmit`] returned.
+    /// Reports that the packet returned by [`Requester::poll_transmit`] was sent.
     ///
     /// No other call may have come between the two. RC: starts the wait for the response. UC and
     /// UD: the last packet of a message completes it successfully.
@@ -181,7 +181,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             && self.next_step().is_none()
     }
 
-    /// Returns whether packets of a SEND or WRITE are left to send, now or later.
+    /// Returns whether the next packet is one of a SEND or WRITE, even if it may not be sent yet.
     #[inline]
     pub fn has_data_to_send(&self) -> bool {
         let next = self.queue.get(self.queue.next());

@@ -19,16 +19,16 @@ use crate::{
 #[derive(Clone, Copy, Default)]
 pub(super) struct Early {
     kept: Kept,
-    /// True if an acknowledgment was left to the end of the kept packets.
+    /// True if an acknowledgment was deferred until the kept packets are handled.
     owes_ack: bool,
 }
 
 impl Early {
-    /// Returns whether to acknowledge the packet that was just executed, given whether it requests
-    /// that and the PSN expected next.
+    /// Returns whether to acknowledge the packet that was just executed. `ack_req` is true if the
+    /// packet requests this; `epsn` is the PSN expected next.
     ///
-    /// If a kept packet follows, the acknowledgment waits for it: from one that covers no more than
-    /// the packet that it sent again, the peer concludes that nothing was kept.
+    /// If a kept packet follows, the acknowledgment waits for it: if it covered only the
+    /// retransmitted packet, the peer would conclude that nothing was kept.
     #[inline]
     pub(super) fn acknowledges(&mut self, ack_req: bool, epsn: Psn) -> bool {
         if !ack_req && !self.owes_ack {
@@ -63,7 +63,7 @@ impl<S: Records> Responder<S> {
         self.early.kept.not_kept(psn);
     }
 
-    /// Returns whether the kept packet that came first is to be handled now, as if it arrived.
+    /// Returns whether the driver must handle the first kept packet now, as if it had just arrived.
     #[inline]
     pub fn is_kept_due(&self) -> bool {
         self.early.kept.is_due(self.sequence.epsn()) && !self.failed
@@ -77,14 +77,14 @@ impl<S: Records> Responder<S> {
 
     /// Accounts for the drop of all kept packets, while the first of them is not due.
     ///
-    /// The next acknowledgment covers none of them, or the next packet is reported as early; from
-    /// both the peer learns that they are missing.
+    /// Either the next acknowledgment covers none of them, or the next packet is reported as early.
+    /// Both tell the peer that they are missing.
     pub fn forget_kept(&mut self) {
         self.early.kept = Kept::default();
     }
 
-    /// Returns the acknowledgment that was left to the end of the kept packets, if that was reached
-    /// without one: the last of them may have been dropped.
+    /// Returns the deferred acknowledgment if it was not sent and no kept packet is due any more:
+    /// the last kept packet may have been dropped.
     pub fn owed_ack(&mut self) -> Option<Reply> {
         let is_due = self.early.owes_ack && !self.is_kept_due() && !self.failed && !self.is_busy();
         is_due.then(|| {

@@ -42,7 +42,8 @@ pub(super) enum Fault {
     Opcode,
     /// The queue pair does not allow the operation.
     NotAllowed,
-    /// The payload length does not match the MTU, the position in the message or its length.
+    /// The payload length does not match the MTU, the position in the message or its length; or the
+    /// address of a word is not a multiple of eight.
     Length,
     /// The address of a word is not a multiple of eight.
     Alignment,

@@ -70,9 +70,9 @@ pub struct ReadSegment {
     pub again: bool,
 }
 
-/// A place in the sequence of READ responses; see [`Responder::mark_response`].
+/// A position in the sequence of READ responses; see [`Responder::checkpoint_responses`].
 #[derive(Clone, Copy)]
-pub struct ResponseMark(Option<Stream>);
+pub struct ResponseCheckpoint(Option<Stream>);
 
 impl ReadSegment {
     /// Writes all headers to the front of `buf` and returns their length in bytes, or `None` if
@@ -261,22 +261,22 @@ impl<S: Records> Responder<S> {
         })
     }
 
-    /// Marks the place of the next response.
+    /// Returns the position of the next response.
     #[inline]
-    pub fn mark_response(&self) -> ResponseMark {
-        ResponseMark(self.stream)
+    pub fn checkpoint_responses(&self) -> ResponseCheckpoint {
+        ResponseCheckpoint(self.stream)
     }
 
-    /// Takes back all responses since `mark`: they were reported as sent, and are not.
+    /// Takes back all responses since `checkpoint`: they were reported as sent, and are not.
     ///
     /// Since then, no request may have been executed except new READs, at most
     /// [`MAX_RD_ATOMIC`](super::MAX_RD_ATOMIC) of them.
     #[cold]
-    pub fn take_back_responses(&mut self, mark: ResponseMark) {
-        self.stream = mark.0;
+    pub fn take_back_responses(&mut self, checkpoint: ResponseCheckpoint) {
+        self.stream = checkpoint.0;
     }
 
-    /// Reports that the response was sent that [`Responder::poll_response`] returned.
+    /// Reports that the response returned by [`Responder::poll_response`] was sent.
     #[inline]
     pub fn response_sent(&mut self) {
         let Some(stream) = self.stream else {
@@ -392,15 +392,15 @@ mod tests {
             (Opcode::RcReadResponseMiddle, 1),
             (Opcode::RcReadResponseLast, 2),
         ];
-        let mark = rx.mark_response();
+        let checkpoint = rx.checkpoint_responses();
         rx.response_sent();
-        rx.take_back_responses(mark);
+        rx.take_back_responses(checkpoint);
         check_responses(&mut rx, &whole);
-        rx.take_back_responses(mark);
+        rx.take_back_responses(checkpoint);
         rx.response_sent();
-        let mark = rx.mark_response();
+        let checkpoint = rx.checkpoint_responses();
         check_responses(&mut rx, &whole[1..]);
-        rx.take_back_responses(mark);
+        rx.take_back_responses(checkpoint);
         assert!(rx.read_in_progress());
         check_responses(&mut rx, &whole[1..]);
     }
@@ -415,18 +415,18 @@ mod tests {
             (Opcode::RcReadResponseOnly, 2, 2),
             (Opcode::RcReadResponseOnly, 3, 3),
         ];
-        let mut mark = None;
+        let mut checkpoint = None;
         for (psn, len) in [(0, MTU + 1), (2, 1), (3, 0)] {
             transmit.psn = Psn::new(psn);
             transmit.reth = transmit.reth.map(|reth| Reth { len, ..reth });
             assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
             assert_eq!(rx.start_read(Ok(())), None);
-            mark = mark.or(Some(rx.mark_response()));
+            checkpoint = checkpoint.or(Some(rx.checkpoint_responses()));
             while rx.poll_response().is_some() {
                 rx.response_sent();
             }
         }
-        rx.take_back_responses(mark.unwrap());
+        rx.take_back_responses(checkpoint.unwrap());
         for (opcode, psn, msn) in expected {
             let segment = rx.poll_response().unwrap();
             assert_eq!((segment.opcode, segment.psn.get()), (opcode, psn));

@@ -153,7 +153,7 @@ impl<S: Records> Responder<S> {
         self.refuse(psn, code, recv_status(error), AsyncEvent::RequestError)
     }
 
-    /// Refuses a WRITE because of a memory error.
+    /// Refuses a packet because it may not access the memory that it names.
     #[cold]
     pub(super) fn write_refused(&mut self, place: &PendingPlace, error: MemError) -> Outcome {
         self.refuse(

@@ -38,7 +38,7 @@ pub enum RecvStage {
     Placing,
     /// Executing an atomic operation, an ATOMIC WRITE or a FLUSH, or waiting for its memory.
     Executing,
-    /// Responding a READ.
+    /// Responding to a READ.
     Responding,
     /// In ERR, or about to move there.
     Failed,

@@ -101,9 +101,9 @@ counters! {
     ImpliedNak = c"implied_nak_seq_err",
     /// A response without new information.
     DuplicateResponse = c"duplicate_response",
-    /// A request behind a gap that was kept until the missing ones arrive.
+    /// A request behind a gap that was kept until the missing ones arrived.
     OutOfOrder = c"out_of_order_request",
-    /// A response behind a gap that was kept until the missing ones arrive.
+    /// A response behind a gap that was kept until the missing ones arrived.
     OutOfOrderResponse = c"out_of_order_response",
     /// A NAK sent that ends the connection.
     NakSent = c"send_nak_err",
@@ -121,7 +121,7 @@ counters! {
     CnpHandled = c"rp_cnp_handled",
 
     // Reasons for dropping a received packet.
-    /// It cannot be parsed, or its opcode is unknown.
+    /// It cannot be parsed, or its opcode is unknown (UC, UD).
     Malformed = c"rx_malformed",
     /// Its P_Key is wrong.
     BadPkey = c"rx_bad_pkey",

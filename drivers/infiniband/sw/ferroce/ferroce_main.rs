@@ -6,9 +6,9 @@
 //! `rdma`, the abstractions). It holds locks, moves data and decides nothing about the protocol.
 //!
 //! The path of a SEND, from the doorbell to the wire: [`qp`] `post_send` -> [`qp::send`] `run` ->
-//! `qp::sq` `pull` -> `roce::requester` `poll_transmit` -> [`qp::path`] `send`. The path of a
-//! received request: [`receive`] -> [`qp::recv`] `handle` -> `roce::responder` `on_request` ->
-//! [`cq`] `push`.
+//! `qp::sq` `pull` -> `roce::requester` `poll_transmit` -> [`qp::path`] `build` and `transmit`. The
+//! path of a received request: [`receive`] -> [`qp::recv`] `handle` -> `roce::responder`
+//! `on_request` -> [`cq`] `push`.
 
 #![forbid(unsafe_code)]
 

@@ -74,7 +74,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Returns that of a net device.
+    /// Returns the key of a net device.
     pub(crate) fn of(netdev: &NetDevice) -> Self {
         Self {
             net: netdev.net_id(),

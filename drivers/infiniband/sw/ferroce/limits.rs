@@ -34,10 +34,10 @@ use rdma::ib::{
     device::DeviceAttr, //
 };
 
-/// No vendor ID, as in rxe.
+/// No vendor ID, as in C rxe.
 const VENDOR_ID: u32 = 0xff_ffff;
 
-/// The local CA ACK delay: 4.096 us << 15, which is 134 ms, as in rxe.
+/// The local CA ACK delay: 4.096 us << 15, which is 134 ms, as in C rxe.
 const ACK_DELAY: u8 = 15;
 
 /// Returns the operations that may use memory on demand, each of which has tests.

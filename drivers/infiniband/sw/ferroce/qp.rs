@@ -158,8 +158,8 @@ pub(crate) struct Qp {
     events: Atomic<u32>,
     send_flush_budget: FlushBudget,
     recv_flush_budget: FlushBudget,
-    /// Marked once a memory window was bound to the queue pair.
-    pub(crate) windows: window::Mark,
+    /// Set once a memory window of type 2 was bound to the queue pair.
+    pub(crate) windows: window::HadWindows,
     /// Serialises modify. Taken outside of the locks of the halves.
     #[pin]
     attributes: Mutex<Attributes>,
@@ -178,7 +178,7 @@ pub(crate) struct Qp {
     _share: Option<pool::Charge>,
     #[pin]
     timer: FineTimer<AckTimeout>,
-    /// Finds receive requests that are posted in ERR; see [`recv::look`].
+    /// Finds receive requests posted in ERR, and drops packets kept for too long: [`recv::look`].
     #[pin]
     watch_timer: FineTimer<Watch>,
     /// Runs the send half again: after a gap of the static rate, when a queue below may have room,
@@ -310,7 +310,7 @@ impl Qp {
             events: Atomic::new(0),
             send_flush_budget: FlushBudget::new(),
             recv_flush_budget: FlushBudget::new(),
-            windows: window::Mark::new(),
+            windows: window::HadWindows::new(),
             attributes <- new_mutex!(Attributes::new(), "ferroce::Qp::attributes"),
             send <- new_spinlock_bh!(send, "ferroce::Qp::send"),
             recv <- new_spinlock_bh!(recv, "ferroce::Qp::recv"),
@@ -512,7 +512,7 @@ impl TimerCallback for AckTimeout {
     }
 }
 
-/// The callback of the timer that looks for receive requests posted in ERR.
+/// The callback of the timer that finds receive requests posted in ERR, or expires kept packets.
 struct Watch(u32);
 
 impl TimerCallback for Watch {
@@ -574,7 +574,7 @@ impl WorkItem for RunHalves {
         let events = qp.events.xchg(0, Acquire);
         for (event, raw) in Event::ALL {
             if events & event.bit() != 0 {
-                qp.notify_event(raw);
+                qp.notify_event(event);
             }
         }
     }

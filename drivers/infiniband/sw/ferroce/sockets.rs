@@ -16,9 +16,10 @@
 //!                                  OPEN: the sockets
 //! ```
 //!
-//! Locking: addresses are added and removed under RTNL and the lock of the core's GID table, so
-//! these calls only count, under [`DEMAND`], inside which no lock is taken. [`OPEN`] is held while
-//! a socket is opened or closed, so that the port is free after the last close.
+//! Locking: addresses are added and removed under the mutex of the core's GID table, sometimes also
+//! under RTNL. So these calls only count, under [`DEMAND`], inside which only the locks of
+//! `queue_work()` are taken. [`OPEN`] is held while a socket is opened or closed, so that the port
+//! is free after the last close.
 
 use crate::work;
 use kernel::{
@@ -134,7 +135,7 @@ impl Drop for SocketRef {
 /// Counts an address in a namespace, and queues the work item, which opens the sockets of the
 /// namespace if necessary.
 ///
-/// May sleep, but takes no lock for long: callable under RTNL and the lock of the GID table.
+/// May sleep, but takes no lock for long: callable under RTNL and the mutex of the GID table.
 ///
 /// # Errors
 ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the tracepoints consist of: only macros of C can make it.
+ * Defines the tracepoints, which only C macros can do.
  */
 #define CREATE_TRACE_POINTS
 #define CREATE_RUST_TRACE_POINTS

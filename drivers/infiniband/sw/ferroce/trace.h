@@ -97,12 +97,12 @@ DEFINE_EVENT(ferroce_packet, ferroce_send,
 	     TP_PROTO(const char *device, u32 qpn, u8 opcode, u32 psn, u32 len),
 	     TP_ARGS(device, qpn, opcode, psn, len));
 
-/* A packet with a right ICRC came for a queue pair. Softirq. */
+/* A packet with a correct ICRC arrived for a queue pair. Softirq. */
 DEFINE_EVENT(ferroce_packet, ferroce_receive,
 	     TP_PROTO(const char *device, u32 qpn, u8 opcode, u32 psn, u32 len),
 	     TP_ARGS(device, qpn, opcode, psn, len));
 
-/* An acknowledgment, positive or not, was sent, or came. */
+/* An ACK or NAK was sent or received. */
 TRACE_EVENT(ferroce_ack,
 	    TP_PROTO(const char *device, u32 qpn, bool sent, u32 psn, u8 syndrome, u32 msn),
 	    TP_ARGS(device, qpn, sent, psn, syndrome, msn),

@@ -99,9 +99,9 @@ impl Mapped {
         1u64.checked_shl(self.shift).unwrap_or(0).wrapping_sub(1)
     }
 
-    /// Calls `f` with each piece that `len` bytes at `offset` consist of. Does not call it if they
-    /// are not all mapped.
-    pub(super) fn for_each_piece(
+    /// Calls `f` with each contiguous range of the `len` bytes at `offset`, one for each page. `f`
+    /// is not called if they are not all mapped.
+    pub(super) fn for_each_range(
         &self,
         offset: u64,
         len: usize,
@@ -122,7 +122,7 @@ impl Mapped {
         let mut left = len as u64;
         while left > 0 {
             let in_page = pos & mask;
-            let piece = left.min(mask.wrapping_add(1).wrapping_sub(in_page));
+            let count = left.min(mask.wrapping_add(1).wrapping_sub(in_page));
             let index = pos.checked_shr(self.shift).ok_or(EFAULT)?;
             // CAST: Below the number of pages.
             let page = self.pages.get(index as usize).ok_or(EFAULT)?;
@@ -132,9 +132,9 @@ impl Mapped {
                 return Err(EFAULT);
             }
             // CAST: At most `len`.
-            f(ptr.cast(), piece as usize);
-            pos = pos.wrapping_add(piece);
-            left = left.wrapping_sub(piece);
+            f(ptr.cast(), count as usize);
+            pos = pos.wrapping_add(count);
+            left = left.wrapping_sub(count);
         }
         Ok(())
     }

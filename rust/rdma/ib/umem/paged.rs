@@ -78,15 +78,15 @@ pub enum Fetch {
 
 /// A part of a process' memory, or all of it, of which pages are fetched when they are used.
 ///
-/// No page is pinned, or has a reference taken. The table has those that were fetched and that the
-/// kernel has not taken away since; it announces that (`invalidate`), and waits until they are out
-/// of the table. An access holds the lock of the table.
+/// The pages are neither pinned nor referenced. The table contains the pages that were fetched and
+/// that the kernel has not invalidated since. Before the kernel takes a page away, it calls
+/// `invalidate`, which removes the page from the table. An access holds the lock of the table.
 ///
 /// # Invariants
 ///
-/// `notifier` is registered for the address range of the memory, from when `table` is initialised
-/// until this is dropped. A page in `table` is mapped in the process, for writing if it is marked
-/// so, at the address of its number, or an invalidation of it is waiting for the lock.
+/// `notifier` is registered for the address range of the memory, from the initialisation of `table`
+/// until this is dropped. A page in `table` is mapped in the process at the address of its number,
+/// writable if its entry says so; or an invalidation of it waits for the lock.
 ///
 /// # Examples
 ///
@@ -182,7 +182,7 @@ impl Paged {
     }
 
     /// Returns whether `len` bytes at `offset` can be accessed now.
-    pub fn is_there(&self, offset: u64, len: u64, write: bool) -> bool {
+    pub fn is_present(&self, offset: u64, len: u64, write: bool) -> bool {
         let Ok((first, last)) = self.pages(offset, len, write) else {
             return false;
         };
@@ -190,20 +190,20 @@ impl Paged {
         (first..=last).all(|page| table.get(page, write).is_some())
     }
 
-    /// Fetches `len` bytes at `offset`. May sleep for ever, since the process may serve its memory
-    /// itself: no lock may be held, and nothing should wait for this.
+    /// Fetches `len` bytes at `offset`. May sleep for ever, because a process may serve its memory
+    /// itself: hold no lock, and let nothing wait for the call.
     ///
-    /// After success an access may still find that the memory is not there: it may go any time.
+    /// Even after success, the memory may be absent again at the next access.
     ///
     /// # Errors
     ///
-    /// `EFAULT` if the process has no such memory, or none that may be accessed so; `ESRCH` if the
+    /// `EFAULT` if the process has no such memory, or may not access it so; `ESRCH` if the
     /// process is gone; `ENOMEM`, `EINTR`.
     pub fn fetch(&self, offset: u64, len: u64, how: Fetch) -> Result {
         self.fetch_pages(offset, len, how, true)
     }
 
-    /// Fetches `len` bytes at `offset` as far as that is possible without waiting for anybody. May
+    /// Fetches `len` bytes at `offset` as far as possible without waiting for a user process. May
     /// sleep, for memory of the kernel.
     pub fn fetch_ahead(&self, offset: u64, len: u64, how: Fetch) {
         // A later access to an absent page fails.
@@ -234,16 +234,16 @@ impl Paged {
         Ok(())
     }
 
-    /// Calls `f` with each piece of a page that `len` bytes at `offset` consist of.
+    /// Calls `f` with each contiguous range of the `len` bytes at `offset`, one for each page.
     ///
-    /// Nothing is called if one of them is not there.
+    /// `f` is not called if any of the pages is absent.
     ///
     /// # Errors
     ///
     /// `EFAULT` if they are not all within the memory, or it may not be written to; `EAGAIN` if
     /// they have to be fetched.
     #[inline(never)]
-    pub(super) fn for_each_piece(
+    pub(super) fn for_each_range(
         &self,
         offset: u64,
         len: usize,
@@ -264,17 +264,17 @@ impl Paged {
         let mut left = len;
         for number in first..=last {
             let page = table.get(number, write).ok_or(EAGAIN)?;
-            let piece = left.min(PAGE_SIZE.wrapping_sub(in_page));
+            let count = left.min(PAGE_SIZE.wrapping_sub(in_page));
             // SAFETY: By the type invariant the page is there while the lock of the table is held,
-            // for writing if that was asked for, and `in_page + piece` is at most a page. The
+            // for writing if that was asked for, and `in_page + count` is at most a page. The
             // mapping is used before it is undone.
             unsafe {
                 let addr = bindings::kmap_local_page(page.as_ptr());
-                f(addr.cast::<u8>().add(in_page), piece);
+                f(addr.cast::<u8>().add(in_page), count);
                 bindings::kunmap_local(addr);
             }
             in_page = 0;
-            left = left.wrapping_sub(piece);
+            left = left.wrapping_sub(count);
         }
         Ok(())
     }

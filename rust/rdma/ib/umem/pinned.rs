@@ -115,11 +115,11 @@ impl Umem {
         Ok(())
     }
 
-    /// Calls `f` with each piece of a page that `len` bytes at `offset` consist of.
+    /// Calls `f` with each contiguous range of the `len` bytes at `offset`, one for each page.
     ///
-    /// Nothing is called if they are not all within the region.
+    /// `f` is not called if they are not all within the region.
     #[inline]
-    pub(super) fn for_each_piece(
+    pub(super) fn for_each_range(
         &self,
         offset: u64,
         len: usize,
@@ -139,17 +139,17 @@ impl Umem {
         let mut left = len;
         while left > 0 {
             let in_page = pos % PAGE_SIZE;
-            let piece = left.min(PAGE_SIZE.wrapping_sub(in_page));
+            let count = left.min(PAGE_SIZE.wrapping_sub(in_page));
             let page = self.pages.get(pos / PAGE_SIZE).ok_or(EFAULT)?;
-            // SAFETY: The page is pinned by the type invariant, and `in_page + piece` is at most a
+            // SAFETY: The page is pinned by the type invariant, and `in_page + count` is at most a
             // page. The mapping is used before it is undone.
             unsafe {
                 let addr = bindings::kmap_local_page(page.as_ptr());
-                f(addr.cast::<u8>().add(in_page), piece);
+                f(addr.cast::<u8>().add(in_page), count);
                 bindings::kunmap_local(addr);
             }
-            pos = pos.wrapping_add(piece);
-            left = left.wrapping_sub(piece);
+            pos = pos.wrapping_add(count);
+            left = left.wrapping_sub(count);
         }
         Ok(())
     }

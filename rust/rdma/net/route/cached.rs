@@ -72,8 +72,8 @@ use kernel::{
     types::Opaque, //
 };
 
-/// Protects the lists. Held too while a route is released that may be of a namespace without
-/// references: the exit handler of that waits for the lock.
+/// Protects the lists. Also held while a route is released whose namespace may have no references
+/// left: the exit handler of that namespace waits for the lock.
 static LISTS: Global<SpinLockBh<()>> = Global::new();
 
 /// Set while each namespace has a list.

@@ -13,12 +13,13 @@
 //!                        ^ data
 //! ```
 //!
-//! Lengths in the headers of the head are those of the whole train on its way. The stack numbers
-//! unlinked IPv4 packets from the identification of the head, so the packets must be numbered so.
+//! On the way, the lengths in the headers of the head are those of the whole train. When the stack
+//! unlinks IPv4 packets, it numbers them consecutively from the identification of the head, so they
+//! must be built with these numbers.
 //!
-//! A fragment list that came from elsewhere is not taken whole: only with `SKB_GSO_UDP_TUNNEL`
-//! does the stack leave it to a socket with `encap_rcv`, and neither GRO nor a process (tun, packet
-//! sockets) makes this combination.
+//! Only trains of this module are received whole. The stack passes a fragment list to a socket with
+//! `encap_rcv` only if it also has `SKB_GSO_UDP_TUNNEL`, and neither GRO nor a process (tun, packet
+//! sockets) can create this combination.
 
 use super::SkBuff;
 use crate::{
@@ -213,9 +214,9 @@ impl Train {
     ///
     /// # Errors
     ///
-    /// As [`SkBuff::transmit`]; then all packets are gone. Without an error some may be, too: a
-    /// queue that takes the packets one by one does not report how many. `EMSGSIZE` if a packet is
-    /// longer than the MTU of the route.
+    /// As [`SkBuff::transmit`]; then all packets are gone. Without an error, some packets may be
+    /// lost, too: a queue that takes them one by one does not report how many it took. `EMSGSIZE`
+    /// if a packet is longer than the MTU of the route.
     #[inline]
     pub fn transmit(self, dst: Dst<'_>) -> Result {
         if self.packets == 1 {
@@ -266,7 +267,7 @@ impl Train {
             (*raw).len = (*raw).len.wrapping_add(payload);
             (*raw).data_len = payload;
             (*raw).truesize = (*raw).truesize.wrapping_add(truesize);
-            // The checksums are zero. Any other value has the stack segment the packet.
+            // The checksums are zero. Any other value makes the stack segment the packet.
             // CAST: 1.
             bindings::sk_buff_set_ip_summed(raw, bindings::CHECKSUM_UNNECESSARY as u8);
         }

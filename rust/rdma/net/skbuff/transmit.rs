@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The way of a packet to the IP layer, and of a frame to a device.
+//! Passing a packet to the IP layer, and a frame to a net device.
 //!
 //! C headers: [`include/net/ip.h`](srctree/include/net/ip.h),
 //! [`include/net/ipv6.h`](srctree/include/net/ipv6.h),

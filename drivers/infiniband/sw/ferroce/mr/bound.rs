@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Parts of regions that memory windows are bound to.
+//! Ranges of regions that memory windows are bound to.
 
 use super::{
     window::{
@@ -80,17 +80,17 @@ impl BoundWindows {
     }
 }
 
-/// A part of a region that a window is bound to.
+/// The range of a region that a window is bound to, without its length.
 #[derive(Clone, Copy)]
-pub(crate) struct Part {
+pub(crate) struct BoundRange {
     /// Number of the region.
     mr: u32,
     /// Offset in the memory of the region.
     offset: u64,
 }
 
-impl Part {
-    /// Binds a window to a part of a region.
+impl BoundRange {
+    /// Binds a window to a range of a region.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl Part {
     pub(crate) fn bind(bind: &Bind, pd: PdId) -> Result<Self, MemError> {
         let target = super::find(bind.mr_lkey, pd, Access::MW_BIND)?; // C10-73
         let mr = target.mr();
-        // As in rxe: a byte would have two addresses.
+        // As in C rxe: a byte would have two addresses.
         if mr.access.contains(Access::ZERO_BASED) {
             return Err(MemError::Protection);
         }
@@ -114,7 +114,7 @@ impl Part {
         })
     }
 
-    /// Releases the part.
+    /// Releases the range.
     pub(crate) fn give_back(self) {
         // The region exists: it is not destroyed while a window is bound to it.
         if let Some(mr) = super::get(self.mr) {
@@ -122,12 +122,12 @@ impl Part {
         }
     }
 
-    /// Returns whether this is a part of the region with number `mr`.
+    /// Returns whether this is a range of the region with number `mr`.
     pub(crate) fn is_of(self, mr: u32) -> bool {
         self.mr == mr
     }
 
-    /// Returns the part as a target.
+    /// Returns the range as a target.
     #[inline]
     pub(crate) fn target(self, window: WindowRef, va: u64, len: u64) -> Result<Target, MemError> {
         let mr = super::get(self.mr).ok_or(MemError::Protection)?;

@@ -136,7 +136,7 @@ impl Target {
     #[cold]
     pub(crate) fn odp_fault(self, at: u64, len: u64, ahead: u64, write: bool) -> Option<OdpFault> {
         let memory = self.mr.memory.paged()?.clone();
-        if memory.is_there(at, len, write) {
+        if memory.is_present(at, len, write) {
             return None;
         }
         let rest = self.mr.len.saturating_sub(at.saturating_add(len));

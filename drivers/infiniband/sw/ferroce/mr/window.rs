@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory windows: keys to a part of a region that requests bind and invalidate.
+//! Memory windows: keys to a range of a region that requests bind and invalidate.
 //!
 //! A window of type 1 can be bound again and again, each time with a new key, and any queue pair of
 //! its protection domain may use it. A window of type 2 is bound to one queue pair until it is
 //! invalidated (type 2B). A region is not destroyed while a window is bound to it.
 
 use super::{
-    bound::Part,
+    bound::BoundRange,
     target::Target,
     FIRST_MW,
     KEY_NUMBER_BITS, //
@@ -139,7 +139,7 @@ struct Binding {
 
 #[derive(Clone, Copy)]
 struct Bound {
-    part: Part,
+    range: BoundRange,
     /// The queue pair that may use it, for type 2.
     qpn: Option<u32>,
     access: Access,
@@ -155,7 +155,7 @@ impl Binding {
     fn unbind(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
         if let Some(bound) = self.bound.take() {
-            bound.part.give_back();
+            bound.range.give_back();
         }
     }
 }
@@ -188,7 +188,7 @@ pub(crate) fn find(rkey: u32, pd: PdId, qpn: u32, access: Access) -> Result<Targ
     // If the window is invalidated from here on, its region may be destroyed, and another one may
     // get its number. But then `WindowRef::lock` fails.
     let window = WindowRef { mw, epoch };
-    bound.part.target(window, bound.va, bound.len)
+    bound.range.target(window, bound.va, bound.len)
 }
 
 /// A reference to a window, with the binding that was found.
@@ -230,15 +230,15 @@ pub(crate) struct Bind {
     pub(crate) access: Access,
 }
 
-/// Binds a memory window for a request of queue pair `qpn`, which is in protection domain `pd` and
-/// whose [`Mark`] is `mark`.
+/// Binds a memory window for a request of queue pair `qpn`, which is in protection domain `pd`.
+/// Sets `flag` if the window is of type 2.
 ///
 /// Called under the lock of the send half.
 ///
 /// # Errors
 ///
 /// [`MemError::Protection`]; the window is unchanged then.
-pub(crate) fn bind(bind: &Bind, pd: PdId, qpn: u32, mark: &Mark) -> Result<(), MemError> {
+pub(crate) fn bind(bind: &Bind, pd: PdId, qpn: u32, flag: &HadWindows) -> Result<(), MemError> {
     const TAG: u32 = (1 << super::KEY_BITS) - 1;
 
     let mw = lookup(bind.mw_rkey)?;
@@ -258,7 +258,7 @@ pub(crate) fn bind(bind: &Bind, pd: PdId, qpn: u32, mark: &Mark) -> Result<(), M
             return Err(MemError::Protection);
         }
         MwType::Two => {
-            mark.mark();
+            flag.set();
             Some(qpn)
         }
     };
@@ -266,7 +266,7 @@ pub(crate) fn bind(bind: &Bind, pd: PdId, qpn: u32, mark: &Mark) -> Result<(), M
         None
     } else {
         Some(Bound {
-            part: Part::bind(bind, pd)?,
+            range: BoundRange::bind(bind, pd)?,
             qpn,
             access: bind.access,
             va: if bind.access.contains(Access::ZERO_BASED) {
@@ -300,29 +300,29 @@ pub(crate) fn invalidate(key: u32, pd: PdId, qpn: u32) -> Result<(), MemError> {
     Ok(())
 }
 
-/// The mark of a queue pair to which windows have been bound.
-pub(crate) struct Mark(Atomic<u32>);
+/// A flag of a queue pair: windows of type 2 were bound to it.
+pub(crate) struct HadWindows(Atomic<u32>);
 
-impl Mark {
+impl HadWindows {
     pub(crate) fn new() -> Self {
         Self(Atomic::new(0))
     }
 
-    fn mark(&self) {
+    fn set(&self) {
         self.0.store(1, Relaxed);
     }
 }
 
 /// Ends the bindings to a queue pair that is being destroyed, and executes no more requests.
-pub(crate) fn release(qpn: u32, mark: &Mark) {
-    if mark.0.load(Relaxed) != 0 {
+pub(crate) fn release(qpn: u32, flag: &HadWindows) {
+    if flag.0.load(Relaxed) != 0 {
         release_if(|bound| bound.qpn == Some(qpn));
     }
 }
 
 /// Ends the bindings to a region that refuses new ones.
 pub(crate) fn release_region(number: u32) {
-    release_if(|bound| bound.part.is_of(number));
+    release_if(|bound| bound.range.is_of(number));
 }
 
 /// Ends the bindings for which `ends` returns true. Visits every window. May sleep.

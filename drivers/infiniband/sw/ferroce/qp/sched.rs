@@ -5,7 +5,7 @@
 //! Three contexts can run the half: a poster, the softirq that takes a response, and the work item.
 //!
 //! - If a process posts and polls in turn, the poster runs the half at once, because this needs no
-//!   wake-up.
+//!   wakeup.
 //! - If a process keeps posting, the work item runs the half ([`doorbell`](crate::doorbell)). It is
 //!   queued for a batch of doorbells, so that their packets leave in trains: by the 16th doorbell,
 //!   or by a timer that the first one arms.
@@ -13,7 +13,7 @@
 //!   poster does nothing meanwhile, because it could send nothing.
 //! - If the round trip is long, the half waits for its peer nearly always, and the softirq of one
 //!   CPU would send all data. Therefore a response leaves data to the work item, which runs on any
-//!   CPU. The wakeup is short against the round trip.
+//!   CPU. The wakeup takes little time compared with the round trip.
 //!
 //! ```text
 //!   state        post                    end of a run
@@ -107,7 +107,7 @@ pub(super) fn defers_data(rtt: Option<u32>) -> bool {
 /// The scheduling of a send half.
 ///
 /// The state is changed under the lock of the half, and by posters without it. A change under the
-/// lock may overwrite the change of a poster. This can cost a wake-up, but loses no request: the
+/// lock may overwrite the change of a poster. This can cost a wakeup, but loses no request: the
 /// poster queues the work item, or the half is stalled, or it runs and looks at the send queue
 /// again.
 pub(super) struct Sched {
@@ -125,7 +125,7 @@ impl Sched {
         }
     }
 
-    /// Returns the next step of the poster of a request. Any context.
+    /// Returns the next step of the poster of a request. Callable in any context.
     #[inline]
     pub(super) fn on_post(&self, keeps_posting: bool) -> Next {
         // Pairs with the barrier in `end`: either this sees that the half is no longer stalled, or

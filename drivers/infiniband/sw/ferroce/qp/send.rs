@@ -69,7 +69,7 @@ use roce::{
     opcode::Transport,
     qp::state::State,
     requester::{
-        Mark,
+        Checkpoint,
         Requester,
         SendCompletion,
         SendState,
@@ -91,7 +91,7 @@ use zerocopy::FromZeros;
 
 /// The transmit state of a run, with the position and the traced fields of the first packet of a
 /// train.
-type SendRun = TxRun<(Mark, Kept)>;
+type SendRun = TxRun<(Checkpoint, Kept)>;
 
 /// The maximum number of responses that wait. All of them may be handled under one hold of the
 /// lock.
@@ -444,7 +444,7 @@ impl SendHalf {
             if !self.hand_over(qp, run, now) {
                 return Err(SendError::NoRoom);
             }
-            run.begin(skb, (self.req.mark(), Kept::of_request(qp, transmit)));
+            run.begin(skb, (self.req.checkpoint(), Kept::of_request(qp, transmit)));
         }
         Ok(())
     }

@@ -72,15 +72,15 @@ pub(super) fn scatter(
 ) -> Result<(), MemError> {
     let mut rest = bytes;
     let len = u32::try_from(bytes.len()).map_err(|_| MemError::Length)?;
-    each_piece(sges, offset, len, |addr, len, key| {
+    each_range(sges, offset, len, |addr, len, key| {
         let region = regions.find(key, pd, Access::LOCAL_WRITE)?;
         let at = region.offset(addr, u64::from(len))?;
         // CAST: Widening.
-        let (piece, next) = rest
+        let (bytes, next) = rest
             .split_at_checked(len as usize)
             .ok_or(MemError::Length)?;
         rest = next;
-        region.memory().write(at, piece)
+        region.memory().write(at, bytes)
     })
 }
 
@@ -98,7 +98,7 @@ pub(super) fn gather(
     skb: &mut SkBuff,
     regions: &mut RegionCache,
 ) -> Result<(), MemError> {
-    each_piece(sges, offset, len, |addr, len, key| {
+    each_range(sges, offset, len, |addr, len, key| {
         let region = regions.find(key, pd, Access::NONE)?;
         let at = region.offset(addr, u64::from(len))?;
         // CAST: Widening.
@@ -121,7 +121,7 @@ pub(super) fn odp_fault(
     access: Access,
 ) -> Result<Option<OdpFault>, MemError> {
     let mut found = None;
-    each_piece(sges, offset, len, |addr, len, key| {
+    each_range(sges, offset, len, |addr, len, key| {
         let target = mr::find(key, pd, access)?;
         let at = target.offset(addr, u64::from(len))?;
         if found.is_none() {
@@ -132,9 +132,10 @@ pub(super) fn odp_fault(
     Ok(found)
 }
 
-/// Calls `f` with the address, the length and the key of each piece of `len` bytes at `offset`.
+/// Calls `f` with the address, the length and the key of each range that `len` bytes at `offset`
+/// consist of: one for each SGE.
 #[inline]
-fn each_piece(
+fn each_range(
     sges: &[RawSge],
     offset: u32,
     len: u32,
@@ -150,14 +151,14 @@ fn each_piece(
             skip = skip.wrapping_sub(length);
             continue;
         }
-        let piece = left.min(length.wrapping_sub(skip));
+        let count = left.min(length.wrapping_sub(skip));
         let addr = sge
             .addr
             .get()
             .checked_add(u64::from(skip))
             .ok_or(MemError::Protection)?;
-        f(addr, piece, sge.lkey.get())?;
-        left = left.wrapping_sub(piece);
+        f(addr, count, sge.lkey.get())?;
+        left = left.wrapping_sub(count);
         skip = 0;
     }
     Ok(())

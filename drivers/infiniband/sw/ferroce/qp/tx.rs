@@ -70,7 +70,7 @@ use roce::{
 ///
 /// A packet may stay in the network stack for ever, so a half must not wait for its return without
 /// a limit.
-const HANDOVER: u64 = 100_000_000;
+const TAKEOVER: u64 = 100_000_000;
 
 /// The maximum number of packets that a half sends or takes, and of requests that it completes,
 /// before it drops its lock. As many packets of the largest MTU fit into a train.
@@ -159,8 +159,8 @@ impl<M> TxRun<M> {
 
     /// Begins a train. The previous one was handed over.
     #[inline]
-    pub(super) fn begin(&mut self, skb: SkBuff, mark: M) {
-        self.train = Some((Train::new(skb), mark));
+    pub(super) fn begin(&mut self, skb: SkBuff, checkpoint: M) {
+        self.train = Some((Train::new(skb), checkpoint));
     }
 }
 
@@ -171,7 +171,7 @@ impl Tx {
             half,
             path: None,
             route: CachedRoute::new(GFP_KERNEL_ACCOUNT)?,
-            in_flight: TxInFlight::new(HANDOVER, wake, qpn)?,
+            in_flight: TxInFlight::new(TAKEOVER, wake, qpn)?,
             pace: Pace::new(),
             backoff: TxBackoff::default(),
             trains: Trains::default(),
@@ -243,7 +243,7 @@ impl Tx {
         if self.in_flight.admits(pending, limit, limit / 4) {
             return true;
         }
-        self.timer(qp).arm(clock().after(HANDOVER).as_ns());
+        self.timer(qp).arm(clock().after(TAKEOVER).as_ns());
         false
     }
 
@@ -325,11 +325,11 @@ impl Tx {
         clock: impl Fn() -> Instant,
         counters: &Counters,
     ) -> Handed<M> {
-        let Some((train, mark)) = run.train.take() else {
+        let Some((train, checkpoint)) = run.train.take() else {
             return Handed::Over;
         };
         let kept = traces::keep_train(&train);
-        let handed = self.pass(qp, train, mark, clock, counters);
+        let handed = self.pass(qp, train, checkpoint, clock, counters);
         let receive = matches!(self.half, Half::Recv);
         traces::handed_over(qp, receive, kept, || handed.name());
         handed
@@ -341,14 +341,14 @@ impl Tx {
         &mut self,
         qp: &IbQp,
         train: Train,
-        mark: M,
+        checkpoint: M,
         clock: impl Fn() -> Instant,
         counters: &Counters,
     ) -> Handed<M> {
         let packets = train.packets();
         let Some(path) = &mut self.path else {
             counters.lost(Counter::NoRoute, packets);
-            return Handed::Lost(mark);
+            return Handed::Lost(checkpoint);
         };
         let account = Some(&self.in_flight);
         match path.transmit(&mut self.route, train, account, counters) {
@@ -362,11 +362,11 @@ impl Tx {
                     self.trains.refused(packets);
                 }
                 match self.wait_for_room(qp, clock(), counters, packets) {
-                    SendError::NoRoom => Handed::Back(mark),
-                    _ => Handed::Lost(mark),
+                    SendError::NoRoom => Handed::Back(checkpoint),
+                    _ => Handed::Lost(checkpoint),
                 }
             }
-            Err(_) => Handed::Lost(mark),
+            Err(_) => Handed::Lost(checkpoint),
         }
     }
 

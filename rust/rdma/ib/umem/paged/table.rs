@@ -29,7 +29,7 @@ type Entry = *mut bindings::page;
 ///
 /// # Invariants
 ///
-/// `used` of the entries are not null, and in a table that is more than none.
+/// Exactly `used` entries are not null. A chunk in a [`Table`] has at least one such entry.
 #[derive(Zeroable)]
 struct Chunk {
     pages: [Entry; CHUNK],
@@ -38,9 +38,9 @@ struct Chunk {
 
 /// The pages that are there.
 ///
-/// Room for them is made a chunk at a time and outside of the lock of the table, so that nothing is
-/// allocated under it. It is freed with the last page of the chunk: a process cannot make this
-/// larger than its own page tables.
+/// Chunks are allocated outside of the lock of the table, so that nothing is allocated under it. A
+/// chunk is freed with its last page, so a process cannot make the table larger than its own page
+/// tables.
 pub(super) struct Table(RBTree<usize, KBox<Chunk>>);
 
 // SAFETY: The table does not dereference its pointers. Each user proves that the page is present.

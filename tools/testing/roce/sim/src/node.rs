@@ -44,7 +44,7 @@ use roce::{
         RecvQueue,
         Reply,
         Responder,
-        ResponseMark, //
+        ResponseCheckpoint, //
     },
     time::Instant,
     wire::{
@@ -63,7 +63,7 @@ use self::{
     ledger::Ledger,
     send::{
         Progress,
-        SendMark, //
+        SendCheckpoint, //
     },
     tx::Tx,
     wire::Wire, //
@@ -241,8 +241,8 @@ pub struct Node {
     counters: Counters,
     sent: Vec<Sent>,
     received: Vec<Received>,
-    send_tx: Tx<SendMark>,
-    recv_tx: Tx<(ResponseMark, ReadSegment)>,
+    send_tx: Tx<SendCheckpoint>,
+    recv_tx: Tx<(ResponseCheckpoint, ReadSegment)>,
     /// Marks on requests of the peer.
     request_congestion: Congestion,
     /// Marks on READ responses of the peer.

@@ -32,13 +32,13 @@ use roce::{
     responder::{
         AsyncEvent,
         ReadSegment,
-        ResponseMark, //
+        ResponseCheckpoint, //
     },
     wr::MemError, //
 };
 
 /// The transmit state of a run, with the position of the first response of a train.
-pub(super) type ReadRun = TxRun<ResponseMark>;
+pub(super) type ReadRun = TxRun<ResponseCheckpoint>;
 
 impl RecvHalf {
     /// Sends responses of the READ in progress, within the budget. The caller hands over the last
@@ -131,7 +131,7 @@ impl RecvHalf {
             if !self.hand_over(qp, run) {
                 return Err(SendError::NoRoom);
             }
-            run.responses.begin(skb, self.resp.mark_response());
+            run.responses.begin(skb, self.resp.checkpoint_responses());
         }
         Ok(())
     }
@@ -145,8 +145,8 @@ impl RecvHalf {
         {
             // The peer requests missing responses again.
             Handed::Over | Handed::Lost(_) => true,
-            Handed::Back(mark) => {
-                self.resp.take_back_responses(mark);
+            Handed::Back(checkpoint) => {
+                self.resp.take_back_responses(checkpoint);
                 false
             }
         }

@@ -137,8 +137,8 @@ impl Node {
                 if !self.hand_over_responses(now, rng)? {
                     return Ok(false);
                 }
-                let mark = self.responder.mark_response();
-                self.recv_tx.begin(packet, (mark, *segment));
+                let checkpoint = self.responder.checkpoint_responses();
+                self.recv_tx.begin(packet, (checkpoint, *segment));
             }
         } else {
             if !self.hand_over_responses(now, rng)?
@@ -162,8 +162,8 @@ impl Node {
                 self.counters.read_segments += packets;
                 Ok(true)
             }
-            Handed::Back((mark, first)) => {
-                self.responder.take_back_responses(mark);
+            Handed::Back((checkpoint, first)) => {
+                self.responder.take_back_responses(checkpoint);
                 let next = self.responder.poll_response();
                 if next != Some(first) {
                     return Err(format!("took back {first:?}, left {next:?}"));

@@ -4,8 +4,8 @@
 
 use roce::{
     requester::{
+        Checkpoint,
         Local,
-        Mark,
         ResponseKind,
         SendSnapshot,
         Transmit, //
@@ -46,8 +46,8 @@ pub(super) struct Progress {
 }
 
 /// The place of the first packet of a train, and the state at that place.
-pub(super) struct SendMark {
-    mark: Mark,
+pub(super) struct SendCheckpoint {
+    requester: Checkpoint,
     first: Transmit,
     half: SendSnapshot,
     timeout: Option<Instant>,
@@ -286,8 +286,8 @@ impl Node {
                 if !self.hand_over(now, rng)? {
                     return Ok(false);
                 }
-                let mark = self.mark(transmit);
-                self.send_tx.begin(packet, mark);
+                let checkpoint = self.checkpoint(transmit);
+                self.send_tx.begin(packet, checkpoint);
             }
         } else if !self.hand_over(now, rng)? || !self.send_tx.send(now, rng, packet, &mut self.out)
         {
@@ -316,9 +316,9 @@ impl Node {
     }
 
     /// Marks the place of a packet.
-    fn mark(&self, first: &Transmit) -> SendMark {
-        SendMark {
-            mark: self.requester.mark(),
+    fn checkpoint(&self, first: &Transmit) -> SendCheckpoint {
+        SendCheckpoint {
+            requester: self.requester.checkpoint(),
             first: *first,
             half: self.requester.snapshot(),
             timeout: self.requester.next_timeout(),
@@ -332,28 +332,28 @@ impl Node {
     fn hand_over(&mut self, now: Instant, rng: &mut Rng) -> Result<bool, Violation> {
         match self.send_tx.hand_over(now, rng, &mut self.out) {
             Handed::Over(_) => Ok(true),
-            Handed::Back(mark) => {
-                self.take_back(mark)?;
+            Handed::Back(checkpoint) => {
+                self.take_back(checkpoint)?;
                 Ok(false)
             }
         }
     }
 
-    /// Takes the packets of a train back, and checks that the state is that of the mark.
-    fn take_back(&mut self, mark: SendMark) -> Result<(), Violation> {
-        self.requester.take_back(&mark.mark);
-        self.progress = mark.progress;
-        self.wire = mark.wire;
+    /// Takes the packets of a train back, and checks that the state is that of the checkpoint.
+    fn take_back(&mut self, checkpoint: SendCheckpoint) -> Result<(), Violation> {
+        self.requester.take_back(&checkpoint.requester);
+        self.progress = checkpoint.progress;
+        self.wire = checkpoint.wire;
         self.ledger.probes().taken_back();
         let (half, next) = (self.requester.snapshot(), self.requester.poll_transmit());
-        if half != mark.half || next != Some(mark.first) {
+        if half != checkpoint.half || next != Some(checkpoint.first) {
             return Err(format!(
                 "took back {:?} {:?}, left {half:?} {next:?}",
-                mark.half, mark.first
+                checkpoint.half, checkpoint.first
             ));
         }
         let waits = (self.requester.next_timeout(), self.requester.is_stalled());
-        if waits != (mark.timeout, mark.is_stalled) {
+        if waits != (checkpoint.timeout, checkpoint.is_stalled) {
             return Err(format!("waits differently after taking back: {waits:?}"));
         }
         self.check_wire()

@@ -57,7 +57,7 @@ pub(super) struct Tx<M> {
 pub(super) enum Handed<M> {
     /// The stack has accepted that many packets, none if there was no train.
     Over(u64),
-    /// The stack had no room. The packets must be taken back to the mark.
+    /// The stack had no room. The packets must be taken back to the checkpoint.
     Back(M),
 }
 
@@ -112,9 +112,9 @@ impl<M> Tx<M> {
     }
 
     /// Begins a train. The one before must have been handed over.
-    pub(super) fn begin(&mut self, packet: Vec<u8>, mark: M) {
+    pub(super) fn begin(&mut self, packet: Vec<u8>, checkpoint: M) {
         assert!(!self.is_pending(), "a train was forgotten");
-        self.train = Some((vec![packet], mark));
+        self.train = Some((vec![packet], checkpoint));
     }
 
     /// Hands the train to the stack.
@@ -124,7 +124,7 @@ impl<M> Tx<M> {
         rng: &mut Rng,
         out: &mut VecDeque<Train>,
     ) -> Handed<M> {
-        let Some((train, mark)) = self.train.take() else {
+        let Some((train, checkpoint)) = self.train.take() else {
             return Handed::Over(0);
         };
         let packets = train.len();
@@ -135,7 +135,7 @@ impl<M> Tx<M> {
             } else {
                 self.counters.refused_packets += 1;
             }
-            return Handed::Back(mark);
+            return Handed::Back(checkpoint);
         }
         self.trains.sent(packets as u16);
         self.counters.trains += u64::from(packets > 1);

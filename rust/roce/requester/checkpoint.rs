@@ -3,7 +3,7 @@
 //! Rollback of packets that the network stack did not accept (RC).
 //!
 //! The driver passes several packets to the network stack at once, and learns only then whether a
-//! queue below had room. So it marks the position of the first packet, reports each one as sent
+//! queue below had room. So it saves the position of the first packet, reports each one as sent
 //! when it has built it, and takes all of them back if they are refused. No other call may come in
 //! between.
 
@@ -17,8 +17,8 @@ use super::{
     Slot, //
 };
 
-/// A position in the sequence of packets; see [`Requester::mark`].
-pub struct Mark {
+/// A position in the sequence of packets; see [`Requester::checkpoint`].
+pub struct Checkpoint {
     window: Window,
     acks: AckRequests,
     timers: Timers,
@@ -28,10 +28,10 @@ pub struct Mark {
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Marks the position of the next packet.
+    /// Returns the position of the next packet.
     #[inline]
-    pub fn mark(&self) -> Mark {
-        Mark {
+    pub fn checkpoint(&self) -> Checkpoint {
+        Checkpoint {
             window: self.window,
             acks: self.acks,
             timers: self.retry.timers(),
@@ -41,17 +41,17 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Takes back all packets since `mark`: they were reported as sent, and are not.
+    /// Takes back all packets since `checkpoint`: they were reported as sent, and are not.
     ///
-    /// RC only. Since [`Requester::mark`], only [`Requester::poll_transmit`] and
+    /// RC only. Since [`Requester::checkpoint`], only [`Requester::poll_transmit`] and
     /// [`Requester::transmitted`] may have been called.
     #[cold]
-    pub fn take_back(&mut self, mark: &Mark) {
-        self.window = mark.window;
-        self.acks = mark.acks;
-        self.retry.restore(mark.timers);
-        self.explicit.restore(mark.outstanding);
-        self.queue.restore(mark.begun, mark.send);
+    pub fn take_back(&mut self, checkpoint: &Checkpoint) {
+        self.window = checkpoint.window;
+        self.acks = checkpoint.acks;
+        self.retry.restore(checkpoint.timers);
+        self.explicit.restore(checkpoint.outstanding);
+        self.queue.restore(checkpoint.begun, checkpoint.send);
     }
 
     /// Handles the refusal of a packet by a full queue of this host: halves the window once for all
@@ -70,27 +70,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_mark))]
 mod tests {
     use super::*;
-    use crate::{
-        opcode::Transport,
-        requester::{
-            Transmit,
-            MIN_RTO_NS, //
-        },
-        testutil::{
-            acknowledge,
-            acknowledge_at,
-            requester,
-            send,
-            slots,
-            untimed,
-            wr,
-            MTU,
-            NOW,
-            TIMEOUT_NS, //
-        },
-        wire::Syndrome,
-        wr::SendOp, //
-    };
+    use crate::testutil::*;
 
     /// Sends up to `N` packets.
     fn send_all<const N: usize>(rc: &mut Requester<&mut [Slot]>) -> [Option<Transmit>; N] {
@@ -110,17 +90,17 @@ mod tests {
         ] {
             assert!(rc.post(wr(op, len)).is_ok());
         }
-        let mark = rc.mark();
+        let checkpoint = rc.checkpoint();
         let first: [_; 6] = send_all(&mut rc);
         assert!(first.iter().filter(|sent| sent.is_some()).count() == 5);
         assert!(rc.next_timeout().is_some());
-        rc.take_back(&mark);
+        rc.take_back(&checkpoint);
         assert_eq!((rc.next_timeout(), rc.next_psn().get()), (None, 0));
         assert_eq!(send_all(&mut rc), first);
     }
 
     #[test]
-    fn packets_before_the_mark_stay_sent() {
+    fn packets_before_the_checkpoint_stay_sent() {
         let mut slots = slots::<4>();
         let mut rc = requester(Transport::Rc, &mut slots);
         for _ in 0..3 {
@@ -128,9 +108,9 @@ mod tests {
         }
         assert!(send(&mut rc).is_some());
         let due = rc.next_timeout();
-        let mark = rc.mark();
+        let checkpoint = rc.checkpoint();
         assert!(send(&mut rc).is_some() && send(&mut rc).is_some());
-        rc.take_back(&mark);
+        rc.take_back(&checkpoint);
         assert_eq!(rc.next_timeout(), due);
         acknowledge(&mut rc, 0, Syndrome::ACK);
         assert!(rc.poll_completion().is_some() && rc.poll_completion().is_none());
@@ -146,10 +126,10 @@ mod tests {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         assert!(rc.post(wr(SendOp::Send, 1)).is_ok());
-        let mark = rc.mark();
+        let checkpoint = rc.checkpoint();
         let first = send(&mut rc);
         assert!(first.is_some());
-        rc.take_back(&mark);
+        rc.take_back(&checkpoint);
         rc.drain();
         assert!(rc.is_drained());
         assert_eq!(send(&mut rc), None);
@@ -201,10 +181,10 @@ mod tests {
         assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(true));
         let due = Some(NOW.after(TIMEOUT_NS));
         assert_eq!(rc.snapshot().ack_due, due);
-        let mark = rc.mark();
+        let checkpoint = rc.checkpoint();
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
         assert!(send(&mut rc).is_some());
-        rc.take_back(&mark);
+        rc.take_back(&checkpoint);
         assert_eq!(rc.snapshot().ack_due, due);
     }
 
@@ -213,9 +193,9 @@ mod tests {
         let mut slots = slots::<2>();
         let mut rc = untimed(&mut slots);
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
-        let mark = rc.mark();
+        let checkpoint = rc.checkpoint();
         assert!(send(&mut rc).is_some());
-        rc.take_back(&mark);
+        rc.take_back(&checkpoint);
         let later = NOW.after(100 * MIN_RTO_NS);
         let again = rc.poll_transmit().unwrap();
         rc.transmitted(later, &again);
