@@ -40,11 +40,6 @@ number!(
 );
 
 number!(
-    /// A local key of a memory region.
-    Lkey(u32) & 0xffff_ffff
-);
-
-number!(
     /// A remote key of a memory region.
     Rkey(u32) & 0xffff_ffff
 );
@@ -55,11 +50,6 @@ impl Qpn {
 
     /// The destination of a multicast packet.
     pub const MULTICAST: Qpn = Qpn(0x00ff_ffff);
-}
-
-impl Qkey {
-    /// The well-known queue key of the general services interface.
-    pub const GSI: Qkey = Qkey(0x8001_0000);
 }
 
 impl Pkey {
@@ -78,24 +68,6 @@ impl Pkey {
         partition != 0
             && partition == other.0 & !Self::FULL_MEMBER
             && (self.0 | other.0) & Self::FULL_MEMBER != 0
-    }
-}
-
-/// A global identifier: on RoCE v2 an IPv6 address, or an IPv4 address mapped into one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Gid([u8; 16]);
-
-impl Gid {
-    /// Makes a GID from its 16 bytes, in network order.
-    #[inline]
-    pub const fn new(raw: [u8; 16]) -> Gid {
-        Gid(raw)
-    }
-
-    /// Returns the 16 bytes, in network order.
-    #[inline]
-    pub const fn get(self) -> [u8; 16] {
-        self.0
     }
 }
 

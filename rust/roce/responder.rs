@@ -75,7 +75,10 @@ pub use self::{
 
 use self::{
     early::Early,
-    message::Message,
+    message::{
+        Message,
+        Plan, //
+    },
     read::Stream,
     resources::ResponderResources,
     sequence::Sequence, //
@@ -351,6 +354,20 @@ impl<S: Records> Responder<S> {
         }
     }
 
+    /// Requests the copy of the payload of a valid packet (RC, UC).
+    #[inline]
+    fn place(&mut self, pkt: &Packet<'_>, plan: &Plan, ack_req: bool) -> Verdict {
+        let completes = plan.needs_wqe && pkt.opcode().ends_message();
+        self.pending = Pending::Place(PendingPlace {
+            opcode: pkt.opcode(),
+            psn: pkt.psn(),
+            ack_req,
+            completion: completes.then(|| RecvCompletion::done(pkt, plan.received, Qpn::default())),
+            after: plan.after,
+        });
+        Verdict::Place(plan.place)
+    }
+
     /// Reports the result of the copy that [`Verdict::Place`] requested, and returns the outcome.
     ///
     /// Returns the default outcome, which requests nothing, if no copy was requested.
@@ -411,7 +428,7 @@ impl<S: Records> Responder<S> {
     fn not_placed(&mut self, place: &PendingPlace, error: MemError) -> Outcome {
         let remote = place.opcode.operation() == Operation::Write;
         match self.transport {
-            Transport::Rc if remote => self.write_refused(place, error),
+            Transport::Rc if remote => self.access_refused(place.psn, error),
             Transport::Rc => self.recv_refused(place.psn, error),
             Transport::Uc if remote => {
                 self.cut(place.psn);

@@ -91,15 +91,12 @@ pub const GRH_LEN: u32 = 40;
 /// The most bytes of a message (IBTA C9-94 for RDMA).
 pub const MAX_MESSAGE_LEN: u32 = 1 << 31;
 
-/// The most bytes at the front of a packet that [`Packet::parse_prefix`] reads.
-pub const PARSE_PREFIX_LEN: usize = 64;
-
 const _: () = {
     assert!(size_of::<Bth>() == BTH_LEN && size_of::<RawDeth>() == DETH_LEN);
     assert!(size_of::<RawReth>() == RETH_LEN && size_of::<RawAeth>() == AETH_LEN);
     assert!(size_of::<RawAtomicEth>() == ATOMIC_LEN && size_of::<RawFeth>() == FETH_LEN);
     assert!(size_of::<RawAtomicAckEth>() == ATOMIC_ACK_LEN && size_of::<ImmDt>() == IMMDT_LEN);
-    assert!(size_of::<RawIeth>() == IETH_LEN && MAX_HEADER_LEN <= PARSE_PREFIX_LEN);
+    assert!(size_of::<RawIeth>() == IETH_LEN);
 };
 
 /// The version of the transport headers.
@@ -135,7 +132,7 @@ pub enum ParseError {
 ///
 /// # Invariants
 ///
-/// - `head` starts with all headers of `opcode`.
+/// - `bth` and `extension` have all headers of `opcode`.
 /// - Headers, payload, pad and ICRC together are as long as the packet.
 #[derive(Clone, Copy)]
 pub struct Packet<'a> {
@@ -153,29 +150,14 @@ impl<'a> Packet<'a> {
     /// See [`ParseError`].
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, ParseError> {
-        Packet::parse_prefix(bytes, bytes.len())
-    }
-
-    /// Parses a UDP payload of `total_len` bytes, of which `head` is the front.
-    ///
-    /// `head` must hold the first [`PARSE_PREFIX_LEN`] bytes, or all of a shorter packet.
-    ///
-    /// # Errors
-    ///
-    /// See [`ParseError`].
-    #[inline]
-    pub fn parse_prefix(head: &'a [u8], total_len: usize) -> Result<Packet<'a>, ParseError> {
-        let total = u32::try_from(total_len).map_err(|_| ParseError::BadLength)?;
-        let (bth, extension) = Bth::ref_from_prefix(head).map_err(|_| ParseError::Truncated)?;
+        let total = u32::try_from(bytes.len()).map_err(|_| ParseError::BadLength)?;
+        let (bth, extension) = Bth::ref_from_prefix(bytes).map_err(|_| ParseError::Truncated)?;
         if bth.version() != VERSION {
             return Err(ParseError::BadVersion);
         }
         let opcode = Opcode::parse(bth.raw_opcode()).ok_or(ParseError::UnknownOpcode)?;
 
         let header_len = opcode.header_len();
-        if head.len() < header_len {
-            return Err(ParseError::Truncated);
-        }
         // CAST: both are small constants.
         let overhead = (header_len as u32).wrapping_add(ICRC_LEN as u32);
         let body = total.checked_sub(overhead).ok_or(ParseError::Truncated)?;
@@ -197,8 +179,8 @@ impl<'a> Packet<'a> {
             return Err(ParseError::BadLength);
         }
 
-        // INVARIANT: `head` was compared with the length of the headers, and `payload_len` is the
-        // rest.
+        // INVARIANT: The length was compared with that of the headers and the ICRC. `payload_len`
+        // is the rest without the pad.
         Ok(Packet {
             bth,
             extension,
@@ -384,13 +366,6 @@ mod tests {
         assert!(pkt.aeth().is_none() && pkt.deth().is_none());
         assert_eq!(pkt.payload_offset(), 32);
         assert_eq!(pkt.payload_len(), 5);
-    }
-
-    #[test]
-    fn parse_prefix_needs_only_headers() {
-        let head = WRITE_IMM.get(..32).unwrap_or_default();
-        let pkt = Packet::parse_prefix(head, WRITE_IMM.len());
-        assert_eq!(pkt.map(|pkt| pkt.payload_len()).ok(), Some(5));
     }
 
     #[test]

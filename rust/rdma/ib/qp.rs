@@ -172,6 +172,24 @@ pub enum QpEvent {
     LastWqeReached = bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED,
 }
 
+impl QpEvent {
+    /// All events.
+    pub const ALL: [Self; 6] = [
+        Self::Fatal,
+        Self::RequestError,
+        Self::AccessError,
+        Self::CommEst,
+        Self::SqDrained,
+        Self::LastWqeReached,
+    ];
+
+    /// Returns the bit of the event in a mask of events.
+    #[inline]
+    pub const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
 impl<D: Driver> Qp<D> {
     /// Returns the device.
     pub fn device(&self) -> &Device<D> {

@@ -9,14 +9,12 @@ use super::{
         Fault,
         Message, //
     },
-    reliable::access_code,
     resources::{
         Record,
         Records,
         SavedResponse, //
     },
     Action,
-    AsyncEvent,
     Command,
     DropReason,
     Outcome,
@@ -38,10 +36,7 @@ use crate::{
         Packet,
         MAX_MESSAGE_LEN, //
     },
-    wr::{
-        MemError,
-        Status, //
-    }, //
+    wr::MemError, //
 };
 
 /// The size of an atomic operand in bytes.
@@ -59,7 +54,7 @@ impl<S: Records> Responder<S> {
                 });
                 Verdict::Execute(command)
             }
-            Err(fault) => Verdict::Fail(self.refuse_faulty(psn, fault)),
+            Err(_) => Verdict::Fail(self.invalid_request(psn)),
         }
     }
 
@@ -106,14 +101,7 @@ impl<S: Records> Responder<S> {
         let psn = command.psn;
         let found = match result {
             Ok(found) => found,
-            Err(error) => {
-                return self.refuse(
-                    psn,
-                    access_code(error),
-                    Status::LocAccess,
-                    AsyncEvent::AccessError,
-                );
-            }
+            Err(error) => return self.access_refused(psn, error),
         };
         let response = match command.opcode.operation() {
             Operation::Atomic => SavedResponse::Found(found),
@@ -231,7 +219,7 @@ fn check_alignment(va: u64) -> Result<(), Fault> {
     if va & u64::from(WORD - 1) == 0 {
         Ok(())
     } else {
-        Err(Fault::Alignment)
+        Err(Fault::Length)
     }
 }
 

@@ -45,8 +45,6 @@ pub(super) enum Fault {
     /// The payload length does not match the MTU, the position in the message or its length; or the
     /// address of a word is not a multiple of eight.
     Length,
-    /// The address of a word is not a multiple of eight.
-    Alignment,
 }
 
 /// The handling of a valid packet.

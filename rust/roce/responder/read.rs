@@ -3,18 +3,13 @@
 //! Responses to RDMA READs, new and duplicate (RC).
 
 use super::{
-    message::{
-        Fault,
-        Message, //
-    },
-    reliable::access_code,
+    message::Message,
     resources::{
         Record,
         Records,
         SavedResponse, //
     },
     sequence::next_msn,
-    AsyncEvent,
     DropReason,
     Outcome,
     Pending,
@@ -40,13 +35,11 @@ use crate::{
         BthFields,
         HeaderWriter,
         Packet,
+        Reth,
         Syndrome,
         MAX_MESSAGE_LEN, //
     },
-    wr::{
-        MemError,
-        Status, //
-    }, //
+    wr::MemError, //
 };
 
 /// A READ response packet to send: its headers, and the source of its payload.
@@ -117,30 +110,14 @@ impl<S: Records> Responder<S> {
         let Some(reth) = pkt.reth() else {
             return Verdict::Drop(DropReason::BadOpcode);
         };
-        let fault = if self.message != Message::None {
-            Some(Fault::Opcode)
-        } else if !self.params.access.remote_read() || self.params.max_dest_rd_atomic == 0 {
-            Some(Fault::NotAllowed)
-        } else if reth.len > MAX_MESSAGE_LEN {
-            Some(Fault::Length)
-        } else {
-            None
-        };
-        if let Some(fault) = fault {
-            return Verdict::Fail(self.refuse_faulty(psn, fault));
+        let is_valid = self.message == Message::None
+            && self.params.access.remote_read()
+            && self.params.max_dest_rd_atomic > 0
+            && reth.len <= MAX_MESSAGE_LEN;
+        if !is_valid {
+            return Verdict::Fail(self.invalid_request(psn));
         }
-        let request = ReadRequest {
-            rkey: reth.rkey,
-            va: reth.va,
-            len: reth.len,
-            again: false,
-        };
-        self.pending = Pending::Read(PendingRead {
-            psn,
-            count: self.responses(reth.len),
-            request,
-        });
-        Verdict::Read(request)
+        self.request_read(psn, reth, false)
     }
 
     /// Handles a duplicate READ request, for all or part of the data of the original one.
@@ -163,11 +140,15 @@ impl<S: Records> Responder<S> {
         if !same {
             return Verdict::Drop(DropReason::Duplicate);
         }
+        self.request_read(psn, reth, true)
+    }
+
+    fn request_read(&mut self, psn: Psn, reth: Reth, again: bool) -> Verdict {
         let request = ReadRequest {
             rkey: reth.rkey,
             va: reth.va,
             len: reth.len,
-            again: true,
+            again,
         };
         self.pending = Pending::Read(PendingRead {
             psn,
@@ -192,7 +173,7 @@ impl<S: Records> Responder<S> {
             // A duplicate whose memory does not exist any more is probably a late copy, because the
             // consumer frees the memory when the peer has the data. If the peer does not have it,
             // it runs out of retries.
-            return (!read.request.again).then(|| self.read_refused(read.psn, error));
+            return (!read.request.again).then(|| self.access_refused(read.psn, error));
         }
         let ReadRequest {
             rkey,
@@ -324,20 +305,10 @@ impl<S: Records> Responder<S> {
     #[cold]
     pub fn response_failed(&mut self, error: MemError) -> Outcome {
         match self.stream.take() {
-            Some(stream) if !stream.again => self.read_refused(stream.psn, error),
+            Some(stream) if !stream.again => self.access_refused(stream.psn, error),
             // As in `start_read`.
             Some(_) | None => Outcome::default(),
         }
-    }
-
-    #[cold]
-    fn read_refused(&mut self, psn: Psn, error: MemError) -> Outcome {
-        self.refuse(
-            psn,
-            access_code(error),
-            Status::LocAccess,
-            AsyncEvent::AccessError,
-        )
     }
 
     #[inline]

@@ -3,16 +3,12 @@
 //! RC requests: each is executed in order and exactly once.
 
 use super::{
-    message::Fault,
     recv_status,
     resources::Records,
     sequence::Nak,
     AsyncEvent,
     DropReason,
     Outcome,
-    Pending,
-    PendingPlace,
-    RecvCompletion,
     RecvQueue,
     Reply,
     ReplyKind,
@@ -20,7 +16,6 @@ use super::{
     Verdict, //
 };
 use crate::{
-    ids::Qpn,
     opcode::Operation,
     psn::Psn,
     wire::{
@@ -54,7 +49,7 @@ impl<S: Records> Responder<S> {
         }
         let plan = match self.plan(pkt) {
             Ok(plan) => plan,
-            Err(fault) => return Verdict::Fail(self.refuse_faulty(psn, fault)),
+            Err(_) => return Verdict::Fail(self.invalid_request(psn)),
         };
         if plan.needs_wqe && self.held.is_none() {
             match rq.take() {
@@ -71,15 +66,7 @@ impl<S: Records> Responder<S> {
         if is_send && self.held.is_none_or(|capacity| plan.received > capacity) {
             return Verdict::Fail(self.recv_refused(psn, MemError::Length));
         }
-        let completes = plan.needs_wqe && pkt.opcode().ends_message();
-        self.pending = Pending::Place(PendingPlace {
-            opcode: pkt.opcode(),
-            psn,
-            ack_req: pkt.ack_req(),
-            completion: completes.then(|| RecvCompletion::done(pkt, plan.received, Qpn::default())),
-            after: plan.after,
-        });
-        Verdict::Place(plan.place)
+        self.place(pkt, &plan, pkt.ack_req())
     }
 
     /// Handles a packet with a PSN beyond the expected one.
@@ -128,15 +115,13 @@ impl<S: Records> Responder<S> {
 
     /// Refuses a packet that violates the protocol.
     #[cold]
-    pub(super) fn refuse_faulty(&mut self, psn: Psn, fault: Fault) -> Outcome {
-        match fault {
-            Fault::Opcode | Fault::NotAllowed | Fault::Length | Fault::Alignment => self.refuse(
-                psn,
-                NakCode::InvalidRequest,
-                Status::RemInvReq,
-                AsyncEvent::RequestError,
-            ),
-        }
+    pub(super) fn invalid_request(&mut self, psn: Psn) -> Outcome {
+        self.refuse(
+            psn,
+            NakCode::InvalidRequest,
+            Status::RemInvReq,
+            AsyncEvent::RequestError,
+        )
     }
 
     /// Refuses a packet because the receive request cannot take it.
@@ -155,13 +140,12 @@ impl<S: Records> Responder<S> {
 
     /// Refuses a packet because it may not access the memory that it names.
     #[cold]
-    pub(super) fn write_refused(&mut self, place: &PendingPlace, error: MemError) -> Outcome {
-        self.refuse(
-            place.psn,
-            access_code(error),
-            Status::LocAccess,
-            AsyncEvent::AccessError,
-        )
+    pub(super) fn access_refused(&mut self, psn: Psn, error: MemError) -> Outcome {
+        let code = match error {
+            MemError::Protection | MemError::Length | MemError::Invalidate => NakCode::RemoteAccess,
+            MemError::Fault | MemError::NotPresent => NakCode::RemoteOperation,
+        };
+        self.refuse(psn, code, Status::LocAccess, AsyncEvent::AccessError)
     }
 
     /// Refuses a packet and fails the queue pair.
@@ -202,14 +186,6 @@ impl<S: Records> Responder<S> {
             msn: self.sequence.msn(),
             dest_qpn: self.params.dest_qpn,
         }
-    }
-}
-
-/// Returns the NAK code for a memory error.
-pub(super) fn access_code(error: MemError) -> NakCode {
-    match error {
-        MemError::Protection | MemError::Length | MemError::Invalidate => NakCode::RemoteAccess,
-        MemError::Fault | MemError::NotPresent => NakCode::RemoteOperation,
     }
 }
 

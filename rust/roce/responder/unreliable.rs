@@ -14,15 +14,11 @@ use super::{
     recv_status,
     resources::Records,
     DropReason,
-    Pending,
-    PendingPlace,
-    RecvCompletion,
     RecvQueue,
     Responder,
     Verdict, //
 };
 use crate::{
-    ids::Qpn,
     opcode::Operation,
     psn::Psn,
     wire::Packet,
@@ -46,9 +42,7 @@ impl<S: Records> Responder<S> {
             Ok(plan) => plan,
             Err(Fault::Opcode) => return self.drop_cut(psn, DropReason::BadOpcode),
             Err(Fault::NotAllowed) => return self.drop_cut(psn, DropReason::NotAllowed),
-            Err(Fault::Length | Fault::Alignment) => {
-                return self.drop_cut(psn, DropReason::BadLength)
-            }
+            Err(Fault::Length) => return self.drop_cut(psn, DropReason::BadLength),
         };
         if plan.needs_wqe && self.held.is_none() {
             match rq.take() {
@@ -65,15 +59,7 @@ impl<S: Records> Responder<S> {
         if is_send && self.held.is_none_or(|capacity| plan.received > capacity) {
             return Verdict::Fail(self.fail_held(Status::LocLen));
         }
-        let completes = plan.needs_wqe && pkt.opcode().ends_message();
-        self.pending = Pending::Place(PendingPlace {
-            opcode: pkt.opcode(),
-            psn,
-            ack_req: false,
-            completion: completes.then(|| RecvCompletion::done(pkt, plan.received, Qpn::default())),
-            after: plan.after,
-        });
-        Verdict::Place(plan.place)
+        self.place(pkt, &plan, false)
     }
 
     /// Aborts the message of the packet with PSN `psn`.

@@ -197,12 +197,6 @@ impl Ring {
         producer.wrapping_sub(consumer) & self.mask
     }
 
-    /// Returns the number of elements that can be added.
-    #[inline]
-    pub const fn free(&self, producer: u32, consumer: u32) -> u32 {
-        self.mask.wrapping_sub(self.count(producer, consumer))
-    }
-
     /// Returns whether the ring is empty.
     #[inline]
     pub const fn is_empty(&self, producer: u32, consumer: u32) -> bool {
@@ -272,7 +266,6 @@ mod tests {
             assert!(ring.next(index) <= 7);
             for other in [0, 3, 8, u32::MAX] {
                 assert!(ring.count(index, other) <= ring.capacity());
-                assert_eq!(ring.count(index, other) + ring.free(index, other), 7);
             }
         }
     }
@@ -287,7 +280,6 @@ mod tests {
             producer = ring.next(producer);
         }
         assert!(ring.is_full(producer, consumer));
-        assert_eq!(ring.free(producer, consumer), 0);
         assert!(!ring.is_empty(producer, consumer));
         consumer = ring.advance(consumer, 3);
         assert_eq!(consumer, 1);

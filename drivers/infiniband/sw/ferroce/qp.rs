@@ -11,7 +11,6 @@
 
 mod backlog;
 mod command;
-mod event;
 mod flush_budget;
 mod frame;
 mod layout;
@@ -66,7 +65,6 @@ pub(crate) use post::{
 };
 
 use core::convert::Infallible;
-pub(crate) use event::Event;
 use flush_budget::FlushBudget;
 use kernel::{
     new_mutex,
@@ -93,6 +91,7 @@ use rdma::{
     ib::{
         qp::{
             QpCap,
+            QpEvent,
             QpHandle,
             QpInit, //
         },
@@ -154,7 +153,7 @@ pub(crate) struct Qp {
     /// The [`State`]. Written by modify and destroy, and by the data path on failure.
     state: Atomic<u32>,
     sched: Sched,
-    /// The events that the work item must raise, by [`Event::bit`].
+    /// The events that the work item must raise, by [`QpEvent::bit`].
     events: Atomic<u32>,
     send_flush_budget: FlushBudget,
     recv_flush_budget: FlushBudget,
@@ -340,7 +339,7 @@ impl Qp {
     }
 
     /// Records an event, which the work item raises.
-    pub(crate) fn raise(&self, event: Event) {
+    pub(crate) fn raise(&self, event: QpEvent) {
         let mut events = self.events.load(Relaxed);
         while let Err(now) = self.events.cmpxchg(events, events | event.bit(), Release) {
             events = now;
@@ -398,7 +397,7 @@ impl Qp {
     pub(crate) fn complete(&self, cq: &CqRef, completion: &Completion) -> Pushed {
         let pushed = cq.push(completion);
         if pushed == Pushed::Lost && self.fail() {
-            self.raise(Event::Fatal);
+            self.raise(QpEvent::Fatal);
         }
         pushed
     }
@@ -572,7 +571,7 @@ impl WorkItem for RunHalves {
         }
         recv::run(&qp);
         let events = qp.events.xchg(0, Acquire);
-        for (event, raw) in Event::ALL {
+        for event in QpEvent::ALL {
             if events & event.bit() != 0 {
                 qp.notify_event(event);
             }

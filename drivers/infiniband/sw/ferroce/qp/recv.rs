@@ -29,8 +29,7 @@ use super::{
         Tx,
         BUDGET, //
     },
-    wait::OdpWait,
-    Event, //
+    wait::OdpWait, //
 };
 use crate::{
     counters::{
@@ -64,6 +63,7 @@ use kernel::{
 use rdma::{
     ib::{
         object::PdId,
+        qp::QpEvent,
         Access, //
     },
     net::{
@@ -556,9 +556,9 @@ impl RecvHalf {
             self.reply(qp, reply, run);
         }
         match outcome.event {
-            Some(AsyncEvent::AccessError) => qp.raise(Event::AccessError),
-            Some(AsyncEvent::RequestError) => qp.raise(Event::RequestError),
-            Some(AsyncEvent::CommEst) => qp.raise(Event::CommEst),
+            Some(AsyncEvent::AccessError) => qp.raise(QpEvent::AccessError),
+            Some(AsyncEvent::RequestError) => qp.raise(QpEvent::RequestError),
+            Some(AsyncEvent::CommEst) => qp.raise(QpEvent::CommEst),
             None => {}
         }
         if outcome.error {

@@ -29,8 +29,7 @@ use super::{
         BUDGET, //
     },
     wait::OdpWait,
-    wake,
-    Event, //
+    wake, //
 };
 use crate::{
     clock,
@@ -62,7 +61,10 @@ use kernel::{
         Arc, //
     }, //
 };
-use rdma::net::netdevice::NetDevice;
+use rdma::{
+    ib::qp::QpEvent,
+    net::netdevice::NetDevice, //
+};
 use roce::{
     backoff::Backoff,
     ids::Qpn,
@@ -283,7 +285,7 @@ impl SendHalf {
         self.response_wait.give_up_permit();
         if self.sq.notify_drained && self.req.state() == SendState::Drained {
             self.sq.notify_drained = false;
-            qp.raise(Event::SqDrained);
+            qp.raise(QpEvent::SqDrained);
         }
         if self.parked.is_some() && !self.response_wait.is_pending() {
             self.retry.failed(time);

@@ -101,110 +101,120 @@ macro_rules! is_on {
     }};
 }
 
-/// Calls the C function of a tracepoint.
-macro_rules! emit {
-    ($function:ident($($arg:expr),* $(,)?)) => {{
-        #[cfg(CONFIG_TRACEPOINTS)]
-        // SAFETY: Texts are C strings, valid for the call; all other arguments are numbers.
-        unsafe { bindings::$function($($arg),*) };
-        #[cfg(not(CONFIG_TRACEPOINTS))]
-        let _ = ($($arg),*);
-    }};
+/// Defines the function of a tracepoint. It takes a closure that returns the fields, and calls the
+/// C function out of line.
+macro_rules! tracepoint {
+    (
+        $(#[$doc:meta])*
+        $name:ident: $tracepoint:ident,
+        $function:ident(|$fields:tt: $ty:ty| $($arg:expr),* $(,)?)
+    ) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $name(fields: impl FnOnce() -> $ty) {
+            #[cold]
+            #[inline(never)]
+            fn emit(fields: impl FnOnce() -> $ty) {
+                let $fields = fields();
+                #[cfg(CONFIG_TRACEPOINTS)]
+                // SAFETY: Texts are C strings, valid for the call; all other arguments are numbers.
+                unsafe {
+                    bindings::$function($($arg),*)
+                };
+                #[cfg(not(CONFIG_TRACEPOINTS))]
+                let _ = ($($arg),*);
+            }
+
+            if is_on!($tracepoint) {
+                emit(fields);
+            }
+        }
+    };
 }
 
 fn text(text: &CStr) -> *const ffi::c_char {
     text.as_char_ptr()
 }
 
-/// Traces a packet that was handed to the IP layer.
-#[inline(always)]
-pub fn send(packet: impl FnOnce() -> Packet) {
-    if is_on!(__tracepoint_ferroce_send) {
-        emit_send(packet);
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn emit_send(packet: impl FnOnce() -> Packet) {
-    let packet = packet();
-    emit!(rust_do_trace_ferroce_send(
-        text(packet.device.as_c_str()),
+tracepoint!(
+    /// Traces a packet that was handed to the IP layer.
+    send: __tracepoint_ferroce_send,
+    rust_do_trace_ferroce_send(
+        |packet: Packet| text(packet.device.as_c_str()),
         packet.qpn,
         packet.opcode,
         packet.psn,
         packet.len,
-    ));
-}
+    )
+);
 
-/// Traces a received packet for a queue pair.
-#[inline(always)]
-pub fn receive(packet: impl FnOnce() -> Packet) {
-    if is_on!(__tracepoint_ferroce_receive) {
-        emit_receive(packet);
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn emit_receive(packet: impl FnOnce() -> Packet) {
-    let packet = packet();
-    emit!(rust_do_trace_ferroce_receive(
-        text(packet.device.as_c_str()),
+tracepoint!(
+    /// Traces a received packet for a queue pair.
+    receive: __tracepoint_ferroce_receive,
+    rust_do_trace_ferroce_receive(
+        |packet: Packet| text(packet.device.as_c_str()),
         packet.qpn,
         packet.opcode,
         packet.psn,
         packet.len,
-    ));
-}
+    )
+);
 
-/// Returns whether the tracepoint of acknowledgments is enabled.
-#[inline(always)]
-pub fn ack_is_on() -> bool {
-    is_on!(__tracepoint_ferroce_ack)
-}
-
-/// Traces an acknowledgment that was sent or received.
-#[inline(always)]
-pub fn ack(ack: impl FnOnce() -> Ack) {
-    if ack_is_on() {
-        emit_ack(ack);
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn emit_ack(ack: impl FnOnce() -> Ack) {
-    let ack = ack();
-    emit!(rust_do_trace_ferroce_ack(
-        text(ack.device.as_c_str()),
+tracepoint!(
+    /// Traces an acknowledgment that was sent or received.
+    ack: __tracepoint_ferroce_ack,
+    rust_do_trace_ferroce_ack(
+        |ack: Ack| text(ack.device.as_c_str()),
         ack.qpn,
         ack.sent,
         ack.psn,
         ack.syndrome,
         ack.msn,
-    ));
-}
+    )
+);
 
-/// Traces a send half that retransmits, or gives up.
-#[inline(always)]
-pub fn retry(retry: impl FnOnce() -> Retry) {
-    if is_on!(__tracepoint_ferroce_retry) {
-        emit_retry(retry);
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn emit_retry(retry: impl FnOnce() -> Retry) {
-    let retry = retry();
-    emit!(rust_do_trace_ferroce_retry(
-        text(retry.device.as_c_str()),
+tracepoint!(
+    /// Traces a send half that retransmits, or gives up.
+    retry: __tracepoint_ferroce_retry,
+    rust_do_trace_ferroce_retry(
+        |retry: Retry| text(retry.device.as_c_str()),
         retry.qpn,
         retry.psn,
         retry.left,
         text(retry.reason),
-    ));
+    )
+);
+
+tracepoint!(
+    /// Traces a train that was handed to the IP layer, which may not have accepted it.
+    train: __tracepoint_ferroce_train,
+    rust_do_trace_ferroce_train(
+        |train: Train| text(train.device.as_c_str()),
+        train.qpn,
+        train.receive,
+        train.packets,
+        train.bytes,
+        text(train.result),
+    )
+);
+
+tracepoint!(
+    /// Traces a dropped packet, with the reason.
+    drop: __tracepoint_ferroce_drop,
+    rust_do_trace_ferroce_drop(
+        |(reason, packet): (&'static CStr, Packet)| text(packet.device.as_c_str()),
+        packet.qpn,
+        packet.opcode,
+        packet.psn,
+        packet.len,
+        text(reason),
+    )
+);
+
+/// Returns whether the tracepoint of acknowledgments is enabled.
+#[inline(always)]
+pub fn ack_is_on() -> bool {
+    is_on!(__tracepoint_ferroce_ack)
 }
 
 /// Returns whether the tracepoint of trains is enabled, for callers that must keep the fields.
@@ -213,52 +223,8 @@ pub fn train_is_on() -> bool {
     is_on!(__tracepoint_ferroce_train)
 }
 
-/// Traces a train that was handed to the IP layer, which may not have accepted it.
-#[inline(always)]
-pub fn train(train: impl FnOnce() -> Train) {
-    if train_is_on() {
-        emit_train(train);
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn emit_train(train: impl FnOnce() -> Train) {
-    let train = train();
-    emit!(rust_do_trace_ferroce_train(
-        text(train.device.as_c_str()),
-        train.qpn,
-        train.receive,
-        train.packets,
-        train.bytes,
-        text(train.result),
-    ));
-}
-
 /// Returns whether the tracepoint of drops is enabled, for callers that must keep the fields.
 #[inline(always)]
 pub fn drop_is_on() -> bool {
     is_on!(__tracepoint_ferroce_drop)
-}
-
-/// Traces a dropped packet, with the reason.
-#[inline(always)]
-pub fn drop(drop: impl FnOnce() -> (&'static CStr, Packet)) {
-    if drop_is_on() {
-        emit_drop(drop);
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn emit_drop(drop: impl FnOnce() -> (&'static CStr, Packet)) {
-    let (reason, packet) = drop();
-    emit!(rust_do_trace_ferroce_drop(
-        text(packet.device.as_c_str()),
-        packet.qpn,
-        packet.opcode,
-        packet.psn,
-        packet.len,
-        text(reason),
-    ));
 }

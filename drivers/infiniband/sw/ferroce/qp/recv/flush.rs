@@ -14,9 +14,9 @@ use crate::{
     device::{
         IbQp,
         QpRef, //
-    },
-    qp::Event, //
+    }, //
 };
+use rdma::ib::qp::QpEvent;
 use roce::{
     ids::Qpn,
     qp::state::State,
@@ -83,7 +83,7 @@ impl RecvHalf {
     pub(super) fn raise_last_wqe_reached(&mut self, qp: &IbQp) {
         if self.rq.is_shared() && !self.last_wqe_reached {
             self.last_wqe_reached = true;
-            qp.raise(Event::LastWqeReached);
+            qp.raise(QpEvent::LastWqeReached);
         }
     }
 }

@@ -16,14 +16,14 @@ use crate::{
         tx::{
             Handed,
             TxRun, //
-        },
-        Event, //
+        }, //
     },
     traces, //
 };
 use rdma::{
     ib::{
         object::PdId,
+        qp::QpEvent,
         Access, //
     },
     net::skbuff::SkBuff, //
@@ -105,7 +105,7 @@ impl RecvHalf {
             self.reply(qp, reply, run);
         }
         if outcome.event == Some(AsyncEvent::AccessError) {
-            qp.raise(Event::AccessError);
+            qp.raise(QpEvent::AccessError);
         }
         if outcome.error {
             qp.fail();
