@@ -196,6 +196,15 @@ impl<W: WorkItem> Work<W> {
         })
     }
 
+    /// Cancels the item, and waits for a running callback. May sleep.
+    ///
+    /// The item may be queued again afterwards. The caller must not be the callback, nor hold a
+    /// lock that the callback takes.
+    pub fn cancel(&self) {
+        // SAFETY: `raw` was initialised.
+        unsafe { bindings::cancel_work_sync(self.raw.get()) };
+    }
+
     /// The C callback.
     ///
     /// # Safety
@@ -214,8 +223,8 @@ impl<W: WorkItem> Work<W> {
 #[pinned_drop]
 impl<W: WorkItem> PinnedDrop for Work<W> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: `raw` was initialised. After this call the callback neither runs nor will run:
-        // nobody has a reference to queue it again.
-        unsafe { bindings::cancel_work_sync(self.raw.get()) };
+        // After this call the callback neither runs nor will run: nobody has a reference to queue
+        // it again.
+        self.cancel();
     }
 }

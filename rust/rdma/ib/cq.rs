@@ -290,7 +290,18 @@ pub(super) unsafe extern "C" fn create_cq<D: Driver>(
     errno(create())
 }
 
-/// `ib_device_ops.destroy_cq`: may sleep; no queue pair uses the queue any more.
+/// Implements `ib_device_ops.pre_destroy_cq`. May sleep. No queue pair uses the queue any more.
+///
+/// # Safety
+///
+/// Only for the core, with a queue that [`create_cq`] constructed.
+pub(super) unsafe extern "C" fn pre_destroy_cq<D: Driver>(raw: *mut bindings::ib_cq) -> ffi::c_int {
+    // SAFETY: The queue was constructed.
+    D::stop_cq(unsafe { Cq::<D>::owned(raw) });
+    0
+}
+
+/// Implements `ib_device_ops.destroy_cq`. May sleep. No queue pair uses the queue any more.
 ///
 /// # Safety
 ///

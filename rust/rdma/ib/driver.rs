@@ -337,6 +337,16 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
+    /// Stops the calls of the completion handler: it neither runs nor will run once this returns.
+    ///
+    /// The core calls this for completion queues that it polls itself, before it cancels its work
+    /// item, which the handler queues. [`destroy_cq`](Self::destroy_cq) is called later. A driver
+    /// that calls the handler only from a verb of the consumer or from the lock of a queue pair
+    /// does not need it. May sleep.
+    fn stop_cq(_cq: &Owned<Cq<Self>>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
     /// Hides a completion queue from lookups by number.
     fn destroy_cq(_cq: &Owned<Cq<Self>>) {
         build_error!(VTABLE_DEFAULT_ERROR)

@@ -102,6 +102,7 @@ impl<D: Driver> VTable<D> {
         counter_dealloc: optional!(HAS_NEW_COUNTER, counter::dealloc::<D>),
 
         create_cq: optional!(HAS_CREATE_CQ, cq::create_cq::<D>),
+        pre_destroy_cq: optional!(HAS_STOP_CQ, cq::pre_destroy_cq::<D>),
         destroy_cq: optional!(HAS_DESTROY_CQ, cq::destroy_cq::<D>),
         poll_cq: optional!(HAS_POLL_CQ, cq::poll_cq::<D>),
         req_notify_cq: optional!(HAS_ARM_CQ, cq::req_notify_cq::<D>),

@@ -230,6 +230,13 @@ impl Cq {
         self.number.hide();
     }
 
+    /// Stops the work item, so that it does not call the handler any more. Nobody queues it again:
+    /// no queue pair completes requests here. May sleep.
+    pub(crate) fn stop(&self) {
+        self.hide();
+        self.work.cancel();
+    }
+
     /// Resizes the queue of a process, and returns the new size.
     ///
     /// # Errors

@@ -277,6 +277,10 @@ impl Driver for Ferroce {
         Cq::publish(cq);
     }
 
+    fn stop_cq(cq: &Owned<IbCq>) {
+        cq.stop();
+    }
+
     fn destroy_cq(cq: &Owned<IbCq>) {
         cq.hide();
     }
