@@ -272,6 +272,30 @@ static void stall(struct end *e, int fault)
 	post_recv(e, 9, 0, 1024);
 }
 
+/* A READ response for memory that is not there is dropped, if it has no room to wait. */
+static void need_room_for_response(int fault)
+{
+	static struct end a, b;
+	long long before;
+
+	end_init(&a, &r2, IBV_QPT_RC, PAGE);
+	end_create(&a);
+	end_init(&b, &r1, IBV_QPT_RC, PAGE);
+	end_create(&b);
+	end_to(&a, &b, IBV_QPS_RTS);
+	end_to(&b, &a, IBV_QPS_RTS);
+	on_demand(&a);
+	userfault_add(fault, a.buf, a.len);
+	before = port_file("r2", "hw_counters", "rx_backlog_full");
+	post_send(&a, &b, IBV_WR_RDMA_READ, 1, 0, 64, IBV_SEND_SIGNALED);
+	wait_begin();
+	while (port_file("r2", "hw_counters", "rx_backlog_full") == before)
+		wait_more_verb("a dropped response");
+	/* It is requested, and dropped, again and again. */
+	end_close(&a);
+	end_close(&b);
+}
+
 static int take_backlog(int fault)
 {
 	static struct end b[QUEUES];
@@ -291,6 +315,7 @@ static int take_backlog(int fault)
 		for (int i = 0; i < QUEUES; i++)
 			expect(&a, i, IBV_WC_SUCCESS);
 	}
+	need_room_for_response(fault);
 	return QUEUES;
 }
 

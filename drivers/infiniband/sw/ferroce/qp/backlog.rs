@@ -66,6 +66,21 @@ impl<const MAX: usize> Backlog<MAX> {
         false
     }
 
+    /// Charges a packet that waits apart from the others. Returns false if there is no memory for
+    /// it.
+    pub(crate) fn charge(&self, incoming: &Incoming) -> bool {
+        u32::try_from(incoming.footprint())
+            .is_ok_and(|size| BACKLOG.take(self.owner.as_deref(), size).is_ok())
+    }
+
+    /// Ends the charge of a packet that waited apart from the others.
+    pub(crate) fn uncharge(&self, incoming: &Incoming) {
+        // PANIC: `charge` has converted the same number.
+        if let Ok(size) = u32::try_from(incoming.footprint()) {
+            BACKLOG.give_back(self.owner.as_deref(), size);
+        }
+    }
+
     /// Returns the PSN of the packet that has waited longest.
     pub(crate) fn first_psn(&self) -> Option<Psn> {
         self.packets.first().map(|(_, _, psn)| psn)

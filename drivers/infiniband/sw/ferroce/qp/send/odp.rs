@@ -19,7 +19,8 @@ use crate::{
     qp::{
         tx::BUDGET,
         wait::ahead, //
-    }, //
+    },
+    traces, //
 };
 use kernel::prelude::*;
 use rdma::ib::Access;
@@ -91,7 +92,9 @@ impl SendHalf {
 
     /// Parks a response until its memory is present; later responses wait behind it.
     ///
-    /// If the memory cannot be fetched now, or is present by now, `drive` tries again later.
+    /// If the memory cannot be fetched now, or is present by now, `drive` tries again later. If the
+    /// backlog has no room for the response, it is dropped as if it had been lost: it may wait for
+    /// as long as the process delays its fetches, and only a few of them run at a time.
     #[cold]
     pub(super) fn park(&mut self, qp: &IbQp, incoming: Incoming, place: &Placement) {
         let ahead = incoming.packet().map_or(0, |packet| ahead(packet.opcode()));
@@ -103,6 +106,10 @@ impl SendHalf {
             Access::LOCAL_WRITE,
         );
         match fault {
+            Ok(_) if !self.backlog.charge(&incoming) => {
+                self.counters.dropped(Counter::Backlog, 1);
+                traces::dropped_waiting(qp, &incoming);
+            }
             Ok(fault) => {
                 self.parked = Some(incoming);
                 self.counters.count(Counter::AckDeferred);
@@ -118,7 +125,7 @@ impl SendHalf {
     #[cold]
     pub(super) fn unpark(&mut self, qp: &IbQp) {
         let failed = self.response_wait.take_failure(0);
-        let Some(parked) = self.parked.take() else {
+        let Some(parked) = self.take_parked() else {
             return;
         };
         let regions = &mut RegionCache::new();
@@ -140,11 +147,17 @@ impl SendHalf {
         self.retry.succeeded();
     }
 
+    fn take_parked(&mut self) -> Option<Incoming> {
+        let parked = self.parked.take()?;
+        self.backlog.uncharge(&parked);
+        Some(parked)
+    }
+
     /// Ends all waits for memory, and drops the waiting responses.
     pub(super) fn stop_waiting(&mut self) {
         self.request_wait.cancel();
         self.response_wait.cancel();
-        let parked = usize::from(self.parked.take().is_some());
+        let parked = usize::from(self.take_parked().is_some());
         let dropped = self.backlog.clear().saturating_add(parked);
         self.counters.dropped(Counter::BadState, dropped);
     }
