@@ -77,6 +77,7 @@ use kernel::{
             Relaxed,
             Release, //
         },
+        barrier::smp_mb,
         Arc,
         Mutex, //
     }, //
@@ -336,6 +337,8 @@ impl Qp {
     /// Sets the state.
     fn set_state(&self, state: State) {
         self.state.store(state.as_ib(), Release);
+        // Pairs with the barrier in `post_recv`.
+        smp_mb(Full);
     }
 
     /// Records an event, which the work item raises.

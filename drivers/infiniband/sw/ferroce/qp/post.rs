@@ -21,7 +21,13 @@ use crate::{
     },
     queue::Queue, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::Full,
+        barrier::smp_mb, //
+    }, //
+};
 use rdma::{
     ib::wr::{
         RecvList,
@@ -149,7 +155,9 @@ pub(crate) fn post_recv(qp: &Owned<IbQp>, list: &mut RecvList<'_>) -> Result {
         };
         push()
     };
-    // The requests before a refused one are posted.
+    // The requests before a refused one are posted. The barrier pairs with that of `set_state`:
+    // either this sees ERR, or the flush that follows the change to ERR sees the requests.
+    smp_mb(Full);
     if qp.state() == State::Err {
         qp.allow_flush();
         qp.defer();
