@@ -281,7 +281,10 @@ impl SendHalf {
             self.stop_waiting();
             qp.fail_send();
         }
-        self.request_wait.give_up_permit();
+        if !after.again {
+            // Otherwise the next run uses it.
+            self.request_wait.give_up_permit();
+        }
         self.response_wait.give_up_permit();
         if self.sq.notify_drained && self.req.state() == SendState::Drained {
             self.sq.notify_drained = false;
