@@ -272,7 +272,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Handles the proof that the packet at `una` is missing, too: the acknowledgment of a
+    /// Handles a sign that the packet at `una` is missing, too: the acknowledgment of a
     /// retransmission ends there.
     #[cold]
     pub(super) fn found_loss(&mut self, now: Instant) {
@@ -289,11 +289,15 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 Peer::Keeps => Peer::Unknown,
                 Peer::Unknown | Peer::Drops => Peer::Drops,
             };
-        } else {
-            self.window.halve();
+            self.rewind();
+            self.probe_was_due();
+            return;
         }
+        // The acknowledgment may be that of the original packet, if the path has become slower. So
+        // the back-off goes on until there is a sample.
+        self.window.halve();
         self.rewind();
-        self.probe_was_due();
+        self.note_loss();
     }
 }
 

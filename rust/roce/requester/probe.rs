@@ -432,6 +432,46 @@ mod tests {
     }
 
     #[test]
+    fn rtt_of_slower_path_is_measured_despite_requests_outstanding() {
+        const RTT: u64 = 10 * MIN_RTO_NS;
+        const KEPT: usize = 64;
+        let mut slots = slots::<2>();
+        let mut rc = measured(&mut slots);
+        while rc.post(wr(SendOp::Send, 1)).is_ok() {}
+        // The acknowledgments on their way, in a ring: their times and PSNs.
+        let mut acks = [(NOW, 0); KEPT];
+        let (mut first, mut last) = (0, 0);
+        let (mut now, mut received) = (NOW, 0);
+        let (mut done, mut sent_again) = (0, 0);
+        while done < 40 {
+            while let Some(transmit) = rc.poll_transmit() {
+                rc.transmitted(now, &transmit);
+                sent_again += u32::from(transmit.again && done >= 20);
+                received = transmit.psn.get().max(received);
+                acks[last % KEPT] = (now.after(RTT), received);
+                last += 1;
+            }
+            let (at, psn) = acks[first % KEPT];
+            match rc.next_timeout() {
+                Some(due) if first == last || !at.is_due(due) => {
+                    now = due;
+                    assert_eq!(rc.on_timeout(now), Expired::Probe);
+                }
+                _ => {
+                    now = at;
+                    first += 1;
+                    acknowledge_at(&mut rc, now, psn, Syndrome::ACK);
+                }
+            }
+            while rc.poll_completion().is_some() {
+                done += 1;
+            }
+            while rc.post(wr(SendOp::Send, 1)).is_ok() {}
+        }
+        assert_eq!(sent_again, 0);
+    }
+
+    #[test]
     fn nothing_is_probed_during_rnr_wait() {
         let mut slots = slots::<8>();
         let mut rc = measured(&mut slots);

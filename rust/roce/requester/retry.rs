@@ -70,8 +70,8 @@ pub(super) struct Retry {
     timers: Timers,
     /// The round-trip time, for the probe timer.
     rtt: Rtt,
-    /// The number of probes since the last RTT sample, or since a probe showed a loss: the back-off
-    /// of the probe timer (Karn).
+    /// The number of probes since the last RTT sample, or since a probe showed a reported loss: the
+    /// back-off of the probe timer (Karn).
     probes: u8,
     /// The time of the last progress, or of the first packet after idle time.
     awaited: Instant,
@@ -229,10 +229,10 @@ impl Retry {
 
     /// Returns the time of the next probe, or `None` before the first RTT sample.
     ///
-    /// Each probe doubles the time to the next one, until there is an RTT sample or a probe has
-    /// shown a loss. Progress alone does not end the back-off: on a path that has become slower,
-    /// each packet would be probed before its acknowledgment arrives, and there would never be a
-    /// sample.
+    /// Each probe doubles the time to the next one, until there is an RTT sample. Neither progress
+    /// nor a loss that only a probe shows ends the back-off: on a path that has become slower, each
+    /// packet would be probed before its acknowledgment arrives, which would look like a loss of
+    /// the packets after it, and there would never be a sample.
     #[inline]
     fn probe_time(&self, now: Instant) -> Option<Instant> {
         let timeout = self.rtt.timeout()?;
@@ -306,7 +306,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.retry.rtt.forget_sample();
     }
 
-    /// Accounts for a loss that a probe has shown: the probe timer was not too short.
+    /// Accounts for a reported loss that a retransmission has shown to be longer.
     pub(super) fn probe_was_due(&mut self) {
         self.retry.probes = 0;
         self.note_loss();

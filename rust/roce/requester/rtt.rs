@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_found_by_probe_ends_back_off() {
+    fn loss_found_by_probe_keeps_back_off() {
         let mut slots = slots::<8>();
         let mut rc = measured(&mut slots);
         post(&mut rc, &[wr(SendOp::Send, 0); 2]);
@@ -257,7 +257,7 @@ mod tests {
         acknowledge(&mut rc, 1, Syndrome::ACK);
         assert!(rc.take_loss());
         assert!(send(&mut rc).is_some());
-        assert_eq!(rc.next_timeout(), Some(due));
+        assert_eq!(rc.next_timeout(), Some(NOW.after(2 * MIN_RTO_NS)));
     }
 
     #[test]
