@@ -115,6 +115,8 @@ pub struct SendParams {
     /// The most outstanding requests with an explicit response (READs, atomics, ATOMIC WRITEs,
     /// FLUSHes); 0 forbids them (RC only).
     pub max_rd_atomic: u8,
+    /// True if the requester reacts to marks of congestion and to CNPs (RC only).
+    pub has_ecn: bool,
 }
 
 impl Default for SendParams {
@@ -127,6 +129,7 @@ impl Default for SendParams {
             retry_cnt: 0,
             rnr_retry: 0,
             max_rd_atomic: 0,
+            has_ecn: false,
         }
     }
 }

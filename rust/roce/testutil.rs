@@ -173,6 +173,7 @@ pub(crate) fn send_params() -> SendParams {
         retry_cnt: 1,
         rnr_retry: 1,
         max_rd_atomic: 2,
+        has_ecn: true,
     }
 }
 

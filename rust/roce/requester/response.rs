@@ -98,10 +98,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if pkt.opcode().transport() != self.transport {
             return ResponseKind::Dropped.into();
         }
-        if pkt.opcode() == Opcode::Cnp {
+        if pkt.opcode() == Opcode::Cnp && self.params.has_ecn {
             // If the CNP is for READ responses of this side, this has no effect on them: the peer
             // limits them by its requests.
-            self.on_mark();
+            self.narrow_window();
             return ResponseKind::Congestion.into();
         }
         if !self.is_active() {
@@ -122,12 +122,25 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Handles a mark of congestion on a READ response, or on requests (which a CNP reports).
+    /// Handles a response that a congested network has marked, before [`Requester::on_response`].
     ///
-    /// The driver calls this for a marked READ response, before [`Requester::on_response`].
+    /// Returns whether the driver must notify the peer: of READ responses, but not of
+    /// acknowledgments, whose number it cannot reduce. Stale and forged responses have no effect.
     #[cold]
-    pub fn on_mark(&mut self) {
-        if self.is_active() {
+    pub fn on_mark(&mut self, pkt: &Packet<'_>) -> bool {
+        let counts = self.params.has_ecn
+            && pkt.opcode().operation() == Operation::ReadResponse
+            && self.window.is_unacknowledged(pkt.psn());
+        if counts {
+            self.narrow_window();
+        }
+        counts
+    }
+
+    /// Narrows the window because of congestion, unless nothing is in flight that may cause it.
+    #[cold]
+    fn narrow_window(&mut self) {
+        if self.is_active() && !self.window.is_empty() {
             self.window.narrow_once();
         }
     }
@@ -521,11 +534,50 @@ mod tests {
         };
         let cnp = Frame::new(|pkey, buf| cnp.write_headers(pkey, buf), 0);
         let before = rc.window.size();
-        let response = respond(&mut rc, &cnp);
-        assert_eq!(response.outcome, ResponseKind::Congestion);
+        // Nothing is in flight: the CNP is for READ responses, or forged.
+        assert_eq!(respond(&mut rc, &cnp).outcome, ResponseKind::Congestion);
+        assert_eq!(rc.window.size(), before);
+        post(&mut rc, &[wr(SendOp::Write, MTU)]);
+        assert_eq!(send_all(&mut rc), 1);
+        assert_eq!(respond(&mut rc, &cnp).outcome, ResponseKind::Congestion);
         assert_eq!(rc.window.size(), before / 2);
         rc.flush();
-        rc.on_mark();
+        assert_eq!(respond(&mut rc, &cnp).outcome, ResponseKind::Congestion);
+        assert_eq!(rc.window.size(), before / 2);
+    }
+
+    #[test]
+    fn notification_without_ecn_is_dropped() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        rc.set_params(&SendParams {
+            has_ecn: false,
+            ..send_params()
+        });
+        post(&mut rc, &[wr(SendOp::Write, MTU)]);
+        assert_eq!(send_all(&mut rc), 1);
+        let cnp = Cnp {
+            dest_qpn: Qpn::new(1),
+        };
+        let cnp = Frame::new(|pkey, buf| cnp.write_headers(pkey, buf), 0);
+        let before = rc.window.size();
+        assert_eq!(respond(&mut rc, &cnp).outcome, ResponseKind::Dropped);
+        assert_eq!(rc.window.size(), before);
+    }
+
+    #[test]
+    fn mark_counts_on_expected_read_responses_only() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Read, 2 * MTU), wr(SendOp::Send, 0)]);
+        assert_eq!(send_all(&mut rc), 2);
+        let before = rc.window.size();
+        let stray = read_response(Opcode::RcReadResponseMiddle, 9, MTU);
+        let ack = Frame::ack(2, Syndrome::ACK);
+        assert!(!rc.on_mark(&stray.packet()) && !rc.on_mark(&ack.packet()));
+        assert_eq!(rc.window.size(), before);
+        let first = read_response(Opcode::RcReadResponseFirst, 0, MTU);
+        assert!(rc.on_mark(&first.packet()));
         assert_eq!(rc.window.size(), before / 2);
     }
 

@@ -220,13 +220,18 @@ impl Paths {
     fn new(qp: &IbQp, path: Path, gid: GidAttr, peer: u32) -> Result<Self> {
         ah::check(&path)?;
         let sport = udp_sport(path.flow_label, qp.qpn, peer);
-        let has_ecn = qp.ty.transport() == Transport::Rc && *module_parameters::ecn.value_ref();
+        let has_ecn = has_ecn(qp);
         Ok(Self {
             path,
             send: TxPath::new(qp.device(), path, gid.clone(), sport, has_ecn)?,
             recv: TxPath::new(qp.device(), path, gid, sport, has_ecn)?,
         })
     }
+}
+
+/// Returns whether a queue pair takes part in congestion notification.
+fn has_ecn(qp: &Qp) -> bool {
+    qp.ty.transport() == Transport::Rc && *module_parameters::ecn.value_ref()
 }
 
 /// Hands the attributes to both halves.
@@ -243,6 +248,7 @@ fn set_params(qp: &Qp, send: &mut SendHalf, recv: &mut RecvHalf, attrs: &Attrs, 
         retry_cnt: attrs.retry_cnt,
         rnr_retry: attrs.rnr_retry,
         max_rd_atomic: attrs.max_rd_atomic,
+        has_ecn: has_ecn(qp),
     });
     send.sq.set_qkey(attrs.qkey);
     recv.resp.set_params(&RecvParams {

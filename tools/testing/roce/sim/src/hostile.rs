@@ -144,6 +144,7 @@ impl Target {
             retry_cnt: 3,
             rnr_retry: 3,
             max_rd_atomic: 2,
+            has_ecn: true,
             ..SendParams::default()
         });
         requester.set_psn(Psn::new(0x00ff_fff0));

@@ -216,6 +216,7 @@ impl Scenario {
             retry_cnt: self.retry_cnt,
             rnr_retry: self.rnr_retry,
             max_rd_atomic: self.max_rd_atomic,
+            has_ecn: true,
         }
     }
 

@@ -31,7 +31,6 @@ use crate::{
     traces, //
 };
 use roce::{
-    opcode::Operation,
     requester::Placement,
     time::Instant,
     wire::Packet,
@@ -84,8 +83,6 @@ pub(crate) fn respond(
 
 impl SendHalf {
     /// Narrows the window if a congested network has marked a READ response, and notifies the peer.
-    ///
-    /// Marks of acknowledgments have no effect: their number cannot be reduced.
     #[inline]
     fn see_mark(&mut self, origin: &Origin, incoming: &Incoming) {
         if origin.is_marked() {
@@ -95,11 +92,11 @@ impl SendHalf {
 
     #[cold]
     fn marked(&mut self, incoming: &Incoming) {
-        let is_response =
-            |packet: Packet<'_>| packet.opcode().operation() == Operation::ReadResponse;
-        let dest_qpn = self.req.dest_qpn();
-        if incoming.packet().is_ok_and(is_response) && self.tx.marked(dest_qpn, &self.counters) {
-            self.req.on_mark();
+        let counts = incoming
+            .packet()
+            .is_ok_and(|packet| self.req.on_mark(&packet));
+        if counts {
+            self.tx.marked(self.req.dest_qpn(), &self.counters);
         }
     }
 

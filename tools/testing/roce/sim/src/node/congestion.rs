@@ -28,10 +28,8 @@ impl Node {
             return Ok(());
         }
         let congestion = match is_response {
-            true => {
-                self.requester.on_mark();
-                &mut self.response_congestion
-            }
+            true if !self.requester.on_mark(&pkt) => return Ok(()),
+            true => &mut self.response_congestion,
             false => &mut self.request_congestion,
         };
         if !congestion.is_cnp_due(Instant::from_ns(now)) {
