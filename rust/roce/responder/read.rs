@@ -122,9 +122,13 @@ impl<S: Records> Responder<S> {
 
     /// Handles a duplicate READ request, for all or part of the data of the original one.
     ///
-    /// A duplicate beyond the original range is dropped, even if the key would allow it.
+    /// A duplicate beyond the original range is dropped, even if the key would allow it. So is one
+    /// that arrives after the consumer has forbidden READs: it would read the present data.
     pub(super) fn on_read_again(&mut self, pkt: &Packet<'_>) -> Verdict {
         let psn = pkt.psn();
+        if !self.params.access.remote_read() {
+            return Verdict::Drop(DropReason::Duplicate);
+        }
         let (Some(reth), Some(record)) = (pkt.reth(), self.resources.find(psn)) else {
             return Verdict::Drop(DropReason::Duplicate);
         };
@@ -499,6 +503,22 @@ mod tests {
                         == Some(Syndrome::Nak(NakCode::InvalidRequest))));
             assert!(!rx.is_busy());
         }
+    }
+
+    #[test]
+    fn duplicate_after_reads_were_forbidden_is_dropped() {
+        let mut rx = responder();
+        assert!(matches!(request(&mut rx, &read(1)), Verdict::Read(_)));
+        assert_eq!(rx.start_read(Ok(())), None);
+        respond_all(&mut rx);
+        assert!(matches!(request(&mut rx, &read(1)), Verdict::Read(_)));
+        rx.abandon();
+        rx.set_params(&RecvParams {
+            access: Access::default(),
+            ..recv_params()
+        });
+        let verdict = request(&mut rx, &read(1));
+        assert_eq!(verdict, Verdict::Drop(DropReason::Duplicate));
     }
 
     #[test]
