@@ -417,22 +417,21 @@ impl Tx {
     }
 
     /// Counts a packet of the peer with a congestion mark, and sends CNPs to its queue pair
-    /// `dest_qpn` at a limited rate. Returns false if the half does not react to marks.
+    /// `dest_qpn` at a limited rate. Does nothing if the half does not react to marks.
     #[cold]
-    pub(super) fn marked(&mut self, dest_qpn: Qpn, counters: &Counters) -> bool {
+    pub(super) fn marked(&mut self, dest_qpn: Qpn, counters: &Counters) {
         let Some(path) = self.path.as_mut().filter(|path| path.has_ecn()) else {
-            return false;
+            return;
         };
         counters.count(Counter::Marked);
         if !path.is_cnp_due() {
-            return true;
+            return;
         }
         let cnp = Cnp { dest_qpn };
         let headers = |pkey, buf: &mut [u8]| cnp.write_headers(pkey, buf);
         if self.send_reply(headers, counters).is_ok() {
             counters.count(Counter::CnpSent);
         }
-        true
     }
 
     /// Pauses the half if a queue below had no room for packets, or counts them as lost.
