@@ -114,9 +114,9 @@ pub(crate) fn attach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
         return Err(e);
     }
     // `changing` is held, so there still is the room that was found above.
-    device.memberships.count(owner);
+    device.memberships.count(owner, 1);
     if here == 0 {
-        device.groups.count(None);
+        device.groups.count(None, 1);
         // The loopback of datagrams to this host is part of a cached route: have routes looked up
         // again.
         gids::invalidate();

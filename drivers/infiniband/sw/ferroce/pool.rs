@@ -93,13 +93,13 @@ impl Pool {
         Err(ENOMEM)
     }
 
-    /// Takes an entry for which the caller has checked that there is [room](Self::has_room). The
-    /// caller excludes concurrent calls.
-    pub(crate) fn count(&self, owner: Option<&Owner>) {
-        self.used.add(1, Relaxed);
+    /// Takes `n` entries without a check. The caller has checked that there is
+    /// [room](Self::has_room) and excludes concurrent calls, or another limit bounds these entries.
+    pub(crate) fn count(&self, owner: Option<&Owner>, n: u32) {
+        self.used.add(n, Relaxed);
         if let Some(owner) = owner {
-            owner.process.of(self.kind).add(1, Relaxed);
-            owner.user().of(self.kind).add(1, Relaxed);
+            owner.process.of(self.kind).add(n, Relaxed);
+            owner.user().of(self.kind).add(n, Relaxed);
         }
     }
 

@@ -67,15 +67,21 @@ impl<const MAX: usize> Backlog<MAX> {
     }
 
     /// Charges a packet that waits apart from the others. Returns false if there is no memory for
-    /// it.
-    pub(crate) fn charge(&self, incoming: &Incoming) -> bool {
-        u32::try_from(incoming.footprint())
-            .is_ok_and(|size| BACKLOG.take(self.owner.as_deref(), size).is_ok())
+    /// it. If `force`, charges it in any case.
+    pub(crate) fn charge(&self, incoming: &Incoming, force: bool) -> bool {
+        let owner = self.owner.as_deref();
+        let Ok(size) = u32::try_from(incoming.footprint()) else {
+            return false;
+        };
+        if force {
+            BACKLOG.count(owner, size);
+        }
+        force || BACKLOG.take(owner, size).is_ok()
     }
 
     /// Ends the charge of a packet that waited apart from the others.
     pub(crate) fn uncharge(&self, incoming: &Incoming) {
-        // PANIC: `charge` has converted the same number.
+        // `charge` refused a larger packet.
         if let Ok(size) = u32::try_from(incoming.footprint()) {
             BACKLOG.give_back(self.owner.as_deref(), size);
         }

@@ -94,6 +94,11 @@ impl OdpWait {
         }
     }
 
+    /// Returns whether a fetch runs, of which there are only a few at a time.
+    pub(crate) fn is_fetching(&self) -> bool {
+        matches!(self.state, WaitState::Fetching { .. })
+    }
+
     /// Starts to fetch memory, and has `report` called at the end. If there is no permit, the half
     /// waits for one, and must then call this again. `what` identifies the packet or response that
     /// needs the memory.

@@ -92,9 +92,9 @@ impl SendHalf {
 
     /// Parks a response until its memory is present; later responses wait behind it.
     ///
-    /// If the memory cannot be fetched now, or is present by now, `drive` tries again later. If the
-    /// backlog has no room for the response, it is dropped as if it had been lost: it may wait for
-    /// as long as the process delays its fetches, and only a few of them run at a time.
+    /// If the memory cannot be fetched now, or is present by now, `drive` tries again later. The
+    /// response may then wait for as long as the process delays its other fetches, so it is dropped
+    /// as if it had been lost if the backlog has no room for it.
     #[cold]
     pub(super) fn park(&mut self, qp: &IbQp, incoming: Incoming, place: &Placement) {
         let ahead = incoming.packet().map_or(0, |packet| ahead(packet.opcode()));
@@ -106,15 +106,18 @@ impl SendHalf {
             Access::LOCAL_WRITE,
         );
         match fault {
-            Ok(_) if !self.backlog.charge(&incoming) => {
-                self.counters.dropped(Counter::Backlog, 1);
-                traces::dropped_waiting(qp, &incoming);
-            }
             Ok(fault) => {
-                self.parked = Some(incoming);
-                self.counters.count(Counter::AckDeferred);
                 if let Some(fault) = fault {
                     let _ = self.response_wait.start(qp, 0, fault, response_fetched);
+                }
+                let is_fetching = self.response_wait.is_fetching();
+                if self.backlog.charge(&incoming, is_fetching) {
+                    self.parked = Some(incoming);
+                    self.counters.count(Counter::AckDeferred);
+                } else {
+                    self.response_wait.cancel();
+                    self.counters.dropped(Counter::Backlog, 1);
+                    traces::dropped_waiting(qp, &incoming);
                 }
             }
             Err(e) => self.req.placed(clock::monotonic(), Err(local_status(e))),
