@@ -525,14 +525,18 @@ mod tests {
         assert!(rc.take_error());
     }
 
+    fn cnp() -> Frame {
+        let cnp = Cnp {
+            dest_qpn: Qpn::new(1),
+        };
+        Frame::new(|pkey, buf| cnp.write_headers(pkey, buf), 0)
+    }
+
     #[test]
     fn notification_of_congestion_narrows_window() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        let cnp = Cnp {
-            dest_qpn: Qpn::new(1),
-        };
-        let cnp = Frame::new(|pkey, buf| cnp.write_headers(pkey, buf), 0);
+        let cnp = cnp();
         let before = rc.window.size();
         // Nothing is in flight: the CNP is for READ responses, or forged.
         assert_eq!(respond(&mut rc, &cnp).outcome, ResponseKind::Congestion);
@@ -556,10 +560,7 @@ mod tests {
         });
         post(&mut rc, &[wr(SendOp::Write, MTU)]);
         assert_eq!(send_all(&mut rc), 1);
-        let cnp = Cnp {
-            dest_qpn: Qpn::new(1),
-        };
-        let cnp = Frame::new(|pkey, buf| cnp.write_headers(pkey, buf), 0);
+        let cnp = cnp();
         let before = rc.window.size();
         assert_eq!(respond(&mut rc, &cnp).outcome, ResponseKind::Dropped);
         assert_eq!(rc.window.size(), before);
