@@ -277,9 +277,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[cold]
     pub(super) fn found_loss(&mut self, now: Instant) {
         self.probe.set_loss_found();
+        self.note_loss();
         if self.gap.is_missing {
+            // The loss was reported, so the probe timer was not too short.
+            self.retry.end_back_off();
             if let Some(packets) = self.next_run(false) {
-                self.probe_was_due();
                 self.send_again(now, packets);
                 return;
             }
@@ -289,15 +291,12 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 Peer::Keeps => Peer::Unknown,
                 Peer::Unknown | Peer::Drops => Peer::Drops,
             };
-            self.rewind();
-            self.probe_was_due();
-            return;
+        } else {
+            // The acknowledgment may be that of the original packet, if the path has become slower.
+            // So the back-off goes on until there is a sample.
+            self.window.halve();
         }
-        // The acknowledgment may be that of the original packet, if the path has become slower. So
-        // the back-off goes on until there is a sample.
-        self.window.halve();
         self.rewind();
-        self.note_loss();
     }
 }
 

@@ -240,6 +240,7 @@ mod tests {
     use super::*;
     use crate::testutil::*;
     use crate::{
+        fifo::Fifo,
         requester::window::MIN_WINDOW,
         testutil::LONG_TIMEOUT_NS as TIMEOUT_NS, //
     };
@@ -434,13 +435,13 @@ mod tests {
     #[test]
     fn rtt_of_slower_path_is_measured_despite_requests_outstanding() {
         const RTT: u64 = 10 * MIN_RTO_NS;
-        const KEPT: usize = 64;
         let mut slots = slots::<2>();
         let mut rc = measured(&mut slots);
         while rc.post(wr(SendOp::Send, 1)).is_ok() {}
-        // The acknowledgments on their way, in a ring: their times and PSNs.
-        let mut acks = [(NOW, 0); KEPT];
-        let (mut first, mut last) = (0, 0);
+        // The acknowledgments on their way: their times and PSNs.
+        let mut storage = [None; 64];
+        let mut acks = Fifo::new(&mut storage[..]);
+        let mut next_ack = None;
         let (mut now, mut received) = (NOW, 0);
         let (mut done, mut sent_again) = (0, 0);
         while done < 40 {
@@ -448,20 +449,16 @@ mod tests {
                 rc.transmitted(now, &transmit);
                 sent_again += u32::from(transmit.again && done >= 20);
                 received = transmit.psn.get().max(received);
-                acks[last % KEPT] = (now.after(RTT), received);
-                last += 1;
+                assert!(acks.push((now.after(RTT), received)));
             }
-            let (at, psn) = acks[first % KEPT];
-            match rc.next_timeout() {
-                Some(due) if first == last || !at.is_due(due) => {
-                    now = due;
-                    assert_eq!(rc.on_timeout(now), Expired::Probe);
-                }
-                _ => {
-                    now = at;
-                    first += 1;
-                    acknowledge_at(&mut rc, now, psn, Syndrome::ACK);
-                }
+            next_ack = next_ack.or_else(|| acks.pop());
+            let is_first = |due: &Instant| next_ack.is_none_or(|(at, _)| !at.is_due(*due));
+            if let Some(due) = rc.next_timeout().filter(is_first) {
+                now = due;
+                assert_eq!(rc.on_timeout(now), Expired::Probe);
+            } else if let Some((at, psn)) = next_ack.take() {
+                now = at;
+                acknowledge_at(&mut rc, now, psn, Syndrome::ACK);
             }
             while rc.poll_completion().is_some() {
                 done += 1;

@@ -172,6 +172,11 @@ impl Retry {
         self.rtt.is_too_soon(ns)
     }
 
+    /// Ends the back-off of the probe timer.
+    pub(super) fn end_back_off(&mut self) {
+        self.probes = 0;
+    }
+
     /// Sets the probe timer to the end of the wait for a late packet or response.
     pub(super) fn wait_for_late(&mut self, now: Instant) {
         self.timers.probe = Some(now.after(self.rtt.lateness()));
@@ -304,12 +309,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     pub(super) fn note_loss(&mut self) {
         self.retry.loss_end = Some(self.window.max());
         self.retry.rtt.forget_sample();
-    }
-
-    /// Accounts for a reported loss that a retransmission has shown to be longer.
-    pub(super) fn probe_was_due(&mut self) {
-        self.retry.probes = 0;
-        self.note_loss();
     }
 
     /// Starts the RNR wait for the packet at `una`, or fails the request if no RNR retry is left.
