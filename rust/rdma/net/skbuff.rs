@@ -191,11 +191,11 @@ impl SkBuff {
 
     /// Returns the maximum amount of memory, in bytes, that the packet occupies: its own, or the
     /// whole page of [`PacketPools`] in which it may be the last packet.
-    pub fn footprint(&self) -> usize {
+    pub fn footprint(&self) -> u32 {
         // SAFETY: The packet is alive by the type invariant.
         let size = unsafe { (*self.as_raw()).truesize };
-        // CAST: Widening.
-        (size as usize).max(PacketPools::PAGE)
+        // CAST: The constant is small.
+        size.max(PacketPools::PAGE as u32)
     }
 
     /// Fails if the data is shared.

@@ -113,7 +113,7 @@ impl Incoming {
     }
 
     /// Returns the maximum amount of memory, in bytes, that the packet occupies.
-    pub(crate) fn footprint(&self) -> usize {
+    pub(crate) fn footprint(&self) -> u32 {
         self.skb.footprint()
     }
 

@@ -29,8 +29,8 @@ use roce::psn::Psn;
 ///
 /// An empty backlog allocates nothing: few queue pairs ever use theirs.
 pub(crate) struct Backlog<const MAX: usize> {
-    /// Each packet with its properties, the number of bytes charged for it, and its PSN.
-    packets: SkBuffQueue<(About, u32, Psn)>,
+    /// Each packet with its properties and its PSN.
+    packets: SkBuffQueue<(About, Psn)>,
     owner: Option<Arc<Owner>>,
 }
 
@@ -61,50 +61,44 @@ impl<const MAX: usize> Backlog<MAX> {
             Ok(()) => return true,
             Err(refused) => refused,
         };
-        counters.dropped(Counter::Backlog, 1);
-        traces::dropped_waiting(qp, &refused);
+        self.refuse(qp, &refused, counters);
         false
     }
 
-    /// Charges a packet that waits apart from the others. Returns false if there is no memory for
-    /// it. If `force`, charges it in any case.
+    /// Counts and traces a packet for which there is no room. The caller drops it.
+    pub(crate) fn refuse(&self, qp: &IbQp, refused: &Incoming, counters: &Counters) {
+        counters.dropped(Counter::Backlog, 1);
+        traces::dropped_waiting(qp, refused);
+    }
+
+    /// Charges a packet that waits, here or apart from the others. Returns false if there is no
+    /// memory for it. If `force`, charges it in any case.
     pub(crate) fn charge(&self, incoming: &Incoming, force: bool) -> bool {
-        let owner = self.owner.as_deref();
-        let Ok(size) = u32::try_from(incoming.footprint()) else {
-            return false;
-        };
+        let (owner, size) = (self.owner.as_deref(), incoming.footprint());
         if force {
             BACKLOG.count(owner, size);
         }
         force || BACKLOG.take(owner, size).is_ok()
     }
 
-    /// Ends the charge of a packet that waited apart from the others.
+    /// Ends the charge of a packet. Its footprint does not change while it waits.
     pub(crate) fn uncharge(&self, incoming: &Incoming) {
-        // `charge` refused a larger packet.
-        if let Ok(size) = u32::try_from(incoming.footprint()) {
-            BACKLOG.give_back(self.owner.as_deref(), size);
-        }
+        BACKLOG.give_back(self.owner.as_deref(), incoming.footprint());
     }
 
     /// Returns the PSN of the packet that has waited longest.
     pub(crate) fn first_psn(&self) -> Option<Psn> {
-        self.packets.first().map(|(_, _, psn)| psn)
+        self.packets.first().map(|(_, psn)| psn)
     }
 
     /// Keeps a packet if there is room, and memory for it; returns it if not.
     fn keep(&mut self, incoming: Incoming) -> Result<(), Incoming> {
-        let owner = self.owner.as_deref();
-        let Ok(size) = u32::try_from(incoming.footprint()) else {
-            return Err(incoming);
-        };
         let psn = incoming.packet().map(|packet| packet.psn());
-        if self.packets.len() >= MAX || BACKLOG.take(owner, size).is_err() {
+        if self.packets.len() >= MAX || !self.charge(&incoming, false) {
             return Err(incoming);
         }
         let (skb, about) = incoming.into_parts();
-        self.packets
-            .push(skb, (about, size, psn.unwrap_or_default()));
+        self.packets.push(skb, (about, psn.unwrap_or_default()));
         Ok(())
     }
 
@@ -136,9 +130,10 @@ impl<const MAX: usize> Backlog<MAX> {
 
     /// Takes the packet that has waited longest.
     pub(crate) fn pop(&mut self) -> Option<Incoming> {
-        let (skb, (about, size, _)) = self.packets.pop()?;
-        BACKLOG.give_back(self.owner.as_deref(), size);
-        Some(Incoming::from_parts(skb, about))
+        let (skb, (about, _)) = self.packets.pop()?;
+        let incoming = Incoming::from_parts(skb, about);
+        self.uncharge(&incoming);
+        Some(incoming)
     }
 
     /// Drops all packets; returns how many there were.

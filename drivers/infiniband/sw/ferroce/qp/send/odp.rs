@@ -19,8 +19,7 @@ use crate::{
     qp::{
         tx::BUDGET,
         wait::ahead, //
-    },
-    traces, //
+    }, //
 };
 use kernel::prelude::*;
 use rdma::ib::Access;
@@ -116,8 +115,7 @@ impl SendHalf {
                     self.counters.count(Counter::AckDeferred);
                 } else {
                     self.response_wait.cancel();
-                    self.counters.dropped(Counter::Backlog, 1);
-                    traces::dropped_waiting(qp, &incoming);
+                    self.backlog.refuse(qp, &incoming, &self.counters);
                 }
             }
             Err(e) => self.req.placed(clock::monotonic(), Err(local_status(e))),
