@@ -46,7 +46,7 @@ use kernel::{
 ///     }
 /// }
 /// ```
-pub trait TimerCallback: Send + Sync {
+pub trait TimerCallback: Send + Sync + 'static {
     /// Called when the timer has expired. Softirq context.
     fn expired(&self);
 }

@@ -15,7 +15,8 @@ pub mod table;
 pub(crate) use context::is_killed;
 pub use context::{
     can_run,
-    cond_resched, //
+    cond_resched,
+    BottomHalvesOff, //
 };
 pub use copy_table::CopyTable;
 pub use global::Global;

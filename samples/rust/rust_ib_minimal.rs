@@ -142,7 +142,7 @@ impl kernel::InPlaceModule for Module {
         try_pin_init!(Self {
             _notifier <- NetdevNotifier::register(),
             _devices: Devices::new(),
-            _link <- LinkRegistration::new(),
+            _link <- LinkRegistration::register(),
         })
     }
 }

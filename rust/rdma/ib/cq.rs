@@ -64,10 +64,13 @@ impl<D: Driver> Kind for CqKind<D> {
 pub type Cq<D> = Object<CqKind<D>>;
 
 impl<D: Driver> Cq<D> {
-    /// Calls the consumer's completion handler. Softirq or process context.
+    /// Calls the consumer's completion handler, which must not sleep if bottom halves are off.
+    /// Softirq or process context.
     ///
     /// The caller holds no lock that the consumer may take through poll, arm or post. Calls for the
-    /// queue of a kernel consumer must not overlap, and must not be made by a verb of the consumer.
+    /// queue of a kernel consumer must not overlap, and must not be made by a verb of the consumer,
+    /// nor after [`stop_cq`](Driver::stop_cq): the core cancels the work that a call may queue, and
+    /// frees the queue later.
     pub fn notify(&self) {
         let raw = self.as_raw();
         // SAFETY: `raw` is valid by the type invariant; the core sets the handler and its context

@@ -80,7 +80,7 @@ pub trait LinkType: 'static {
 /// #     }
 /// # }
 /// // `Link` implements `LinkType`.
-/// let registration = KBox::pin_init(LinkRegistration::<Link>::new(), GFP_KERNEL)?;
+/// let registration = KBox::pin_init(LinkRegistration::<Link>::register(), GFP_KERNEL)?;
 /// # Ok::<(), Error>(())
 /// ```
 #[pin_data(PinnedDrop)]
@@ -97,17 +97,30 @@ unsafe impl<T: LinkType> Sync for LinkRegistration<T> {}
 
 impl<T: LinkType> LinkRegistration<T> {
     /// Registers the type. May sleep.
-    pub fn new() -> impl PinInit<Self> {
-        pin_init!(Self {
-            // SAFETY: `ops` is valid for write and pinned; it is unregistered before it goes away.
-            ops <- unsafe {
-                Opaque::ffi_init(|ops: *mut bindings::rdma_link_ops| {
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if there is a type of that name; the core warns about it.
+    pub fn register() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            ops <- Opaque::try_ffi_init(|ops: *mut bindings::rdma_link_ops| {
+                // SAFETY: `ops` is valid for write and pinned; if it was added to the list of the
+                // core, it is unregistered before it goes away. The core adds it unless the name is
+                // taken, and nobody else changes whether it is in the list.
+                let is_added = unsafe {
                     ops.write(pin_init::zeroed());
                     (*ops).type_ = T::TYPE.as_char_ptr();
                     (*ops).newlink = Some(newlink::<T>);
+                    bindings::INIT_LIST_HEAD(&raw mut (*ops).list);
                     bindings::rdma_link_register(ops);
-                })
-            },
+                    (*ops).list.next != &raw mut (*ops).list
+                };
+                if is_added {
+                    Ok(())
+                } else {
+                    Err(EEXIST)
+                }
+            }),
             _p: PhantomData,
         })
     }

@@ -43,6 +43,10 @@ use kernel::{
 /// Bytes of an Ethernet header.
 pub const ETHERNET_LEN: usize = 14;
 
+/// The maximum size of a linear packet with its headroom, in bytes. It is larger than any packet,
+/// and so small that `SKB_HEAD_ALIGN()` does not overflow.
+const MAX_LINEAR: usize = 1 << 20;
+
 /// A packet: an owned `struct sk_buff`.
 ///
 /// If it is dropped, the kernel's statistics and tracers count a lost packet; use
@@ -78,9 +82,12 @@ impl SkBuff {
     /// Allocates an empty linear packet. Does not sleep.
     ///
     /// `headroom` bytes can be prepended and at least `size` appended. Returns [`None`] without
-    /// memory.
+    /// memory, or if both together are more than a MiB.
     pub fn alloc(headroom: usize, size: usize) -> Option<Self> {
-        let total = u32::try_from(headroom.checked_add(size)?).ok()?;
+        let total = headroom
+            .checked_add(size)
+            .filter(|&total| total <= MAX_LINEAR)?;
+        let total = u32::try_from(total).ok()?;
         let headroom = ffi::c_int::try_from(headroom).ok()?;
         // A peer can trigger this allocation, so a failure must not fill the log.
         let gfp = bindings::GFP_ATOMIC | bindings::__GFP_NOWARN;

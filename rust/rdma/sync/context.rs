@@ -3,6 +3,7 @@
 //! The context of the caller.
 
 use crate::bindings;
+use kernel::types::NotThreadSafe;
 
 /// Returns whether interrupts are on and no hard interrupt is being served: then locks that disable
 /// bottom halves may be taken.
@@ -28,6 +29,40 @@ use crate::bindings;
 pub fn can_run() -> bool {
     // SAFETY: Both only read the state of the CPU and the task.
     unsafe { !bindings::irqs_disabled() && !bindings::in_hardirq() }
+}
+
+/// Bottom halves are off on this CPU as long as this lives.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::sync::BottomHalvesOff;
+///
+/// /// Calls a function that may raise a softirq, which then runs at once.
+/// fn call(f: impl FnOnce()) {
+///     let _bh = BottomHalvesOff::new();
+///     f();
+/// }
+/// ```
+pub struct BottomHalvesOff(NotThreadSafe);
+
+impl BottomHalvesOff {
+    /// Turns bottom halves off.
+    #[inline]
+    #[expect(clippy::new_without_default)]
+    pub fn new() -> Self {
+        // SAFETY: No requirement.
+        unsafe { bindings::local_bh_disable() };
+        Self(NotThreadSafe)
+    }
+}
+
+impl Drop for BottomHalvesOff {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: Paired with the call in `new`, on the same thread.
+        unsafe { bindings::local_bh_enable() };
+    }
 }
 
 /// Reschedules if necessary. May sleep.

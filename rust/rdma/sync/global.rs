@@ -11,7 +11,6 @@ use kernel::{
     sync::atomic::{
         Acquire,
         Atomic,
-        Relaxed,
         Release, //
     }, //
 };
@@ -90,7 +89,7 @@ impl<T> Global<T> {
                 Ok(())
             }
             Err(e) => {
-                self.state.store(EMPTY, Relaxed);
+                self.state.store(EMPTY, Release);
                 Err(e.into())
             }
         }

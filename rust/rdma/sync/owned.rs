@@ -33,6 +33,7 @@ use kernel::{
 /// `refs` counts the [`Owned`] handle and every [`Ref`]. While `refs` is zero, only the [`Owned`]
 /// handle accesses the other fields, and only the handle sets `refs` to one again.
 #[pin_data]
+#[repr(C)]
 pub(super) struct Inner<T> {
     // First, because `kvfree_call_rcu` wants it within the first page.
     rcu: Opaque<bindings::callback_head>,

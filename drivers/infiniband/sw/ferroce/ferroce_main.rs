@@ -122,9 +122,9 @@ impl kernel::InPlaceModule for Module {
                 _pernet <- PernetRegistration::register(),
                 _notifier <- NetdevNotifier::register(),
                 _devices: Devices::new(),
-                _link <- LinkRegistration::new(),
+                _link <- LinkRegistration::register(),
                 _compat: if *module_parameters::rxe_compat.value_ref() {
-                    Some(KBox::pin_init(LinkRegistration::new(), GFP_KERNEL)?)
+                    Some(KBox::pin_init(LinkRegistration::register(), GFP_KERNEL)?)
                 } else {
                     None
                 },

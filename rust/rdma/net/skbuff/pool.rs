@@ -15,8 +15,14 @@
 //!
 //! C header: [`include/net/page_pool/helpers.h`](srctree/include/net/page_pool/helpers.h)
 
-use super::SkBuff;
-use crate::bindings;
+use super::{
+    SkBuff,
+    MAX_LINEAR, //
+};
+use crate::{
+    bindings,
+    sync::BottomHalvesOff, //
+};
 use core::{
     ptr::{
         null_mut,
@@ -36,8 +42,7 @@ use kernel::{
     ffi,
     page::PAGE_SIZE,
     prelude::*,
-    sync::rcu,
-    types::NotThreadSafe, //
+    sync::rcu, //
 };
 
 /// Pages of a pool are 2^1 pages: a packet of the largest path MTU does not fit into one.
@@ -112,7 +117,9 @@ impl PacketPools {
     /// Allocates an empty linear packet, as [`SkBuff::alloc`] does. Callable wherever bottom halves
     /// may be switched off.
     pub fn alloc(&self, headroom: usize, size: usize) -> Option<SkBuff> {
-        let total = headroom.checked_add(size)?;
+        let total = headroom
+            .checked_add(size)
+            .filter(|&total| total <= MAX_LINEAR)?;
 
         // If softirqs can be preempted, disabling bottom halves excludes nothing.
         if cfg!(CONFIG_PREEMPT_RT) {
@@ -214,24 +221,4 @@ fn create(cpu: usize) -> Result<NonNull<bindings::page_pool>> {
     // that returns pages to the cache.
     let pool = from_err_ptr(unsafe { bindings::page_pool_create_percpu(&params, cpu) })?;
     NonNull::new(pool).ok_or(ENOMEM)
-}
-
-/// Bottom halves are off on this CPU as long as this lives.
-struct BottomHalvesOff(NotThreadSafe);
-
-impl BottomHalvesOff {
-    #[inline]
-    fn new() -> Self {
-        // SAFETY: No requirement.
-        unsafe { bindings::local_bh_disable() };
-        Self(NotThreadSafe)
-    }
-}
-
-impl Drop for BottomHalvesOff {
-    #[inline]
-    fn drop(&mut self) {
-        // SAFETY: Paired with the call in `new`, on the same thread.
-        unsafe { bindings::local_bh_enable() };
-    }
 }

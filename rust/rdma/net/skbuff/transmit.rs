@@ -106,6 +106,8 @@ impl SkBuff {
         // route is alive, and a queue that keeps the packet for longer takes a reference. The
         // namespace of the route's device is under RCU. No socket is needed.
         let ret = unsafe {
+            // IP takes it for the parsed options of the header.
+            (&raw mut (*skb).cb).write_bytes(0, 1);
             bindings::skb_reset_network_header(skb);
             bindings::skb_set_transport_header(skb, header_len);
             bindings::skb_dst_set_noref(skb, dst.as_raw());
