@@ -18,10 +18,8 @@ module: ## build ferroce.ko (build/stock/ferroce.ko, or build/kdir/ferroce.ko wi
 samples: ## build the sample, the smallest RDMA device (build/stock-samples/rust_ib_minimal.ko)
 	@scripts/build --kernel $(KERNEL) --into $(KERNEL)-samples FERROCE_SAMPLES=y modules
 
-modules_install: export KDIR ?= /lib/modules/$(shell uname -r)/build
-modules_install: ## build and install the module for the kernel of KDIR (default: the running one)
-	@scripts/build modules
-	@scripts/build modules_install
+modules_install: ## install the module for the kernel of KDIR, or for the running kernel if that is Debian's
+	@scripts/install
 
 ##@ Use it in a virtual machine
 

@@ -12,6 +12,14 @@ SUITE=${FERROCE_SUITE:-trixie}
 
 LAB=$(realpath -m "${FERROCE_LAB:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ferroce}")
 
+# make, Kbuild, mounts and QEMU each treat some of these as separators.
+case $SRC$LAB in
+*[[:space:],:%\'\"]*)
+	echo "error: a space, comma, colon, percent sign or quote in '$SRC' or '$LAB': move it, or set FERROCE_LAB=" >&2
+	exit 1
+	;;
+esac
+
 # A changed package list makes a new root file system beside the old one, so that a checkout of an older commit still
 # finds its own.
 LAB_KEY=$SUITE-$(cat "$SRC/scripts/lab/packages" <(echo "$SUITE $KERNEL_SERIES") | sha256sum | cut -c1-12)

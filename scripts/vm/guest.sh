@@ -3,7 +3,7 @@
 #
 # For scripts that run in the virtual machine: . /src/scripts/vm/guest.sh
 #
-# Waiting is always for a condition with a limit: how long a step takes under emulation is nobody's guess.
+# Scripts wait for a condition, with a limit: under emulation, no fixed time is long enough.
 
 # What ferroce.ko needs, and the network devices that the tests are made of. A kernel may have some of them built in.
 load_dependencies() {
@@ -41,7 +41,7 @@ wait_for() {
 	end=$((SECONDS + limit))
 	until "$@" >/dev/null 2>&1; do
 		if [ "$SECONDS" -ge "$end" ]; then
-			echo "# not true after $limit s: $*"
+			echo "# timed out after $limit s: $*"
 			return 1
 		fi
 		moment

@@ -36,7 +36,7 @@ between() {
 		together "on $side cm_listens" "$side" "rping -s -a $address -V $options" "rping -c -a $address -V $options"
 		;;
 	*)
-		# Nobody shall give up because the host is busy: 0.27 s for each try.
+		# A longer timeout, because the host may be busy: 0.27 s for each try.
 		if [[ $program = ibv_* ]]; then by=-g; else options+=" -u 16"; fi
 		options="$program $options -p $port $by"
 		together "on $side port_listens $port" "$side" "$options ${gids[$ip$side]} -d r$side" \

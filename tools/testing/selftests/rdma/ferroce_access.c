@@ -5,7 +5,7 @@
  * that are gone.
  */
 #include <unistd.h>
-#include "ferroce_util.h"
+#include "ferroce_stat.h"
 
 #define LEN 16384
 /*
@@ -274,23 +274,27 @@ static void test_send_too_long(void)
 	}
 }
 
-/*
- * Nothing is posted: after so many retries the sender gives up, and after more it would not have.
- */
+/* Nothing is posted: the sender gives up after this many retries. */
 static void test_rnr(void)
 {
 	struct end a, b;
+	long long before;
 
+	shell("echo 0 >/sys/class/infiniband/r1/ports/1/hw_counters/lifespan");
 	for (int retries = 0; retries < 3; retries++) {
 		end_init(&a, &r1, IBV_QPT_RC, LEN);
 		end_init(&b, &r2, IBV_QPT_RC, LEN);
 		a.rnr_retry = retries;
 		pair_create(&a, &b);
+		before = port_file("r1", "hw_counters", "rcvd_rnr_err");
 		post_send(&a, &b, IBV_WR_SEND, 1, 0, 64, 0);
 		post_send(&a, &b, IBV_WR_SEND, 2, 0, 64, IBV_SEND_SIGNALED);
 		expect(&a, 1, IBV_WC_RNR_RETRY_EXC_ERR);
 		expect(&a, 2, IBV_WC_WR_FLUSH_ERR);
 		end_await(&a, IBV_QPS_ERR);
+		/* The kernel caches counters for a jiffy. */
+		usleep(20000);
+		CHECK_EQ(port_file("r1", "hw_counters", "rcvd_rnr_err"), before + retries + 1);
 		CHECK_EQ(end_state(&b), IBV_QPS_RTS);
 		pair_close(&a, &b);
 	}

@@ -7,7 +7,7 @@
 
 #define LEN 65536
 
-/* A number that says what the device is, and promises nothing. */
+/* Informative only: there is nothing to show. */
 void identity(void)
 {
 }

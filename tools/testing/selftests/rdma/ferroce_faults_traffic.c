@@ -12,8 +12,9 @@
 #define LEN (64 * PAGE)
 /* The bytes that the largest window of packets carries. */
 #define WINDOW (128 * PAGE)
-/* Bytes of a datagram. */
-#define DATAGRAM 1000
+/* Bytes of a datagram, and the datagrams in flight: more than the driver keeps memory for. */
+#define DATAGRAM 4000
+#define BURST 800
 
 static struct end a, b, c;
 static uint64_t number;
@@ -142,11 +143,16 @@ static void finish_window(void)
 	number++;
 }
 
-static void delay(const char *what, const char *how)
+static void begin_delay(unsigned int ms)
 {
 	for (int i = 1; i <= 2; i++)
-		shell("nsenter --net=/run/netns/n%d tc qdisc %s dev v%d root %s", i, what, i,
-		      how);
+		shell("tc -n n%d qdisc add dev v%d root netem limit 10000 delay %ums", i, i, ms);
+}
+
+static void end_delay(void)
+{
+	for (int i = 1; i <= 2; i++)
+		shell("tc -n n%d qdisc del dev v%d root", i, i);
 }
 
 void test_traffic_window(void)
@@ -155,11 +161,11 @@ void test_traffic_window(void)
 		"packets in flight", start_window, finish_window
 	};
 
-	delay("add", "netem delay 50ms limit 10000");
+	begin_delay(50);
 	open_reliable(0, IBV_MTU_4096, 2 * WINDOW, 17);
 	inject_periodic(&call);
 	pair_close(&a, &b);
-	delay("del", "");
+	end_delay();
 }
 
 static struct ibv_ah *ah;
@@ -184,30 +190,49 @@ static void send_datagram(void)
 	expect(&a, number, IBV_WC_SUCCESS);
 }
 
-static void send_group(void)
+static void send_burst(void)
 {
-	send_datagram();
-	send_datagram();
+	for (int i = 0; i < BURST; i++)
+		send_datagram();
 }
 
-/* Polls up to the last datagram, which must arrive. */
-static void take_all(struct end *e, int *receives)
+/* Takes what has arrived; returns whether the last datagram has. */
+static bool take(struct end *e, int *receives)
 {
 	struct ibv_wc wc;
 
-	do {
-		wc = expect(e, 0, IBV_WC_SUCCESS);
+	while (ibv_poll_cq(e->cq, 1, &wc)) {
+		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
 		CHECK_EQ(wc.byte_len, GRH_LEN + DATAGRAM);
 		(*receives)--;
-	} while (ntohl(wc.imm_data) != number);
-	CHECK(filled(e->buf + GRH_LEN, DATAGRAM, number));
+		if (ntohl(wc.imm_data) != number)
+			continue;
+		CHECK(filled(e->buf + GRH_LEN, DATAGRAM, number));
+		return true;
+	}
+	return false;
 }
 
+/*
+ * Sends until both receivers have got the last datagram. An earlier one may have used up the
+ * receives.
+ */
 static void take_group(void)
 {
-	send_datagram();
-	take_all(&b, &receives_b);
-	take_all(&c, &receives_c);
+	bool have_b, have_c;
+
+	wait_begin();
+	do {
+		send_datagram();
+		have_b = false;
+		have_c = false;
+		for (int i = 0; i < 100 && !(have_b && have_c); i++) {
+			usleep(10000);
+			have_b = have_b || take(&b, &receives_b);
+			have_c = have_c || take(&c, &receives_c);
+			wait_more_verb("a datagram");
+		}
+	} while (!have_b || !have_c);
 }
 
 static void open_group(void)
@@ -240,9 +265,12 @@ static void close_group(void)
 
 void test_traffic_group(void)
 {
+	/* Longer than a burst takes to be posted. */
+	begin_delay(500);
 	open_group();
-	inject_traffic(&(struct traffic_call){ "multicast", send_group, take_group });
+	inject_periodic(&(struct traffic_call){ "multicast", send_burst, take_group });
 	close_group();
+	end_delay();
 }
 
 static void transfer_all(void)
@@ -259,6 +287,6 @@ void test_traffic_realloc(void)
 	CHECK(!broken);
 	pair_close(&a, &b);
 	open_group();
-	inject_realloc(&(struct traffic_call){ "multicast", send_group, take_group });
+	inject_realloc(&(struct traffic_call){ "multicast", send_burst, take_group });
 	close_group();
 }

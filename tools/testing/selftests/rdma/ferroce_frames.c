@@ -276,9 +276,7 @@ static void privilege(void)
 	int status;
 	pid_t child;
 
-	fflush(stdout);
-	child = fork();
-	CHECK(child >= 0);
+	child = child_fork();
 	if (child == 0) {
 		struct ibv_device **list = ibv_get_device_list(NULL);
 		struct ibv_qp_init_attr init = {

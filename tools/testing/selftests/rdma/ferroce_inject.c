@@ -240,7 +240,7 @@ static long run_with(size_t kind, unsigned long space, unsigned long interval, l
 void inject_traffic(const struct traffic_call *call)
 {
 	static const int rows[] = { 1, IN_A_ROW };
-	unsigned long passed, n;
+	unsigned long passed, n, faults = 0;
 
 	begin(true);
 	for (size_t i = 0; kinds[i].unit; i++) {
@@ -250,11 +250,13 @@ void inject_traffic(const struct traffic_call *call)
 				CHECK(n < MAX_STEPS);
 				passed += kinds[i].unit * rows[r];
 			}
+			faults += n;
 			printf("# %s: %s, %d in a row: %lu runs\n", call->name, kinds[i].dir,
 			       rows[r], n);
 			fflush(stdout);
 		}
 	}
+	CHECK(faults > 0);
 }
 
 void inject_periodic(const struct traffic_call *call)
@@ -274,11 +276,16 @@ void inject_periodic(const struct traffic_call *call)
 
 void inject_realloc(const struct traffic_call *call)
 {
+	long left;
+
 	set(REALLOC, "interval", "1");
-	set(REALLOC, "times", "-1");
+	set_number(REALLOC, "times", INT_MAX);
 	set(REALLOC, "probability", "100");
 	call->run();
 	set(REALLOC, "probability", "0");
+	left = get_number(REALLOC, "times");
+	printf("# %s: %ld skbs reallocated\n", call->name, INT_MAX - left);
+	CHECK(left < INT_MAX);
 	if (call->settle)
 		call->settle();
 }
@@ -325,6 +332,7 @@ void inject(const struct call *call)
 	if (strcmp(before, after))
 		printf("# %s: before:\n%safter:\n%s", call->name, before, after);
 	CHECK(!strcmp(before, after));
+	CHECK(n > 1);
 	printf("# %s: %u faults:", call->name, n - 1);
 	for (i = 0; i < errors; i++)
 		printf(" %s %d", error_name(seen[i]), times[i]);

@@ -24,17 +24,6 @@
 #define ODP_ACCESS (FULL_ACCESS | IBV_ACCESS_ON_DEMAND)
 #define CGROUP "/tmp/ferroce_limits"
 
-static pid_t child_fork(void)
-{
-	pid_t child;
-
-	fflush(stdout);
-	child = fork();
-	CHECK(child >= 0);
-	in_child |= !child;
-	return child;
-}
-
 /* Makes the calling process one of a user, with devices that it opened as such. */
 static void become(uid_t uid)
 {

@@ -338,7 +338,9 @@ static void many(void)
 	printf("# destroyed after %.1f s\n", (now_us() - began) / 1e6);
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
 	CHECK_EQ(ibv_destroy_cq(cq), 0);
-	CHECK(last.create <= 2 * first.create && last.destroy <= 2 * first.destroy);
+	/* Only on a machine of which the time is that of its instructions. */
+	if (!is_debug_kernel())
+		CHECK(last.create <= 2 * first.create && last.destroy <= 2 * first.destroy);
 }
 
 static const struct test tests[] = {

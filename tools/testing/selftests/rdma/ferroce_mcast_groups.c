@@ -95,9 +95,7 @@ static void killed(void)
 	char line[7];
 
 	CHECK_EQ(pipe(fds), 0);
-	fflush(stdout);
-	child = fork();
-	CHECK(child >= 0);
+	child = child_fork();
 	if (child == 0)
 		_exit(hold("r1", fds[1]));
 	close(fds[1]);

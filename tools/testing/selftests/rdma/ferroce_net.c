@@ -4,6 +4,8 @@
  */
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include "ferroce_util.h"
 
@@ -28,18 +30,32 @@ void leave_ns(int before)
 	close(before);
 }
 
+#define NET_DOWN "rdma link delete r1; rdma link delete r2; ip netns delete n1; ip netns delete n2"
+
 static void net_down(void)
 {
-	int ret = system("rdma link delete r1; rdma link delete r2");
-
-	ret |= system("ip netns delete n1; ip netns delete n2");
-	if (ret)
+	if (system(NET_DOWN))
 		printf("# the devices and namespaces did not go away\n");
+}
+
+/* system() could wait for a lock that the interrupted code holds. */
+static void on_signal(int sig)
+{
+	pid_t child = fork();
+
+	if (!child) {
+		execl("/bin/sh", "sh", "-c", NET_DOWN, NULL);
+		_exit(127);
+	}
+	waitpid(child, NULL, 0);
+	_exit(128 + sig);
 }
 
 void net_up(void)
 {
 	atexit(net_down);
+	signal(SIGINT, on_signal);
+	signal(SIGTERM, on_signal);
 	/*
 	 * Few programs are started: where each instruction is checked, that takes the most time.
 	 * For the indexes see make_net in lib.sh.

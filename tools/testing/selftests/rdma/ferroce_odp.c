@@ -37,7 +37,7 @@ static void pair_open_odp(struct end *a, struct end *b, enum ibv_qp_type type)
 }
 
 /* What a process may do to its memory between two messages. */
-enum change { KEEP, FORGET, REPLACE, PROTECT, MERGE, CHANGES };
+enum change { KEEP, FORGET, REPLACE, PROTECT, LAZY_FREE, CHANGES };
 
 static void change(struct end *e, enum change change)
 {
@@ -53,7 +53,7 @@ static void change(struct end *e, enum change change)
 		CHECK_EQ(mprotect(e->buf, e->len, PROT_NONE), 0);
 		CHECK_EQ(mprotect(e->buf, e->len, PROT_READ | PROT_WRITE), 0);
 		break;
-	case MERGE:
+	case LAZY_FREE:
 		CHECK_EQ(madvise(e->buf, e->len, MADV_FREE), 0);
 		break;
 	default:
@@ -312,9 +312,7 @@ static void test_fork(void)
 		expect(&a, 1, IBV_WC_SUCCESS);
 		memset(b.buf, 0x44, LEN);
 		CHECK_EQ(pipe(to_child), 0);
-		fflush(stdout);
-		child = fork();
-		CHECK(child >= 0);
+		child = child_fork();
 		if (!child) {
 			if (read(to_child[0], &byte, 1) != 1)
 				_exit(2);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Packets from somebody who means no good, or who has bugs: to the UDP port of the device from a
- * raw socket on the other end of the link, with right and wrong checksums. Whatever comes, memory
- * that was not offered stays as it is, a queue pair that the packet is not rightly for goes on, and
- * so does everybody else.
+ * Packets of a hostile or buggy peer: to the UDP port of the device from a raw socket on the other
+ * end of the link, with right and wrong checksums. No packet may change memory that was not
+ * offered, or stop a queue pair that it does not belong to.
  *
  * The program stays on one processor, so that a message that is sent after a packet also arrives
  * after it.
@@ -225,10 +224,10 @@ static void test_responses(void)
 }
 
 /*
- * At its turn and with everything right below: the peer itself went mad. RC gives such a peer up,
- * UC forgets the message.
+ * The PSN and all layers below are right, but the peer violates the protocol. RC moves to ERR, UC
+ * drops the message.
  */
-struct mad {
+struct violation {
 	const char *name;
 	unsigned int opcode;
 	/* Length in the RETH, and a kind of key: 0 none, 1 good, 2 bad. */
@@ -238,7 +237,7 @@ struct mad {
 	unsigned int pad;
 };
 
-static const struct mad mad[] = {
+static const struct violation violations[] = {
 	{ "middle without first", RC_SEND_MIDDLE, 0, 0, 1024, 0 },
 	{ "last without first", RC_SEND_LAST, 0, 0, 64, 0 },
 	{ "WRITE middle without first", RC_WRITE_MIDDLE, 0, 0, 1024, 0 },
@@ -269,44 +268,44 @@ static const struct mad mad[] = {
  * The queue pair fails and the peer gets a NAK for the packet. Without a receive request that it
  * could have used, the consumer is told by an event (C9-222.1).
  */
-static void refused(struct end pair[2], const struct mad *m, uint32_t psn)
+static void refused(struct end pair[2], const struct violation *v, uint32_t psn)
 {
 	end_await(&pair[0], IBV_QPS_ERR);
-	if (m->opcode != RC_CMP_SWAP && m->opcode != RC_RESERVED)
+	if (v->opcode != RC_CMP_SWAP && v->opcode != RC_RESERVED)
 		return;
 	CHECK_EQ(raw_reply(pair[1].qp->qp_num, RC_ACK, psn).syndrome, NAK_INVALID_REQUEST);
 	expect_event(&pair[0], IBV_EVENT_QP_REQ_ERR);
 	expect(&pair[0], 1, IBV_WC_WR_FLUSH_ERR);
 }
 
-static void test_mad_peer(void)
+static void test_violations(void)
 {
 	for (int type = IBV_QPT_RC; type <= IBV_QPT_UC; type++) {
-		for (size_t i = 0; i < ARRAY_LEN(mad); i++) {
-			const struct mad *m = &mad[i];
+		for (size_t i = 0; i < ARRAY_LEN(violations); i++) {
+			const struct violation *v = &violations[i];
 			struct end pair[2];
 			struct packet p;
 			uint32_t psn;
 
-			if (type == IBV_QPT_UC && m->opcode > RC_WRITE_ONLY + 1)
+			if (type == IBV_QPT_UC && v->opcode > RC_WRITE_ONLY + 1)
 				continue;
 			open_pair(pair, type);
 			psn = next_psn(&pair[0]);
 			raw_drain();
 			post_recv(&pair[0], 1, 0, 4096);
-			p = make(m->opcode | (type == IBV_QPT_UC ? UC : 0), pair[0].qp->qp_num,
+			p = make(v->opcode | (type == IBV_QPT_UC ? UC : 0), pair[0].qp->qp_num,
 				 psn);
-			if (m->key)
-				add_reth(&p, pair[0].buf + 4096, pair[0].mr->rkey ^ (m->key == 2),
-					 m->reth_len);
-			add_payload(&p, m->payload);
-			p.bytes[1] |= m->pad << 4;
-			printf("# type %d: %s\n", type, m->name);
+			if (v->key)
+				add_reth(&p, pair[0].buf + 4096, pair[0].mr->rkey ^ (v->key == 2),
+					 v->reth_len);
+			add_payload(&p, v->payload);
+			p.bytes[1] |= v->pad << 4;
+			printf("# type %d: %s\n", type, v->name);
 			send_packet(&p);
 			settle();
 			CHECK(all_bytes(pair[0].buf + 4096, LEN - 4096, 0x33));
 			if (type == IBV_QPT_RC) {
-				refused(pair, m, psn);
+				refused(pair, v, psn);
 			} else {
 				CHECK_EQ(end_state(&pair[0]), IBV_QPS_RTS);
 				expect_none(&pair[0]);
@@ -571,7 +570,7 @@ static const struct test tests[] = {
 	{ "opcodes", test_opcodes },
 	{ "queue pair numbers", test_numbers },
 	{ "responses", test_responses },
-	{ "protocol violations", test_mad_peer },
+	{ "protocol violations", test_violations },
 	{ "refused behind a READ without response", test_refused_behind_read },
 	{ "last acknowledgment", test_last_acknowledgment },
 	{ "random datagrams", test_noise },

@@ -62,9 +62,9 @@ done
 for size in 1 1024; do
 	test_case "ibv_ud_pingpong net device MTU 1500 size $size" netdev_mtu 1500 both ibv_ud_pingpong -c -n 10 -s "$size"
 done
-# Packets that the path does not carry whole are no good, whatever IP does with them.
+# IP could fragment such packets, but the port does not carry them.
 test_case "ibv_ud_pingpong over the port MTU is refused" \
-	fails netdev_mtu 1500 both ibv_ud_pingpong -c -n 10 -s 4096
+	refused 'larger than port MTU' netdev_mtu 1500 both ibv_ud_pingpong -c -n 10 -s 4096
 for type in rc uc; do
 	test_case "ibv_${type}_pingpong net device MTU 1500" netdev_mtu 1500 both "ibv_${type}_pingpong" -c -n 10 -s 65536
 done

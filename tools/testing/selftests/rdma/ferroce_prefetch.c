@@ -220,15 +220,14 @@ static long kernel_time(pid_t pid)
 	return ticks;
 }
 
-/* A range so long that to look at it takes hours: whoever asked can be killed. */
+/* A range so long that prefetching it would take hours: the process can be killed. */
 static void test_kill(void)
 {
 	static struct ibv_sge sges[TABLES];
 	int status;
 	pid_t pid;
 
-	pid = fork();
-	CHECK(pid >= 0);
+	pid = child_fork();
 	if (!pid) {
 		struct ibv_mr *mr;
 
@@ -249,12 +248,12 @@ static void test_kill(void)
 }
 
 static const struct test tests[] = {
-	{ "at once", test_flush },
-	{ "later", test_later },
+	{ "synchronous", test_flush },
+	{ "asynchronous", test_later },
 	{ "implicit", test_implicit },
 	{ "invalid requests", test_refused },
 	{ "no page tables for unmapped ranges", test_no_tables },
-	{ "kill", test_kill },
+	{ "SIGKILL during a long prefetch", test_kill },
 };
 
 int main(int argc, char **argv)

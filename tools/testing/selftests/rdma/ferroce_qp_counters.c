@@ -265,8 +265,7 @@ static void test_auto_pid(void)
 
 	shell("rdma statistic qp set link r1/1 auto pid on");
 	CHECK_EQ(pipe(ready), 0);
-	child = fork();
-	CHECK(child >= 0);
+	child = child_fork();
 	if (!child) {
 		devs_open();
 		open_pairs();
@@ -301,8 +300,7 @@ static void test_under_traffic(void)
 	int rounds = 0, status;
 
 	open_pairs();
-	child = fork();
-	CHECK(child >= 0);
+	child = child_fork();
 	if (!child) {
 		for (int i = 0; i < 5; i++)
 			count_no_more(&a[0], count(&a[0]));

@@ -183,7 +183,7 @@ static int ring_bell(struct end *e)
 	return command(e->dev->ctx, IB_USER_VERBS_CMD_POST_SEND, &cmd, sizeof(cmd), sizeof(resp));
 }
 
-/* Maps a ring, in a hurry, by somebody else so to speak. */
+/* Maps a ring behind the library's back. */
 static void map_ring(struct ibv_context *ctx, const struct mminfo *info)
 {
 	void *at;
@@ -492,9 +492,7 @@ static void run_hostile(int kind)
 
 	pair_open(&live[0], &live[1], IBV_QPT_RC, LEN);
 	memset(live[0].buf, 0x66, LEN);
-	fflush(stdout);
-	pid = fork();
-	CHECK(pid >= 0);
+	pid = child_fork();
 	if (!pid) {
 		snprintf(number, sizeof(number), "%d", kind);
 		snprintf(key, sizeof(key), "%u", live[0].mr->rkey);

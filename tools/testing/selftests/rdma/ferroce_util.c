@@ -3,9 +3,9 @@
  * What the ferroce test programs share. See ferroce_util.h.
  */
 #include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -15,8 +15,7 @@
 struct dev r1, r2;
 
 static sigjmp_buf failed;
-bool in_child;
-static bool in_test, skipped;
+static bool in_child, in_test, skipped;
 static unsigned long waited;
 static time_t began;
 
@@ -82,6 +81,22 @@ void shell(const char *format, ...)
 	}
 }
 
+pid_t child_fork(void)
+{
+	pid_t child;
+
+	fflush(stdout);
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		in_child = true;
+		/* The network is the parent's. */
+		signal(SIGINT, SIG_DFL);
+		signal(SIGTERM, SIG_DFL);
+	}
+	return child;
+}
+
 void stay_on_one_cpu(void)
 {
 	cpu_set_t one;
@@ -109,7 +124,7 @@ static void wait_weighted(const char *what, unsigned long weight)
 {
 	waited += weight;
 	if (waited > MAX_WAIT && seconds() - began > MAX_SECONDS) {
-		printf("# waited in vain for %s\n", what);
+		printf("# timed out waiting for %s\n", what);
 		give_up();
 	}
 	sched_yield();
@@ -142,7 +157,6 @@ static int find_gid(struct ibv_context *ctx, const union ibv_gid *gid)
 void dev_open(struct dev *dev, int number)
 {
 	struct ibv_device **list;
-	struct ibv_port_attr port;
 	char text[INET6_ADDRSTRLEN], name[8];
 	int n;
 
@@ -163,6 +177,13 @@ void dev_open(struct dev *dev, int number)
 	inet_pton(AF_INET6, text, &dev->gid);
 	snprintf(text, sizeof(text), "fd77::%d", number);
 	inet_pton(AF_INET6, text, &dev->gid6);
+	dev_wait(dev);
+}
+
+void dev_wait(struct dev *dev)
+{
+	struct ibv_port_attr port;
+
 	wait_begin();
 	for (;;) {
 		dev->gid_index = find_gid(dev->ctx, &dev->gid);
@@ -530,70 +551,4 @@ void expect_none(struct end *e)
 	struct ibv_wc wc;
 
 	CHECK_EQ(ibv_poll_cq(e->cq, 1, &wc), 0);
-}
-
-/*
- * Takes the next event, if there is one. Not that of the port, of which the core tells in its own
- * time after it is in use.
- */
-static bool next_event(struct end *e, struct ibv_async_event *event)
-{
-	while (!ibv_get_async_event(e->dev->ctx, event)) {
-		ibv_ack_async_event(event);
-		if (event->event_type != IBV_EVENT_PORT_ACTIVE)
-			return true;
-	}
-	return false;
-}
-
-bool have_event(struct end *e)
-{
-	struct ibv_async_event event;
-
-	return next_event(e, &event);
-}
-
-void expect_event(struct end *e, enum ibv_event_type type)
-{
-	struct ibv_async_event event;
-
-	wait_begin();
-	for (;;) {
-		if (next_event(e, &event)) {
-			if (event.event_type == type)
-				break;
-			printf("# event: %s\n", ibv_event_type_str(event.event_type));
-			CHECK_EQ(event.event_type, IBV_EVENT_COMM_EST);
-		}
-		wait_more_verb(ibv_event_type_str(type));
-	}
-	if (type == IBV_EVENT_CQ_ERR)
-		CHECK(event.element.cq == e->cq);
-	else if (type == IBV_EVENT_SRQ_LIMIT_REACHED)
-		CHECK(event.element.srq == e->srq);
-	else
-		CHECK(event.element.qp == e->qp);
-}
-
-void expect_events(struct end *e, const enum ibv_event_type *types, int n)
-{
-	struct ibv_async_event event;
-	bool seen[8] = {};
-	int left = n, i;
-
-	wait_begin();
-	while (left) {
-		if (!next_event(e, &event)) {
-			wait_more_verb("asynchronous events");
-			continue;
-		}
-		for (i = 0; i < n && (types[i] != event.event_type || seen[i]); i++)
-			;
-		if (i == n)
-			printf("# event: %s\n", ibv_event_type_str(event.event_type));
-		CHECK(i < n);
-		seen[i] = true;
-		left--;
-	}
-	CHECK(!have_event(e));
 }

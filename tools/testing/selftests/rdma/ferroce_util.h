@@ -3,8 +3,8 @@
  * What the ferroce test programs share: two devices in two network namespaces, queue pairs with all
  * that they need, and checks.
  *
- * A check that fails ends the test case, not the program. Waiting is bounded by the number of polls
- * and never by time, since nobody knows how long anything takes under emulation.
+ * A check that fails ends the test case, not the program. Waiting ends after a number of polls and
+ * a minute, whichever is later: under emulation, no fixed time is long enough.
  */
 #ifndef FERROCE_UTIL_H
 #define FERROCE_UTIL_H
@@ -96,6 +96,8 @@ void run_tests(int argc, char **argv, void (*set_up)(void), const struct test *t
 void devs_open(void);
 /* Opens one of them, by its number. */
 void dev_open(struct dev *dev, int number);
+/* Waits until the port is active and has both GIDs, and looks their indexes up. */
+void dev_wait(struct dev *dev);
 
 /* Says that the running test, if it does not fail, has shown nothing. */
 void test_skip(const char *why);
@@ -109,8 +111,8 @@ void check_eq(long long got, long long wanted, const char *what, const char *fun
 
 /* Runs a shell command; the test fails if it does. */
 void shell(const char *format, ...);
-/* Set in a child process: a check that fails ends the process, with status 1. */
-extern bool in_child;
+/* fork(). In the child, a check that fails ends the process, with status 1. */
+pid_t child_fork(void);
 /* From here on the program, and what it starts, stays on the first CPU. */
 void stay_on_one_cpu(void);
 

@@ -380,9 +380,8 @@ static int count_regions(void)
 static void test_process_ends(void)
 {
 	int before = count_regions(), status;
-	pid_t pid = fork();
+	pid_t pid = child_fork();
 
-	CHECK(pid >= 0);
 	if (!pid) {
 		struct ibv_mw *mw;
 		struct dev mine = r2;

@@ -3,9 +3,8 @@
 #
 # What the shell programs here share. A program sources this file, queues its cases with test_case and ends with run_cases.
 #
-# Waiting is always for a condition with a limit: how long a step takes under emulation is nobody's guess. To start a program
-# takes a tenth of a second there, so what is asked again and again (is it gone, does it listen, what says the counter) is read by
-# the shell itself.
+# Tests wait for a condition, with a limit: under emulation, no fixed time is long enough. To start a program takes a tenth of a
+# second there, so conditions that are checked again and again are read by the shell itself.
 
 # The module is FERROCE_KO, or what modprobe finds.
 : "${FERROCE_KO=/out/ferroce.ko}"
@@ -30,6 +29,16 @@ test_case() {
 	cases+=("$(printf '%q ' "$@")")
 }
 
+# need REASON COMMAND...: skips the case if the command fails.
+need() {
+	local reason=$1
+
+	shift
+	if "$@" >/dev/null 2>&1; then return; fi
+	echo "$reason" >"$tmp/skip"
+	exit
+}
+
 # run_cases [REGEX]: runs the queued cases, or those whose description matches; after each one the function $after_each.
 run_cases() {
 	local chosen=() i number=0 rc failed=0
@@ -42,6 +51,7 @@ run_cases() {
 	echo "1..${#chosen[@]}"
 	for i in "${chosen[@]}"; do
 		number=$((number + 1))
+		rm -f "$tmp/skip"
 		(
 			set -eE
 			trap 'echo "${BASH_SOURCE[0]##*/}:$LINENO: exit code $?: $BASH_COMMAND"' ERR
@@ -50,7 +60,9 @@ run_cases() {
 		rc=$?
 		stop_all
 		if [ -n "${after_each-}" ]; then "$after_each" >>"$tmp/case.log" 2>&1 || rc=$?; fi
-		if [ "$rc" = 0 ]; then
+		if [ "$rc" = 0 ] && [ -e "$tmp/skip" ]; then
+			echo "ok $number ${names[i]} # SKIP $(<"$tmp/skip")"
+		elif [ "$rc" = 0 ]; then
 			echo "ok $number ${names[i]}"
 		else
 			sed 's/^/# /' "$tmp/case.log"
@@ -105,7 +117,7 @@ wait_for() {
 	end=$((SECONDS + limit))
 	until "$@" >/dev/null 2>&1; do
 		if [ "$SECONDS" -ge "$end" ]; then
-			echo "not true after $limit s: $*"
+			echo "timed out after $limit s: $*"
 			return 1
 		fi
 		moment
