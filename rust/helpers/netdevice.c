@@ -69,9 +69,3 @@ __rust_helper int rust_helper_dev_queue_xmit(struct sk_buff *skb)
 {
 	return dev_queue_xmit(skb);
 }
-
-__rust_helper netdev_features_t
-rust_helper_net_device_features(const struct net_device *dev)
-{
-	return dev->features;
-}

@@ -29,6 +29,10 @@ use kernel::{
 ///
 /// The pointer is valid, and this value owns a reference to it.
 ///
+/// The compiler does not enforce that the device outlives the value. Keep it only in objects that
+/// the core destroys before it unregisters the device, such as queue pairs: the core frees the
+/// table whether there are references or not.
+///
 /// # Examples
 ///
 /// ```
@@ -60,11 +64,13 @@ impl GidAttr {
     /// `EINVAL` or `ENODATA` if there is no such entry.
     pub fn lookup<D: Driver>(dev: &Device<D>, index: u32) -> Result<Self> {
         // SAFETY: The device is alive.
-        let attr = from_err_ptr(unsafe {
-            bindings::rdma_get_gid_attr(dev.as_raw(), 1, index as ffi::c_int).cast_mut()
-        })?;
-        // INVARIANT: `rdma_get_gid_attr` returns a reference.
-        NonNull::new(attr).map(Self).ok_or(EINVAL)
+        unsafe { lookup(dev.as_raw(), index) }
+    }
+
+    /// Looks up another entry of the same table. Otherwise as [`GidAttr::lookup`].
+    pub fn lookup_other(&self, index: u32) -> Result<Self> {
+        // SAFETY: The entry is alive by the type invariant, and so is its device.
+        unsafe { lookup(self.0.as_ref().device, index) }
     }
 
     /// Takes a reference to the entry that the core passes to a callback.
@@ -101,6 +107,20 @@ impl GidAttr {
         // SAFETY: A net device that was found under RCU is alive until the end of the section.
         f(unsafe { NetDevice::from_raw(dev) })
     }
+}
+
+/// Looks up an entry by index.
+///
+/// # Safety
+///
+/// The device must be alive.
+unsafe fn lookup(device: *mut bindings::ib_device, index: u32) -> Result<GidAttr> {
+    // SAFETY: By the requirement of this function.
+    let attr = from_err_ptr(unsafe {
+        bindings::rdma_get_gid_attr(device, 1, index as ffi::c_int).cast_mut()
+    })?;
+    // INVARIANT: `rdma_get_gid_attr` returns a reference.
+    NonNull::new(attr).map(GidAttr).ok_or(EINVAL)
 }
 
 impl Clone for GidAttr {

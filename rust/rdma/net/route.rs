@@ -66,16 +66,16 @@ impl Dst<'_> {
         self.dst.as_ptr()
     }
 
-    /// Returns whether the device takes GSO packets of UDP tunnels.
+    /// Returns whether the stack adds headers to packets of the route: IPsec, perhaps once its keys
+    /// are negotiated, or a lightweight tunnel.
     #[inline]
-    pub(super) fn has_tunnel_offload(&self) -> bool {
-        // SAFETY: The RCU read lock is held and the route is alive by the type invariant, so its
-        // device is not freed.
-        let features = unsafe {
-            let dev = bindings::dst_dev_rcu(self.as_raw());
-            bindings::net_device_features(dev)
-        };
-        features & 1 << bindings::NETIF_F_GSO_UDP_TUNNEL_BIT != 0
+    pub(super) fn encapsulates(&self) -> bool {
+        // SAFETY: The RCU read lock is held and the route is alive by the type invariant.
+        unsafe {
+            !bindings::dst_xfrm(self.as_raw()).is_null()
+                || !bindings::dst_lwtstate(self.as_raw()).is_null()
+                || u32::from(bindings::dst_flags(self.as_raw())) & bindings::DST_XFRM_QUEUE != 0
+        }
     }
 
     /// Returns the length of the longest IP packet that can be sent without fragments, in bytes.
@@ -97,6 +97,8 @@ impl Dst<'_> {
 /// let route = RouteV4 {
 ///     saddr: [10, 77, 0, 1],
 ///     daddr: [10, 77, 0, 2],
+///     sport: 49152,
+///     dport: 4791,
 ///     tos: 0,
 /// };
 /// ```
@@ -105,6 +107,10 @@ pub struct RouteV4 {
     pub saddr: [u8; 4],
     /// The destination.
     pub daddr: [u8; 4],
+    /// The UDP source port.
+    pub sport: u16,
+    /// The UDP destination port.
+    pub dport: u16,
     /// The type of service; the ECN bits do not matter.
     pub tos: u8,
 }
@@ -119,10 +125,12 @@ pub struct RouteV4 {
 ///     net::RouteV6, //
 /// };
 ///
-/// fn route_of(path: &Path) -> RouteV6 {
+/// fn route_of(path: &Path, sport: u16) -> RouteV6 {
 ///     RouteV6 {
 ///         saddr: path.sgid,
 ///         daddr: path.dgid,
+///         sport,
+///         dport: 4791,
 ///         traffic_class: path.traffic_class,
 ///         flow_label: path.flow_label,
 ///     }
@@ -133,6 +141,10 @@ pub struct RouteV6 {
     pub saddr: [u8; 16],
     /// The destination. If it is link-local, it is one of the link of the device.
     pub daddr: [u8; 16],
+    /// The UDP source port.
+    pub sport: u16,
+    /// The UDP destination port.
+    pub dport: u16,
     /// The traffic class; the ECN bits do not matter.
     pub traffic_class: u8,
     /// The flow label, 20 bits.
@@ -152,6 +164,8 @@ pub struct RouteV6 {
 /// let key = RouteKey::V4(RouteV4 {
 ///     saddr: [10, 77, 0, 1],
 ///     daddr: [10, 77, 0, 2],
+///     sport: 49152,
+///     dport: 4791,
 ///     tos: 0,
 /// });
 /// ```
@@ -214,6 +228,8 @@ unsafe fn route4(
     flow.__fl_common.flowic_proto = IPPROTO_UDP;
     flow.saddr = u32::from_ne_bytes(route.saddr);
     flow.daddr = u32::from_ne_bytes(route.daddr);
+    // Routing rules, multipath routes and IPsec policies may select by port.
+    flow.uli.ports = ports(route.sport, route.dport);
 
     // SAFETY: The namespace is alive by the requirement of this function, `flow` is initialised,
     // and no socket is needed.
@@ -248,6 +264,7 @@ unsafe fn route6(
     flow.__fl_common.flowic_proto = IPPROTO_UDP;
     flow.saddr.in6_u.u6_addr8 = route.saddr;
     flow.daddr.in6_u.u6_addr8 = route.daddr;
+    flow.uli.ports = ports(route.sport, route.dport);
     // As `ip6_make_flowinfo()`.
     flow.flowlabel =
         (u32::from(route.traffic_class) << 20 | route.flow_label & 0x000f_ffff).to_be();
@@ -255,6 +272,14 @@ unsafe fn route6(
     // SAFETY: The namespace is alive by the requirement of this function, `flow` is initialised,
     // and neither a socket nor a final destination is needed.
     from_err_ptr(unsafe { bindings::ip6_dst_lookup_flow(net, null(), &raw mut flow, null()) })
+}
+
+/// Returns the ports of a flow.
+fn ports(sport: u16, dport: u16) -> bindings::flowi_uli__bindgen_ty_1 {
+    bindings::flowi_uli__bindgen_ty_1 {
+        dport: dport.to_be(),
+        sport: sport.to_be(),
+    }
 }
 
 // CAST: The value is 17.

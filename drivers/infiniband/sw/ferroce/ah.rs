@@ -4,6 +4,7 @@
 
 use crate::{
     device::Ferroce,
+    gids::Link,
     pool::{
         self,
         Charge,
@@ -17,12 +18,16 @@ use kernel::{
 };
 use rdma::{
     ib::{
-        gid::Path,
+        gid::{
+            GidAttr,
+            Path, //
+        },
         object::{
             Pd,
             PdId, //
         },
-        udata::Udata, //
+        udata::Udata,
+        Device, //
     },
     sync::{
         CopyTable,
@@ -40,6 +45,18 @@ use zerocopy::IntoBytes;
 pub(crate) struct Av {
     pub(crate) pd: PdId,
     pub(crate) path: Path,
+    /// The net device that has the source address, unless it was gone already.
+    pub(crate) link: Option<Link>,
+}
+
+impl Av {
+    fn new(device: &Device<Ferroce>, pd: PdId, path: Path) -> Self {
+        let link = GidAttr::lookup(device, path.sgid_index)
+            .and_then(|gid| gid.with_netdev(|dev| Ok(Link::of(dev))))
+            .ok();
+
+        Self { pd, path, link }
+    }
 }
 
 /// An address handle: the number of an address vector in one of the tables.
@@ -85,10 +102,11 @@ impl Ah {
         check(&path)?;
         let table = if udata.is_some() { &USER } else { &KERNEL };
         let charge = Charge::new(&pool::AHS, pd.owner.as_ref())?;
+        let av = Av::new(pd.device(), pd.id(), path);
         let pd = pd.id();
         // Construct the handle first: if a later step fails, its drop frees the number.
         let ah = Self {
-            number: table.get().ok_or(ENODEV)?.insert(Av { pd, path }, flags)?,
+            number: table.get().ok_or(ENODEV)?.insert(av, flags)?,
             pd,
             _charge: charge,
         };
@@ -112,7 +130,12 @@ impl Ah {
 
     pub(crate) fn modify(&self, path: Path) -> Result {
         check(&path)?;
-        table(self.number)?.replace(self.number, Av { pd: self.pd, path })
+        // A handle of another source address does not follow that address.
+        let link = find(self.number)
+            .filter(|av| av.path.sgid == path.sgid && av.path.sgid_index == path.sgid_index)
+            .and_then(|av| av.link);
+        let pd = self.pd;
+        table(self.number)?.replace(self.number, Av { pd, path, link })
     }
 
     pub(crate) fn query(&self) -> Option<Path> {

@@ -109,6 +109,8 @@ impl Key for GidIndex {
 #[derive(Clone, Copy)]
 struct Entry {
     at: GidIndex,
+    /// The index of the net device that has the address.
+    ifindex: i32,
     /// True for an address of the device's own net device, false for one of a net device above it.
     own: bool,
 }
@@ -127,7 +129,11 @@ pub(crate) fn init() -> Result {
 pub(crate) fn add(device: u32, index: u32, address: Address, link: Link, own: bool) -> Result {
     let gids = GIDS.get().ok_or(ENODEV)?;
     let at = GidIndex { device, index };
-    let entry = Entry { at, own };
+    let entry = Entry {
+        at,
+        ifindex: link.ifindex,
+        own,
+    };
 
     gids.contents.insert(at, (address, link), GFP_ATOMIC)?;
     gids.links
@@ -172,6 +178,18 @@ pub(crate) fn contains(device: u32, address: &Address) -> bool {
 
     GIDS.get()
         .is_some_and(|gids| gids.addresses.find_map(address, find).is_some())
+}
+
+/// Returns the index of an address of a net device in the GID table of a device.
+pub(crate) fn index_of(device: u32, gid: [u8; 16], link: &Link) -> Option<u32> {
+    let address = Address { net: link.net, gid };
+    let find = |entry: &Entry| {
+        // VLANs on one net device may have the same address.
+        let is_it = entry.at.device == device && entry.ifindex == link.ifindex;
+        is_it.then_some(entry.at.index)
+    };
+
+    GIDS.get()?.addresses.find_map(&address, find)
 }
 
 /// Returns whether a device has an address of a net device: its own net device, or one above it.

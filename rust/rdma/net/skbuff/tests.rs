@@ -220,9 +220,9 @@ mod trains {
     }
 
     /// Passes a train on as UDP does.
-    fn receive(train: Train, whole: bool) -> Result<SkBuffList> {
+    fn receive(train: Train) -> Result<SkBuffList> {
         // SAFETY: The packet begins with both headers, and is a whole train.
-        unsafe { train::tests::deliver(train.assemble(whole)?) }
+        unsafe { train::tests::deliver(train.assemble()?) }
     }
 
     #[test]
@@ -234,7 +234,7 @@ mod trains {
             train.bytes(),
             lens.iter().sum::<usize>() + lens.len() * HEADERS
         );
-        let mut list = receive(train, true)?;
+        let mut list = receive(train)?;
         assert!(list.is_whole());
         let mut fill = 0;
         for len in lens {
@@ -288,7 +288,7 @@ mod trains {
     #[test]
     fn dropped_train_and_list_free_all_packets() -> Result {
         drop(train_of(&[10, 10, 10])?);
-        let mut list = receive(train_of(&[10, 10, 10])?, true)?;
+        let mut list = receive(train_of(&[10, 10, 10])?)?;
         drop(list.pop());
         drop(list);
         Ok(())

@@ -18,8 +18,9 @@
 //! must be built with these numbers.
 //!
 //! Only trains of this module are received whole. The stack passes a fragment list to a socket with
-//! `encap_rcv` only if it also has `SKB_GSO_UDP_TUNNEL`, and neither GRO nor a process (tun, packet
-//! sockets) can create this combination.
+//! `encap_rcv` only if it also has `SKB_GSO_UDP_TUNNEL`. A process (tun, packet sockets) cannot
+//! create this combination. GRO creates it only for packets in a tunnel, whose inner headers are in
+//! the way: such a packet is unlinked.
 
 use super::SkBuff;
 use crate::{
@@ -43,7 +44,8 @@ const UDP_LEN: usize = 8;
 // CAST: Two bits of many.
 const TYPE: u32 = (bindings::SKB_GSO_UDP_L4 | bindings::SKB_GSO_FRAGLIST) as u32;
 
-/// The type of packets of UDP tunnels.
+/// The type of packets of UDP tunnels. With it, a socket of a tunnel receives the train as it is,
+/// and a device that adds headers gets the packets one by one: only the first has room for them.
 // CAST: As above.
 const TUNNEL: u32 = bindings::SKB_GSO_UDP_TUNNEL as u32;
 
@@ -209,8 +211,7 @@ impl Train {
 
     /// Sends the packets along a route, as [`SkBuff::transmit`] does.
     ///
-    /// If the device accepts the packets of tunnels, a socket of
-    /// [`UdpTunnel`](crate::net::UdpTunnel) receives the train as it is.
+    /// They are sent one by one if the route adds headers.
     ///
     /// # Errors
     ///
@@ -226,7 +227,43 @@ impl Train {
         if self.longest > self.head.len() && self.longest > dst.mtu() {
             return Err(EMSGSIZE);
         }
-        self.assemble(dst.has_tunnel_offload())?.transmit(dst)
+        if dst.encapsulates() {
+            return self.transmit_each(dst);
+        }
+        self.assemble()?.transmit(dst)
+    }
+
+    /// Sends the packets one by one. The stack has no room to add headers to packets beyond the
+    /// first, and takes the type of a train that it encapsulates for that of an outer header.
+    ///
+    /// # Errors
+    ///
+    /// The error for the first packet; then all packets are gone. Later packets may be lost without
+    /// an error.
+    #[cold]
+    fn transmit_each(self, dst: Dst<'_>) -> Result {
+        let Self { head, ip_len, .. } = self;
+        // CAST: 28 or 48.
+        let headers = ip_len.wrapping_add(UDP_LEN) as u32;
+        // SAFETY: The packet is owned, and its shared information with nobody.
+        let mut next = unsafe {
+            let info = bindings::skb_shinfo(head.as_raw());
+            core::mem::replace(&mut (*info).frag_list, null_mut())
+        };
+        let result = head.transmit(dst);
+        while let Some(raw) = NonNull::new(next) {
+            // SAFETY: The packets of the list are owned. `data` is behind both headers.
+            let skb = unsafe {
+                next = bindings::sk_buff_next(raw.as_ptr());
+                bindings::sk_buff_set_next(raw.as_ptr(), null_mut());
+                bindings::__skb_push(raw.as_ptr(), headers);
+                SkBuff::from_raw(raw)
+            };
+            if result.is_ok() {
+                let _ = skb.transmit(dst);
+            }
+        }
+        result
     }
 
     /// Makes one GSO packet of the packets.
@@ -234,7 +271,7 @@ impl Train {
     /// # Errors
     ///
     /// `EBUSY` if the data of the head is shared with a clone.
-    pub(super) fn assemble(self, whole: bool) -> Result<SkBuff> {
+    pub(super) fn assemble(self) -> Result<SkBuff> {
         let Self {
             mut head,
             packets,
@@ -263,7 +300,7 @@ impl Train {
             // CAST: At most 65535.
             (*info).gso_size = own as u16;
             (*info).gso_segs = packets;
-            (*info).gso_type = if whole { TYPE | TUNNEL } else { TYPE };
+            (*info).gso_type = TYPE | TUNNEL;
             (*raw).len = (*raw).len.wrapping_add(payload);
             (*raw).data_len = payload;
             (*raw).truesize = (*raw).truesize.wrapping_add(truesize);

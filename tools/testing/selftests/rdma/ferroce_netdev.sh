@@ -228,12 +228,66 @@ removed_while_open() {
 	wait_for gone "$pid"
 }
 
+# A bond removes its addresses and adds them again when it changes its active link. Connections over it go on.
+bonded() {
+	local i index
+
+	need "no bonding" modprobe -q bonding max_bonds=0
+	need "no bridges" modprobe -q bridge
+	make_ns n1 n2
+	ip -n n1 link add bond0 index 100 mtu 4200 type bond mode active-backup miimon 50
+	ip -n n2 link add br0 index 100 mtu 4200 type bridge
+	for i in 1 2; do
+		ip link add "v$i" netns n1 mtu 4200 type veth peer name "p$i" netns n2 mtu 4200
+		ip -n n1 link set "v$i" master bond0
+		ip -n n2 link set "p$i" master br0 up
+	done
+	ip -n n1 addr add 10.77.0.1/24 dev bond0
+	ip -n n2 addr add 10.77.0.2/24 dev br0
+	ip -n n1 link set bond0 up
+	ip -n n2 link set br0 up
+	add_link r1 n1 bond0
+	add_link r2 n2 br0
+	for i in 1 2; do
+		wait_state "r$i" ACTIVE
+		gid_index "r$i" "10.77.0.$i"
+	done
+	wait_for active_link v1
+	wait_for in_ns n2 ping -q -c 1 -W 1 10.77.0.1
+	start server n1 rping -s -a 10.77.0.1 -C 1000000
+	wait_for listening
+	start client n2 rping -c -a 10.77.0.1 -C 1000000
+	wait_for received_more 100
+	index=$(gid_index r1 10.77.0.1)
+	ip -n n1 link set v1 down
+	wait_for active_link v2
+	wait_for gid_moved "$index"
+	wait_for received_more "$(($(counter r1 rcvd_pkts) + 1000))"
+}
+
+active_link() {
+	ip -n n1 -d link show bond0 | grep -q "active_slave $1 "
+}
+
+listening() {
+	rdma resource show cm_id | grep -q 'state LISTEN'
+}
+
+received_more() {
+	[ "$(counter r1 rcvd_pkts)" -gt "$1" ]
+}
+
+gid_moved() {
+	[ "$(gid_index r1 10.77.0.1)" != "$1" ]
+}
+
 test_case "link up and down: one event each" up_and_down
 test_case "carrier lost and found: one event each" carrier
 test_case "device made on a net device that is down" born_down
 test_case "active MTU follows the net device's; no port event" mtu
 test_case "net device renamed" rename
 test_case "addresses come and go" addresses
+test_case "bond changes its active link" bonded
 test_case "tun device opened and closed: one event each" tun_opened
 test_case "net device removed while a program has the device open" removed_while_open
 

@@ -341,6 +341,33 @@ tracked() {
 	wait_for all_whole
 }
 
+# esp_packets: the packets that n1 sends to n2 with its IPsec association.
+esp_packets() {
+	in_ns n1 ip -s xfrm state list spi 0x1001 | sed -nE 's/.* ([0-9]+)\(packets\).*/\1/p'
+}
+
+# Only RoCE is encrypted, by its port. The stack adds headers to each packet of a train.
+encrypted() {
+	local i
+
+	need "no IPsec" modprobe -qa esp4 xfrm_user
+	[ $# = 0 ] || need "no ESP offload" modprobe -q "$1"
+	prepare
+	for i in 1 2; do
+		in_ns "n$i" ip -batch - <<-END
+			xfrm state add src 10.77.0.1 dst 10.77.0.2 proto esp spi 0x1001 reqid 1 mode transport aead rfc4106(gcm(aes)) 0x0123456789abcdef0123456789abcdef01234567 128
+			xfrm state add src 10.77.0.2 dst 10.77.0.1 proto esp spi 0x1002 reqid 1 mode transport aead rfc4106(gcm(aes)) 0x0123456789abcdef0123456789abcdef01234567 128
+			xfrm policy add dir out src 10.77.0.$i dst 10.77.0.$((3 - i)) proto udp dport 4791 tmpl src 10.77.0.$i dst 10.77.0.$((3 - i)) proto esp reqid 1 mode transport
+			xfrm policy add dir in src 10.77.0.$((3 - i)) dst 10.77.0.$i proto udp dport 4791 tmpl src 10.77.0.$((3 - i)) dst 10.77.0.$i proto esp reqid 1 mode transport
+		END
+	done
+	both ibv_rc_pingpong -c -n 8 -s 65536 -m 2048
+	all_sent r1 r2
+	[ "$(esp_packets)" -ge 256 ]
+	equal 0 "$(counter r1 rx_trains)"
+	intact
+}
+
 bridged() {
 	local i
 
@@ -473,6 +500,8 @@ test_case "captured on both ends" captured
 test_case "network that drops trains" too_long
 test_case "connection tracking" tracked
 test_case "bridge" bridged
+test_case "IPsec" encrypted
+test_case "IPsec with ESP offload" encrypted esp4_offload
 test_case "VLAN" tagged
 test_case "generic XDP" xdp_generic
 test_case "generic XDP with fragments" xdp_generic frags

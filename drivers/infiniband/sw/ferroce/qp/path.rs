@@ -17,7 +17,10 @@ use crate::{
         Ferroce,
         IbQp, //
     },
-    gids,
+    gids::{
+        self,
+        Link, //
+    },
     packet::{
         self,
         Origin, //
@@ -38,7 +41,6 @@ use rdma::{
         Device, //
     },
     net::{
-        namespace::NetId,
         route::{
             CachedRoute,
             Dst,
@@ -138,11 +140,13 @@ impl Addresses {
 /// half. The route is checked at each use, and looked up again after a change of the routing
 /// tables, of the address, or of the path of the half.
 pub(crate) struct TxPath {
+    /// The number of the device.
+    device: u32,
     path: Path,
     gid: GidAttr,
-    /// The namespace that the peer is in.
-    net: NetId,
-    addresses: Addresses,
+    /// The net device that has the source address, in the namespace that the peer is in.
+    link: Link,
+    is_v4: bool,
     sport: u16,
     /// The UDP source port of the peer.
     peer_port: SourcePort,
@@ -150,8 +154,8 @@ pub(crate) struct TxPath {
     congestion: Congestion,
     /// The static rate of the address vector, if it is a limit.
     rate: Option<Rate>,
-    /// The [`gids::generation`] of the last lookup of the route.
-    generation: Option<u32>,
+    /// The [`gids::generation`] of the last lookup of the route, or an old one before the first.
+    generation: u32,
     /// The identification of the last IPv4 packet. Packets are never fragmented, but the ICRC
     /// covers the field, and it must be consecutive in a train.
     ip_id: u16,
@@ -171,26 +175,38 @@ impl TxPath {
         sport: u16,
         has_ecn: bool,
     ) -> Result<Self> {
-        let net = gid.with_netdev(|dev| Ok(dev.net_id()))?;
-        let addresses = match (ah::v4(&path.sgid), ah::v4(&path.dgid)) {
-            (Some(saddr), Some(daddr)) => Addresses::V4 { saddr, daddr },
-            _ => Addresses::V6 {
-                saddr: path.sgid,
-                daddr: path.dgid,
-            },
-        };
+        let link = gid.with_netdev(|dev| Ok(Link::of(dev)))?;
         Ok(Self {
+            device: device.number(),
             path,
             gid,
-            net,
-            addresses,
+            link,
+            is_v4: ah::is_v4(&path.sgid) && ah::is_v4(&path.dgid),
             sport,
             peer_port: SourcePort::new(),
             congestion: Congestion::new(has_ecn),
             rate: device.speed.limit(path.static_rate),
-            generation: None,
+            generation: gids::generation().wrapping_sub(1),
             ip_id: 0,
         })
+    }
+
+    /// Returns the addresses.
+    #[inline]
+    fn addresses(&self) -> Addresses {
+        if self.is_v4 {
+            let [.., s0, s1, s2, s3] = self.path.sgid;
+            let [.., d0, d1, d2, d3] = self.path.dgid;
+            Addresses::V4 {
+                saddr: [s0, s1, s2, s3],
+                daddr: [d0, d1, d2, d3],
+            }
+        } else {
+            Addresses::V6 {
+                saddr: self.path.sgid,
+                daddr: self.path.dgid,
+            }
+        }
     }
 
     /// Returns whether the static rate of the address vector is a limit.
@@ -204,10 +220,7 @@ impl TxPath {
     #[inline]
     pub(crate) fn gap(&self, headers: usize, len: u32) -> Option<u64> {
         let rate = self.rate?;
-        let ip = match self.addresses {
-            Addresses::V4 { .. } => IPV4_LEN,
-            Addresses::V6 { .. } => IPV6_LEN,
-        };
+        let ip = if self.is_v4 { IPV4_LEN } else { IPV6_LEN };
         let rest = headers
             .saturating_add(usize::from(pad_for(len)))
             .saturating_add(ip)
@@ -234,7 +247,7 @@ impl TxPath {
     /// The drop counter, if it is not.
     #[inline]
     pub(crate) fn admits(&mut self, origin: &Origin) -> Result<(), Counter> {
-        if origin.net != self.net
+        if origin.net != self.link.net
             || origin.saddr != self.path.dgid
             || origin.daddr != self.path.sgid
         {
@@ -338,7 +351,7 @@ impl TxPath {
             .transmit(dst)
             .map_err(|e| refused(e, counters, packets))?;
         counters.sent(packets, bytes);
-        if self.addresses.is_multicast() {
+        if self.addresses().is_multicast() {
             counters.count(Counter::SentMulticast);
         }
         Ok(())
@@ -349,7 +362,7 @@ impl TxPath {
     fn complete(&mut self, skb: &mut SkBuff, traffic_class: u8) -> Option<()> {
         let len = skb.len().saturating_add(ICRC_LEN);
         let udp = self.udp_header(len)?;
-        match self.addresses {
+        match self.addresses() {
             Addresses::V4 { saddr, daddr } => {
                 let ip = self.ipv4_header(len, traffic_class, saddr, daddr)?;
                 push(skb, &udp, &ip)?;
@@ -367,7 +380,7 @@ impl TxPath {
     /// Returns `None` if there is no route.
     #[inline]
     fn route<'rcu>(&mut self, route: &mut CachedRoute, rcu: &'rcu rcu::Guard) -> Option<Dst<'rcu>> {
-        if self.generation == Some(gids::generation()) {
+        if self.generation == gids::generation() {
             if let Some(dst) = route.get(rcu) {
                 return Some(dst);
             }
@@ -383,22 +396,39 @@ impl TxPath {
     fn look_up(&mut self, route: &mut CachedRoute) -> Result {
         // Read the generation before the address is used: it changes if the address is removed
         // meanwhile.
-        self.generation = Some(gids::generation());
-        let key = match self.addresses {
+        self.generation = gids::generation();
+        let (sport, dport) = (self.sport, ROCE_PORT);
+        let key = match self.addresses() {
             Addresses::V4 { saddr, daddr } => RouteKey::V4(RouteV4 {
                 saddr,
                 daddr,
+                sport,
+                dport,
                 tos: self.path.traffic_class,
             }),
             Addresses::V6 { saddr, daddr } => RouteKey::V6(RouteV6 {
                 saddr,
                 daddr,
+                sport,
+                dport,
                 traffic_class: self.path.traffic_class,
                 flow_label: self.path.flow_label,
             }),
         };
-        // If the address was removed, its entry has no net device.
-        self.gid.with_netdev(|dev| route.look_up(dev, &key))
+        let mut look_up = |gid: &GidAttr| gid.with_netdev(|dev| route.look_up(dev, &key));
+        let result = look_up(&self.gid);
+        if result != Err(ENODEV) {
+            return result;
+        }
+        // The address was removed. It was added again if a bond changed its active link, or if the
+        // net device got another MAC address or, with IPv6, was down.
+        let index = gids::index_of(self.device, self.path.sgid, &self.link).ok_or(ENODEV)?;
+        let gid = self.gid.lookup_other(index)?;
+        if gid.gid() != self.path.sgid {
+            return Err(ENODEV);
+        }
+        self.gid = gid;
+        look_up(&self.gid)
     }
 
     /// Returns the UDP header of `len` bytes of payload. The checksum is zero, since the ICRC
@@ -496,13 +526,21 @@ impl TxPath {
 ///
 /// `ENODEV` if the source address is gone.
 pub(super) fn datagram_path(qp: &IbQp, av: &Av) -> Result<TxPath> {
-    let gid = GidAttr::lookup(qp.device(), av.path.sgid_index)?;
+    let device = qp.device();
+    let gid = match GidAttr::lookup(device, av.path.sgid_index) {
+        Ok(gid) if gid.gid() == av.path.sgid => gid,
+        // The address was removed, and perhaps added again.
+        _ => {
+            let link = av.link.as_ref().ok_or(ENODEV)?;
+            let index = gids::index_of(device.number(), av.path.sgid, link).ok_or(ENODEV)?;
+            GidAttr::lookup(device, index)?
+        }
+    };
     if gid.gid() != av.path.sgid {
-        // The entry of the table has another address by now.
         return Err(ENODEV);
     }
     let sport = udp_sport(av.path.flow_label, qp.qpn, 0);
-    TxPath::new(qp.device(), av.path, gid, sport, false)
+    TxPath::new(device, av.path, gid, sport, false)
 }
 
 /// Converts the error for packets that the stack has refused.

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * An address that is removed and added again gets another entry of the GID table. Queue pairs and
+ * address handles that name the first entry go on working, as they must when a bond changes its
+ * active link.
+ */
+#include "ferroce_util.h"
+
+#define LEN 4096
+#define MESSAGE 1000
+
+static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD };
+
+/* Datagrams and UC messages get lost while there is no address or neighbour: repeat. */
+static void exchange(struct end *a, struct end *b, uint64_t wr_id)
+{
+	size_t grh = a->type == IBV_QPT_UD ? GRH_LEN : 0;
+	struct ibv_wc wc;
+
+	fill(a->buf, MESSAGE, wr_id);
+	post_recv(b, wr_id, 0, MESSAGE + grh);
+	wait_begin();
+	for (;;) {
+		post_send(a, b, IBV_WR_SEND, wr_id, 0, MESSAGE, IBV_SEND_SIGNALED);
+		expect(a, wr_id, IBV_WC_SUCCESS);
+		for (int i = 0; i < 1000; i++) {
+			if (ibv_poll_cq(b->cq, 1, &wc)) {
+				CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+				CHECK_EQ(wc.wr_id, wr_id);
+				CHECK(filled(b->buf + grh, MESSAGE, wr_id));
+				return;
+			}
+			wait_more_verb("a message");
+		}
+		CHECK(a->type != IBV_QPT_RC);
+	}
+}
+
+static void change(const char *commands, bool v6)
+{
+	struct end a[ARRAY_LEN(types)], b[ARRAY_LEN(types)];
+
+	for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+		end_init(&a[i], &r1, types[i], LEN);
+		end_init(&b[i], &r2, types[i], LEN);
+		a[i].v6 = v6;
+		b[i].v6 = v6;
+		pair_create(&a[i], &b[i]);
+		exchange(&a[i], &b[i], 1);
+		exchange(&b[i], &a[i], 2);
+	}
+	shell("%s", commands);
+	dev_wait(&r1);
+	/* They know the old MAC address. */
+	shell("ip -n n2 neigh flush dev v2");
+	for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+		exchange(&a[i], &b[i], 3);
+		exchange(&b[i], &a[i], 4);
+		pair_close(&a[i], &b[i]);
+	}
+	/* The entry that they held is free. */
+	dev_wait(&r1);
+}
+
+static void test_ipv4(void)
+{
+	int before = r1.gid_index;
+
+	change("for op in del add; do ip -n n1 addr $op 10.77.0.1/24 dev v1; done", false);
+	CHECK(r1.gid_index != before);
+}
+
+static void test_ipv6(void)
+{
+	int before = r1.gid6_index;
+
+	change("for op in del add; do ip -n n1 addr $op fd77::1/64 dev v1 nodad; done", true);
+	CHECK(r1.gid6_index != before);
+}
+
+static void test_mac(void)
+{
+	change("ip -n n1 link set v1 address 02:00:00:00:77:01", false);
+	change("ip -n n1 link set v1 address 02:00:00:00:77:02", true);
+}
+
+/* The entry of the GID of a device that belongs to a net device, or -1. */
+static int index_on(struct dev *dev, uint32_t ifindex)
+{
+	static struct ibv_gid_entry entries[1024];
+	ssize_t n = ibv_query_gid_table(dev->ctx, entries, ARRAY_LEN(entries), 0);
+
+	CHECK(n >= 0);
+	for (ssize_t i = 0; i < n; i++)
+		if (entries[i].ndev_ifindex == ifindex &&
+		    !memcmp(&entries[i].gid, &dev->gid, sizeof(dev->gid)))
+			return entries[i].gid_index;
+	return -1;
+}
+
+#define VLAN_IFINDEX 107
+
+/* Adds a VLAN with an address, by which the device is used. */
+static void add_vlan(struct dev *dev, int number)
+{
+	char text[INET6_ADDRSTRLEN];
+
+	shell("ip -n n%d link add link v%d name vlan7 index %d type vlan id 7", number, number,
+	      VLAN_IFINDEX);
+	shell("ip -n n%d link set vlan7 up", number);
+	shell("ip -n n%d addr add 10.99.0.%d/24 dev vlan7", number, number);
+	snprintf(text, sizeof(text), "::ffff:10.99.0.%d", number);
+	inet_pton(AF_INET6, text, &dev->gid);
+	wait_begin();
+	while ((dev->gid_index = index_on(dev, VLAN_IFINDEX)) < 0)
+		wait_more_verb("the GID of a VLAN");
+}
+
+/* The net device below the VLAN has the same address. A connection over the VLAN never uses it. */
+static void test_vlan(void)
+{
+	struct dev one = r1, two = r2;
+	struct end a, b;
+
+	add_vlan(&one, 1);
+	add_vlan(&two, 2);
+	shell("ip -n n1 addr add 10.99.0.1/24 dev v1");
+	end_init(&a, &one, IBV_QPT_RC, LEN);
+	end_init(&b, &two, IBV_QPT_RC, LEN);
+	a.retry_cnt = 1;
+	pair_create(&a, &b);
+	exchange(&a, &b, 1);
+	shell("ip -n n1 addr del 10.99.0.1/24 dev vlan7");
+	wait_begin();
+	while (index_on(&one, VLAN_IFINDEX) >= 0)
+		wait_more_verb("the GID of a VLAN to be removed");
+	post_recv(&b, 2, 0, MESSAGE);
+	post_send(&a, &b, IBV_WR_SEND, 2, 0, MESSAGE, IBV_SEND_SIGNALED);
+	expect(&a, 2, IBV_WC_RETRY_EXC_ERR);
+	expect_none(&b);
+	pair_close(&a, &b);
+	shell("ip -n n1 addr del 10.99.0.1/24 dev v1");
+	shell("ip -n n1 link del vlan7 && ip -n n2 link del vlan7");
+}
+
+static const struct test tests[] = {
+	{ "IPv4 address removed and added", test_ipv4 },
+	{ "IPv6 address removed and added", test_ipv6 },
+	{ "MAC address changed", test_mac },
+	{ "same address on a VLAN and below it", test_vlan },
+};
+
+int main(int argc, char **argv)
+{
+	run_tests(argc, argv, NULL, tests, ARRAY_LEN(tests));
+}
