@@ -53,6 +53,7 @@ use rdma::{
     new_spinlock_irqsave,
     sync::{
         cond_resched,
+        BottomHalvesOff,
         Global,
         Number,
         Owned,
@@ -505,7 +506,9 @@ impl WorkItem for Notify {
             cq.notify_error();
         }
         if cq.wanted.xchg(0, Acquire) != 0 {
-            // A work item does not run twice at a time, so neither does the handler.
+            // A work item does not run twice at a time, so neither does the handler. Most handlers
+            // raise a softirq, which otherwise would wait for ksoftirqd.
+            let _bh = BottomHalvesOff::new();
             cq.notify();
         }
     }

@@ -245,7 +245,7 @@ impl Qp {
         // As many as requested; up to twice as many are granted. Further requests wait in the ring.
         // CAST: Bounded by `MAX_IN_FLIGHT`.
         let slots = init.cap.max_send_wr.clamp(1, MAX_IN_FLIGHT) as usize;
-        let queues = layout::lay_out(&mut init.cap, init.srq.is_some())?;
+        let queues = layout::lay_out(&mut init.cap, init.srq.is_some(), udata.is_none())?;
         let send_queue = Queue::new(queues.send)?;
         let recv_queue = queues.recv.map(Queue::new).transpose()?;
         let cap = init.cap;
@@ -488,8 +488,8 @@ pub(crate) fn publish(qp: &Owned<IbQp>) -> u32 {
 /// queue of a kernel consumer refers to the queue pair.
 pub(crate) fn destroy(qp: &Owned<IbQp>) {
     if qp.sched.is_deferred() {
-        // Process the requests that were posted before, and left to the work item.
-        send::catch_up(&qp.get());
+        // Process requests that were posted before, and left to the work item.
+        send::catch_up_last(&qp.get());
     }
     qp.number.hide();
     let mut send = qp.send.lock();

@@ -6,8 +6,8 @@
 //! WQE can lie anywhere.
 
 use super::{
-    send::OPCODE_ATOMIC_WRITE,
     SendLimits,
+    OPCODE_ATOMIC_WRITE,
     WORD_LEN, //
 };
 use crate::wr::LocalArgs;

@@ -3,6 +3,7 @@
 //! Validation of send WQEs.
 
 use super::{
+    send_op,
     sges,
     sum_sges,
     AtomicArgs,
@@ -166,30 +167,6 @@ fn validate_send(
         }
     }
     Ok((wr, payload))
-}
-
-/// `IB_WR_ATOMIC_WRITE`.
-pub(super) const OPCODE_ATOMIC_WRITE: u32 = 15;
-
-/// Maps `enum ib_wr_opcode` to the operations of this driver. `kernel` is true for a kernel
-/// consumer.
-fn send_op(opcode: u32, kernel: bool) -> Option<SendOp> {
-    match opcode {
-        0 => Some(SendOp::Write),
-        1 => Some(SendOp::WriteImm),
-        2 => Some(SendOp::Send),
-        3 => Some(SendOp::SendImm),
-        4 => Some(SendOp::Read),
-        5 => Some(SendOp::CompareSwap),
-        6 => Some(SendOp::FetchAdd),
-        7 => Some(SendOp::LocalInv),
-        8 if !kernel => Some(SendOp::BindMw),
-        9 => Some(SendOp::SendInv),
-        14 => Some(SendOp::Flush),
-        OPCODE_ATOMIC_WRITE => Some(SendOp::AtomicWrite),
-        32 if kernel => Some(SendOp::RegMr),
-        _ => None,
-    }
 }
 
 /// Returns whether `transport` has `op`.

@@ -147,9 +147,14 @@ impl Fast {
 
     /// Ends a registration. When this returns, no access through the key is in progress: an access
     /// holds the lock.
+    ///
+    /// Without a registration it succeeds: a consumer and its peer may both invalidate the key.
     pub(super) fn invalidate(&self, key: u32, by_peer: bool) -> Result<(), MemError> {
         let mut active = self.active.lock();
-        if active.key != Some(key) || (by_peer && !active.access.intersects(REMOTE)) {
+        let Some(present) = active.key else {
+            return Ok(());
+        };
+        if present != key || (by_peer && !active.access.intersects(REMOTE)) {
             return Err(MemError::Protection);
         }
         active.key = None;

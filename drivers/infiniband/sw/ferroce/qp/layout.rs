@@ -18,8 +18,9 @@ use roce::qp::caps::{
     Queues, //
 };
 
-/// Lays out the requested queues, and writes their capacities to `cap`.
-pub(super) fn lay_out(cap: &mut QpCap, has_srq: bool) -> Result<Queues> {
+/// Lays out the requested queues, and writes their capacities to `cap`. A kernel consumer gets no
+/// inline data, which [`KernelSq`](super::sq::KernelSq) refuses.
+pub(super) fn lay_out(cap: &mut QpCap, has_srq: bool, kernel: bool) -> Result<Queues> {
     const LIMITS: Caps = Caps {
         max_send_wr: MAX_WR,
         max_recv_wr: MAX_WR,
@@ -41,7 +42,11 @@ pub(super) fn lay_out(cap: &mut QpCap, has_srq: bool) -> Result<Queues> {
         max_recv_wr: queues.caps.max_recv_wr,
         max_send_sge: queues.caps.max_send_sge,
         max_recv_sge: queues.caps.max_recv_sge,
-        max_inline_data: queues.caps.max_inline_data,
+        max_inline_data: if kernel {
+            0
+        } else {
+            queues.caps.max_inline_data
+        },
     };
     Ok(queues)
 }

@@ -50,6 +50,7 @@ use roce::{
         ah_num,
         inline_data,
         parse_send,
+        send_op,
         send_sges,
         AtomicArgs,
         Payload,
@@ -408,11 +409,10 @@ impl KernelSq {
         if sges.len() > limits.max_sge as usize {
             return Err(EINVAL);
         }
-        // Not supported: the consumer may change the memory of inline data once this returns, but
-        // not that of buffers. The consumers in the RDMA core do not use inline data for operations
-        // of this driver.
-        if wr.flags() & SEND_INLINE != 0 {
-            return Err(EOPNOTSUPP);
+        // Queue pairs of kernel consumers have no room for inline data, which must be copied before
+        // this returns.
+        if wr.flags() & SEND_INLINE != 0 || send_op(wr.opcode(), true).is_none() {
+            return Err(EINVAL);
         }
         let mut wqe = SendWqe::new_zeroed();
         wqe.wr_id.set(wr.wr_id());

@@ -289,7 +289,25 @@ static int test_atomics(void)
 	return 0;
 }
 
-/* A key that was invalidated, by its owner, is good for nothing. */
+/* What the driver does not support is refused when it is posted, and the queue pair goes on. */
+static int test_unsupported(void)
+{
+	struct ib_send_wr unknown = { .opcode = IB_WR_MASKED_ATOMIC_FETCH_AND_ADD };
+	struct ib_send_wr with_inline = { .opcode = IB_WR_SEND, .send_flags = IB_SEND_INLINE };
+	struct ib_qp_init_attr init;
+	struct ib_qp_attr attr;
+
+	return TRY(ib_query_qp(a.qp, &attr, IB_QP_CAP, &init)) ?:
+	       EXPECT(attr.cap.max_inline_data == 0 && init.cap.max_inline_data == 0) ?:
+	       EXPECT(ib_post_send(a.qp, &unknown, NULL) == -EINVAL) ?:
+	       EXPECT(ib_post_send(a.qp, &with_inline, NULL) == -EINVAL) ?:
+	       transfer(IB_WR_RDMA_WRITE, 0, 1, IB_WC_SUCCESS);
+}
+
+/*
+ * A key that was invalidated, by its owner, is good for nothing. To invalidate it again is no
+ * error: the peer may do so at the same time.
+ */
 static int test_invalidate(void)
 {
 	struct ib_send_wr wr = {
@@ -300,6 +318,7 @@ static int test_invalidate(void)
 	*byte(&a, 0) = 0xaa;
 	*byte(&b, 0) = 0xbb;
 	return TRY(ib_post_send(b.qp, &wr, NULL)) ?: finish(&b, IB_WC_SUCCESS) ?:
+	       TRY(ib_post_send(b.qp, &wr, NULL)) ?: finish(&b, IB_WC_SUCCESS) ?:
 	       transfer(IB_WR_RDMA_WRITE, 0, 1, IB_WC_REM_ACCESS_ERR) ?:
 	       EXPECT(*byte(&b, 0) == 0xbb);
 }
@@ -484,7 +503,7 @@ static int run(void)
 		return test_limit() ?: transfer(IB_WR_RDMA_WRITE, 0, 1, IB_WC_SUCCESS) ?:
 		       atomic(IB_WR_ATOMIC_FETCH_AND_ADD, 0, 1, 0, *(u64 *)byte(&b, 0));
 	return test_keys() ?: test_destroyed() ?: test_limit() ?: test_pages() ?:
-	       test_atomics() ?: test_invalidate();
+	       test_atomics() ?: test_unsupported() ?: test_invalidate();
 }
 
 /* Called for each device while the client is registered. */
