@@ -22,7 +22,7 @@ use kernel::{
     types::Opaque, //
 };
 
-/// An unbound work queue.
+/// A work queue.
 ///
 /// # Invariants
 ///
@@ -52,21 +52,29 @@ impl Workqueue {
     ///
     /// `ENOMEM`.
     pub fn new(name: &'static CStr) -> Result<Self> {
-        Self::with_flags(name, bindings::wq_flags_WQ_MEM_RECLAIM)
+        Self::with_flags(
+            name,
+            bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags_WQ_MEM_RECLAIM,
+        )
     }
 
     /// Allocates a work queue whose items may wait for memory, so memory reclaim must not wait for
     /// it. May sleep.
     ///
+    /// An item runs on the CPU that has queued it, with at most 1023 others. For an unbound queue,
+    /// such a limit would hold for each NUMA node, and be lower the fewer CPUs the node has.
+    ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub fn new_waiting(name: &'static CStr) -> Result<Self> {
-        Self::with_flags(name, 0)
+        Self::with_flags(
+            name,
+            bindings::wq_flags_WQ_PERCPU | bindings::wq_flags_WQ_CPU_INTENSIVE,
+        )
     }
 
     fn with_flags(name: &'static CStr, flags: u32) -> Result<Self> {
-        let flags = flags | bindings::wq_flags_WQ_UNBOUND;
         // SAFETY: `name` is a C string, and it is copied.
         let wq = unsafe { bindings::alloc_workqueue(name.as_char_ptr(), flags, 0) };
         if wq.is_null() {
@@ -141,7 +149,7 @@ impl Drop for Workqueue {
 ///     }
 /// }
 /// ```
-pub trait WorkItem: Send + Sync {
+pub trait WorkItem: Send + Sync + 'static {
     /// Does the work. Process context.
     fn run(&self);
 }

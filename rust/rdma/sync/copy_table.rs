@@ -75,7 +75,9 @@ impl<T: Copy> CopyTable<T> {
                 Opaque::ffi_init(|xa| {
                     bindings::xa_init_flags(
                         xa,
-                        bindings::XA_FLAGS_ALLOC | bindings::RUST_CONST_HELPER_XA_FLAGS_LOCK_IRQ,
+                        bindings::XA_FLAGS_ALLOC
+                            | bindings::RUST_CONST_HELPER_XA_FLAGS_LOCK_IRQ
+                            | bindings::RUST_CONST_HELPER_XA_FLAGS_ACCOUNT,
                     )
                 })
             },

@@ -14,7 +14,8 @@ use crate::{
     gids::{
         self,
         Address, //
-    }, //
+    },
+    owner::Owner, //
 };
 use kernel::{
     new_mutex,
@@ -22,6 +23,7 @@ use kernel::{
     sync::Mutex, //
 };
 use rdma::{
+    cred::UserId,
     net::{
         Group,
         Rtnl, //
@@ -32,6 +34,7 @@ use rdma::{
         Owned, //
     }, //
 };
+use roce::share;
 
 /// The maximum number of members of a group on a device: a packet is copied once for each of them,
 /// in a softirq.
@@ -57,6 +60,36 @@ struct Groups {
 struct Member {
     device: u32,
     qp: u32,
+    /// The user of the queue pair; `None` for a kernel consumer.
+    user: Option<UserId>,
+}
+
+/// The members of a group on a device.
+#[derive(Default)]
+struct Members {
+    all: u32,
+    /// Those of the user that asks.
+    of_user: u32,
+    /// True if the queue pair is one of them.
+    is_member: bool,
+}
+
+impl Members {
+    /// Returns whether a queue pair of this owner may join. The places of a group are shared as a
+    /// pool is, but only among users.
+    fn has_room(&self, owner: Option<&Owner>) -> bool {
+        match owner {
+            Some(owner) if !owner.is_privileged => share::may_take(
+                1,
+                share::left(MAX_MEMBERS, self.all),
+                share::Held {
+                    process: self.of_user,
+                    user: 0,
+                },
+            ),
+            _ => self.all < MAX_MEMBERS,
+        }
+    }
 }
 
 /// Constructs the table. Called once, before any device exists.
@@ -72,23 +105,24 @@ pub(crate) fn init() -> Result {
 /// # Errors
 ///
 /// `EINVAL` if it already is one: the core counts each attach, and a queue pair with a wrong count
-/// could never be destroyed. `ENOMEM` beyond a limit; `ENODEV` or `EINVAL` without a net device
-/// that has this version of IP.
+/// could never be destroyed. `ENOMEM` beyond a limit or a share; `ENODEV` or `EINVAL` without a net
+/// device that has this version of IP.
 pub(crate) fn attach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
     let groups = GROUPS.get().ok_or(ENODEV)?;
     let device = qp.device();
     let owner = qp.owner.as_deref();
     let (address, member) = membership(qp, gid);
     let _changing = groups.changing.lock();
-    let (here, is_member) = groups.look(&address, member);
+    let members = groups.look(&address, member);
+    let is_first = members.all == 0;
 
-    if is_member {
+    if members.is_member {
         return Err(EINVAL);
     }
-    if here >= MAX_MEMBERS || !device.memberships.has_room(owner) {
+    if !members.has_room(owner) || !device.memberships.has_room(owner) {
         return Err(ENOMEM);
     }
-    if here == 0 {
+    if is_first {
         if !device.groups.has_room(owner) {
             return Err(ENOMEM);
         }
@@ -108,14 +142,14 @@ pub(crate) fn attach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
         GFP_KERNEL_ACCOUNT,
     );
     if let Err(e) = inserted {
-        if here == 0 {
+        if is_first {
             leave(qp, &address);
         }
         return Err(e);
     }
     // `changing` is held, so there still is the room that was found above.
     device.memberships.count(owner, 1);
-    if here == 0 {
+    if is_first {
         device.groups.count(None, 1);
         // The loopback of datagrams to this host is part of a cached route: have routes looked up
         // again.
@@ -140,8 +174,7 @@ pub(crate) fn detach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
         .remove(&address, |other| *other == member)
         .ok_or(EINVAL)?;
     device.memberships.give_back(qp.owner.as_deref(), 1);
-    let (here, _) = groups.look(&address, member);
-    if here == 0 {
+    if groups.look(&address, member).all == 0 {
         device.groups.give_back(None, 1);
         leave(qp, &address);
         gids::invalidate();
@@ -155,23 +188,26 @@ fn membership(qp: &Owned<IbQp>, gid: [u8; 16]) -> (Address, Member) {
     let member = Member {
         device: device.number(),
         qp: qp.qpn,
+        user: qp.owner.as_ref().map(|owner| owner.user_id()),
     };
     (device.address(gid), member)
 }
 
 impl Groups {
-    /// Returns the number of members of a group on the device of `member`, and whether `member` is
-    /// one of them.
-    fn look(&self, address: &Address, member: Member) -> (u32, bool) {
-        let mut here: u32 = 0;
-        let mut is_member = false;
+    /// Returns the members of a group on the device of `member`.
+    fn look(&self, address: &Address, member: Member) -> Members {
+        let mut found = Members::default();
 
         self.members.find_map(address, |other| {
-            here = here.saturating_add(u32::from(other.device == member.device));
-            is_member |= *other == member;
+            if other.device == member.device {
+                found.all = found.all.saturating_add(1);
+                let is_same = other.user == member.user;
+                found.of_user = found.of_user.saturating_add(is_same.into());
+                found.is_member |= *other == member;
+            }
             None::<()>
         });
-        (here, is_member)
+        found
     }
 }
 

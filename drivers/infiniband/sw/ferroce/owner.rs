@@ -165,6 +165,11 @@ impl Owner {
         Ok(Arc::new(owner, GFP_KERNEL_ACCOUNT)?)
     }
 
+    /// Returns the user.
+    pub(crate) fn user_id(&self) -> UserId {
+        self.user.id
+    }
+
     /// Returns the amounts that all processes of the user hold, this one included.
     pub(crate) fn user(&self) -> &Held {
         &self.user.held

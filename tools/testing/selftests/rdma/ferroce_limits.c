@@ -183,6 +183,43 @@ static void groups(void)
 	release();
 }
 
+/* Places in a group. */
+
+/* As many as all processes may have. */
+#define MEMBERS 64
+
+static int take_members(int fault)
+{
+	struct ibv_cq *cq = ibv_create_cq(r1.ctx, 1, NULL, NULL, 0);
+	union ibv_gid group = group6(1);
+	int n, error = 0;
+
+	(void)fault;
+	CHECK(cq);
+	for (n = 0; n < MEMBERS; n++) {
+		error = ibv_attach_mcast(bare_qp(&r1, cq), &group, 0);
+		if (error)
+			break;
+	}
+	CHECK_EQ(error, ENOMEM);
+	return n;
+}
+
+static void members(void)
+{
+	int got;
+
+	release();
+	got = hold(GREEDY, take_members);
+	printf("# one process got %d\n", got);
+	CHECK(got > 1);
+	/* Not the processes of a user, but users share them. */
+	CHECK_EQ(hold(GREEDY, take_members), 0);
+	CHECK(hold(OTHER, take_members) > 1);
+	need_group();
+	release();
+}
+
 /* Fetches of memory on demand. */
 
 /* As many as all processes may have. */
@@ -451,6 +488,7 @@ static const struct test tests[] = {
 	{ "rdma cgroup", cgroup },
 	{ "protection domains", pds },
 	{ "multicast groups", groups },
+	{ "members of a multicast group", members },
 	{ "fetches of memory on demand", fetches },
 	{ "packets that wait for memory", backlog },
 };

@@ -10,6 +10,7 @@ mod response;
 
 pub(crate) use flush::{
     catch_up,
+    catch_up_last,
     flush, //
 };
 pub(crate) use response::respond;

@@ -25,23 +25,37 @@ use rdma::sync::cond_resched;
 /// posting cannot prolong it for ever.
 pub(crate) fn flush(qp: &QpRef, posted: u64) {
     qp.allow_flush();
-    steps(qp, || qp.send.lock().sq.fetched() >= posted);
+    steps(qp, runs_of_ring(qp), || {
+        qp.send.lock().sq.fetched() >= posted
+    });
 }
 
 /// Sends and completes the posted requests, as far as possible now. The number of steps is bounded
 /// by the size of the ring, so neither a process that keeps posting nor long messages can prolong
 /// it for ever. Process context, may sleep.
 pub(crate) fn catch_up(qp: &QpRef) {
-    steps(qp, || false);
+    steps(qp, runs_of_ring(qp), || false);
 }
 
-/// Runs the send half until no work is left, `is_done` returns true, or the limit of steps is
-/// reached.
-fn steps(qp: &QpRef, is_done: impl Fn() -> bool) {
+/// Sends posted requests before the queue pair is destroyed: about a thousand packets, because the
+/// process may be exiting, and the device be waiting for this. Process context, may sleep.
+pub(crate) fn catch_up_last(qp: &QpRef) {
+    const RUNS: u32 = 64;
+
+    steps(qp, RUNS.min(runs_of_ring(qp)), || false);
+}
+
+/// Returns the number of runs that suffice for all requests of the ring.
+fn runs_of_ring(qp: &QpRef) -> u32 {
     // A request may take two units of the budget: it is sent and completed.
     const AT_ONCE: u32 = BUDGET / 2;
 
-    for _ in 0..=qp.cap.max_send_wr / AT_ONCE {
+    (qp.cap.max_send_wr / AT_ONCE).saturating_add(1)
+}
+
+/// Runs the send half until no work is left, `is_done` returns true, or it ran `max` times.
+fn steps(qp: &QpRef, max: u32, is_done: impl Fn() -> bool) {
+    for _ in 0..max {
         if !run(qp) || is_done() {
             return;
         }
