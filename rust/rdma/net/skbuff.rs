@@ -43,9 +43,15 @@ use kernel::{
 /// Bytes of an Ethernet header.
 pub const ETHERNET_LEN: usize = 14;
 
-/// The maximum size of a linear packet with its headroom, in bytes. It is larger than any packet,
-/// and so small that `SKB_HEAD_ALIGN()` does not overflow.
-const MAX_LINEAR: usize = 1 << 20;
+/// Returns the size of a linear packet with its headroom, in bytes. Returns [`None`] above a MiB,
+/// which is more than any packet has, and so small that `SKB_HEAD_ALIGN()` does not overflow.
+#[inline]
+fn linear_len(headroom: usize, size: usize) -> Option<u32> {
+    const MAX: usize = 1 << 20;
+
+    let total = headroom.checked_add(size).filter(|&total| total <= MAX)?;
+    u32::try_from(total).ok()
+}
 
 /// A packet: an owned `struct sk_buff`.
 ///
@@ -84,10 +90,7 @@ impl SkBuff {
     /// `headroom` bytes can be prepended and at least `size` appended. Returns [`None`] without
     /// memory, or if both together are more than a MiB.
     pub fn alloc(headroom: usize, size: usize) -> Option<Self> {
-        let total = headroom
-            .checked_add(size)
-            .filter(|&total| total <= MAX_LINEAR)?;
-        let total = u32::try_from(total).ok()?;
+        let total = linear_len(headroom, size)?;
         let headroom = ffi::c_int::try_from(headroom).ok()?;
         // A peer can trigger this allocation, so a failure must not fill the log.
         let gfp = bindings::GFP_ATOMIC | bindings::__GFP_NOWARN;

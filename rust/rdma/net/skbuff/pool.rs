@@ -16,8 +16,8 @@
 //! C header: [`include/net/page_pool/helpers.h`](srctree/include/net/page_pool/helpers.h)
 
 use super::{
-    SkBuff,
-    MAX_LINEAR, //
+    linear_len,
+    SkBuff, //
 };
 use crate::{
     bindings,
@@ -117,9 +117,7 @@ impl PacketPools {
     /// Allocates an empty linear packet, as [`SkBuff::alloc`] does. Callable wherever bottom halves
     /// may be switched off.
     pub fn alloc(&self, headroom: usize, size: usize) -> Option<SkBuff> {
-        let total = headroom
-            .checked_add(size)
-            .filter(|&total| total <= MAX_LINEAR)?;
+        let total = linear_len(headroom, size)?;
 
         // If softirqs can be preempted, disabling bottom halves excludes nothing.
         if cfg!(CONFIG_PREEMPT_RT) {
@@ -131,11 +129,11 @@ impl PacketPools {
 
     /// Allocates from the pool of this CPU.
     #[inline]
-    fn alloc_pooled(&self, headroom: usize, total: usize) -> Option<SkBuff> {
+    fn alloc_pooled(&self, headroom: usize, total: u32) -> Option<SkBuff> {
         let gfp = bindings::GFP_ATOMIC | bindings::__GFP_NOWARN;
         let headroom = ffi::c_int::try_from(headroom).ok()?;
         // SAFETY: No requirement.
-        let mut size = unsafe { bindings::SKB_HEAD_ALIGN(u32::try_from(total).ok()?) };
+        let mut size = unsafe { bindings::SKB_HEAD_ALIGN(total) };
         // CAST: Widening.
         if size as usize > Self::PAGE {
             return None;

@@ -84,20 +84,6 @@ static void test_mac(void)
 	change("ip -n n1 link set v1 address 02:00:00:00:77:02", true);
 }
 
-/* The entry of the GID of a device that belongs to a net device, or -1. */
-static int index_on(struct dev *dev, uint32_t ifindex)
-{
-	static struct ibv_gid_entry entries[1024];
-	ssize_t n = ibv_query_gid_table(dev->ctx, entries, ARRAY_LEN(entries), 0);
-
-	CHECK(n >= 0);
-	for (ssize_t i = 0; i < n; i++)
-		if (entries[i].ndev_ifindex == ifindex &&
-		    !memcmp(&entries[i].gid, &dev->gid, sizeof(dev->gid)))
-			return entries[i].gid_index;
-	return -1;
-}
-
 #define VLAN_IFINDEX 107
 
 /* Adds a VLAN with an address, by which the device is used. */
@@ -112,7 +98,7 @@ static void add_vlan(struct dev *dev, int number)
 	snprintf(text, sizeof(text), "::ffff:10.99.0.%d", number);
 	inet_pton(AF_INET6, text, &dev->gid);
 	wait_begin();
-	while ((dev->gid_index = index_on(dev, VLAN_IFINDEX)) < 0)
+	while ((dev->gid_index = find_gid(dev->ctx, &dev->gid, VLAN_IFINDEX)) < 0)
 		wait_more_verb("the GID of a VLAN");
 }
 
@@ -132,7 +118,7 @@ static void test_vlan(void)
 	exchange(&a, &b, 1);
 	shell("ip -n n1 addr del 10.99.0.1/24 dev vlan7");
 	wait_begin();
-	while (index_on(&one, VLAN_IFINDEX) >= 0)
+	while (find_gid(one.ctx, &one.gid, VLAN_IFINDEX) >= 0)
 		wait_more_verb("the GID of a VLAN to be removed");
 	post_recv(&b, 2, 0, MESSAGE);
 	post_send(&a, &b, IBV_WR_SEND, 2, 0, MESSAGE, IBV_SEND_SIGNALED);

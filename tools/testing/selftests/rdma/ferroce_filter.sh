@@ -77,10 +77,6 @@ with() {
 	equal "$before" "$(dropped)"
 }
 
-listening() {
-	rdma resource show cm_id | grep -q 'state LISTEN'
-}
-
 test_case "without the filter a user's packets arrive" without
 test_case "with the filter a user's packets do not leave, and those of the device do" with
 

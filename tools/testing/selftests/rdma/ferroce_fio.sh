@@ -13,10 +13,6 @@ fio --enghelp=rdma 2>/dev/null | grep -q verb || skip_all "fio has no rdma engin
 set_up make_net
 set_up add_links
 
-listening() {
-	rdma resource show cm_id | grep -q 'state LISTEN'
-}
-
 listening_or_gone() {
 	listening || gone "$1"
 }

@@ -269,10 +269,6 @@ active_link() {
 	ip -n n1 -d link show bond0 | grep -q "active_slave $1 "
 }
 
-listening() {
-	rdma resource show cm_id | grep -q 'state LISTEN'
-}
-
 received_more() {
 	[ "$(counter r1 rcvd_pkts)" -gt "$1" ]
 }

@@ -51,10 +51,6 @@ traffic() {
 	ends "$server"
 }
 
-listening() {
-	rdma resource show cm_id | grep -q 'state LISTEN'
-}
-
 macvlan() {
 	prepare
 	upper m1 10.77.0.3 macvlan mode bridge

@@ -11,11 +11,6 @@ need_programs rping ucmatose udaddy cmtime rstream riostream
 set_up make_net
 set_up add_links
 
-# listening: somebody listens in the connection manager, in whatever namespace.
-listening() {
-	rdma resource show cm_id | grep -q 'state LISTEN'
-}
-
 # connect ADDRESS [OPTIONS]: rping verifies the data that it gets back (-V).
 connect() {
 	local address=$1 server client

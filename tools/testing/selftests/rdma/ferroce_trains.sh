@@ -80,10 +80,6 @@ traffic() {
 	[ -n "${lossy-}" ] || ends "$server"
 }
 
-listening() {
-	rdma resource show cm_id | grep -q 'state LISTEN'
-}
-
 # all_sent DEVICE...: each has sent trains.
 all_sent() {
 	local dev

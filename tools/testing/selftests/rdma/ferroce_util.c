@@ -140,7 +140,7 @@ void wait_more_verb(const char *what)
 	wait_weighted(what, VERB_WEIGHT);
 }
 
-static int find_gid(struct ibv_context *ctx, const union ibv_gid *gid)
+int find_gid(struct ibv_context *ctx, const union ibv_gid *gid, uint32_t ifindex)
 {
 	static struct ibv_gid_entry entries[1024];
 	ssize_t n;
@@ -149,6 +149,7 @@ static int find_gid(struct ibv_context *ctx, const union ibv_gid *gid)
 	CHECK(n >= 0);
 	for (ssize_t i = 0; i < n; i++)
 		if (entries[i].gid_type == IBV_GID_TYPE_ROCE_V2 &&
+		    (!ifindex || entries[i].ndev_ifindex == ifindex) &&
 		    !memcmp(&entries[i].gid, gid, sizeof(*gid)))
 			return entries[i].gid_index;
 	return -1;
@@ -186,8 +187,8 @@ void dev_wait(struct dev *dev)
 
 	wait_begin();
 	for (;;) {
-		dev->gid_index = find_gid(dev->ctx, &dev->gid);
-		dev->gid6_index = find_gid(dev->ctx, &dev->gid6);
+		dev->gid_index = find_gid(dev->ctx, &dev->gid, 0);
+		dev->gid6_index = find_gid(dev->ctx, &dev->gid6, 0);
 		CHECK_EQ(ibv_query_port(dev->ctx, 1, &port), 0);
 		if (dev->gid_index >= 0 && dev->gid6_index >= 0 && port.state == IBV_PORT_ACTIVE)
 			return;

@@ -96,6 +96,8 @@ void run_tests(int argc, char **argv, void (*set_up)(void), const struct test *t
 void devs_open(void);
 /* Opens one of them, by its number. */
 void dev_open(struct dev *dev, int number);
+/* The index of a GID of a net device, or of any if ifindex is 0; -1 if there is none. */
+int find_gid(struct ibv_context *ctx, const union ibv_gid *gid, uint32_t ifindex);
 /* Waits until the port is active and has both GIDs, and looks their indexes up. */
 void dev_wait(struct dev *dev);
 

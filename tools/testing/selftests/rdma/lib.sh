@@ -425,6 +425,11 @@ listens_or_gone() {
 	listens "$@" || gone "$1"
 }
 
+# listening: a server listens at the connection manager, in whatever namespace.
+listening() {
+	rdma resource show cm_id | grep -q 'state LISTEN'
+}
+
 # run_both PORT 'SERVER' 'CLIENT': the server in n1 (or $server_ns), the client in n2 (or $client_ns) once the port listens.
 # Fails with whichever fails, or reports wrong data.
 run_both() {
