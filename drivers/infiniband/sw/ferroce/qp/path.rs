@@ -422,12 +422,8 @@ impl TxPath {
         }
         // The address was removed. It was added again if a bond changed its active link, or if the
         // net device got another MAC address or, with IPv6, was down.
-        let index = gids::index_of(self.device, self.path.sgid, &self.link).ok_or(ENODEV)?;
-        let gid = self.gid.lookup_other(index)?;
-        if gid.gid() != self.path.sgid {
-            return Err(ENODEV);
-        }
-        self.gid = gid;
+        let lookup = |index| self.gid.lookup_other(index);
+        self.gid = find_again(self.device, self.path.sgid, &self.link, lookup)?;
         look_up(&self.gid)
     }
 
@@ -532,15 +528,34 @@ pub(super) fn datagram_path(qp: &IbQp, av: &Av) -> Result<TxPath> {
         // The address was removed, and perhaps added again.
         _ => {
             let link = av.link.as_ref().ok_or(ENODEV)?;
-            let index = gids::index_of(device.number(), av.path.sgid, link).ok_or(ENODEV)?;
-            GidAttr::lookup(device, index)?
+            let lookup = |index| GidAttr::lookup(device, index);
+            find_again(device.number(), av.path.sgid, link, lookup)?
         }
     };
-    if gid.gid() != av.path.sgid {
-        return Err(ENODEV);
-    }
     let sport = udp_sport(av.path.flow_label, qp.qpn, 0);
     TxPath::new(device, av.path, gid, sport, false)
+}
+
+/// Finds the entry of a source address that was removed and added again to the same net device.
+/// `lookup` looks up an entry by index.
+///
+/// # Errors
+///
+/// `ENODEV` if the address is gone; the error of `lookup`.
+#[cold]
+fn find_again(
+    device: u32,
+    sgid: [u8; 16],
+    link: &Link,
+    lookup: impl FnOnce(u32) -> Result<GidAttr>,
+) -> Result<GidAttr> {
+    let gid = lookup(gids::index_of(device, sgid, link).ok_or(ENODEV)?)?;
+
+    // The entry may have changed since it was found.
+    if gid.gid() != sgid {
+        return Err(ENODEV);
+    }
+    Ok(gid)
 }
 
 /// Converts the error for packets that the stack has refused.
