@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # For tests of a disk that a target of the kernel exports and a host of the kernel attaches, both on the device r1. The test
-# defines connect and disconnect, which attach the disk and remove it, and disks, which prints its path or fails.
+# defines connect and disconnect, which attach the disk and remove it.
 
 # shellcheck shell=bash
 need_programs dd cmp mkfs.ext4 e2fsck debugfs mountpoint
 # What the target exports.
 backing=/dev/nullb0
+config=/sys/kernel/config
+# The same, as a target other than NVMe's has it.
+storage=$config/target/core/iblock_0/ferroce
 
 need_backing() {
 	modprobe -q null_blk nr_devices=1 gb=1 memory_backed=1 || skip_all "no module null_blk"
@@ -17,14 +20,33 @@ make_device() {
 		ip link set v1 up && rdma link add r1 type ferroce netdev v1 && wait_state r1 ACTIVE && gid_index r1 10.77.0.1
 }
 
+mount_configfs() {
+	[ -d "$config/$1" ] || mount -t configfs none "$config"
+}
+
+make_storage() {
+	mount_configfs target && mkdir -p "$storage" && echo "udev_path=$backing" >"$storage/control" && echo 1 >"$storage/enable"
+}
+
 make_pattern() {
 	dd if=/dev/urandom of="$tmp/pattern" bs=1M count=4
 }
 
 clean_block() {
+	if [ -d "$storage" ]; then rmdir "$storage" && modprobe -r target_core_iblock; fi
 	device r1 && rdma link delete r1
 	ip link delete v1
 	modprobe -r null_blk
+}
+
+# disks: what the host has of $storage. A test of NVMe has its own.
+disks() {
+	local dir
+
+	for dir in /sys/block/sd*; do
+		grep -qs IBLOCK "$dir/device/model" && echo "/dev/${dir##*/}" && return
+	done
+	return 1
 }
 
 disk_there() {

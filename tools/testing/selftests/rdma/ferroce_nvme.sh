@@ -13,27 +13,17 @@ need_module
 { modprobe -q nvmet-rdma && modprobe -q nvme-rdma; } || skip_all "no NVMe over RDMA"
 need_backing
 
-config=/sys/kernel/config
 nvmet=$config/nvmet
 
 make_target() {
-	(
-		set -e
-		[ -d "$nvmet" ] || mount -t configfs none "$config"
-		fill_in_target
-	)
-}
+	local subsystem=$nvmet/subsystems/ferroce port=$nvmet/ports/1
 
-fill_in_target() {
-	mkdir "$nvmet/subsystems/ferroce" "$nvmet/subsystems/ferroce/namespaces/1" "$nvmet/ports/1"
-	echo 1 >"$nvmet/subsystems/ferroce/attr_allow_any_host"
-	echo "$backing" >"$nvmet/subsystems/ferroce/namespaces/1/device_path"
-	echo 1 >"$nvmet/subsystems/ferroce/namespaces/1/enable"
-	echo rdma >"$nvmet/ports/1/addr_trtype"
-	echo ipv4 >"$nvmet/ports/1/addr_adrfam"
-	echo 10.77.0.1 >"$nvmet/ports/1/addr_traddr"
-	echo 4420 >"$nvmet/ports/1/addr_trsvcid"
-	ln -s "$nvmet/subsystems/ferroce" "$nvmet/ports/1/subsystems/ferroce"
+	mount_configfs nvmet && mkdir "$subsystem" "$subsystem/namespaces/1" "$port" &&
+		echo 1 >"$subsystem/attr_allow_any_host" &&
+		echo "$backing" >"$subsystem/namespaces/1/device_path" && echo 1 >"$subsystem/namespaces/1/enable" &&
+		echo rdma >"$port/addr_trtype" && echo ipv4 >"$port/addr_adrfam" &&
+		echo 10.77.0.1 >"$port/addr_traddr" && echo 4420 >"$port/addr_trsvcid" &&
+		ln -s "$subsystem" "$port/subsystems/ferroce"
 }
 
 clean() {

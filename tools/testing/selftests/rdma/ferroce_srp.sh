@@ -13,34 +13,18 @@ need_module
 modprobe -qa target_core_iblock ib_srpt ib_srp sd_mod || skip_all "no SRP"
 need_backing
 
-config=/sys/kernel/config
-target=$config/target
-storage=$target/core/iblock_0/ferroce
+srpt=$config/target/srpt
 port=5555
 
-make_target() {
-	(
-		set -e
-		[ -d "$target" ] || mount -t configfs none "$config"
-		fill_in_target
-	)
-}
-
 # The target is named after the port, and its only initiator after the address.
-fill_in_target() {
-	local group
+make_target() {
+	local group acl
 
-	mkdir -p "$storage" "$target/srpt"
-	echo "udev_path=$backing" >"$storage/control"
-	echo 1 >"$storage/enable"
-	echo "$port" >"$target/srpt/discovery_auth/rdma_cm_port"
+	mkdir -p "$srpt" && echo "$port" >"$srpt/discovery_auth/rdma_cm_port" || return
 	group=$(target_group)
-	mkdir -p "$group"
-	mkdir "$group/lun/lun_0" "$group/acls/10.77.0.1"
-	ln -s "$storage" "$group/lun/lun_0/disk"
-	mkdir "$group/acls/10.77.0.1/lun_0"
-	ln -s "$group/lun/lun_0" "$group/acls/10.77.0.1/lun_0/disk"
-	echo 1 >"$group/enable"
+	acl=$group/acls/10.77.0.1
+	mkdir -p "$group" && mkdir "$group/lun/lun_0" && ln -s "$storage" "$group/lun/lun_0/disk" &&
+		mkdir "$acl" "$acl/lun_0" && ln -s "$group/lun/lun_0" "$acl/lun_0/disk" && echo 1 >"$group/enable"
 }
 
 # target_group: the name of a port is the interface ID of its first GID.
@@ -48,29 +32,19 @@ target_group() {
 	local gid
 
 	gid=$(</sys/class/infiniband/r1/ports/1/gids/0)
-	echo "$target/srpt/${gid:20}/${gid:20}"
+	echo "$srpt/${gid:20}/${gid:20}"
 }
 
 clean() {
 	local group
 
 	tidy
-	for group in "$target"/srpt/*:*/*:*; do
+	for group in "$srpt"/*:*/*:*; do
 		rm -f "$group"/acls/*/lun_0/disk "$group/lun/lun_0/disk"
 		rmdir "$group"/acls/10.77.0.1/{lun_0,} "$group/lun/lun_0" "$group" "${group%/*}"
 	done
-	rmdir "$storage"
-	modprobe -r ib_srp ib_srpt target_core_iblock
+	modprobe -r ib_srp ib_srpt
 	clean_block
-}
-
-disks() {
-	local dir
-
-	for dir in /sys/block/sd*; do
-		grep -qs IBLOCK "$dir/device/model" && echo "/dev/${dir##*/}" && return
-	done
-	return 1
 }
 
 # hosts: the SCSI hosts of the initiator. They outlive the ports of the targets for a moment.
@@ -110,6 +84,7 @@ test_device_gone() {
 after_each=tidy
 set_up make_device
 set_up make_pattern
+set_up make_storage
 set_up make_target
 test_case "blocks of 4 KB to 1 MB" test_copy 4096 131072 1048576
 test_case "six programs at once" test_many
