@@ -33,7 +33,7 @@ make_pattern() {
 }
 
 clean_block() {
-	if [ -d "$storage" ]; then rmdir "$storage" && modprobe -r target_core_iblock; fi
+	if [ -d "$storage" ]; then rmdir "$storage" "${storage%/*}" && modprobe -r target_core_iblock; fi
 	device r1 && rdma link delete r1
 	ip link delete v1
 	modprobe -r null_blk

@@ -43,6 +43,8 @@ clean() {
 		rm -f "$group"/acls/*/lun_0/disk "$group/lun/lun_0/disk"
 		rmdir "$group"/acls/10.77.0.1/{lun_0,} "$group/lun/lun_0" "$group" "${group%/*}"
 	done
+	# It holds ib_srpt, which has objects on every device.
+	rmdir "$srpt"
 	modprobe -r ib_srp ib_srpt
 	clean_block
 }
