@@ -5,10 +5,10 @@
 
 # shellcheck shell=bash
 need_programs dd cmp mkfs.ext4 e2fsck debugfs mountpoint
-# What the target exports.
+# The target exports this disk.
 backing=/dev/nullb0
 config=/sys/kernel/config
-# The same, as a target other than NVMe's has it.
+# Its directory in configfs, for all targets but NVMe's.
 storage=$config/target/core/iblock_0/ferroce
 
 need_backing() {
