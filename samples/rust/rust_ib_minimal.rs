@@ -59,7 +59,7 @@ struct Minimal;
 
 #[vtable]
 impl Driver for Minimal {
-    const DRIVER_ID: DriverId = DriverId::Unknown;
+    const DRIVER_ID: DriverId = DriverId::Private(0);
     const UVERBS_ABI_VERSION: u32 = 1;
     const PORT: cap::PortProtocol = cap::PortProtocol::RawPacket;
 

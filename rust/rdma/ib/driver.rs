@@ -108,7 +108,7 @@ use kernel::{
 ///
 /// #[vtable]
 /// impl Driver for MyDriver {
-///     const DRIVER_ID: DriverId = DriverId::Unknown;
+///     const DRIVER_ID: DriverId = DriverId::Private(1);
 ///     const UVERBS_ABI_VERSION: u32 = 1;
 ///     const PORT: PortProtocol = PortProtocol::RawPacket;
 ///
@@ -506,7 +506,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     }
 }
 
-/// `enum rdma_driver_id`: the provider library of a device.
+/// `enum rdma_driver_id`: the driver of a device, by which the core and provider libraries find it.
 ///
 /// # Examples
 ///
@@ -516,15 +516,28 @@ pub trait Driver: Sized + Send + Sync + 'static {
 /// const DRIVER_ID: DriverId = DriverId::Rxe;
 /// ```
 #[derive(Clone, Copy)]
-#[repr(u32)]
 pub enum DriverId {
-    /// None: `ibv_devices` does not show the device.
-    ///
-    /// Drivers without a number share this one, so [`Device::by_netdev`] finds a device only if no
-    /// other of them has one on the net device.
-    Unknown = bindings::rdma_driver_id_RDMA_DRIVER_UNKNOWN,
     /// librxe.
-    Rxe = bindings::rdma_driver_id_RDMA_DRIVER_RXE,
+    Rxe,
+    /// A number that the driver chose: it has no provider library, so `ibv_devices` does not show
+    /// its devices.
+    ///
+    /// There is no `RDMA_DRIVER_UNKNOWN`, because `ib_device_get_by_netdev()` takes it as any
+    /// driver. No other driver may have the same number: [`Devices`](super::device::Devices) would
+    /// unregister its devices, too.
+    Private(u16),
+}
+
+impl DriverId {
+    /// Returns the number that the core compares. Private ones are above all of
+    /// `enum rdma_driver_id`.
+    pub(super) const fn as_raw(self) -> u32 {
+        match self {
+            Self::Rxe => bindings::rdma_driver_id_RDMA_DRIVER_RXE,
+            // CAST: Lossless.
+            Self::Private(id) => 0x8000_0000 | id as u32,
+        }
+    }
 }
 
 /// `enum ib_uverbs_write_cmds`: the write commands that a driver may add to the default ones.
