@@ -5,6 +5,8 @@
 //! A driver implements [`Driver`]. The core allocates most objects at sizes that the driver states
 //! and calls back to construct and destroy them; see [`object`] for their layout.
 //!
+//! A device has one port, which has number 1 and is on a net device of Ethernet.
+//!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 pub mod access;
@@ -14,6 +16,7 @@ pub mod counter;
 pub mod cq;
 pub mod device;
 pub mod driver;
+pub mod enums;
 pub mod gid;
 pub mod link;
 pub mod mad;
@@ -31,6 +34,7 @@ pub mod wr;
 mod capability;
 mod mcast;
 mod ops;
+mod qp_attr;
 
 pub use access::Access;
 pub use device::{

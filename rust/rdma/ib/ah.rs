@@ -88,7 +88,7 @@ pub(super) unsafe extern "C" fn create_ah<D: Driver>(
         let flags = match (sleepable, udata.is_null()) {
             (true, false) => GFP_KERNEL_ACCOUNT,
             (true, true) => GFP_KERNEL,
-            // A kernel consumer, in whatever context.
+            // A kernel consumer, in any context.
             (false, _) => GFP_ATOMIC,
         };
         // SAFETY: The argument of the core's callback.

@@ -28,8 +28,8 @@ impl<D: Driver> Device<D> {
         const CAPABILITY: ffi::c_int = bindings::CAP_NET_ADMIN as ffi::c_int;
 
         // SAFETY: The device is valid. It moves to another namespace only while no callback runs,
-        // and goes, or moves, before its namespace does, which keeps the owner. Not audited, since
-        // anybody may make the core ask.
+        // and goes, or moves, before its namespace does, which keeps the owner. noaudit: any user
+        // can trigger this check.
         unsafe {
             let net = bindings::rdma_dev_net(self.as_raw());
             bindings::ns_capable_noaudit((*net).user_ns, CAPABILITY)

@@ -104,7 +104,7 @@ pub(super) unsafe extern "C" fn bind_qp<D: Driver>(
 ///
 /// The queue pair must exist as long as the result is used.
 unsafe fn bound_to<'a>(qp: *mut bindings::ib_qp) -> &'a Atomic<*mut bindings::rdma_counter> {
-    // SAFETY: The field is there as long as the queue pair, and only these callbacks write it; the
+    // SAFETY: The field lives as long as the queue pair, and only these callbacks write it; the
     // core reads whole words.
     unsafe { Atomic::from_ptr(&raw mut (*qp).counter) }
 }
@@ -168,7 +168,7 @@ pub(super) unsafe extern "C" fn update_stats<D: Driver>(
 /// Only for the core, with a counter after [`init()`] that no queue pair is bound to. This is the
 /// last call with it.
 pub(super) unsafe extern "C" fn dealloc<D: Driver>(raw: *mut bindings::rdma_counter) -> ffi::c_int {
-    // SAFETY: `init` has initialised it, and nobody else has the counter any more.
+    // SAFETY: `init` has initialised it, and the counter has no other user any more.
     drop(unsafe { (*raw.cast::<QpCounter<D>>()).data.take() });
     0
 }

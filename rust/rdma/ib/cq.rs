@@ -3,6 +3,12 @@
 //! Completion queues.
 
 use super::{
+    enums::{
+        NetworkType,
+        WcFlags,
+        WcOpcode,
+        WcStatus, //
+    },
     object::{
         errno,
         Kind,
@@ -106,6 +112,12 @@ impl<D: Driver> Cq<D> {
 /// ```
 /// use rdma::ib::{
 ///     cq::Wc,
+///     enums::{
+///         NetworkType,
+///         WcFlags,
+///         WcOpcode,
+///         WcStatus, //
+///     },
 ///     qp::Qp,
 ///     Driver, //
 /// };
@@ -114,14 +126,14 @@ impl<D: Driver> Cq<D> {
 /// fn sent<D: Driver>(qp: &Qp<D>, wr_id: u64) -> Wc {
 ///     Wc {
 ///         wr_id,
-///         status: 0, // IB_WC_SUCCESS
-///         opcode: 0, // IB_WC_SEND
+///         status: WcStatus::SUCCESS,
+///         opcode: WcOpcode::SEND,
 ///         byte_len: 0,
 ///         ex: [0; 4],
-///         flags: 0,
+///         flags: WcFlags::NONE,
 ///         src_qp: 0,
 ///         qp: qp.handle(),
-///         network_hdr_type: 0,
+///         network_hdr_type: NetworkType::IPV4,
 ///         vlan: None,
 ///     }
 /// }
@@ -130,31 +142,24 @@ impl<D: Driver> Cq<D> {
 pub struct Wc {
     /// The consumer's cookie.
     pub wr_id: u64,
-    /// `enum ib_wc_status`.
-    pub status: u32,
-    /// `enum ib_wc_opcode`.
-    pub opcode: u32,
+    /// The status. On error, only this, `wr_id` and `qp` are defined.
+    pub status: WcStatus,
+    /// The operation.
+    pub opcode: WcOpcode,
     /// Bytes received or read.
     pub byte_len: u32,
     /// Immediate data as it was on the wire, or the invalidated key in host order.
     pub ex: [u8; 4],
-    /// `enum ib_wc_flags`.
-    pub flags: u32,
+    /// The flags, except that of a VLAN.
+    pub flags: WcFlags,
     /// The sender's queue pair, for datagrams.
     pub src_qp: u32,
     /// The queue pair that completes.
     pub qp: QpHandle,
-    /// The type of the network header of a received datagram (`enum rdma_network_type`).
-    pub network_hdr_type: u8,
+    /// The network header of a received datagram.
+    pub network_hdr_type: NetworkType,
     /// The VLAN of the net device that a datagram was received on, if it is a VLAN device.
     pub vlan: Option<u16>,
-}
-
-impl Wc {
-    /// [`Wc::network_hdr_type`] of IPv4.
-    pub const NETWORK_IPV4: u8 = bindings::rdma_network_type_RDMA_NETWORK_IPV4 as u8;
-    /// [`Wc::network_hdr_type`] of IPv6.
-    pub const NETWORK_IPV6: u8 = bindings::rdma_network_type_RDMA_NETWORK_IPV6 as u8;
 }
 
 /// The array that a poll fills.
@@ -207,18 +212,20 @@ impl WcArray<'_> {
             *out.__bindgen_anon_1.wr_id.as_mut() = wc.wr_id;
             *out.ex.imm_data.as_mut() = u32::from_ne_bytes(wc.ex);
         }
-        out.status = wc.status;
-        out.opcode = wc.opcode;
+        out.status = wc.status.raw();
+        out.opcode = wc.opcode.raw();
         out.byte_len = wc.byte_len;
-        out.wc_flags = wc.flags as ffi::c_int;
         out.src_qp = wc.src_qp;
         out.qp = wc.qp.as_raw();
-        out.network_hdr_type = wc.network_hdr_type;
+        // CAST: The field has the width of the numbers.
+        out.network_hdr_type = wc.network_hdr_type.raw() as u8;
+        let mut flags = wc.flags;
         if let Some(vlan) = wc.vlan {
-            // CAST: A flag.
-            out.wc_flags |= bindings::ib_wc_flags_IB_WC_WITH_VLAN as ffi::c_int;
+            flags = flags.or(WcFlags::WITH_VLAN);
             out.vlan_id = vlan;
         }
+        // CAST: Flags, which are signed in C.
+        out.wc_flags = flags.raw() as ffi::c_int;
         out.port_num = PORT;
         self.count = self.count.saturating_add(1);
     }
@@ -339,7 +346,7 @@ pub(super) unsafe extern "C" fn resize_user_cq<D: Driver>(
         // SAFETY: The queue was constructed.
         let cqe = D::resize_cq(unsafe { Cq::<D>::owned(raw) }, cqe, ucontext, &mut udata)?;
         // SAFETY: The queue is valid. The core reads the size for the response to the process,
-        // which may resize a queue twice at a time and then gets either.
+        // which may resize a queue concurrently and then gets either size.
         // CAST: Bounded by the limit of the device.
         unsafe { (&raw mut (*raw).cqe).write_volatile(cqe as ffi::c_int) };
         Ok(())

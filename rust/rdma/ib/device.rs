@@ -116,13 +116,12 @@ impl<D: Driver> Device<D> {
             "struct ib_device must be at offset 0"
         );
 
-        // The core keeps no reference, but the namespace must be there until the registration is
-        // done.
+        // The core keeps no reference, but the namespace must exist until the registration is done.
         let namespace = Namespace::of(id.netdev).ok_or(ENODEV)?;
         // SAFETY: The namespace is alive. The size is that of `Self`, padded to its alignment.
         let raw = unsafe { bindings::_ib_alloc_device(alloc_size::<Self>(), namespace.as_raw()) };
         let raw = NonNull::new(raw).ok_or(ENOMEM)?;
-        // Without ops yet, so that a failure does not drop parts that were not constructed.
+        // The ops are set later, so that a failure does not drop parts that were not constructed.
         let guard = Allocated(raw);
         let this = raw.as_ptr().cast::<Self>();
         // SAFETY: `data` is in the allocation, valid for write, and does not move.
@@ -213,8 +212,8 @@ impl<D: Driver> Device<D> {
         // INVARIANT: The last byte is not written to.
         for (i, to) in name.0.iter_mut().take(NAME_LEN - 1).enumerate() {
             // SAFETY: `i` is an index of the array, which is valid as long as the device. The core
-            // may be writing to it (`ib_device_rename()`), so each byte is read once and by an
-            // access that is volatile, as `READ_ONCE()` is in C.
+            // may be writing to it (`ib_device_rename()`), so each byte is read once, by a volatile
+            // access like `READ_ONCE()`.
             *to = unsafe { from.add(i).read_volatile() };
             if *to == 0 {
                 break;
@@ -249,10 +248,10 @@ impl<D: Driver> Device<D> {
 /// Bytes of a name, its terminator included.
 const NAME_LEN: usize = bindings::IB_DEVICE_NAME_MAX as usize;
 
-/// The name of a device, as it was when it was copied.
+/// A copy of the name of a device.
 ///
-/// A reference to the name of the core's device would not do: `ib_device_rename()` writes to it
-/// under a lock that drivers cannot take. A copy that is made during a rename may begin with the
+/// A reference to the name of the core's device would not suffice: `ib_device_rename()` writes to
+/// it under a lock that drivers cannot take. A copy that is made during a rename may begin with the
 /// new name and end with the old one. It is a C string in any case.
 ///
 /// # Invariants
@@ -344,7 +343,8 @@ impl<D: Driver> Drop for DeviceRef<D> {
     }
 }
 
-/// The devices of a driver. Dropping it unregisters all of them, and waits for that. May sleep.
+/// The devices of a driver. Dropping it unregisters all of them and waits until this is done. May
+/// sleep.
 ///
 /// For module exit. Nothing may create a device at that time or later.
 ///
@@ -575,8 +575,8 @@ impl PortAttr<'_> {
     /// Takes speed and width from the net device. May sleep, takes RTNL.
     pub fn set_speed_of<D: Driver>(&mut self, dev: &Device<D>) -> &mut Self {
         self.0.max_vl_num = 1;
-        // SAFETY: The device is alive, and the pointers are to fields of `self`. For a net device
-        // that does not know its speed they get a default, and each time the log gets a line.
+        // SAFETY: The device is alive, and the pointers are to fields of `self`. If the net device
+        // does not know its speed, the core uses a default and logs this each time.
         unsafe {
             bindings::ib_get_eth_speed(
                 dev.as_raw(),

@@ -13,6 +13,7 @@ use super::{
         DeviceAttr,
         PortAttr, //
     },
+    enums::QpAttrMask,
     gid::{
         GidChange,
         Path, //
@@ -74,10 +75,10 @@ use kernel::{
 /// object may run at the same time.
 ///
 /// A method with a default is optional: the core's table of operations has the verb only if the
-/// driver has the method, and users of a verb that is not there get `EOPNOTSUPP`. A driver has all
-/// methods of a kind of object or none. Where it has none, the type of that object is never used.
-/// The exception is [`add_gid`](Self::add_gid) and [`del_gid`](Self::del_gid), which do nothing by
-/// default: the core keeps a table of GIDs only for a device with both callbacks.
+/// driver has the method, and users of a missing verb get `EOPNOTSUPP`. A driver has all methods of
+/// a kind of object or none. If it has none, the type of that object is never used. The exception
+/// is [`add_gid`](Self::add_gid) and [`del_gid`](Self::del_gid), which do nothing by default: the
+/// core keeps a table of GIDs only for a device with both callbacks.
 ///
 /// # Examples
 ///
@@ -161,7 +162,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     type Pd: Send + Sync;
     /// Kept for each address handle. Its drop must not sleep.
     type Ah: Send + Sync;
-    /// Kept for each memory region. Its drop may sleep; when it returns nothing uses the memory any
+    /// Kept for each memory region. Dropping it may sleep; afterwards nothing uses the memory any
     /// more.
     type Mr: Send + Sync;
     /// Kept for each memory window. Its drop may sleep.
@@ -235,7 +236,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Creates the driver's part of a protection domain; `ucontext` is that of a user process.
+    /// Creates the driver's part of a protection domain. `ucontext` is `None` for a kernel
+    /// consumer.
     fn alloc_pd(
         dev: &Device<Self>,
         ucontext: Option<&Ucontext<Self>>,
@@ -397,7 +399,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     fn modify_qp(
         _qp: &Owned<Qp<Self>>,
         _attr: &QpAttr<'_>,
-        _mask: u32,
+        _mask: QpAttrMask,
         _path: Option<PathAttr>,
     ) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
@@ -409,7 +411,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// them to any user.
     fn query_qp(
         _qp: &Owned<Qp<Self>>,
-        _mask: u32,
+        _mask: QpAttrMask,
         _attr: &mut QpAttr<'_>,
         _cap: &mut QpCap,
         _signal_all: &mut bool,
@@ -460,8 +462,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Changes attributes of a shared receive queue, all or none. `ucontext` is that of a user
-    /// process.
+    /// Changes attributes of a shared receive queue, all or none. `ucontext` is `None` for a kernel
+    /// consumer.
     fn modify_srq(
         _srq: &Owned<Srq<Self>>,
         _change: &SrqChange,
@@ -481,8 +483,9 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Adds the driver's attributes of a queue pair. Any user may ask, so it adds no keys, and
-    /// nothing that helps to forge a packet unless [`Device::is_admin`].
+    /// Adds the driver's attributes of a queue pair. Any user may trigger this call, so it adds no
+    /// keys. Only if [`Device::is_admin`] returns true may it add values that help to forge a
+    /// packet.
     ///
     /// [`Device::is_admin`]: super::Device::is_admin
     fn fill_res_qp_entry(_qp: &Owned<Qp<Self>>, _out: &mut ResourceEntry<'_>) {

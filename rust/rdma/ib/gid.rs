@@ -67,9 +67,9 @@ impl GidAttr {
         unsafe { lookup(dev.as_raw(), index) }
     }
 
-    /// Looks up another entry of the same table. Otherwise as [`GidAttr::lookup`].
+    /// Like [`GidAttr::lookup`], for another entry of the same table.
     pub fn lookup_other(&self, index: u32) -> Result<Self> {
-        // SAFETY: The entry is alive by the type invariant, and so is its device.
+        // SAFETY: The entry and its device are alive by the type invariant.
         unsafe { lookup(self.0.as_ref().device, index) }
     }
 

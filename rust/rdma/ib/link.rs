@@ -106,7 +106,7 @@ impl<T: LinkType> LinkRegistration<T> {
             ops <- Opaque::try_ffi_init(|ops: *mut bindings::rdma_link_ops| {
                 // SAFETY: `ops` is valid for write and pinned; if it was added to the list of the
                 // core, it is unregistered before it goes away. The core adds it unless the name is
-                // taken, and nobody else changes whether it is in the list.
+                // taken; no one else adds it or removes it.
                 let is_added = unsafe {
                     ops.write(pin_init::zeroed());
                     (*ops).type_ = T::TYPE.as_char_ptr();

@@ -52,7 +52,7 @@ pub(super) unsafe extern "C" fn process_mad<D: Driver>(
     if port != PORT {
         return bindings::ib_mad_result_IB_MAD_RESULT_FAILURE as ffi::c_int;
     }
-    // SAFETY: The device is alive. Both datagrams are there for the call, and nobody else uses
+    // SAFETY: The device is alive. Both datagrams are valid for the call, and no one else uses
     // them; a datagram is bytes in any order, without padding.
     let answered = unsafe {
         response.write_bytes(0, 1);

@@ -119,7 +119,7 @@ impl<D: Driver> MrObject<D> {
         pd: *mut bindings::ib_pd,
         make: impl FnOnce() -> Result<D::Mr>,
     ) -> Result<*mut bindings::ib_mr> {
-        // First, because nothing may fail once requests find the region.
+        // Allocate first: nothing may fail once requests find the region.
         let room = KBox::<MaybeUninit<Self>>::new(MaybeUninit::uninit(), GFP_KERNEL_ACCOUNT)?;
         let data = make()?;
         let keys = D::mr_keys(&data);
@@ -301,7 +301,7 @@ pub(super) unsafe extern "C" fn map_mr_sg<D: Driver>(
     entries: ffi::c_int,
     offset: *mut ffi::c_uint,
 ) -> ffi::c_int {
-    // SAFETY: The region was made by `MrObject::create`, and nobody destroys it during the call.
+    // SAFETY: The region was made by `MrObject::create`, and is not destroyed during the call.
     let data = unsafe { &(*raw.cast::<MrObject<D>>()).data };
     // INVARIANT: By the requirement of this function.
     let list = SgList {
@@ -375,7 +375,7 @@ impl SgList<'_> {
             to,
         };
         // SAFETY: The list is valid by the type invariant. The callback is for a `Walk`, and gets
-        // the pointer to this one, which nobody else uses meanwhile.
+        // the pointer to this one, which no one else uses meanwhile.
         let ret = unsafe {
             let walk = &raw mut walk;
             bindings::ib_sg_to_pages(
@@ -430,7 +430,7 @@ pub(super) unsafe extern "C" fn rereg_user_mr<D: Driver>(
 ) -> *mut bindings::ib_mr {
     // CAST: A mask of flags.
     let has = |flag| flags as u32 & flag != 0;
-    // SAFETY: The domain, the new one or the one that the region has, is alive for the call.
+    // SAFETY: The domain, either the new one or that of the region, is alive for the call.
     let pd = unsafe { Pd::<D>::from_raw(pd) };
     let change = Change {
         range: has(bindings::ib_mr_rereg_flags_IB_MR_REREG_TRANS).then_some(UserRange {
@@ -521,7 +521,7 @@ pub(super) unsafe extern "C" fn dereg_mr<D: Driver>(
     let object = raw.cast::<MrObject<D>>();
     // SAFETY: The region is alive until the end of this call.
     let end = unsafe { End::of(raw) };
-    // SAFETY: The region was made by `MrObject::create`, and nobody destroys it during the call.
+    // SAFETY: The region was made by `MrObject::create`, and is not destroyed during the call.
     let result = D::dereg_mr(unsafe { &(*object).data }, end);
     if result.is_ok() {
         // The drop waits for every packet that is using the region, then releases its memory.

@@ -4,10 +4,12 @@
 
 use super::{
     cq::Cq,
-    gid::{
-        GidAttr,
-        Path, //
+    enums::{
+        QpAttrMask,
+        QpState,
+        QpType, //
     },
+    gid::Path,
     object::{
         errno,
         posted,
@@ -38,34 +40,43 @@ use kernel::{
     prelude::*, //
 };
 
+pub use super::qp_attr::{
+    PathAttr,
+    QpAttr, //
+};
+
 /// Returns whether the RDMA core accepts a modification of these attributes:
 /// `ib_modify_qp_is_ok()`.
 ///
-/// The states are of `enum ib_qp_state`, the type of `enum ib_qp_type`, the attributes of `enum
-/// ib_qp_attr_mask`. A number that is none of these is not accepted. Callable in any context.
+/// A state, type or attribute that the core does not know is not accepted. Callable in any context.
 ///
 /// # Examples
 ///
 /// ```
-/// use rdma::ib::qp::modify_qp_is_ok;
+/// use rdma::ib::{
+///     enums::{
+///         QpAttrMask,
+///         QpState,
+///         QpType, //
+///     },
+///     qp::modify_qp_is_ok, //
+/// };
 ///
-/// const RESET: u32 = 0;
-/// const RTS: u32 = 3;
-/// const RC: u32 = 2;
-/// const STATE: u32 = 1 << 0;
+/// const STATE: QpAttrMask = QpAttrMask::STATE;
 ///
 /// // A queue pair does not skip INIT and RTR.
-/// assert!(!modify_qp_is_ok(RESET, RTS, RC, STATE));
-/// assert!(modify_qp_is_ok(RTS, RESET, RC, STATE));
+/// assert!(!modify_qp_is_ok(QpState::RESET, QpState::RTS, QpType::RC, STATE));
+/// assert!(modify_qp_is_ok(QpState::RTS, QpState::RESET, QpType::RC, STATE));
 /// ```
-pub fn modify_qp_is_ok(from: u32, to: u32, ty: u32, mask: u32) -> bool {
-    let last = bindings::ib_qp_state_IB_QPS_ERR;
+pub fn modify_qp_is_ok(from: QpState, to: QpState, ty: QpType, mask: QpAttrMask) -> bool {
+    let (from, to, ty) = (from.raw(), to.raw(), ty.raw());
+    let last = QpState::ERR.raw();
     if from > last || to > last || ty >= bindings::ib_qp_type_IB_QPT_MAX {
         return false;
     }
     // SAFETY: The function only reads a constant table, and the first three arguments are within
     // its bounds. The mask can be anything.
-    unsafe { bindings::ib_modify_qp_is_ok(from, to, ty, mask) }
+    unsafe { bindings::ib_modify_qp_is_ok(from, to, ty, mask.raw()) }
 }
 
 /// The kind of [`Qp`].
@@ -274,15 +285,14 @@ impl QpCap {
 /// ```
 /// # use kernel::prelude::*;
 /// use rdma::ib::{
+///     enums::QpType,
 ///     qp::QpInit,
 ///     Driver, //
 /// };
 ///
-/// const RC: u32 = 2;
-///
 /// /// Refuses unsupported attributes, and grants the others.
 /// fn grant<D: Driver>(init: &mut QpInit<'_, D>) -> Result {
-///     if init.qp_type != RC || init.create_flags != 0 || init.srq.is_some() {
+///     if init.qp_type != QpType::RC || init.create_flags != 0 || init.srq.is_some() {
 ///         return Err(EOPNOTSUPP);
 ///     }
 ///     init.cap.max_inline_data = 0;
@@ -290,8 +300,8 @@ impl QpCap {
 /// }
 /// ```
 pub struct QpInit<'a, D: Driver> {
-    /// `enum ib_qp_type`.
-    pub qp_type: u32,
+    /// The service type.
+    pub qp_type: QpType,
     /// `enum ib_qp_create_flags`.
     pub create_flags: u32,
     /// The completion queue of sends.
@@ -343,7 +353,7 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
         // SAFETY: The argument of the core's callback.
         let mut udata = unsafe { Udata::from_raw(udata) };
         let mut init = QpInit {
-            qp_type: attr.qp_type,
+            qp_type: QpType::from_raw(attr.qp_type),
             create_flags: attr.create_flags,
             send_cq,
             recv_cq,
@@ -402,8 +412,8 @@ pub(super) unsafe extern "C" fn modify_qp<D: Driver>(
     // SAFETY: The queue pair was constructed, and `attr` is valid and the caller's.
     let (qp, attr) = unsafe { (Qp::<D>::owned(raw), &mut *attr) };
     // CAST: A mask of flags.
-    let mask = mask as u32;
-    let path = if mask & bindings::ib_qp_attr_mask_IB_QP_AV != 0 {
+    let mask = QpAttrMask::from_raw(mask as u32);
+    let path = if mask.contains(QpAttrMask::AV) {
         // SAFETY: The core references the GID entry of the address vector for the call.
         unsafe { Path::from_raw(&attr.ah_attr) }
     } else {
@@ -434,7 +444,7 @@ pub(super) unsafe extern "C" fn query_qp<D: Driver>(
     let mut cap = QpCap::default();
     let mut signal_all = false;
     // CAST: A mask of flags.
-    let mask = mask as u32;
+    let mask = QpAttrMask::from_raw(mask as u32);
     let path = D::query_qp(qp, mask, &mut QpAttr(attr), &mut cap, &mut signal_all);
     if let Some(path) = path {
         path.to_raw(&mut attr.ah_attr);
@@ -499,99 +509,3 @@ pub(super) unsafe extern "C" fn post_recv<D: Driver>(
     // SAFETY: `bad_wr` is valid for write.
     unsafe { posted(result, list.current(), bad_wr) }
 }
-
-/// The attributes of a modify or a query, each named by its bit of `enum ib_qp_attr_mask`.
-///
-/// # Examples
-///
-/// ```
-/// use rdma::ib::qp::QpAttr;
-///
-/// const STATE: u32 = 1 << 0;
-///
-/// /// Returns the next state, if the mask selects it.
-/// fn next_state(attr: &QpAttr<'_>, mask: u32) -> Option<u32> {
-///     (mask & STATE != 0).then(|| attr.get(STATE))
-/// }
-/// ```
-pub struct QpAttr<'a>(&'a mut bindings::ib_qp_attr);
-
-macro_rules! attributes {
-    ($($bit:ident: $field:ident: $ty:ty,)*) => {
-        impl QpAttr<'_> {
-            /// Returns the value of an attribute, or 0 for one that is none of these.
-            #[expect(clippy::cast_lossless, reason = "the fields have different types")]
-            pub fn get(&self, bit: u32) -> u32 {
-                match bit {
-                    // CAST: Flags are signed in C; the others are unsigned and not wider.
-                    $(bindings::$bit => self.0.$field as u32,)*
-                    _ => 0,
-                }
-            }
-
-            /// Sets an attribute, which must fit; does nothing for one that is none of these.
-            pub fn set(&mut self, bit: u32, value: u32) {
-                match bit {
-                    // CAST: The value fits, and flags are signed in C.
-                    $(bindings::$bit => self.0.$field = value as $ty,)*
-                    _ => {}
-                }
-            }
-        }
-    };
-}
-
-attributes! {
-    ib_qp_attr_mask_IB_QP_STATE: qp_state: u32,
-    ib_qp_attr_mask_IB_QP_CUR_STATE: cur_qp_state: u32,
-    ib_qp_attr_mask_IB_QP_EN_SQD_ASYNC_NOTIFY: en_sqd_async_notify: u8,
-    ib_qp_attr_mask_IB_QP_ACCESS_FLAGS: qp_access_flags: i32,
-    ib_qp_attr_mask_IB_QP_PKEY_INDEX: pkey_index: u16,
-    ib_qp_attr_mask_IB_QP_PORT: port_num: u32,
-    ib_qp_attr_mask_IB_QP_QKEY: qkey: u32,
-    ib_qp_attr_mask_IB_QP_PATH_MTU: path_mtu: u32,
-    ib_qp_attr_mask_IB_QP_TIMEOUT: timeout: u8,
-    ib_qp_attr_mask_IB_QP_RETRY_CNT: retry_cnt: u8,
-    ib_qp_attr_mask_IB_QP_RNR_RETRY: rnr_retry: u8,
-    ib_qp_attr_mask_IB_QP_RQ_PSN: rq_psn: u32,
-    ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC: max_rd_atomic: u8,
-    ib_qp_attr_mask_IB_QP_MIN_RNR_TIMER: min_rnr_timer: u8,
-    ib_qp_attr_mask_IB_QP_SQ_PSN: sq_psn: u32,
-    ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC: max_dest_rd_atomic: u8,
-    ib_qp_attr_mask_IB_QP_PATH_MIG_STATE: path_mig_state: u32,
-    ib_qp_attr_mask_IB_QP_DEST_QPN: dest_qp_num: u32,
-}
-
-impl QpAttr<'_> {
-    /// Sets whether the send queue is draining, which has no bit.
-    pub fn set_sq_draining(&mut self, draining: bool) {
-        self.0.sq_draining = draining.into();
-    }
-}
-
-/// The address vector of a modify: the path, and the entry of the source GID.
-///
-/// # Examples
-///
-/// ```
-/// # use kernel::prelude::*;
-/// use rdma::ib::{
-///     gid::{
-///         GidAttr,
-///         Path, //
-///     },
-///     qp::PathAttr, //
-/// };
-///
-/// /// The destination of a queue pair, which keeps the entry of its source GID.
-/// struct Destination {
-///     path: Path,
-///     gid: GidAttr,
-/// }
-///
-/// fn connect(path: Option<PathAttr>) -> Result<Destination> {
-///     let (path, gid) = path.ok_or(EINVAL)?;
-///     Ok(Destination { path, gid })
-/// }
-/// ```
-pub type PathAttr = (Path, GidAttr);

@@ -35,7 +35,7 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// `msg` is a netlink message under construction, which nobody else uses for `'a`.
+/// `msg` is a netlink message under construction, which no one else uses for `'a`.
 ///
 /// # Examples
 ///
@@ -101,7 +101,7 @@ impl ResourceEntry<'_> {
 ///
 /// # Safety
 ///
-/// `msg` must be a netlink message under construction, which nobody else uses meanwhile.
+/// `msg` must be a netlink message under construction, which no one else uses meanwhile.
 unsafe fn fill(
     msg: *mut bindings::sk_buff,
     describe: impl FnOnce(&mut ResourceEntry<'_>),

@@ -101,7 +101,7 @@ pub(super) unsafe extern "C" fn get_hw_stats<D: Driver>(
 ///
 /// # Safety
 ///
-/// `stats` must come from [`alloc`] for the same driver, and nobody else may write to it meanwhile.
+/// `stats` must come from [`alloc`] for the same driver, and no one else may write to it meanwhile.
 pub(super) unsafe fn fill<D: Driver>(
     stats: *mut bindings::rdma_hw_stats,
     read: impl Fn(usize) -> u64,

@@ -131,7 +131,7 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// `EFAULT` as [`write`](Self::write), `EINVAL` if the word is not aligned to eight bytes.
+    /// `EFAULT` as for [`write`](Self::write), `EINVAL` if the word is not aligned to eight bytes.
     pub fn compare_swap(&self, offset: u64, compare: u64, swap: u64) -> Result<u64> {
         self.with_word(offset, |word| {
             match word.compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst) {
@@ -142,11 +142,11 @@ impl Memory {
 
     /// Adds `add` to the word at `offset`, wrapping, and returns the original value.
     ///
-    /// Atomic, as [`compare_swap`](Self::compare_swap).
+    /// Atomic like [`compare_swap`](Self::compare_swap).
     ///
     /// # Errors
     ///
-    /// As [`compare_swap`](Self::compare_swap).
+    /// See [`compare_swap`](Self::compare_swap).
     pub fn fetch_add(&self, offset: u64, add: u64) -> Result<u64> {
         self.with_word(offset, |word| word.fetch_add(add, Ordering::SeqCst))
     }
@@ -155,7 +155,7 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// As [`compare_swap`](Self::compare_swap).
+    /// See [`compare_swap`](Self::compare_swap).
     pub fn store(&self, offset: u64, value: u64) -> Result {
         self.with_word(offset, |word| word.store(value, Ordering::Release))
     }

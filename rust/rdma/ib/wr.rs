@@ -4,6 +4,10 @@
 
 use super::{
     ah::Ah,
+    enums::{
+        SendFlags,
+        WrOpcode, //
+    },
     Access,
     Driver, //
 };
@@ -102,15 +106,14 @@ impl<'a, D: Driver> SendList<'a, D> {
 ///
 /// ```
 /// use rdma::ib::{
+///     enums::WrOpcode,
 ///     wr::SendWr,
 ///     Driver, //
 /// };
 ///
-/// const RDMA_WRITE: u32 = 0;
-///
 /// /// Returns the remote address and key of an RDMA WRITE.
 /// fn target_of<D: Driver>(wr: &SendWr<'_, D>) -> Option<(u64, u32)> {
-///     if wr.opcode() != RDMA_WRITE {
+///     if wr.opcode() != WrOpcode::RDMA_WRITE {
 ///         return None;
 ///     }
 ///     wr.remote()
@@ -129,14 +132,15 @@ impl<D: Driver> SendWr<'_, D> {
         unsafe { *self.wr.__bindgen_anon_1.wr_id.as_ref() }
     }
 
-    /// Returns `enum ib_wr_opcode`.
-    pub fn opcode(&self) -> u32 {
-        self.wr.opcode
+    /// Returns the operation.
+    pub fn opcode(&self) -> WrOpcode {
+        WrOpcode::from_raw(self.wr.opcode)
     }
 
-    /// Returns `enum ib_send_flags`.
-    pub fn flags(&self) -> u32 {
-        self.wr.send_flags as u32
+    /// Returns the flags.
+    pub fn flags(&self) -> SendFlags {
+        // CAST: Flags, which are signed in C.
+        SendFlags::from_raw(self.wr.send_flags as u32)
     }
 
     /// Returns the immediate data as it goes on the wire, or the key to invalidate in host order.

@@ -46,6 +46,12 @@ use rdma::{
             Wc,
             WcArray, //
         },
+        enums::{
+            NetworkType,
+            WcFlags,
+            WcOpcode,
+            WcStatus, //
+        },
         qp::QpHandle,
         resource::ResourceEntry,
         udata::Udata, //
@@ -231,7 +237,7 @@ impl Cq {
         self.number.hide();
     }
 
-    /// Stops the work item, so that it does not call the handler any more. Nobody queues it again:
+    /// Stops the work item, so that it does not call the handler any more. It is not queued again:
     /// no queue pair completes requests here. May sleep.
     pub(crate) fn stop(&self) {
         self.hide();
@@ -337,7 +343,7 @@ impl Cq {
     /// Accounts for a doorbell of a process, for a queue pair whose send requests complete here and
     /// whose receive requests complete to `recv_cq`. Returns whether the process keeps posting.
     /// Takes `inner` of both queues, one after the other.
-    pub(crate) fn ring(&self, recv_cq: &Self) -> bool {
+    pub(crate) fn ring_doorbell(&self, recv_cq: &Self) -> bool {
         let received = !core::ptr::eq(self, recv_cq) && recv_cq.inner.lock().is_polled();
         let mut inner = self.inner.lock();
         let polled = inner.is_polled();
@@ -449,17 +455,17 @@ impl Completion {
     fn wc(&self) -> Wc {
         Wc {
             wr_id: self.cqe.wr_id,
-            status: self.cqe.status.as_ib(),
-            opcode: self.cqe.opcode.as_ib(),
+            status: WcStatus::from_raw(self.cqe.status.as_ib()),
+            opcode: WcOpcode::from_raw(self.cqe.opcode.as_ib()),
             byte_len: self.cqe.byte_len,
             ex: self.cqe.ex(),
-            flags: self.cqe.flags(),
+            flags: WcFlags::from_raw(self.cqe.flags()),
             src_qp: self.cqe.src_qpn.get(),
             qp: self.qp,
             network_hdr_type: if self.v6 {
-                Wc::NETWORK_IPV6
+                NetworkType::IPV6
             } else {
-                Wc::NETWORK_IPV4
+                NetworkType::IPV4
             },
             vlan: self.vlan,
         }
@@ -506,8 +512,8 @@ impl WorkItem for Notify {
             cq.notify_error();
         }
         if cq.wanted.xchg(0, Acquire) != 0 {
-            // A work item does not run twice at a time, so neither does the handler. Most handlers
-            // raise a softirq, which otherwise would wait for ksoftirqd.
+            // A work item never runs concurrently with itself, and so neither does the handler.
+            // Most handlers raise a softirq, which otherwise would wait for ksoftirqd.
             let _bh = BottomHalvesOff::new();
             cq.notify();
         }

@@ -6,7 +6,14 @@
 //! the core for each service type and pair of states from the results, and prints it in the format
 //! of `tools/testing/roce/docs/ib_modify_qp_is_ok.txt` with `modify_qp: ` in front.
 
-use rdma::ib::qp::modify_qp_is_ok;
+use rdma::ib::{
+    enums::{
+        self,
+        QpAttrMask,
+        QpState, //
+    },
+    qp::modify_qp_is_ok, //
+};
 use roce::qp::{
     check,
     table::{
@@ -21,7 +28,12 @@ use roce::qp::{
 
 /// Returns whether the core accepts a modification.
 fn core_accepts(ty: QpType, from: State, to: State, mask: AttrMask) -> bool {
-    modify_qp_is_ok(from.as_ib(), to.as_ib(), ty.as_ib(), mask.bits())
+    modify_qp_is_ok(
+        QpState::from_raw(from.as_ib()),
+        QpState::from_raw(to.as_ib()),
+        enums::QpType::from_raw(ty.as_ib()),
+        QpAttrMask::from_raw(mask.bits()),
+    )
 }
 
 /// Returns every mask of one attribute, named or not.

@@ -223,7 +223,7 @@ impl Qp {
         init: &mut QpInit<'_, Ferroce>,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<impl PinInit<Self, Error>> {
-        let ty = QpType::try_from(init.qp_type).map_err(|e| errno(e.errno_kind()))?;
+        let ty = QpType::try_from(init.qp_type.raw()).map_err(|e| errno(e.errno_kind()))?;
         if init.create_flags != 0 {
             return Err(EOPNOTSUPP);
         }
@@ -344,8 +344,8 @@ impl Qp {
     /// Records an event, which the work item raises.
     pub(crate) fn raise(&self, event: QpEvent) {
         let mut events = self.events.load(Relaxed);
-        while let Err(now) = self.events.cmpxchg(events, events | event.bit(), Release) {
-            events = now;
+        while let Err(current) = self.events.cmpxchg(events, events | event.bit(), Release) {
+            events = current;
         }
         self.defer();
     }
@@ -418,11 +418,11 @@ impl Qp {
     /// Moves the queue pair to a state, if it is in one that `from` accepts; returns whether it
     /// did.
     fn leave(&self, from: impl Fn(State) -> bool, to: State) -> bool {
-        let mut now = self.state.load(Relaxed);
-        while State::try_from(now).is_ok_and(&from) {
-            match self.state.cmpxchg(now, to.as_ib(), Full) {
+        let mut current = self.state.load(Relaxed);
+        while State::try_from(current).is_ok_and(&from) {
+            match self.state.cmpxchg(current, to.as_ib(), Full) {
                 Ok(_) => return true,
-                Err(other) => now = other,
+                Err(other) => current = other,
             }
         }
         false

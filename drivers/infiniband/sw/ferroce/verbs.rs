@@ -59,6 +59,7 @@ use rdma::{
             DriverId,
             UverbsCmd, //
         },
+        enums::QpAttrMask,
         gid::{
             GidChange,
             Path, //
@@ -318,18 +319,23 @@ impl Driver for Ferroce {
         qp::destroy(qp);
     }
 
-    fn modify_qp(qp: &Owned<IbQp>, attr: &QpAttr<'_>, mask: u32, path: Option<PathAttr>) -> Result {
+    fn modify_qp(
+        qp: &Owned<IbQp>,
+        attr: &QpAttr<'_>,
+        mask: QpAttrMask,
+        path: Option<PathAttr>,
+    ) -> Result {
         qp::modify::modify(qp, attr, mask, path)
     }
 
     fn query_qp(
         qp: &Owned<IbQp>,
-        mask: u32,
+        mask: QpAttrMask,
         attr: &mut QpAttr<'_>,
         cap: &mut QpCap,
         signal_all: &mut bool,
     ) -> Option<Path> {
-        qp::modify::query(qp, AttrMask::from_bits(mask), attr, cap, signal_all)
+        qp::modify::query(qp, AttrMask::from_bits(mask.raw()), attr, cap, signal_all)
     }
 
     fn attach_mcast(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {

@@ -60,8 +60,8 @@ impl Mapped {
         self.len == 0
     }
 
-    /// Returns whether requests may use `iova` for the first byte: its offset in a page must be
-    /// that of the memory.
+    /// Returns whether requests may use `iova` for the first byte: it must have the same offset in
+    /// a page as the memory.
     pub fn fits(&self, iova: u64) -> bool {
         (iova ^ self.iova) & self.mask() == 0
     }
@@ -82,7 +82,7 @@ impl Mapped {
     ///
     /// # Safety
     ///
-    /// `addr` must be as the type invariant wants it.
+    /// `addr` must satisfy the type invariant.
     pub(in crate::ib) unsafe fn push(&mut self, addr: u64) -> Result {
         // INVARIANT: By the requirement of this function.
         self.pages.push_within_capacity(addr).map_err(|_| ENOMEM)
@@ -94,7 +94,7 @@ impl Mapped {
         self.len = len;
     }
 
-    /// Returns the mask of those bits of an address that are an offset in a page.
+    /// Returns the mask of the address bits that form the offset in a page.
     fn mask(&self) -> u64 {
         1u64.checked_shl(self.shift).unwrap_or(0).wrapping_sub(1)
     }

@@ -86,7 +86,7 @@ pub enum Fetch {
 ///
 /// `notifier` is registered for the address range of the memory, from the initialisation of `table`
 /// until this is dropped. A page in `table` is mapped in the process at the address of its number,
-/// writable if its entry says so; or an invalidation of it waits for the lock.
+/// writable if its entry is marked so, unless an invalidation of it is waiting for the lock.
 ///
 /// # Examples
 ///
@@ -197,7 +197,7 @@ impl Paged {
     ///
     /// # Errors
     ///
-    /// `EFAULT` if the process has no such memory, or may not access it so; `ESRCH` if the
+    /// `EFAULT` if the process has no such memory, or may not access it in this way; `ESRCH` if the
     /// process is gone; `ENOMEM`, `EINTR`.
     pub fn fetch(&self, offset: u64, len: u64, how: Fetch) -> Result {
         self.fetch_pages(offset, len, how, true)
@@ -225,7 +225,7 @@ impl Paged {
                 result => result?,
             };
             page = page.checked_add(done).ok_or(EFAULT)?;
-            // A range may be long, and one that is not mapped is walked page by page.
+            // The range may be long, and an unmapped range is walked page by page.
             cond_resched();
             if is_killed() {
                 return Err(EINTR);
@@ -265,8 +265,8 @@ impl Paged {
         for number in first..=last {
             let page = table.get(number, write).ok_or(EAGAIN)?;
             let count = left.min(PAGE_SIZE.wrapping_sub(in_page));
-            // SAFETY: By the type invariant the page is there while the lock of the table is held,
-            // for writing if that was asked for, and `in_page + count` is at most a page. The
+            // SAFETY: By the type invariant the page is present while the lock of the table is
+            // held, for writing if that was requested, and `in_page + count` is at most a page. The
             // mapping is used before it is undone.
             unsafe {
                 let addr = bindings::kmap_local_page(page.as_ptr());
@@ -319,7 +319,7 @@ impl Paged {
                 room = Some(Room::new(first)?);
             }
             let mut table = self.table.lock();
-            // SAFETY: As above. The lock is the one that `invalidate` sets the number under.
+            // SAFETY: As above. `invalidate` sets the number under the same lock.
             let stale = unsafe { bindings::mmu_interval_read_retry(self.notifier.get(), seq) };
             // INVARIANT: The pages were mapped at their addresses after `seq` was read, and none
             // was invalidated since: an invalidation from now on waits for the lock.
@@ -356,8 +356,8 @@ impl Paged {
         let mut next = Some(start >> PAGE_SHIFT);
         while let Some(first) = next {
             let mut table = this.table.lock();
-            // SAFETY: `raw` and `seq` are those of this call. From here on nothing is added to the
-            // table that was fetched before, so it does not matter that the lock is dropped.
+            // SAFETY: `raw` and `seq` are the arguments of this call. From here on no page that was
+            // fetched before is added to the table, so the lock may be dropped.
             unsafe { bindings::mmu_interval_set_seq(raw, seq) };
             next = table.remove(first, last);
             drop(table);
@@ -450,7 +450,7 @@ impl Pages {
         let count = count.min(BATCH);
         // SAFETY: The memory map is alive; the field is not changed after `execve()`.
         let limit = unsafe { (*mm.as_raw()).__bindgen_anon_1.task_size } >> PAGE_SHIFT;
-        // Tagged addresses would be found at another address, which the notifier does not cover.
+        // The kernel would untag a tagged address, and the notifier does not cover the result.
         if first.checked_add(count).is_none_or(|end| end > limit) {
             return Err(EFAULT);
         }
@@ -461,7 +461,7 @@ impl Pages {
             core::ptr::null_mut()
         };
         // SAFETY: The memory map is in use and its lock held; there is room for `count` pointers.
-        // If the lock is dropped meanwhile, as it is while memory is waited for, `locked` says so.
+        // `locked` is cleared if the call drops the lock to wait.
         let got = unsafe {
             bindings::mmap_read_lock(mm.as_raw());
             let got = bindings::get_user_pages_remote(

@@ -80,7 +80,7 @@ pub(super) fn execute(
 ///
 /// # Errors
 ///
-/// As [`execute`].
+/// See [`execute`].
 #[cold]
 pub(super) fn odp_fault(
     command: &Command,

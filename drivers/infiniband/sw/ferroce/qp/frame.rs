@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Raw packets: Ethernet frames that leave the net device as they are in the buffer.
+//! Raw packets: Ethernet frames that are sent unchanged from the buffer.
 //!
-//! The core checks that the creator of such a queue pair has CAP_NET_RAW, with which it could send
-//! the same frames through a packet socket.
+//! The core checks that the creator of such a queue pair has CAP_NET_RAW, which also permits
+//! sending the same frames through a packet socket.
 
 use super::path::{
     refused,

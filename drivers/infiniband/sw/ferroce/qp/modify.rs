@@ -32,6 +32,7 @@ use crate::{
 use kernel::prelude::*;
 use rdma::{
     ib::{
+        enums::QpAttrMask,
         gid::{
             udp_sport,
             GidAttr,
@@ -95,10 +96,10 @@ impl Attributes {
 pub(crate) fn modify(
     qp: &Owned<IbQp>,
     attr: &QpAttr<'_>,
-    mask: u32,
+    mask: QpAttrMask,
     path: Option<PathAttr>,
 ) -> Result {
-    let mask = AttrMask::from_bits(mask);
+    let mask = AttrMask::from_bits(mask.raw());
     let mut attributes = qp.attributes.lock();
     let posted = qp.send.lock().sq.posted();
     if qp.state() == State::Rts && qp.sched.is_deferred() {
@@ -109,7 +110,7 @@ pub(crate) fn modify(
     let paths = match path {
         Some((path, gid)) if mask.contains(AttrMask::AV) => {
             let peer = if mask.contains(AttrMask::DEST_QPN) {
-                attr.get(AttrMask::DEST_QPN.bits())
+                attr.get(QpAttrMask::DEST_QPN)
             } else {
                 attributes.attrs.dest_qpn.get()
             };
@@ -120,7 +121,7 @@ pub(crate) fn modify(
     };
     // Allocate before the halves are locked, even if the modification turns out to be invalid.
     let records = if mask.contains(AttrMask::MAX_DEST_RD_ATOMIC) {
-        let outstanding = attr.get(AttrMask::MAX_DEST_RD_ATOMIC.bits());
+        let outstanding = attr.get(QpAttrMask::MAX_DEST_RD_ATOMIC);
         let have = qp.recv.lock().resp.records();
         // CAST: More than fit are invalid.
         records::beyond(have, outstanding.min(u32::from(MAX_RD_ATOMIC)) as u8)?
@@ -140,7 +141,7 @@ pub(crate) fn modify(
             draining: from == State::Sqd && send.req.state() != SendState::Drained,
         };
         let stored = &attributes.attrs;
-        let value = |attribute: AttrMask| attr.get(attribute.bits());
+        let value = |attribute: AttrMask| attr.get(QpAttrMask::from_raw(attribute.bits()));
         let (to, attrs) = modify::modify(qp.ty, from, stored, mask, value, &limits)
             .map_err(|e| errno(e.errno_kind()))?;
 
@@ -341,8 +342,10 @@ pub(crate) fn query(
     let rq_psn = qp.recv.lock().resp.epsn();
     // The halves know their PSNs only after the transition that starts them.
     let connected = qp.ty.transport() != Transport::Ud;
-    attrs.for_each(|attribute, value| out.set(attribute.bits(), value));
-    let mut set = |attribute: AttrMask, value| out.set(attribute.bits(), value);
+    let mut set = |attribute: AttrMask, value| {
+        out.set(QpAttrMask::from_raw(attribute.bits()), value);
+    };
+    attrs.for_each(&mut set);
     set(AttrMask::STATE, state.as_ib());
     set(AttrMask::CUR_STATE, state.as_ib());
     if state.is_receiving() && connected {

@@ -420,8 +420,9 @@ impl TxPath {
         if result != Err(ENODEV) {
             return result;
         }
-        // The address was removed. It was added again if a bond changed its active link, or if the
-        // net device got another MAC address or, with IPv6, was down.
+        // The address was removed, but may have been added again: a bond may have changed its
+        // active link, or the net device may have got another MAC address or, with IPv6, may have
+        // been down.
         let lookup = |index| self.gid.lookup_other(index);
         self.gid = find_again(self.device, self.path.sgid, &self.link, lookup)?;
         look_up(&self.gid)

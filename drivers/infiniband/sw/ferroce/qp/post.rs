@@ -115,7 +115,7 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
         recv::run(&qp);
     }
     if qp.ty.is_connected() {
-        serve(&qp, qp.send_cq.ring(&qp.recv_cq));
+        serve(&qp, qp.send_cq.ring_doorbell(&qp.recv_cq));
     } else {
         // Programs destroy the address handle of a datagram as soon as it is posted, so look it up
         // now.

@@ -103,8 +103,8 @@ pub(crate) struct RecvHalf {
     pub(crate) rq: Rq,
     pub(crate) tx: Tx,
     pd: PdId,
-    /// The destination of the last datagram, which is an address of the device as long as
-    /// [`generation`](crate::gids::generation) is this.
+    /// The destination of the last datagram: an address of the device, valid for this value of
+    /// [`gids::generation`](crate::gids::generation).
     address: Option<(u32, NetId, [u8; 16])>,
     /// True once the last WQE reached event was raised.
     last_wqe_reached: bool,

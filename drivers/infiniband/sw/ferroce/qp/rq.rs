@@ -184,7 +184,7 @@ impl Rq {
     ///
     /// # Errors
     ///
-    /// As [`scatter`](Self::scatter).
+    /// See [`scatter`](Self::scatter).
     #[cold]
     pub(crate) fn odp_fault(
         &self,

@@ -17,10 +17,10 @@
 //!
 //! ```text
 //!   state        post                    end of a run
-//!   Direct       run                     stalled: Stalled
+//!   Direct       run                     stalled: Stalled; else: Direct
 //!    keeps on    batch, Deferred
-//!   Deferred     batch                   stalled: Stalled
-//!   Stalled      nothing                 else: Direct, again
+//!   Deferred     batch                   stalled: Stalled; else: Deferred
+//!   Stalled      nothing                 stalled: Stalled; else: Direct, again
 //!
 //!   batch: the first doorbell arms the timer, the 16th queues the work item, the others do nothing
 //!   the half used up its budget: queue, Deferred       work item done: Deferred -> Direct
@@ -30,6 +30,11 @@
 //! Any context may run the half in any state. A run that ends a stall looks at the send queue
 //! *again*, for requests whose posters did nothing. A run starts a new batch before it looks at the
 //! send queue, so it sees the requests of all doorbells of the old batch.
+//!
+//! A kernel consumer counts as a process that does not keep posting. In a context that must not run
+//! the half (`can_run()`), its request queues the work item, and the state becomes Deferred.
+//! Datagrams are always sent by the poster, because the program may destroy the address handle
+//! next. A modify and a destroy run the half of a deferred queue pair themselves.
 
 use kernel::sync::{
     atomic::{

@@ -455,7 +455,8 @@ impl SendHalf {
         Ok(())
     }
 
-    /// Hands the train over; returns `false` if its packets were taken back for want of room.
+    /// Hands the train over; returns `false` if its packets were taken back because a queue below
+    /// was full.
     fn hand_over(&mut self, qp: &IbQp, run: &mut SendRun, now: Instant) -> bool {
         match self.tx.hand_over(qp, run, || now, &self.counters) {
             Handed::Over => {}

@@ -88,7 +88,7 @@ pub(super) fn scatter(
 ///
 /// # Errors
 ///
-/// As [`scatter`].
+/// See [`scatter`].
 #[inline]
 pub(super) fn gather(
     pd: PdId,
@@ -111,7 +111,7 @@ pub(super) fn gather(
 ///
 /// # Errors
 ///
-/// As [`scatter`].
+/// See [`scatter`].
 pub(super) fn odp_fault(
     pd: PdId,
     sges: &[RawSge],

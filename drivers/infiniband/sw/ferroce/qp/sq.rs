@@ -32,6 +32,7 @@ use core::ops::Range;
 use kernel::prelude::*;
 use rdma::{
     ib::{
+        enums::SendFlags,
         object::PdId,
         wr::SendWr as KernelSendWr,
         Access, //
@@ -59,7 +60,6 @@ use roce::{
         SendLimits,
         SendWqe,
         UdArgs,
-        SEND_INLINE,
         SEND_WQE_LEN,
         SGE_LEN, //
     },
@@ -327,7 +327,7 @@ impl Sq {
     ///
     /// # Errors
     ///
-    /// As [`gather`](Self::gather) and [`scatter`](Self::scatter).
+    /// See [`gather`](Self::gather) and [`scatter`](Self::scatter).
     #[cold]
     pub(crate) fn odp_fault(
         &self,
@@ -411,13 +411,13 @@ impl KernelSq {
         }
         // Queue pairs of kernel consumers have no room for inline data, which must be copied before
         // this returns.
-        if wr.flags() & SEND_INLINE != 0 || send_op(wr.opcode(), true).is_none() {
+        if wr.flags().contains(SendFlags::INLINE) || send_op(wr.opcode().raw(), true).is_none() {
             return Err(EINVAL);
         }
         let mut wqe = SendWqe::new_zeroed();
         wqe.wr_id.set(wr.wr_id());
-        wqe.opcode.set(wr.opcode());
-        wqe.send_flags.set(wr.flags());
+        wqe.opcode.set(wr.opcode().raw());
+        wqe.send_flags.set(wr.flags().raw());
         wqe.ex = wr.ex();
         // CAST: Bounded by `max_sge`.
         wqe.dma.num_sge.set(sges.len() as u32);

@@ -208,7 +208,7 @@ impl Tx {
         self.in_flight.is_paused() || self.backoff.is_waiting()
     }
 
-    /// Returns whether a static rate applies, for which each packet needs the current time.
+    /// Returns whether a static rate applies. If so, each packet needs the current time.
     #[inline]
     pub(super) fn is_paced(&self) -> bool {
         self.pace.is_on()

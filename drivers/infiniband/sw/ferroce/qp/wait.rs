@@ -6,7 +6,7 @@
 //! reports the result to the queue pair by number. Meanwhile, the half goes on with work that does
 //! not depend on the memory. The report of an earlier round is ignored.
 //!
-//! A process has a limited number of fetches at a time. The send half waits for a permit: the work
+//! A process has a limited number of concurrent fetches. The send half waits for a permit: the work
 //! item runs it when there is one, so no timer is needed. The receive half does not wait for a
 //! permit, since packets would wait, too: it drops the packet, and the peer sends it again.
 //!
@@ -57,9 +57,9 @@ enum WaitState {
     /// The half waits for a permit to fetch.
     Permit,
     /// The half waits for memory that is being fetched.
-    Fetching { what: u32 },
+    Fetching { psn: u32 },
     /// The half does not wait: the fetch failed.
-    Failed { what: u32, error: MemError },
+    Failed { psn: u32, error: MemError },
 }
 
 impl OdpWait {
@@ -94,25 +94,19 @@ impl OdpWait {
         }
     }
 
-    /// Returns whether a fetch runs, of which there are only a few at a time.
+    /// Returns whether a fetch is running; the number of concurrent fetches is limited.
     pub(crate) fn is_fetching(&self) -> bool {
         matches!(self.state, WaitState::Fetching { .. })
     }
 
     /// Starts to fetch memory, and has `report` called at the end. If there is no permit, the half
-    /// waits for one, and must then call this again. `what` identifies the packet or response that
-    /// needs the memory.
+    /// waits for one, and must then call this again. `psn` is that of the packet or response that
+    /// needs the memory, for [`take_failure`](Self::take_failure).
     ///
     /// # Errors
     ///
     /// Those of [`OdpFault::fetch`].
-    pub(crate) fn start(
-        &mut self,
-        qp: &IbQp,
-        what: u32,
-        fault: OdpFault,
-        report: Report,
-    ) -> Result {
+    pub(crate) fn start(&mut self, qp: &IbQp, psn: u32, fault: OdpFault, report: Report) -> Result {
         self.begin_round();
         let (qpn, round) = (qp.qpn, self.round);
         let done = move |result| {
@@ -121,7 +115,7 @@ impl OdpWait {
             }
         };
         self.state = match fault.fetch(self.permit.as_mut(), done)? {
-            Started::Fetching => WaitState::Fetching { what },
+            Started::Fetching => WaitState::Fetching { psn },
             Started::Waiting => WaitState::Permit,
         };
         Ok(())
@@ -137,7 +131,7 @@ impl OdpWait {
 
     /// Takes the report of a round; returns whether the half waits for it.
     pub(crate) fn finish(&mut self, round: u64, result: Result<(), MemError>) -> bool {
-        let WaitState::Fetching { what } = self.state else {
+        let WaitState::Fetching { psn } = self.state else {
             return false;
         };
         if round != self.round {
@@ -145,18 +139,15 @@ impl OdpWait {
         }
         self.state = match result {
             Ok(()) => WaitState::No,
-            Err(error) => WaitState::Failed { what, error },
+            Err(error) => WaitState::Failed { psn, error },
         };
         true
     }
 
-    /// Returns the error of the failed fetch for `what`, once.
-    pub(crate) fn take_failure(&mut self, what: u32) -> Option<MemError> {
+    /// Returns the error of the failed fetch for `psn`, once.
+    pub(crate) fn take_failure(&mut self, psn: u32) -> Option<MemError> {
         match self.state {
-            WaitState::Failed {
-                what: failed,
-                error,
-            } if failed == what => {
+            WaitState::Failed { psn: failed, error } if failed == psn => {
                 self.state = WaitState::No;
                 Some(error)
             }

@@ -22,7 +22,7 @@ const WRITABLE: usize = 1;
 /// The most chunks that one call of [`Table::remove`] looks at.
 const REMOVE_AT_ONCE: u32 = 16;
 
-/// A page that is there, with [`WRITABLE`], or null.
+/// A page that is present, with [`WRITABLE`] if it is writable, or null.
 type Entry = *mut bindings::page;
 
 /// The pages of one chunk.
@@ -36,7 +36,7 @@ struct Chunk {
     used: usize,
 }
 
-/// The pages that are there.
+/// The pages that are present.
 ///
 /// Chunks are allocated outside of the lock of the table, so that nothing is allocated under it. A
 /// chunk is freed with its last page, so a process cannot make the table larger than its own page
@@ -117,7 +117,7 @@ impl Table {
         NonNull::new(entry.map_addr(|addr| addr & !WRITABLE))
     }
 
-    /// Adds pages, numbered from `first` on, all in one chunk; returns `false` if there is no room,
+    /// Adds pages, numbered from `first` on, all in one chunk; returns `false` if there is room
     /// neither here nor in `room`, which is for their chunk.
     ///
     /// A page that is writable stays so.

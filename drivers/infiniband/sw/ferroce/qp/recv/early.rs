@@ -88,8 +88,8 @@ impl RecvHalf {
         self.settle_early(qp, run);
     }
 
-    /// Sends the acknowledgment of kept packets that is owed, and reports the missing packet
-    /// behind them, if none of them can be handled now. All READ responses were handed over.
+    /// Sends the owed acknowledgment of kept packets and reports the missing packet behind them,
+    /// unless one of them can be handled now. All READ responses were handed over.
     #[inline]
     pub(super) fn settle_early(&mut self, qp: &IbQp, run: &mut Run) {
         if let Some(ack) = self.resp.owed_ack() {

@@ -16,8 +16,8 @@ const COPIES: u32 = 3;
 
 /// The time after a request in which its acknowledgment may be repeated, in ns.
 ///
-/// A peer that has missed it asks again after its timeout, a second or less in most programs. IBTA
-/// lets it wait for four times that.
+/// A peer that has missed it retransmits after its timeout, a second or less in most programs; IBTA
+/// permits up to four times the timeout.
 const REPEAT_FOR: u64 = 5_000_000_000;
 
 impl RecvHalf {
@@ -38,8 +38,8 @@ impl RecvHalf {
     /// the last message is lost then, no retry of the peer is answered, and it reports an error for
     /// a message that succeeded. A peer ignores duplicates.
     ///
-    /// If the peer has been silent for long, it has got the acknowledgment. Then nothing is sent,
-    /// because the peer may be another queue pair with the same number by now.
+    /// If the peer has been silent for long, it has received the acknowledgment. Then nothing is
+    /// sent, because the peer may be another queue pair with the same number by now.
     pub(crate) fn repeat_last_ack(&mut self, qp: &IbQp) {
         if self.silent_for() > REPEAT_FOR || !qp.state().is_receiving() {
             return;

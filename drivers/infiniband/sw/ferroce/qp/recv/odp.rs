@@ -146,8 +146,8 @@ impl RecvHalf {
         qp: &IbQp,
         segment: &ReadSegment,
     ) -> Result<(), MemError> {
-        let what = segment.psn.get();
-        if let Some(error) = self.wait.take_failure(what) {
+        let psn = segment.psn.get();
+        if let Some(error) = self.wait.take_failure(psn) {
             return Err(error);
         }
         let region = mr::find_remote(segment.rkey.get(), self.pd, qp.qpn, Access::REMOTE_READ)?;
@@ -155,7 +155,7 @@ impl RecvHalf {
         let at = region.offset(segment.va, len)?;
         match region.odp_fault(at, len, ahead(segment.opcode), false) {
             Some(fault) => {
-                if self.wait.start(qp, what, fault, fetched).is_err() {
+                if self.wait.start(qp, psn, fault, fetched).is_err() {
                     // The memory cannot be fetched now. Skip the response: the peer requests it
                     // again.
                     self.resp.response_sent();

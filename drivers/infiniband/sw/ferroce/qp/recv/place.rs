@@ -20,7 +20,8 @@ use roce::{
 };
 
 impl RecvHalf {
-    /// Copies the payload of a packet to where it belongs, and invalidates the key that it names.
+    /// Copies the payload of a packet to its destination, and invalidates the key that the packet
+    /// names.
     #[inline]
     pub(super) fn place(
         &self,

@@ -136,7 +136,8 @@ impl RecvHalf {
         Ok(())
     }
 
-    /// Hands the train over; returns `false` if its packets were taken back for want of room.
+    /// Hands the train over; returns `false` if its packets were taken back because a queue below
+    /// was full.
     #[inline]
     pub(super) fn hand_over(&mut self, qp: &IbQp, run: &mut Run) -> bool {
         match self

@@ -37,8 +37,8 @@ pub(crate) fn catch_up(qp: &QpRef) {
     steps(qp, runs_of_ring(qp), || false);
 }
 
-/// Sends posted requests before the queue pair is destroyed: about a thousand packets, because the
-/// process may be exiting, and the device be waiting for this. Process context, may sleep.
+/// Sends posted requests before the queue pair is destroyed: at most about a thousand packets,
+/// because process exit or device removal may be waiting. Process context, may sleep.
 pub(crate) fn catch_up_last(qp: &QpRef) {
     const RUNS: u32 = 64;
 

@@ -58,8 +58,8 @@ impl SendHalf {
     #[cold]
     pub(super) fn await_request(&mut self, qp: &IbQp, transmit: &Transmit) -> bool {
         let slot = transmit.slot;
-        let what = transmit.psn.get();
-        let fault = match self.request_wait.take_failure(what) {
+        let psn = transmit.psn.get();
+        let fault = match self.request_wait.take_failure(psn) {
             Some(error) => Err(error),
             None => self.sq.odp_fault(
                 slot,
@@ -73,7 +73,7 @@ impl SendHalf {
             Ok(Some(fault)) => {
                 if self
                     .request_wait
-                    .start(qp, what, fault, request_fetched)
+                    .start(qp, psn, fault, request_fetched)
                     .is_err()
                 {
                     self.retry.failed(clock::monotonic());

@@ -37,8 +37,8 @@ use roce::{
     wr::MemError, //
 };
 
-/// Takes a response of the peer, and those of `flow` that came with it. Softirq or process context,
-/// no lock held.
+/// Handles a response of the peer, and those of `flow` that arrived with it. Softirq or process
+/// context, no lock held.
 ///
 /// # Errors
 ///

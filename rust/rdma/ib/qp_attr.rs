@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The attributes of a queue pair.
+
+use super::{
+    enums::QpAttrMask,
+    gid::{
+        GidAttr,
+        Path, //
+    }, //
+};
+use crate::bindings;
+
+/// The attributes of a modify or a query, each named by its bit of [`QpAttrMask`].
+///
+/// # Examples
+///
+/// ```
+/// use rdma::ib::{
+///     enums::QpAttrMask,
+///     qp::QpAttr, //
+/// };
+///
+/// /// Returns the path MTU (`enum ib_mtu`), if the mask selects it.
+/// fn path_mtu(attr: &QpAttr<'_>, mask: QpAttrMask) -> Option<u32> {
+///     let mtu = QpAttrMask::PATH_MTU;
+///     mask.contains(mtu).then(|| attr.get(mtu))
+/// }
+/// ```
+pub struct QpAttr<'a>(pub(super) &'a mut bindings::ib_qp_attr);
+
+macro_rules! attributes {
+    ($($bit:ident: $field:ident: $ty:ty,)*) => {
+        impl QpAttr<'_> {
+            /// Returns the value of an attribute, or 0 for one that is none of these.
+            #[expect(clippy::cast_lossless, reason = "the fields have different types")]
+            pub fn get(&self, bit: QpAttrMask) -> u32 {
+                match bit {
+                    // CAST: Flags are signed in C; the others are unsigned and not wider.
+                    $(QpAttrMask::$bit => self.0.$field as u32,)*
+                    _ => 0,
+                }
+            }
+
+            /// Sets an attribute, which must fit; does nothing for one that is none of these.
+            pub fn set(&mut self, bit: QpAttrMask, value: u32) {
+                match bit {
+                    // CAST: The value fits, and flags are signed in C.
+                    $(QpAttrMask::$bit => self.0.$field = value as $ty,)*
+                    _ => {}
+                }
+            }
+        }
+    };
+}
+
+attributes! {
+    STATE: qp_state: u32,
+    CUR_STATE: cur_qp_state: u32,
+    EN_SQD_ASYNC_NOTIFY: en_sqd_async_notify: u8,
+    ACCESS_FLAGS: qp_access_flags: i32,
+    PKEY_INDEX: pkey_index: u16,
+    PORT: port_num: u32,
+    QKEY: qkey: u32,
+    PATH_MTU: path_mtu: u32,
+    TIMEOUT: timeout: u8,
+    RETRY_CNT: retry_cnt: u8,
+    RNR_RETRY: rnr_retry: u8,
+    RQ_PSN: rq_psn: u32,
+    MAX_QP_RD_ATOMIC: max_rd_atomic: u8,
+    MIN_RNR_TIMER: min_rnr_timer: u8,
+    SQ_PSN: sq_psn: u32,
+    MAX_DEST_RD_ATOMIC: max_dest_rd_atomic: u8,
+    PATH_MIG_STATE: path_mig_state: u32,
+    DEST_QPN: dest_qp_num: u32,
+}
+
+impl QpAttr<'_> {
+    /// Sets whether the send queue is draining, which has no bit.
+    pub fn set_sq_draining(&mut self, draining: bool) {
+        self.0.sq_draining = draining.into();
+    }
+}
+
+/// The address vector of a modify: the path, and the entry of the source GID.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::ib::{
+///     gid::{
+///         GidAttr,
+///         Path, //
+///     },
+///     qp::PathAttr, //
+/// };
+///
+/// /// The destination of a queue pair, which keeps the entry of its source GID.
+/// struct Destination {
+///     path: Path,
+///     gid: GidAttr,
+/// }
+///
+/// fn connect(path: Option<PathAttr>) -> Result<Destination> {
+///     let (path, gid) = path.ok_or(EINVAL)?;
+///     Ok(Destination { path, gid })
+/// }
+/// ```
+pub type PathAttr = (Path, GidAttr);
