@@ -90,9 +90,11 @@ class Crate:
                         if origin is not None:
                             self.exports[module + (path[-1],)] = origin
         self.foreign, self.edges = [], {module: {} for module in self.files}
+        self.ancestors = {module: set() for module in self.files}
         for module in self.files:
             for path in self.paths(module):
                 self.note(module, path)
+        self.add_ancestors()
 
     def paths(self, module):
         text = self.texts[module]
@@ -127,9 +129,19 @@ class Crate:
                 break
         while target not in self.files:
             target = target[:-1]
-        # What an ancestor defines is there for its descendants.
-        if target != module[: len(target)]:
+        if target == module[: len(target)]:
+            self.ancestors[module].add(target)
+        else:
             self.edges[module].setdefault(target, "::".join(path))
+
+    def add_ancestors(self):
+        """A module may use its ancestors, which hold the types that it implements. A module elsewhere that uses it depends
+        on these, too."""
+        for module, edges in self.edges.items():
+            for target, path in list(edges.items()):
+                for ancestor in self.ancestors[target]:
+                    if ancestor != module[: len(ancestor)]:
+                        edges.setdefault(ancestor, path)
 
     def directory(self, module):
         return module if module in self.parents else module[:-1]
