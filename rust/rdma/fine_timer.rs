@@ -150,8 +150,8 @@ impl<C: TimerCallback> FineTimer<C> {
 #[pinned_drop]
 impl<C: TimerCallback> PinnedDrop for FineTimer<C> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: `raw` was set up. After this call the callback neither runs nor will run, as
-        // nobody has a reference to arm it with.
+        // SAFETY: `raw` was set up. After this call the callback neither runs nor will run, because
+        // no reference is left to arm it with.
         unsafe { bindings::hrtimer_cancel(self.raw.get()) };
     }
 }

@@ -129,7 +129,8 @@ impl<T: ModuleHandler> ModuleNotifier<T> {
 #[pinned_drop]
 impl<T: ModuleHandler> PinnedDrop for ModuleNotifier<T> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: `block` was registered by `register`. It can fail only for one that was not.
+        // SAFETY: `block` was registered by `register`. Unregistering fails only for a block that
+        // was not.
         unsafe { bindings::unregister_module_notifier(self.block.get()) };
     }
 }

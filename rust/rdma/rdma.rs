@@ -2,9 +2,12 @@
 
 //! Abstractions over the kernel's RDMA and network APIs.
 //!
-//! Written as if it were `rust/kernel/rdma` and `rust/kernel/net`: safe types for a driver of an
-//! RDMA device, and the only crate of the module that contains `unsafe`. Nothing in here knows the
-//! RoCE protocol (crate `roce`) or decides anything for the driver (crate `ferroce`).
+//! - [`ib`]: the RDMA core, written as if it were `rust/kernel/rdma`.
+//! - [`net`]: the network stack, written as if it were `rust/kernel/net`.
+//! - The other modules: general extensions of crate `kernel`, such as locks and timers.
+//!
+//! The types are safe: a driver of an RDMA device needs no `unsafe` of its own. Nothing in here
+//! knows the protocol of a device or decides anything for the driver.
 //!
 //! This crate does not print: it returns errors, and the driver logs where it knows the context.
 

@@ -92,8 +92,8 @@ impl Workqueue {
         if wq.is_null() {
             return false;
         }
-        // SAFETY: By the type invariant the queue is there until the end of the RCU section, and
-        // `Work` cancels itself before its memory goes away.
+        // SAFETY: By the type invariant the queue exists until the end of the RCU section. `Work`
+        // cancels itself before its memory is freed.
         unsafe { bindings::queue_work(wq, work.raw.get()) }
     }
 
@@ -108,7 +108,7 @@ impl Workqueue {
         if wq.is_null() {
             return Err(ESHUTDOWN);
         }
-        // SAFETY: By the type invariant the queue is there until the end of the RCU section.
+        // SAFETY: By the type invariant the queue exists until the end of the RCU section.
         let queue = unsafe { kernel::workqueue::Queue::from_raw(wq) };
         queue.try_spawn(GFP_ATOMIC, f)?;
         Ok(())
@@ -121,7 +121,7 @@ impl Workqueue {
             return;
         }
         rcu::synchronize_rcu();
-        // SAFETY: This value owns the queue, and nobody can have the pointer any more.
+        // SAFETY: This value owns the queue, and no other thread has the pointer any more.
         unsafe { bindings::destroy_workqueue(wq) };
     }
 }
@@ -231,8 +231,8 @@ impl<W: WorkItem> Work<W> {
 #[pinned_drop]
 impl<W: WorkItem> PinnedDrop for Work<W> {
     fn drop(self: Pin<&mut Self>) {
-        // After this call the callback neither runs nor will run: nobody has a reference to queue
-        // it again.
+        // After this call the callback neither runs nor will run: no reference is left to queue it
+        // with.
         self.cancel();
     }
 }

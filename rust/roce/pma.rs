@@ -30,7 +30,7 @@ const CLASS_PORT_INFO: u16 = 0x0001;
 const PORT_COUNTERS: u16 = 0x0012;
 const PORT_COUNTERS_EXT: u16 = 0x001d;
 
-/// The capability that the extended counters are there, those for multicast included.
+/// The capability flag of the extended counters, including those for multicast.
 const EXT_WIDTH: u16 = 1 << 9;
 
 /// Bytes in a word of the data counters.
@@ -66,8 +66,8 @@ pub struct PortCounters {
 
 /// Answers a management datagram for a port.
 ///
-/// Returns whether there is a response in `response`. There is none to a datagram of another class,
-/// nor to a response. `counters` is called at most once, and only if the request is for counters.
+/// Returns whether there is a response in `response`. Datagrams of another class, and responses,
+/// get none. `counters` is called at most once, and only if the request is for counters.
 pub fn respond(
     request: &[u8; MAD_LEN],
     port: u8,

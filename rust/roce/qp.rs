@@ -18,11 +18,11 @@ pub mod table;
 
 pub use self::{
     attr::{
-        Access,
         AttrMask,
         Attrs,
         Limits,
-        Mtu, //
+        Mtu,
+        QpAccess, //
     },
     modify::ModifyError,
     state::State,

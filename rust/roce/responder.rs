@@ -94,7 +94,7 @@ use crate::{
         Transport, //
     },
     psn::Psn,
-    qp::attr::Access,
+    qp::attr::QpAccess,
     wire::Packet,
     wr::{
         MemError,
@@ -126,7 +126,7 @@ pub struct RecvParams {
     /// The Q_Key that datagrams must carry (UD only).
     pub qkey: Qkey,
     /// The remote access rights (RC and UC only).
-    pub access: Access,
+    pub access: QpAccess,
     /// The most requests with an explicit response that the peer may have outstanding, up to
     /// [`MAX_RD_ATOMIC`]; 0 forbids them, but other values are not enforced (RC only).
     pub max_dest_rd_atomic: u8,
@@ -139,7 +139,7 @@ impl Default for RecvParams {
             dest_qpn: Qpn::default(),
             min_rnr_timer: 0,
             qkey: Qkey::default(),
-            access: Access::default(),
+            access: QpAccess::default(),
             max_dest_rd_atomic: 0,
         }
     }

@@ -3,9 +3,9 @@
 //! The RoCE v2 protocol, without any input or output.
 //!
 //! This crate is a pure state machine. Its inputs are posted work requests, received packets and
-//! the time; its outputs are packets to send, places for received bytes, and completions. Sockets,
-//! clocks, locks, memory keys and payload belong to the caller, called the *driver* here: the
-//! driver in the kernel, the simulator in `tools/testing/roce`.
+//! the time; its outputs are packets to send, destinations for received bytes, and completions.
+//! Sockets, clocks, locks, memory keys and payload belong to the caller, called the *driver* here:
+//! the driver in the kernel, the simulator in `tools/testing/roce`.
 //!
 //! - [`requester::Requester`] is the send half of a queue pair: work requests go in, request
 //!   packets come out, responses go in, completions come out. One type serves RC, UC and UD.

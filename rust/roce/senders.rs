@@ -45,7 +45,7 @@ impl Period {
 pub struct Senders {
     period: Period,
     before: u16,
-    now: u16,
+    current: u16,
 }
 
 impl Senders {
@@ -53,14 +53,14 @@ impl Senders {
     #[inline]
     pub fn count(self, period: Period) -> u32 {
         let here = self.at(period);
-        u32::from(here.before.max(here.now))
+        u32::from(here.before.max(here.current))
     }
 
     /// Returns the count with one more half. Each half may be added once in a period.
     #[inline]
     pub fn with_another(self, period: Period) -> Senders {
         let mut here = self.at(period);
-        here.now = here.now.saturating_add(1);
+        here.current = here.current.saturating_add(1);
         here
     }
 
@@ -74,13 +74,13 @@ impl Senders {
             0 | 0x8000_0000.. => self,
             1 => Senders {
                 period,
-                before: self.now,
-                now: 0,
+                before: self.current,
+                current: 0,
             },
             _ => Senders {
                 period,
                 before: 0,
-                now: 0,
+                current: 0,
             },
         }
     }
@@ -89,7 +89,7 @@ impl Senders {
     #[inline]
     pub const fn to_raw(self) -> u64 {
         // CAST: Widening.
-        ((self.period.0 as u64) << 32) | ((self.before as u64) << 16) | self.now as u64
+        ((self.period.0 as u64) << 32) | ((self.before as u64) << 16) | self.current as u64
     }
 
     /// Converts from a number of [`Senders::to_raw`]. 0 stands for no half.
@@ -99,7 +99,7 @@ impl Senders {
         Senders {
             period: Period((raw >> 32) as u32),
             before: (raw >> 16) as u16,
-            now: raw as u16,
+            current: raw as u16,
         }
     }
 }

@@ -14,7 +14,7 @@ pub(crate) use crate::{
         Transport, //
     },
     psn::Psn,
-    qp::Access,
+    qp::QpAccess,
     requester::{
         Expired,
         PostError,
@@ -207,11 +207,11 @@ pub(crate) fn recv_params() -> RecvParams {
         dest_qpn: Qpn::new(0x44),
         min_rnr_timer: 3,
         qkey: Qkey::new(0x33),
-        access: Access::from_bits(
-            Access::REMOTE_WRITE
-                | Access::REMOTE_READ
-                | Access::REMOTE_ATOMIC
-                | Access::FLUSH_GLOBAL,
+        access: QpAccess::from_bits(
+            QpAccess::REMOTE_WRITE
+                | QpAccess::REMOTE_READ
+                | QpAccess::REMOTE_ATOMIC
+                | QpAccess::FLUSH_GLOBAL,
         )
         .unwrap_or_default(),
         max_dest_rd_atomic: 2,

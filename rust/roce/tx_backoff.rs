@@ -101,7 +101,7 @@ impl TxBackoff {
         };
     }
 
-    /// Returns whether the caller must count the half as a sender, which is once in a period.
+    /// Returns whether the caller must count the half as a sender: once per period.
     #[inline]
     pub fn begins(&mut self, period: Period) -> bool {
         self.counted.replace(period) != Some(period)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# What the gates share. Sourced, never run: a gate runs from the top of the checkout and prints TAP lines.
+# Functions that the gates share. Sourced, never run: a gate runs from the top of the checkout and prints TAP lines.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

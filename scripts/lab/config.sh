@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash disable=SC2034 # The names below are for the scripts that source this file.
 #
-# Where the lab lives and what it is made of. Sourced, never run.
+# The paths of the lab and the versions of its parts. Sourced, never run.
 
 SRC=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 

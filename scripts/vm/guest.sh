@@ -5,7 +5,7 @@
 #
 # Scripts wait for a condition, with a limit: under emulation, no fixed time is long enough.
 
-# What ferroce.ko needs, and the network devices that the tests are made of. A kernel may have some of them built in.
+# Loads the modules that ferroce.ko needs, and the network devices that the tests use. A kernel may have some of them built in.
 load_dependencies() {
 	modprobe -a ib_uverbs rdma_ucm ib_umad udp_tunnel ip6_udp_tunnel || return
 	modprobe -qa veth dummy tun 8021q sch_netem || true

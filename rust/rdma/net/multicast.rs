@@ -3,7 +3,7 @@
 //! Multicast groups of net devices.
 //!
 //! A group is joined for a device, not for a socket: a socket may join only a few
-//! (`net.ipv4.igmp_max_memberships`, 20), and one that has joined none gets the packets of all
+//! (`net.ipv4.igmp_max_memberships`, 20), and a socket that has joined none gets the packets of all
 //! groups that its namespace is in.
 //!
 //! C headers: [`include/linux/igmp.h`](srctree/include/linux/igmp.h),
@@ -81,8 +81,8 @@ pub enum Group {
 impl NetDevice {
     /// Joins a group, once more if the device is in it already. Sleeps.
     ///
-    /// [`NetDevice::leave`] undoes this; so does the removal of the device, or its move to another
-    /// namespace.
+    /// [`NetDevice::leave`] undoes this. Removing the device, or moving it to another namespace,
+    /// also undoes it.
     ///
     /// # Errors
     ///
@@ -96,9 +96,9 @@ impl NetDevice {
                 if ip.is_null() {
                     return Err(ENODEV);
                 }
-                // The function returns no error. Without memory it would not join, and
-                // `NetDevice::leave` would later take a reference that belongs to another member.
-                // One small allocation, in process context: it may wait.
+                // `__ip_mc_inc_group()` cannot report failure. If its allocation failed,
+                // `NetDevice::leave` would drop another member's reference. Hence `__GFP_NOFAIL`:
+                // the allocation is small, and this is process context.
                 let gfp = bindings::GFP_KERNEL | bindings::RUST_CONST_HELPER_GFP_NOFAIL;
                 // SAFETY: The IPv4 part of the device is alive as long as RTNL is held.
                 unsafe { bindings::__ip_mc_inc_group(ip, u32::from_ne_bytes(group), gfp) };
@@ -132,7 +132,7 @@ impl NetDevice {
             Group::V6(group) => {
                 let group = in6_addr(group);
                 // SAFETY: The device is alive by the type invariant, and the address is copied.
-                // An error says that the device is in no such group any more.
+                // An error means that the device is no longer in the group.
                 unsafe { bindings::ipv6_dev_mc_dec(self.as_raw(), &group) };
             }
             #[cfg(not(CONFIG_IPV6))]

@@ -11,8 +11,8 @@ use kernel::sync::rcu;
 
 /// The identity of a network namespace, for comparison.
 ///
-/// It keeps no namespace alive, and no other namespace ever gets the same one: it is the
-/// namespace's cookie, not its address.
+/// It does not keep the namespace alive. It is never reused, because it is the namespace's cookie,
+/// not its address.
 ///
 /// # Examples
 ///
@@ -37,7 +37,7 @@ impl NetId {
     /// `net` must point to a `struct net` that is not freed during the call.
     pub(super) unsafe fn from_raw(net: *const bindings::net) -> Self {
         // SAFETY: `net` is valid by the requirement of this function. The cookie is written once,
-        // before anybody can find the namespace.
+        // before the namespace can be found.
         Self(unsafe { (*net).net_cookie })
     }
 

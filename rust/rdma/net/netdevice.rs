@@ -174,8 +174,8 @@ impl NetDevice {
     /// Returns whether the device is registered.
     ///
     /// It becomes `false` before [`NetdevEvent::Unregister`](super::NetdevEvent::Unregister) is
-    /// sent: a caller that records the device under a lock that the handler of that event takes,
-    /// and then finds it registered, will see the event.
+    /// sent. Therefore a caller that records the device under a lock that the handler of this event
+    /// also takes, and then finds the device registered, will see the event.
     pub fn is_registered(&self) -> bool {
         // SAFETY: The device is alive by the type invariant.
         unsafe { bindings::net_device_is_registered(self.as_raw()) }

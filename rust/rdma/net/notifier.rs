@@ -98,7 +98,7 @@ pub trait NetdevHandler: 'static {
     /// Called with RTNL held; may sleep.
     ///
     /// Registering replays `Up` for existing devices. Unregistering replays `Down` and `Unregister`
-    /// for every device: unregister last, or be ready for that.
+    /// for every device: unregister last, or make this handle them.
     fn event(dev: &NetDevice, event: NetdevEvent);
 }
 
@@ -183,7 +183,8 @@ impl<T: NetdevHandler> NetdevNotifier<T> {
 #[pinned_drop]
 impl<T: NetdevHandler> PinnedDrop for NetdevNotifier<T> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: `block` was registered by `register`. It can fail only for one that was not.
+        // SAFETY: `block` was registered by `register`. Unregistering fails only for a block that
+        // was not.
         unsafe { bindings::unregister_netdevice_notifier(self.block.get()) };
     }
 }

@@ -34,8 +34,8 @@ pub use cached::{
 ///
 /// # Invariants
 ///
-/// `dst` points to a `struct dst_entry` that is not freed during `'rcu`, nor is its `ops`, which
-/// for IPv6 lies in `struct net`. The RCU read lock is held during `'rcu`.
+/// `dst` points to a `struct dst_entry`. Neither this structure nor its `ops`, which for IPv6 lies
+/// in `struct net`, is freed during `'rcu`. The RCU read lock is held during `'rcu`.
 ///
 /// # Examples
 ///
@@ -139,7 +139,7 @@ pub struct RouteV4 {
 pub struct RouteV6 {
     /// The source, an address of this host.
     pub saddr: [u8; 16],
-    /// The destination. If it is link-local, it is one of the link of the device.
+    /// The destination. A link-local address belongs to the link of the device.
     pub daddr: [u8; 16],
     /// The UDP source port.
     pub sport: u16,

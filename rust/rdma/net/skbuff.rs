@@ -61,9 +61,9 @@ fn linear_len(headroom: usize, size: usize) -> Option<u32> {
 /// # Invariants
 ///
 /// - The pointer is to a `struct sk_buff` that this value owns alone. The data may be shared with
-///   clones, and then nobody writes to it.
-/// - Every byte between `data` and the tail is initialised. If the transport header was set, so is
-///   every byte from the network header on.
+///   clones; it is not written then.
+/// - Every byte between `data` and the tail is initialised. If the transport header was set, every
+///   byte from the network header on is initialised, too.
 ///
 /// # Examples
 ///
@@ -182,8 +182,8 @@ impl SkBuff {
     /// Returns the linear part of the packet.
     #[inline]
     pub fn data(&self) -> &[u8] {
-        // SAFETY: By the type invariant these bytes are initialised, and nobody writes to them
-        // while `self` is borrowed.
+        // SAFETY: By the type invariant these bytes are initialised, and they are not written while
+        // `self` is borrowed.
         unsafe { slice::from_raw_parts((*self.as_raw()).data, self.linear_len()) }
     }
 
@@ -194,8 +194,8 @@ impl SkBuff {
     /// `EBUSY` if it is shared with a clone.
     pub fn data_mut(&mut self) -> Result<&mut [u8]> {
         self.check_writable()?;
-        // SAFETY: By the type invariant these bytes are initialised, and nobody else accesses them
-        // while `self` is borrowed, for there is no clone.
+        // SAFETY: By the type invariant these bytes are initialised, and no one else accesses them
+        // while `self` is borrowed, because there is no clone.
         Ok(unsafe { slice::from_raw_parts_mut((*self.as_raw()).data, self.linear_len()) })
     }
 
@@ -261,7 +261,7 @@ impl SkBuff {
     ///
     /// # Errors
     ///
-    /// As [`SkBuff::append`].
+    /// See [`SkBuff::append`].
     pub fn append_zeros(&mut self, n: usize) -> Result {
         // SAFETY: The closure writes exactly the bytes that it is given room for.
         unsafe {
@@ -281,15 +281,15 @@ impl SkBuff {
     ///
     /// # Errors
     ///
-    /// As [`SkBuff::append`], or the error of `write`; then nothing is added.
+    /// See [`SkBuff::append`]; also the error of `write`. On error nothing is added.
     pub(crate) unsafe fn append_with(
         &mut self,
         n: usize,
         write: impl FnOnce(*mut u8) -> Result,
     ) -> Result {
         self.check_writable()?;
-        // SAFETY: The packet is alive by the type invariant. The tailroom of one that is not linear
-        // is 0.
+        // SAFETY: The packet is alive by the type invariant. A packet that is not linear has a
+        // tailroom of 0.
         let room = unsafe { bindings::skb_tailroom(self.as_raw()) };
         if n > usize::try_from(room)? || !self.is_linear() {
             return Err(ENOSPC);
@@ -307,7 +307,7 @@ impl SkBuff {
     ///
     /// # Errors
     ///
-    /// `ENOSPC` without headroom, `EBUSY` as [`SkBuff::append`].
+    /// `ENOSPC` without headroom, `EBUSY` as for [`SkBuff::append`].
     pub fn prepend(&mut self, bytes: &[u8]) -> Result {
         self.check_writable()?;
         // SAFETY: The packet is alive by the type invariant.
@@ -319,7 +319,7 @@ impl SkBuff {
         // SAFETY: The packet has that much headroom.
         let front = unsafe { bindings::skb_push(self.as_raw(), bytes.len() as u32) };
         // INVARIANT: The new data is initialised here.
-        // SAFETY: `front` points to the bytes that were just added, which nobody else accesses.
+        // SAFETY: `front` points to the bytes that were just added, which no one else accesses.
         unsafe {
             front
                 .cast::<u8>()

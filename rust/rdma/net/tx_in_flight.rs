@@ -188,7 +188,7 @@ impl TxInFlight {
     ///
     /// # Errors
     ///
-    /// As [`TxInFlight::charge`].
+    /// See [`TxInFlight::charge`].
     pub fn charge_frame(&self, skb: &mut SkBuff) -> Result {
         self.charge_on(CpuId::current().as_u32(), jiffies(), skb, 1)
     }
@@ -207,7 +207,7 @@ impl TxInFlight {
             .cast_mut()
             .cast::<ffi::c_void>();
         // SAFETY: `skb` is alive and owned. A destructor that it has already is called, so that
-        // none is lost. The argument survives until the destructor is called: nobody else uses it
+        // none is lost. The argument survives until the destructor is called: nothing else uses it
         // in a packet without zero-copy pages, and it moves along when the data does.
         unsafe {
             bindings::skb_orphan(skb);
@@ -276,7 +276,7 @@ impl Drop for Inner {
     }
 }
 
-/// Waits until the network stack has returned every packet, and runs no code of this module for one
+/// Waits until the network stack has returned every packet, and no code of this module runs for any
 /// of them. Sleeps, for ever if a packet is stuck.
 ///
 /// Call it when every sender is gone, before the module is unloaded. `report` is called with the
@@ -313,8 +313,8 @@ pub fn wait_all_returned(mut report: impl FnMut(usize)) {
         }
         fsleep(Delta::from_millis(POLL_MS));
     }
-    // The last destructor may have counted itself off and not have returned yet. It can be
-    // preempted there, so a grace period of plain RCU would not do.
+    // The last destructor may have dropped the count without having returned yet. It can be
+    // preempted there, so a grace period of plain RCU does not suffice.
     //
     // SAFETY: This function may sleep.
     #[cfg(CONFIG_TASKS_RCU)]

@@ -72,9 +72,9 @@ pub trait UdpReceive: 'static {
     /// Called in softirq context.
     ///
     /// The data of a packet begins behind the UDP header, and its
-    /// [`received_headers`](super::SkBuff::received_headers) are there to be read. The IP and UDP
-    /// checksums have been verified, and the packet is trimmed to the length in both headers.
-    /// Nothing else is known: the packet may not be linear, and no byte of it can be trusted.
+    /// [`received_headers`](super::SkBuff::received_headers) can be read. The IP and UDP checksums
+    /// have been verified, and the packet is trimmed to the length in both headers. Nothing else is
+    /// known: the packet may not be linear, and no byte of it can be trusted.
     ///
     /// The packets may be kept for longer than the call, but `dev` may not. The packets do not
     /// refer to it.
@@ -91,7 +91,7 @@ pub trait UdpReceive: 'static {
 /// `sk` points to the `struct sock` of a kernel socket that this value owns. Its namespace has not
 /// been freed. The compiler does not enforce the latter: a driver must keep every tunnel where its
 /// [`PernetHandler::exit`](super::PernetHandler::exit) finds it before it drops the [`Namespace`]
-/// that the tunnel was opened with. In ferroce that is `sockets::OPEN`.
+/// that the tunnel was opened with.
 ///
 /// # Examples
 ///
@@ -180,7 +180,7 @@ impl<T: UdpReceive> UdpTunnel<T> {
             _p: PhantomData,
         };
 
-        // SAFETY: The socket is new: nobody has locked it, or can.
+        // SAFETY: The socket is new and not in use yet, so none of its locks is held.
         unsafe { reclassify(sk.as_ptr(), family) };
 
         let mut config: bindings::udp_tunnel_sock_cfg = pin_init::zeroed();
@@ -217,7 +217,7 @@ impl<T: UdpReceive> UdpTunnel<T> {
         let packets = unsafe { SkBuffList::from_received(sk, raw) };
 
         if !dev.is_null() {
-            // SAFETY: The device is not freed during the call: the RCU section lasts as long.
+            // SAFETY: By the requirement of this function the device is not freed during the call.
             T::receive(packets, unsafe { NetDevice::from_raw(dev) });
         }
         0
@@ -226,8 +226,8 @@ impl<T: UdpReceive> UdpTunnel<T> {
 
 impl<T: UdpReceive> Drop for UdpTunnel<T> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant this value owns the socket, and the namespace is there.
-        // Packets are delivered under RCU, so that afterwards the callback neither runs nor will
+        // SAFETY: By the type invariant this value owns the socket, and the namespace has not been
+        // freed. Packets are delivered under RCU, so afterwards the callback neither runs nor will
         // run.
         unsafe {
             bindings::udp_tunnel_sock_release(self.sk.as_ptr());
@@ -265,7 +265,7 @@ unsafe fn reclassify(sk: *mut bindings::sock, family: Family) {
     // The first call takes a reference to this module, for the sake of the keys, which would keep
     // it from being unloaded. But unloading drops every tunnel, so the reference is given back.
     //
-    // SAFETY: Nobody uses the socket yet; names and keys are static.
+    // SAFETY: The socket is not in use yet; names and keys are static.
     unsafe {
         bindings::sock_lock_init_class_and_name(
             sk,

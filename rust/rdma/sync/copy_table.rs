@@ -179,8 +179,8 @@ impl<T: Copy> CopyTable<T> {
         // SAFETY: The array is initialised.
         let entry = unsafe { bindings::xa_load(self.xa.get(), id as usize) };
         let entry = NonNull::new(entry.cast::<Entry<T>>())?;
-        // SAFETY: An entry that was found under RCU is freed after a grace period, and nobody
-        // writes to it.
+        // SAFETY: An entry that was found under RCU is freed after a grace period, and is never
+        // written.
         Some(unsafe { (*entry.as_ptr()).value })
     }
 
@@ -202,7 +202,8 @@ impl<T: Copy> CopyTable<T> {
         let Some(entry) = NonNull::new(entry.cast::<Entry<T>>()) else {
             return;
         };
-        // SAFETY: The entry came from a `KBox`, that is from kmalloc; `rcu` is used by nobody else.
+        // SAFETY: The entry came from a `KBox`, that is from kmalloc; `rcu` is used by nothing
+        // else.
         unsafe {
             bindings::kvfree_call_rcu((*entry.as_ptr()).rcu.get().cast(), entry.as_ptr().cast())
         };
@@ -213,7 +214,7 @@ impl<T: Copy> CopyTable<T> {
 impl<T: Copy> PinnedDrop for CopyTable<T> {
     fn drop(self: Pin<&mut Self>) {
         // Every user of a number removes it before.
-        // SAFETY: The array is initialised, and nobody else uses it.
+        // SAFETY: The array is initialised, and no one else uses it.
         unsafe { bindings::xa_destroy(self.xa.get()) };
     }
 }

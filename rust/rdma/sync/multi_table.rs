@@ -194,7 +194,7 @@ impl<K: Key, V: Copy, const BUCKETS: usize> MultiTable<K, V, BUCKETS> {
         self.unlink_first(head, |node| node.key == *key && f(&node.value))
     }
 
-    /// Removes all values that `f` accepts, of whatever key. Process context; looks at all of them.
+    /// Removes all values that `f` accepts, of any key. Process context; looks at all values.
     pub fn remove_all(&self, f: impl Fn(&K, &V) -> bool) {
         for head in &self.buckets {
             let _lock = self.lock.lock();
@@ -216,8 +216,8 @@ impl<K: Key, V: Copy, const BUCKETS: usize> MultiTable<K, V, BUCKETS> {
 
         loop {
             let node = NonNull::new(at.load(Ordering::Acquire))?;
-            // SAFETY: By the type invariant a node that was found under RCU is not freed before
-            // the end of the RCU section, and nobody writes to its key and value.
+            // SAFETY: By the type invariant a node that was found under RCU is not freed before the
+            // end of the RCU section, and its key and value are never written.
             let node = unsafe { &*node.as_ptr() };
 
             if node.key == *key {
@@ -241,11 +241,11 @@ impl<K: Key, V: Copy, const BUCKETS: usize> MultiTable<K, V, BUCKETS> {
         let value = node.value;
         let raw = at.load(Ordering::Relaxed);
 
-        // INVARIANT: The pointer is one of a node; the lock is held. A reader that is at the node
-        // finds its way on, because the node keeps its own pointer.
+        // INVARIANT: The pointer is that of a node; the lock is held. A reader at the removed node
+        // can continue, because the node keeps its own pointer.
         at.store(node.next.load(Ordering::Relaxed), Ordering::Release);
-        // SAFETY: The node came from a `KBox`, that is from kmalloc; `rcu` is used by nobody else,
-        // and nobody can find the node any more.
+        // SAFETY: The node came from a `KBox`, that is from kmalloc; `rcu` is used by nothing else,
+        // and the node can no longer be found.
         unsafe { bindings::kvfree_call_rcu(node.rcu.get().cast(), raw.cast()) };
         Some(value)
     }
@@ -261,7 +261,7 @@ impl<K: Key, V: Copy, const BUCKETS: usize> MultiTable<K, V, BUCKETS> {
 
         loop {
             let raw = NonNull::new(at.load(Ordering::Relaxed))?;
-            // SAFETY: Under the lock nobody else unlinks a node, so that this one is not freed.
+            // SAFETY: Under the lock no one else unlinks a node, so this one is not freed.
             let node = unsafe { &*raw.as_ptr() };
 
             if f(node) {

@@ -35,7 +35,7 @@ use kernel::{
 #[pin_data]
 #[repr(C)]
 pub(super) struct Inner<T> {
-    // First, because `kvfree_call_rcu` wants it within the first page.
+    // First, because `kvfree_call_rcu` requires it within the first page.
     rcu: Opaque<bindings::callback_head>,
     refs: Opaque<bindings::refcount_t>,
     #[pin]
@@ -54,7 +54,7 @@ impl<T> Inner<T> {
         // SAFETY: The memory is valid by the requirement of this function, and `refs` is only
         // accessed with atomic operations.
         let refs = unsafe { (*this.as_ptr()).refs.get() };
-        // Acquire, because a lookup that is late may find what `exclusive` has changed.
+        // Acquire: a late lookup must see the changes that `exclusive` made before its release.
         // SAFETY: `refs` is an initialised `refcount_t`.
         if unsafe { bindings::refcount_inc_not_zero_acquire(refs) } {
             // INVARIANT: The reference was just taken.
@@ -171,8 +171,8 @@ impl<T: Unpin> Owned<T> {
         // SAFETY: The count is zero, so by the invariant of `Inner` only this handle accesses
         // `value`, and it is borrowed.
         let result = f(unsafe { &mut (*inner).value });
-        // SAFETY: Nobody waits for or completes the completion while the count is zero: the last
-        // `Ref` did so under a lock that the wait has taken since.
+        // SAFETY: The completion is neither waited for nor completed while the count is zero: the
+        // last `Ref` completed it under a lock that the wait has taken since.
         // INVARIANT: This handle has a reference again. The changes of `f` are visible to
         // each taker of another one.
         unsafe {
@@ -198,11 +198,11 @@ impl<T> Drop for Owned<T> {
         let inner = self.inner.as_ptr();
 
         self.wait();
-        // SAFETY: The count is zero, so by the invariant of `Inner` nobody else accesses `value`
-        // any more, nor will.
+        // SAFETY: The count is zero, so by the invariant of `Inner` no one else accesses `value`,
+        // now or later.
         unsafe { core::ptr::drop_in_place(&raw mut (*inner).value) };
         // SAFETY: `inner` was allocated by a `KBox`, that is by kmalloc; `rcu` lies within it and
-        // is used by nobody else. A concurrent `try_get` runs under RCU.
+        // is used by nothing else. A concurrent `try_get` runs under RCU.
         unsafe { bindings::kvfree_call_rcu((*inner).rcu.get().cast(), inner.cast()) };
     }
 }

@@ -19,7 +19,7 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// The pointer is what `__alloc_percpu_gfp()` returned for `N` values, and is this value's own.
+/// The pointer was returned by `__alloc_percpu_gfp()` for `N` values, and this value owns it.
 ///
 /// # Examples
 ///
@@ -41,7 +41,7 @@ pub struct PerCpuCounters<const N: usize>(NonNull<ffi::c_void>);
 // SAFETY: Memory for each CPU may be freed by any thread.
 unsafe impl<const N: usize> Send for PerCpuCounters<N> {}
 // SAFETY: Values are changed by an instruction that neither an interrupt nor a move to another CPU
-// can cut in two, and each by its own CPU only; others read whole words.
+// can split, and only by their own CPU; others read whole words.
 unsafe impl<const N: usize> Sync for PerCpuCounters<N> {}
 
 impl<const N: usize> PerCpuCounters<N> {
@@ -53,7 +53,7 @@ impl<const N: usize> PerCpuCounters<N> {
     pub fn new() -> Result<Self> {
         const_assert!(N > 0, "there must be something to count");
 
-        // SAFETY: The size is that of the values, which is not zero, and the alignment is theirs.
+        // SAFETY: Size and alignment are those of the values, and the size is not zero.
         let values = unsafe {
             bindings::__alloc_percpu_gfp(
                 size_of::<[u64; N]>(),
@@ -81,12 +81,12 @@ impl<const N: usize> PerCpuCounters<N> {
     pub fn sum(&self, index: usize) -> u64 {
         let mut sum: u64 = 0;
         for cpu in 0..nr_cpu_ids() {
-            // SAFETY: The number is below that of the mask's bits.
+            // SAFETY: The number is less than the number of bits of the mask.
             if index >= N || !unsafe { bindings::cpu_possible(cpu) } {
                 continue;
             }
             // SAFETY: By the type invariant there are `N` values for each possible CPU, and this is
-            // one. Another CPU may be changing them: a volatile read is of a whole word.
+            // one. Another CPU may be changing the value, so a volatile access reads it as a whole.
             sum = sum.wrapping_add(unsafe {
                 // CAST: The number of a CPU.
                 bindings::per_cpu_ptr(self.0.as_ptr(), cpu as ffi::c_int)

@@ -240,8 +240,8 @@ impl Drop for Permit {
 impl Waiter {
     /// Creates one that does not wait. May sleep.
     ///
-    /// `callback(cookie)` must only queue work: it is called in whatever context a permit is
-    /// dropped, under locks of its owner.
+    /// `callback(cookie)` must only queue work: it is called in any context, with the locks of the
+    /// permit's owner held.
     ///
     /// # Errors
     ///
@@ -276,8 +276,8 @@ impl Waiter {
         let mut inner = semaphore.inner.lock();
         let next = match self.entry.state.load(Relaxed) {
             WAITING => {
-                // SAFETY: By the type invariant the entry is in no list but that of `semaphore`.
-                // The lock of that is held.
+                // SAFETY: By the type invariant the entry is in no list but that of `semaphore`,
+                // whose lock is held.
                 unsafe { inner.waiting.remove(&self.entry) };
                 None
             }

@@ -85,7 +85,8 @@ pub struct Table<T> {
 
 /// The order in which a [`Table`] hands out numbers.
 enum Order {
-    /// Cyclically, so that one that was freed is not used again soon. The last ones are kept.
+    /// Cyclically, so that a freed number is not reused soon. The last ones are kept for kernel
+    /// consumers.
     Cyclic {
         next: Atomic<u32>,
         last_of_processes: u32,
@@ -165,7 +166,7 @@ impl<T> Table<T> {
                 } else {
                     *last_of_processes
                 };
-                // Two reservations that race only make the numbers less cyclic.
+                // A race only means that numbers are reused a little sooner.
                 let mut from = next.load(Relaxed);
                 let id = self.alloc(last, &mut from)?;
                 next.store(from, Relaxed);
@@ -302,7 +303,7 @@ impl<T> Table<T> {
 impl<T> PinnedDrop for Table<T> {
     fn drop(self: Pin<&mut Self>) {
         // Every object holds its number until it is destroyed, and removes it then.
-        // SAFETY: The array is initialised, and nobody else uses it.
+        // SAFETY: The array is initialised, and no one else uses it.
         unsafe { bindings::xa_destroy(self.xa.get()) };
     }
 }
@@ -389,7 +390,7 @@ mod tests {
         let table = TABLE.get().ok_or(ENODEV)?;
         let taken = [table.reserve(false)?, table.reserve(false)?];
         let kernel = [table.reserve(true)?, table.reserve(true)?];
-        // From the next number on none is left for a process, so it gets lower ones.
+        // No number after the last one is left for a process, so it gets lower ones.
         drop(taken);
         let taken = [table.reserve(false)?, table.reserve(false)?];
         assert_eq!(table.reserve(false).err(), Some(EBUSY));

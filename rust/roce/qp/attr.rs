@@ -69,9 +69,9 @@ impl Mtu {
 
 /// The rights of the peer through a queue pair, and other flags of `enum ib_access_flags`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Access(u32);
+pub struct QpAccess(u32);
 
-impl Access {
+impl QpAccess {
     /// `IB_ACCESS_LOCAL_WRITE`: has no meaning for a queue pair, but is commonly set.
     pub const LOCAL_WRITE: u32 = 1 << 0;
     /// `IB_ACCESS_REMOTE_WRITE`: RDMA WRITE.
@@ -110,11 +110,11 @@ impl Access {
     /// Makes flags from the bits of `enum ib_access_flags`.
     ///
     /// Returns `None` if a queue pair cannot have one of them.
-    pub const fn from_bits(bits: u32) -> Option<Access> {
+    pub const fn from_bits(bits: u32) -> Option<QpAccess> {
         if bits & !Self::SETTABLE != 0 {
             return None;
         }
-        Some(Access(bits))
+        Some(QpAccess(bits))
     }
 
     /// Returns the bits, as they were set.
@@ -220,7 +220,7 @@ attributes! {
     /// True if an event is raised when the send queue has drained.
     sqd_notify: bool = false, EN_SQD_ASYNC_NOTIFY: |v, _| Some(v != 0), |a| a.into();
     /// The rights of the peer.
-    access: Access = Access(0), ACCESS_FLAGS: |v, _| Access::from_bits(v), |a| a.bits();
+    access: QpAccess = QpAccess(0), ACCESS_FLAGS: |v, _| QpAccess::from_bits(v), |a| a.bits();
     /// The index of the P_Key: always 0, since a RoCE port has one P_Key.
     pkey_index: u8 = 0, PKEY_INDEX: |v, _| up_to(0, v), |a| a.into();
     /// The port: always 1.
@@ -286,19 +286,19 @@ mod tests {
     #[test]
     fn unsupported_access_flags_are_refused() {
         assert_eq!(
-            Access::from_bits(0x3ff0_035f).map(Access::bits),
+            QpAccess::from_bits(0x3ff0_035f).map(QpAccess::bits),
             Some(0x3ff0_035f)
         );
         // Zero-based, huge pages; then undefined flags.
         for bit in [5, 7].into_iter().chain(10..20).chain(30..32) {
-            assert_eq!(Access::from_bits(1 << bit), None);
+            assert_eq!(QpAccess::from_bits(1 << bit), None);
         }
     }
 
     #[test]
     fn each_right_has_its_flag() {
         let rights = |bits| {
-            Access::from_bits(bits).map(|access| {
+            QpAccess::from_bits(bits).map(|access| {
                 [
                     access.remote_write(),
                     access.remote_read(),
@@ -309,11 +309,11 @@ mod tests {
             })
         };
         let flags = [
-            Access::REMOTE_WRITE,
-            Access::REMOTE_READ,
-            Access::REMOTE_ATOMIC,
-            Access::FLUSH_GLOBAL,
-            Access::FLUSH_PERSISTENT,
+            QpAccess::REMOTE_WRITE,
+            QpAccess::REMOTE_READ,
+            QpAccess::REMOTE_ATOMIC,
+            QpAccess::FLUSH_GLOBAL,
+            QpAccess::FLUSH_PERSISTENT,
         ];
         for (index, flag) in flags.into_iter().enumerate() {
             let mut expected = [false; 5];

@@ -114,7 +114,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     #[cold]
     fn request_next_gap(&mut self, now: Instant) {
-        let is_under_way = self.probe.goes_on_at(self.window.una());
+        let is_under_way = self.probe.continues_at(self.window.una());
         if !self.is_active() || is_under_way || self.is_kept_due() {
             return;
         }

@@ -200,7 +200,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
         self.progressed(now, before, before.next(), false);
         if self.window.is_empty() {
-            // The last response may have been that of a piece, which does not end a part.
+            // A response to a piece does not decrement the count, so clear it once nothing is in
+            // flight.
             self.explicit.outstanding = 0;
         }
         self.fail_if_due();

@@ -166,7 +166,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 StepKind::Next => self.wants_ack(&step),
                 StepKind::AckProbe => true,
                 StepKind::LossProbe => {
-                    !slot.has_explicit_response() && !self.run_goes_on(step.end())
+                    !slot.has_explicit_response() && !self.run_continues(step.end())
                 }
             },
             // A packet that consumes no receive request of the peer raises no event there.

@@ -87,7 +87,7 @@ impl Probe {
 
     /// Returns whether a probe was sent that covers `psn`, which must not be before `una`.
     #[inline]
-    pub(super) fn goes_on_at(&self, psn: Psn) -> bool {
+    pub(super) fn continues_at(&self, psn: Psn) -> bool {
         matches!(self.stage, Stage::Sent(end) if psn.is_before(end))
     }
 
@@ -97,12 +97,12 @@ impl Probe {
         self.sent > 0
     }
 
-    /// Returns whether the response with PSN `psn` shows for the first time since the last progress
-    /// that the one at `una` was lost again, after both were requested by one probe.
+    /// Returns true if the response at `una` was lost again although a probe requested it together
+    /// with the one with PSN `psn`. At most once until there is progress.
     ///
     /// The other responses to that probe are still on their way when `una` is requested once more.
     pub(super) fn take_lost_again(&mut self, psn: Psn) -> bool {
-        let is_first = self.goes_on_at(psn) && self.sent <= 1;
+        let is_first = self.continues_at(psn) && self.sent <= 1;
         if is_first {
             // The request that follows counts as another probe.
             self.sent = 2;
@@ -159,7 +159,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     ///
     /// A probe ends before a request with an explicit response.
     #[cold]
-    pub(super) fn run_goes_on(&self, psn: Psn) -> bool {
+    pub(super) fn run_continues(&self, psn: Psn) -> bool {
         let has_ack = |step: Step| !self.has_explicit_response(&step);
         self.probe.left > 1 && self.again(psn).is_some_and(has_ack)
     }
@@ -167,7 +167,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Accounts for a packet of a probe that was sent. `end` is the PSN after it.
     pub(super) fn probed(&mut self, end: Psn) {
         self.probe.sent = self.probe.sent.saturating_add(1);
-        if self.run_goes_on(end) {
+        if self.run_continues(end) {
             self.probe.stage = Stage::Due(end);
             self.probe.left = self.probe.left.saturating_sub(1);
             return;

@@ -169,8 +169,8 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
 
     /// Makes the slot at `index` fail once all slots before it have finished.
     ///
-    /// If packets of it or of later slots were sent, goes back to its first packet and returns the
-    /// PSN of that.
+    /// If packets of this slot or of later ones were sent, goes back to the first packet of this
+    /// slot and returns its PSN.
     #[cold]
     pub(super) fn fail_later(&mut self, index: usize, status: Status) -> Option<Psn> {
         if self.fails(index) {

@@ -52,7 +52,7 @@ const SLACK: u64 = 4;
 /// The decay of `slowest` with each progress, as a shift: 1/256.
 const FORGET: u32 = 8;
 
-/// The ACK timeouts after the last progress in which other responses restart the timers.
+/// For this many ACK timeouts after the last progress, other responses also restart the timers.
 const BUSY: u64 = 16;
 
 /// The most doublings of the time between probes.
@@ -182,7 +182,7 @@ impl Retry {
         self.timers.probe = Some(now.after(self.rtt.lateness()));
     }
 
-    /// Returns whether the loss that a response with PSN `psn` reports was reported before.
+    /// Returns whether the loss reported by the response with PSN `psn` is already known.
     pub(super) fn is_known_loss(&self, psn: Psn) -> bool {
         self.loss_end.is_some_and(|end| psn.is_before(end))
     }
@@ -354,7 +354,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let has_queues = self.retry.progressed(now, una, &self.params);
         self.window.widen(before, has_queues);
         self.acks.acknowledged(una, self.window.next());
-        if !self.probe.goes_on_at(una) {
+        if !self.probe.continues_at(una) {
             self.retry.loss_end = None;
         }
         self.restart_timers(now);

@@ -20,7 +20,7 @@ use crate::{
     }, //
 };
 
-/// A [`SendWr`] in compact form: fields that no operation has together share their place.
+/// A [`SendWr`] in compact form: fields that no operation uses together share storage.
 ///
 /// The size matters, because each queue pair has one for each request that may be in flight, even
 /// if it is idle.

@@ -70,7 +70,7 @@ impl<S: Records> Responder<S> {
 
     /// Fails the held receive request because it cannot take the datagram.
     ///
-    /// A datagram that is too long does not fail the queue pair, because anybody can send one.
+    /// A datagram that is too long does not fail the queue pair, because any host can send one.
     #[cold]
     pub(super) fn datagram_refused(&mut self, error: MemError) -> Outcome {
         let outcome = self.fail_held(recv_status(error));

@@ -57,8 +57,8 @@ impl<S: Records> Responder<S> {
         self.early.kept.kept(psn);
     }
 
-    /// Accounts for a packet that was dropped because [`Responder::may_keep`] did not allow to keep
-    /// it, or there was no room.
+    /// Accounts for a packet that was dropped because [`Responder::may_keep`] rejected it, or
+    /// because there was no room.
     pub fn not_kept(&mut self, psn: Psn) {
         self.early.kept.not_kept(psn);
     }

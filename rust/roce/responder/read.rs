@@ -122,8 +122,9 @@ impl<S: Records> Responder<S> {
 
     /// Handles a duplicate READ request, for all or part of the data of the original one.
     ///
-    /// A duplicate beyond the original range is dropped, even if the key would allow it. So is one
-    /// that arrives after the consumer has forbidden READs: it would read the present data.
+    /// A duplicate beyond the original range is dropped, even if the key would allow it. A
+    /// duplicate that arrives after the consumer has forbidden READs is dropped, too: it would read
+    /// the present data.
     pub(super) fn on_read_again(&mut self, pkt: &Packet<'_>) -> Verdict {
         let psn = pkt.psn();
         if !self.params.access.remote_read() {
@@ -490,7 +491,7 @@ mod tests {
     #[test]
     fn read_without_right_or_resources_is_refused() {
         let mut others = [recv_params(); 2];
-        others[0].access = Access::from_bits(Access::REMOTE_WRITE).unwrap_or_default();
+        others[0].access = QpAccess::from_bits(QpAccess::REMOTE_WRITE).unwrap_or_default();
         others[1].max_dest_rd_atomic = 0;
         for params in others {
             let mut rx = responder();
@@ -514,7 +515,7 @@ mod tests {
         assert!(matches!(request(&mut rx, &read(1)), Verdict::Read(_)));
         rx.abandon();
         rx.set_params(&RecvParams {
-            access: Access::default(),
+            access: QpAccess::default(),
             ..recv_params()
         });
         let verdict = request(&mut rx, &read(1));

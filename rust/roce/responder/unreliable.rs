@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(dropped(last), Some(DropReason::PsnGap));
 
         rx.set_params(&RecvParams {
-            access: Access::default(),
+            access: QpAccess::default(),
             ..recv_params()
         });
         let only = rx.on_request(&next(&mut uc).packet(), &mut rq);

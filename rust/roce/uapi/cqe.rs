@@ -36,7 +36,7 @@ pub const CQE_LEN: usize = size_of::<RawCqe>();
 pub const WC_GRH: u32 = 1 << 0;
 /// `IB_WC_WITH_IMM`: the immediate data is valid.
 pub const WC_WITH_IMM: u32 = 1 << 1;
-/// `IB_WC_WITH_INVALIDATE`: a key was invalidated, which is in the field of immediate data.
+/// `IB_WC_WITH_INVALIDATE`: the key in the field of immediate data was invalidated.
 pub const WC_WITH_INVALIDATE: u32 = 1 << 2;
 /// `IBV_WC_WITH_INV`: the same for a program, for which the bit of the kernel has another meaning.
 pub const WC_USER_WITH_INVALIDATE: u32 = 1 << 3;

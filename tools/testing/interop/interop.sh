@@ -121,7 +121,8 @@ unreliable() {
 }
 
 # In the ICRC of a FLUSH, C rxe counts the headers twice, because its table of opcodes does not say where the payload of this one
-# begins (rxe_opcode.c). It takes that of nobody else, and nobody else takes its own. A case says so: it fails when that changes.
+# begins (rxe_opcode.c). It accepts only its own FLUSHes, and no other device accepts those. A case checks this: it fails when
+# that changes.
 spoiled_flush() {
 	local side
 
@@ -146,7 +147,7 @@ bad_icrcs() {
 	on "$1" sh -c "cat /sys/class/infiniband/r$1/ports/1/hw_counters/rx_bad_icrc || echo 0" 2>/dev/null
 }
 
-# What is sent to a group reaches ferroce. It does not reach C rxe, and a case says so: it fails when that changes.
+# Packets to a group reach ferroce. They do not reach C rxe, and a case checks this: it fails when that changes.
 multicast() {
 	local side to
 

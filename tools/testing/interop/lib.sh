@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# What the programs here share, on top of what the selftests' lib.sh has. They run in the near machine of scripts/vm/pair, and
-# are called with the drivers of both sides: PROGRAM DIR NEAR FAR, where DIR has the built selftests.
+# Functions that the programs here share, in addition to those of the selftests' lib.sh. The programs run in the near machine of
+# scripts/vm/pair, and are called with the drivers of both sides: PROGRAM DIR NEAR FAR, where DIR has the built selftests.
 
 # shellcheck source=scripts/vm/pair.sh
 . /src/scripts/vm/pair.sh

@@ -92,7 +92,7 @@ def flatten(suite):
 
 
 def prepare(tests_dir, device):
-    """What all modules have in common. It takes seconds to import, and is done once."""
+    """Imports the modules that all tests share, once, because this takes seconds."""
     # The package's own __init__ imports the tests of all devices there are.
     package = types.ModuleType("tests")
     package.__path__ = [tests_dir]
@@ -121,8 +121,8 @@ def run(module, settled, events):
     # A crash in a library leaves its Python stack in the log.
     faulthandler.enable()
 
-    # What a test leaves behind when it is skipped or fails half-way hangs in cycles. Collecting them closes a context before
-    # its objects, and the library dies of it, in the middle of a later test.
+    # A test that is skipped or fails half-way leaves objects in reference cycles. Collecting them closes a context before its
+    # objects, and the library dies of it, in the middle of a later test.
     gc.disable()
 
     tests = list(flatten(unittest.defaultTestLoader.loadTestsFromName(f"tests.{module}")))

@@ -63,7 +63,7 @@ class Process:
         return self.limit
 
     def lines(self):
-        """What the process says, until it ends or is silent for too long."""
+        """Yields the lines that the process prints, until it ends or is silent for too long."""
         rest = b""
         while select.select([self.events], [], [], self.patience())[0]:
             data = os.read(self.events, 1 << 16)
@@ -153,7 +153,7 @@ class Run:
             end = process.run(settle)
             left = [name for name in process.planned if name not in settled]
             if end is None:
-                # What fails outside a test, as in the preparation of a class, keeps tests from running.
+                # A failure outside a test, as in the preparation of a class, keeps tests from running.
                 for name in left:
                     settle(name, Outcome("failed", "; ".join(process.outside) or "did not run"))
                 break

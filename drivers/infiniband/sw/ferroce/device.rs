@@ -101,7 +101,7 @@ impl Ferroce {
     ///
     /// # Errors
     ///
-    /// As [`SocketRef::acquire`]; `ENOMEM`.
+    /// See [`SocketRef::acquire`]; also `ENOMEM`.
     pub(crate) fn new(netdev: &NetDevice, net: NetId) -> Result<Self> {
         static NEXT: Atomic<u32> = Atomic::new(1);
 

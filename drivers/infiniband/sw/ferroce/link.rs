@@ -45,7 +45,7 @@ impl LinkType for Link {
 
     fn newlink(name: &CStr, netdev: &NetDevice) -> Result {
         guard::check()?;
-        // The core may call this twice at a time, for the same net device.
+        // The core may call this concurrently for the same net device.
         let _one = ADDING.get().ok_or(ENODEV)?.lock();
         if netdev.is_vlan() {
             // The addresses of a VLAN device are in the GID table of the device below it.

@@ -75,8 +75,8 @@ struct Members {
 }
 
 impl Members {
-    /// Returns whether a queue pair of this owner may join. The places of a group are shared as a
-    /// pool is, but only among users.
+    /// Returns whether a queue pair of this owner may join. Group memberships are shared like a
+    /// pool, but only per user.
     fn has_room(&self, owner: Option<&Owner>) -> bool {
         match owner {
             Some(owner) if !owner.is_privileged => share::may_take(
@@ -232,7 +232,7 @@ fn group(gid: [u8; 16]) -> Group {
 }
 
 /// Calls `f` with the number of the device and of the queue pair of each member of a group. The
-/// members of one device follow each other. Under RCU: `f` must not sleep.
+/// members of one device are adjacent. Under RCU: `f` must not sleep.
 #[inline]
 pub(crate) fn for_each_member(group: &Address, mut f: impl FnMut(u32, u32)) {
     if let Some(groups) = GROUPS.get() {

@@ -60,8 +60,8 @@ use roce::wr::MemError;
 
 /// A memory region as the data path finds it.
 pub(crate) struct Mr {
-    /// The L_Key and the R_Key: the number in the table of regions, and a tag of eight bits. Zero,
-    /// which no key is, if `fast` is set.
+    /// The L_Key and the R_Key: the number in the table of regions, and a tag of eight bits. 0
+    /// (never a valid key) if `fast` is set.
     key: u32,
     pd: PdId,
     bound_windows: BoundWindows,
@@ -111,9 +111,9 @@ fn get(number: u32) -> Option<Ref<Mr>> {
 
 /// Returns the key with a number and a tag.
 ///
-/// The number is random, and so is the tag, unless the consumer chooses it. So the probability that
-/// a guessed key is valid is one in 2000 if there are a million regions, and one in 200 million if
-/// there are ten.
+/// The number is random. The tag is random, too, unless the consumer chooses it. So the probability
+/// that a guessed key is valid is one in 2000 if there are a million regions, and one in 200
+/// million if there are ten.
 fn key(number: u32, tag: u8) -> u32 {
     (number << KEY_BITS) | u32::from(tag)
 }
@@ -170,7 +170,7 @@ pub(crate) fn fill_res(lkey: u32, out: &mut ResourceEntry<'_>) {
 ///
 /// # Errors
 ///
-/// As [`find`].
+/// See [`find`].
 #[inline]
 pub(crate) fn find_remote(
     rkey: u32,
@@ -201,7 +201,7 @@ pub(crate) fn invalidate_local(key: u32, pd: PdId, qpn: u32) -> Result<(), MemEr
 ///
 /// # Errors
 ///
-/// As [`invalidate_local`]; also [`MemError::Protection`] if the peer was not allowed to use the
+/// See [`invalidate_local`]; also [`MemError::Protection`] if the peer was not allowed to use the
 /// key.
 pub(crate) fn invalidate_remote(rkey: u32, pd: PdId, qpn: u32) -> Result<(), MemError> {
     if window::is_window(rkey) {

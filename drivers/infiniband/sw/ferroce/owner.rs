@@ -29,7 +29,7 @@ use rdma::{
     }, //
 };
 
-/// The maximum number of ranges of a process' memory that are fetched at a time. Each occupies a
+/// The maximum number of ranges of a process' memory that are fetched concurrently. Each occupies a
 /// worker, and the process can make all of its workers wait for ever.
 const MAX_FETCHES: u32 = 64;
 
@@ -137,7 +137,8 @@ impl Owner {
         let fetches = Semaphore::new(MAX_FETCHES)?;
         let users = USERS.get().ok_or(ENODEV)?;
         let mut list = users.list.lock();
-        // Only the list refers to a user without owners and, briefly, the drop of its last owner.
+        // A user without owners is referred to only by the list and, briefly, by the drop of its
+        // last owner.
         list::retain(&mut list, |user| user.owners.load(Relaxed) > 0);
         let user = match list.iter().find(|user| user.id == id) {
             Some(user) => user.clone(),

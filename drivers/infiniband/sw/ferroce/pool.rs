@@ -38,7 +38,7 @@ pub(crate) const MAX_AH: u32 = 1 << 20;
 /// and a process needs only a few.
 pub(crate) const MAX_PD: u32 = 1 << 15;
 
-/// The maximum number of ranges of memory on demand that are fetched at a time: the number of
+/// The maximum number of ranges of memory on demand that are fetched concurrently: the number of
 /// workers of an unbound work queue.
 const MAX_FETCHES: u32 = 1024;
 
@@ -86,7 +86,7 @@ impl Pool {
         while self.allows(owner, n, used, held) {
             match self.used.cmpxchg(used, used.wrapping_add(n), Relaxed) {
                 Ok(_) => return Ok(()),
-                Err(now) => used = now,
+                Err(current) => used = current,
             }
         }
         self.uncount(owner, n);

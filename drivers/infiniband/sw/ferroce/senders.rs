@@ -42,7 +42,7 @@ impl Senders {
             let next = senders::Senders::from_raw(raw).with_another(period);
             match self.0.cmpxchg(raw, next.to_raw(), Relaxed) {
                 Ok(_) => return,
-                Err(now) => raw = now,
+                Err(current) => raw = current,
             }
         }
     }

@@ -12,8 +12,8 @@ use rdma::net::{
 };
 use roce::pace::Rate;
 
-/// The speed of a net device at the last query of the port. It needs no lock: a reader may get an
-/// old value.
+/// The speed of a net device at the last query of the port. It needs no lock, because readers may
+/// use an old value.
 pub(crate) struct Speed {
     /// In Mb/s; 0 if the net device does not know its speed.
     mbps: Atomic<u32>,
@@ -34,8 +34,8 @@ impl Speed {
         mbps.is_some()
     }
 
-    /// Returns the static rate for a value of `enum ib_rate`. Returns `None` if it is not a limit,
-    /// because it is at least the speed of the net device.
+    /// Returns the static rate for a value of `enum ib_rate`, or `None` if there is no limit below
+    /// the speed of the net device.
     pub(crate) fn limit(&self, static_rate: u8) -> Option<Rate> {
         let rate = Rate::from_ib(static_rate).ok().flatten()?;
         let mbps = self.mbps.load(Relaxed);

@@ -214,8 +214,8 @@ impl CachedRoute {
     pub fn get<'rcu>(&self, _rcu: &'rcu rcu::Guard) -> Option<Dst<'rcu>> {
         let dst = NonNull::new(self.slot.dst.load(Relaxed))?;
 
-        // SAFETY: By the type invariant of `Slot` the route was alive in this RCU section, so it is
-        // freed after the section, and so is its namespace, as the module documentation says.
+        // SAFETY: By the type invariant of `Slot` the route was alive in this RCU section, so it
+        // and its namespace are freed only after the section, as the module documentation explains.
         let valid = unsafe { bindings::dst_check(dst.as_ptr(), self.cookie) };
         // INVARIANT: As above.
         (!valid.is_null()).then_some(Dst {
@@ -410,7 +410,7 @@ unsafe extern "C" fn exit_callback(net: *mut bindings::net) {
     };
 
     loop {
-        // Dropped after each slot: there may be many, and bottom halves are off.
+        // Drop the lock after each slot: there may be many slots, and bottom halves are off.
         let _lists = lists.lock();
         // SAFETY: The list is initialised, and the lock is held.
         let first = unsafe { (*list.as_ptr()).next };

@@ -64,8 +64,8 @@ impl SkBuff {
             return None;
         }
         // SAFETY: `from` is the network header, which lies within the buffer, and the end is not
-        // behind the tail. By the type invariant these bytes are initialised, and nobody writes to
-        // them while `self` is borrowed.
+        // behind the tail. By the type invariant these bytes are initialised, and they are not
+        // written while `self` is borrowed.
         let bytes = unsafe { slice::from_raw_parts((*skb).data.offset(from), len) };
         let (ip, udp) = bytes.split_last_chunk()?;
         let ip = match ip.first()? {

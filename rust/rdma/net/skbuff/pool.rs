@@ -57,9 +57,9 @@ const RING: ffi::c_uint = 256;
 /// # Invariants
 ///
 /// `pools` is null or came from `KBox::into_raw`, and is freed a grace period after it has become
-/// null. Only the CPU whose number is the index of a pool touches its cache, be it to allocate or
-/// to free, and with bottom halves off. (No hard interrupt does: packets that are freed there are
-/// put off to a softirq by the kernel.)
+/// null. Only the CPU whose number is the index of a pool touches its cache, to allocate or to
+/// free, with bottom halves off. (No hard interrupt does: packets that are freed there are put off
+/// to a softirq by the kernel.)
 ///
 /// # Examples
 ///
@@ -85,7 +85,7 @@ struct Pools(KVec<NonNull<bindings::page_pool>>);
 
 // SAFETY: A pool may be destroyed by any thread.
 unsafe impl Send for Pools {}
-// SAFETY: A pool may be used by its CPU, whatever thread runs there.
+// SAFETY: A pool may be used by any thread that runs on its CPU.
 unsafe impl Sync for Pools {}
 
 impl PacketPools {
@@ -145,14 +145,14 @@ impl PacketPools {
         // CAST: Widening.
         let pool = pools.0.get(CpuId::current().as_u32() as usize)?.as_ptr();
 
-        // SAFETY: The pool is alive. Bottom halves are off, so nobody else allocates from it
+        // SAFETY: The pool is alive. Bottom halves are off, so no other context allocates from it
         // meanwhile. A page has that size.
         let head = NonNull::new(unsafe { bindings::page_pool_alloc_va(pool, &mut size, gfp) })?;
         // SAFETY: `head` is `size` bytes of a page, and given away if this succeeds. Bottom halves
         // are off.
         let skb = unsafe { bindings::napi_build_skb(head.as_ptr(), size) };
         let Some(skb) = NonNull::new(skb) else {
-            // SAFETY: Nobody else knows of `head`, and the conditions are those of the allocation.
+            // SAFETY: No one else has `head`, and the conditions of the allocation still hold.
             unsafe { bindings::page_pool_free_va(pool, head.as_ptr(), true) };
             return None;
         };
@@ -173,7 +173,7 @@ impl PacketPools {
         let Some(pools) = NonNull::new(self.pools.swap(null_mut(), Ordering::AcqRel)) else {
             return;
         };
-        // SAFETY: By the type invariant it is from `into_raw`, and nobody else destroys it.
+        // SAFETY: By the type invariant it is from `into_raw`, and no other thread destroys it.
         for pool in unsafe { &pools.as_ref().0 } {
             // A context that looks up where to put a page from now on uses the ring. One that
             // looked before, and uses the cache, has bottom halves off, for which the grace period
@@ -183,8 +183,8 @@ impl PacketPools {
             unsafe { bindings::page_pool_disable_direct_recycling(pool.as_ptr()) };
         }
         rcu::synchronize_rcu();
-        // SAFETY: By the type invariant it is from `into_raw`. After the swap
-        // no thread can find it, and all that had found it are done.
+        // SAFETY: By the type invariant it is from `into_raw`. After the swap no thread can find
+        // it, and all earlier readers have finished.
         drop(unsafe { KBox::from_raw(pools.as_ptr()) });
     }
 }
@@ -198,7 +198,8 @@ impl Drop for PacketPools {
 impl Drop for Pools {
     fn drop(&mut self) {
         for pool in &self.0 {
-            // SAFETY: The pool is alive by the type invariant, and nobody allocates from it.
+            // SAFETY: The pool is alive by the type invariant, and no thread allocates from it any
+            // more.
             unsafe { bindings::page_pool_destroy(pool.as_ptr()) };
         }
     }

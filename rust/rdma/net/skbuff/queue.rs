@@ -96,9 +96,9 @@ impl<T: Copy> SkBuffQueue<T> {
         let () = Self::FITS;
         let raw = ManuallyDrop::new(skb).as_raw();
 
-        // SAFETY: The packet is owned, so that nobody else uses its control block, which has room
-        // for the value, and its link. By the type invariant `last` is a packet of this queue
-        // unless that is empty.
+        // SAFETY: The packet is owned, so no one else uses its link and its control block, which
+        // has room for the value. By the type invariant `last` is a packet of this queue unless
+        // that is empty.
         unsafe {
             (&raw mut (*raw).cb).cast::<T>().write(value);
             bindings::sk_buff_set_next(raw, null_mut());

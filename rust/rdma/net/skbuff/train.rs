@@ -44,8 +44,8 @@ const UDP_LEN: usize = 8;
 // CAST: Two bits of many.
 const TYPE: u32 = (bindings::SKB_GSO_UDP_L4 | bindings::SKB_GSO_FRAGLIST) as u32;
 
-/// The type of packets of UDP tunnels. With it, a socket of a tunnel receives the train as it is,
-/// and a device that adds headers gets the packets one by one: only the first has room for them.
+/// The type of packets of UDP tunnels. With it, a socket of a tunnel receives the train whole, and
+/// a device that adds headers gets the packets one by one: only the first has room for them.
 // CAST: As above.
 const TUNNEL: u32 = bindings::SKB_GSO_UDP_TUNNEL as u32;
 
@@ -215,9 +215,9 @@ impl Train {
     ///
     /// # Errors
     ///
-    /// As [`SkBuff::transmit`]; then all packets are gone. Without an error, some packets may be
-    /// lost, too: a queue that takes them one by one does not report how many it took. `EMSGSIZE`
-    /// if a packet is longer than the MTU of the route.
+    /// See [`SkBuff::transmit`]; on error all packets are gone. Without an error, some packets may
+    /// be lost, too: a queue that takes them one by one does not report how many it took.
+    /// `EMSGSIZE` if a packet is longer than the MTU of the route.
     #[inline]
     pub fn transmit(self, dst: Dst<'_>) -> Result {
         if self.packets == 1 {
@@ -234,7 +234,7 @@ impl Train {
     }
 
     /// Sends the packets one by one. The stack has no room to add headers to packets beyond the
-    /// first, and takes the type of a train that it encapsulates for that of an outer header.
+    /// first, and mistakes the type of a train that it encapsulates for that of an outer header.
     ///
     /// # Errors
     ///
@@ -245,7 +245,7 @@ impl Train {
         let Self { head, ip_len, .. } = self;
         // CAST: 28 or 48.
         let headers = ip_len.wrapping_add(UDP_LEN) as u32;
-        // SAFETY: The packet is owned, and its shared information with nobody.
+        // SAFETY: The packet is owned, and its `skb_shared_info` is not shared.
         let mut next = unsafe {
             let info = bindings::skb_shinfo(head.as_raw());
             core::mem::replace(&mut (*info).frag_list, null_mut())
@@ -293,8 +293,8 @@ impl Train {
             *at = field;
         }
         let raw = head.as_raw();
-        // SAFETY: The packet is owned, its data and so its shared information with nobody. The list
-        // has `payload` bytes in `packets - 1` packets by the type invariant.
+        // SAFETY: The packet is owned; its data, and thus its `skb_shared_info`, is not shared. The
+        // list has `payload` bytes in `packets - 1` packets by the type invariant.
         unsafe {
             let info = bindings::skb_shinfo(raw);
             // CAST: At most 65535.
@@ -360,7 +360,7 @@ impl SkBuffList {
         sk: *mut bindings::sock,
         skb: NonNull<bindings::sk_buff>,
     ) -> Self {
-        // SAFETY: The packet is alive and owned, so that nobody else uses the link.
+        // SAFETY: The packet is alive and owned, so no one else uses the link.
         let whole = unsafe {
             if bindings::skb_is_gso(skb.as_ptr()) {
                 if unlink(skb.as_ptr()).is_none() {
@@ -386,7 +386,7 @@ impl SkBuffList {
     ///
     /// # Safety
     ///
-    /// As [`SkBuffList::from_received`].
+    /// See [`SkBuffList::from_received`].
     #[cold]
     unsafe fn segment(sk: *mut bindings::sock, skb: NonNull<bindings::sk_buff>) -> Self {
         // SAFETY: As the stack does it for sockets that take no GSO packets: from the MAC header,
@@ -413,7 +413,7 @@ impl SkBuffList {
     }
 
     /// Returns whether the packets have not left the memory of this kernel since they were sent:
-    /// they are a train that nobody took apart.
+    /// they are an unsplit train.
     #[inline]
     pub fn is_whole(&self) -> bool {
         self.whole
@@ -479,8 +479,8 @@ unsafe fn strip(skb: *mut bindings::sk_buff) {
 /// `skb` must be an owned packet of the UDP receive path, with `data` at its UDP header and both
 /// headers in the linear part.
 unsafe fn unlink(skb: *mut bindings::sk_buff) -> Option<()> {
-    // SAFETY: The packet is alive by the requirement of this function, and so are those of its
-    // fragment list, which are only read.
+    // SAFETY: The packet and those of its fragment list are alive by the requirement of this
+    // function. The list is only read.
     let (own, ip_len, mut rest) = unsafe {
         let info = bindings::skb_shinfo(skb);
         let list = (*info).frag_list;
@@ -552,8 +552,8 @@ pub(super) mod tests {
     /// The packet must begin with an IPv4 header and a UDP header, and be a whole train.
     pub(in super::super) unsafe fn deliver(skb: SkBuff) -> Result<SkBuffList> {
         let skb = ManuallyDrop::new(skb).0;
-        // SAFETY: The headers are there by the requirement of this function. The socket is not used
-        // for a train that can be unlinked.
+        // SAFETY: The headers are present by the requirement of this function. The socket is not
+        // used for a train that can be unlinked.
         unsafe {
             bindings::skb_reset_network_header(skb.as_ptr());
             bindings::skb_set_transport_header(skb.as_ptr(), IPV4_LEN as kernel::ffi::c_int);

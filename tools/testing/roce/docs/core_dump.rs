@@ -53,7 +53,7 @@ fn mask(names: &str) -> Option<AttrMask> {
     })
 }
 
-/// What `ib_modify_qp_is_ok()` does with a rule.
+/// Returns whether `ib_modify_qp_is_ok()` accepts an attribute mask under a rule.
 fn core_accepts(rule: Option<Rule>, mask: AttrMask) -> bool {
     rule.is_some_and(|rule| {
         let allowed = rule.required.or(rule.optional);

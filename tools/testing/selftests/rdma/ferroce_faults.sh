@@ -58,7 +58,7 @@ pass() {
 	forget_leaks
 	before=$(pins)
 	"$here/ferroce_faults" "$1" >"$tmp/$1.log" 2>&1 || { cat "$tmp/$1.log"; return 1; }
-	# How many faults there were.
+	# Print the number of faults.
 	grep '^# ' "$tmp/$1.log" >&3
 	fails device r1
 	rmmod ferroce

@@ -21,7 +21,7 @@ losses() {
 	for i in 1 2; do
 		in_ns "n$i" tc -s qdisc show dev "v$i"
 		in_ns "n$i" tc -s qdisc show dev "v$i" | grep 'dropped [1-9][0-9]'
-		# What arrives before a lost packet is kept.
+		# Packets that arrive before a lost one are kept.
 		[ "$(counter "r$i" out_of_order_request)" -gt 0 ]
 	done
 	[ "$(counter r2 out_of_order_response)" -gt 0 ]

@@ -480,8 +480,8 @@ static void wire(void)
 }
 
 static const struct test tests[] = {
-	{ "IPv4: every member gets a copy, and nobody else", deliver4 },
-	{ "IPv6: every member gets a copy, and nobody else", deliver6 },
+	{ "IPv4: every member gets a copy, and no one else", deliver4 },
+	{ "IPv6: every member gets a copy, and no one else", deliver6 },
 	{ "groups of the same MAC address", same_mac },
 	{ "Q_Key of each member", keys },
 	{ "maximum number of members", crowd },

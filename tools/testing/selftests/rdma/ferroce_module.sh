@@ -9,7 +9,7 @@
 need_module
 need_programs ibv_rc_pingpong ibv_asyncwatch
 
-# What a case leaves, also when it fails: the module loaded, C rxe not, no devices, one RDMA namespace.
+# Each case leaves this state, also when it fails: the module loaded, C rxe not, no devices, one RDMA namespace.
 tidy() {
 	clean
 	if loaded rdma_rxe; then rmmod rdma_rxe || return; fi

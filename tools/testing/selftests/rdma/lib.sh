@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# What the shell programs here share. A program sources this file, queues its cases with test_case and ends with run_cases.
+# Functions that the shell programs here share. A program sources this file, queues its cases with test_case and ends with
+# run_cases.
 #
 # Tests wait for a condition, with a limit: under emulation, no fixed time is long enough. To start a program takes a tenth of a
 # second there, so conditions that are checked again and again are read by the shell itself.

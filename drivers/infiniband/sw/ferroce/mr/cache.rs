@@ -35,7 +35,7 @@ impl RegionCache {
     ///
     /// # Errors
     ///
-    /// As [`find`].
+    /// See [`find`].
     #[inline]
     pub(crate) fn find(&mut self, key: u32, pd: PdId, access: Access) -> Result<&Target, MemError> {
         self.get(key, pd, access, || find(key, pd, access))
@@ -45,7 +45,7 @@ impl RegionCache {
     ///
     /// # Errors
     ///
-    /// As [`find`].
+    /// See [`find`].
     #[inline]
     pub(crate) fn find_remote(
         &mut self,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Regions to which kernel consumers map memory, which they register by requests.
+//! Fast registration: `ib_map_mr_sg()` stages pages, REG_MR activates them.
 //!
 //! `ib_map_mr_sg()` fills one list of pages, while requests may still use the other. The request
 //! that registers the region (REG_MR) exchanges the lists. The key is valid until it is

@@ -98,7 +98,7 @@ impl OdpFault {
             }
             done(result.map_err(mem_error));
         });
-        // Only now: if `spawn` failed, it has dropped `memory`, which must not be the last
+        // Drop this only now: if `spawn` failed, it has dropped `memory`. That must not be the last
         // reference, because this context may not be allowed to sleep.
         drop(target);
         result.map(|()| Started::Fetching)

@@ -20,8 +20,8 @@ use rdma::ib::{
 /// The number of bytes to fetch before the key is looked up again.
 const CHUNK: u64 = 1 << 20;
 
-/// The maximum number of bytes of an advice to fetch in the background, where the CPU time is not
-/// charged to the process.
+/// The maximum number of bytes of one ib_advise_mr() call to prefetch in the background, where the
+/// CPU time is not charged to the process.
 const MAX_BACKGROUND: u64 = 1 << 30;
 
 /// A part of a region, as requests name it.
@@ -32,8 +32,8 @@ struct Range {
     len: u64,
 }
 
-/// Fetches parts of regions: before this returns if `flush`, or else in the background, where
-/// errors are ignored.
+/// Fetches parts of regions: before this returns if `flush` is set, otherwise in the background,
+/// where errors are ignored.
 ///
 /// # Errors
 ///

@@ -161,7 +161,7 @@ impl Region {
     /// Returns the keys.
     pub(crate) fn keys(&self) -> Keys {
         let key = match self.mr.fast {
-            // A random low byte of the first key. Most consumers count up from it.
+            // The first key has a random low byte, from which most consumers count up.
             Some(_) => super::key(self.number.get(), rdma::random::byte()),
             None => self.mr.key,
         };
@@ -175,7 +175,7 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// As [`user`](Self::user) and [`close`](Self::close). Without new memory also `EACCES` if the
+    /// See [`user`](Self::user) and [`close`](Self::close). Without new memory also `EACCES` if the
     /// rights require memory that is pinned for writing and it is not, and `EINVAL` if they would
     /// change the address of the first byte, or change between pinned memory and memory on demand.
     pub(crate) fn change(&mut self, change: Change<'_, Ferroce>) -> Result {

@@ -283,7 +283,7 @@ pub(crate) fn bind(bind: &Bind, pd: PdId, qpn: u32, flag: &HadWindows) -> Result
     Ok(())
 }
 
-/// Ends the binding of a window of type 2, for its own queue pair or the peer of that.
+/// Ends the binding of a window of type 2, on request of its queue pair or of the peer.
 ///
 /// # Errors
 ///
@@ -313,7 +313,7 @@ impl HadWindows {
     }
 }
 
-/// Ends the bindings to a queue pair that is being destroyed, and executes no more requests.
+/// Ends the bindings to a queue pair that is being destroyed and executes no more requests.
 pub(crate) fn release(qpn: u32, flag: &HadWindows) {
     if flag.0.load(Relaxed) != 0 {
         release_if(|bound| bound.qpn == Some(qpn));

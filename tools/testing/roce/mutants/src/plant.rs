@@ -181,7 +181,7 @@ impl<'ast> Visit<'ast> for Facts {
             }
             Item::Const(item) => self.constant.extend(Words::of(&item.expr)),
             Item::Static(item) => self.constant.extend(Words::of(&item.expr)),
-            // What a macro makes of its words is not known.
+            // A macro may do anything with its words.
             Item::Macro(item) => self.constant.extend(Words::of(&item.mac.tokens)),
             _ => {}
         }
@@ -340,7 +340,7 @@ impl VisitMut for Planter<'_> {
             return;
         };
         let may_go = match expr {
-            // What is assigned to a name alone may be its first value.
+            // An assignment to a plain name may be its initialisation.
             Expr::Assign(assign) => !matches!(*assign.left, Expr::Path(_)),
             Expr::MethodCall(_) | Expr::Call(_) => true,
             // `+=` and the like, which has mutants of its own.

@@ -22,7 +22,7 @@ use roce::{
         Transport, //
     },
     psn::Psn,
-    qp::Access,
+    qp::QpAccess,
     requester::{
         Requester,
         SendParams,
@@ -152,12 +152,12 @@ impl Target {
         responder.set_params(&RecvParams {
             mtu: MTU,
             qkey: QKEY,
-            access: Access::from_bits(
-                Access::REMOTE_WRITE
-                    | Access::REMOTE_READ
-                    | Access::REMOTE_ATOMIC
-                    | Access::FLUSH_GLOBAL
-                    | Access::FLUSH_PERSISTENT,
+            access: QpAccess::from_bits(
+                QpAccess::REMOTE_WRITE
+                    | QpAccess::REMOTE_READ
+                    | QpAccess::REMOTE_ATOMIC
+                    | QpAccess::FLUSH_GLOBAL
+                    | QpAccess::FLUSH_PERSISTENT,
             )
             .unwrap_or_default(),
             max_dest_rd_atomic: 2,

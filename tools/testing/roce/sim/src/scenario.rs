@@ -11,7 +11,7 @@ use roce::{
     },
     opcode::Transport,
     psn::Psn,
-    qp::Access,
+    qp::QpAccess,
     requester::SendParams,
     responder::RecvParams,
     time::ack_timeout_ns, //
@@ -227,11 +227,11 @@ impl Scenario {
             dest_qpn: Qpn::new(self.qpn(1 - node)),
             min_rnr_timer: self.min_rnr_timer,
             qkey: Qkey::new(0x1111),
-            access: Access::from_bits(
-                Access::REMOTE_WRITE
-                    | Access::REMOTE_READ
-                    | Access::REMOTE_ATOMIC
-                    | Access::FLUSH_GLOBAL,
+            access: QpAccess::from_bits(
+                QpAccess::REMOTE_WRITE
+                    | QpAccess::REMOTE_READ
+                    | QpAccess::REMOTE_ATOMIC
+                    | QpAccess::FLUSH_GLOBAL,
             )
             .unwrap_or_default(),
             max_dest_rd_atomic: self.max_rd_atomic,
