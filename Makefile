@@ -35,6 +35,9 @@ bench: module ## compare with C rdma_rxe, siw and TCP in one boot (build/bench.c
 bench-icount: module ## the same by instruction counts: slower, but repeatable (build/bench-icount.csv, .svg)
 	@scripts/vm/bench --icount
 
+bench-nic: module ## the same over devices that cannot segment, as a real NIC (build/bench-nic.csv, .svg)
+	@scripts/vm/bench --nic
+
 bench-native: KERNEL = native
 bench-native: module ## the same on User Mode Linux, at the speed of this machine (build/bench-native.csv, .svg)
 	@scripts/vm/bench --native
@@ -107,4 +110,4 @@ clean: ## remove what was built here (the lab stays)
 help: ## show this
 	@awk -F ':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-z_-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' Makefile
 
-.PHONY: module samples modules_install demo shell bench bench-icount bench-native bench-pairs bench-loss bench-peer bench-publish check check-pyverbs check-interop check-debug mutants lab lab-debug lab-um lab-native fmt fmt-check clippy doc rust-analyzer clean help
+.PHONY: module samples modules_install demo shell bench bench-icount bench-nic bench-native bench-pairs bench-loss bench-peer bench-publish check check-pyverbs check-interop check-debug mutants lab lab-debug lab-um lab-native fmt fmt-check clippy doc rust-analyzer clean help
