@@ -17,6 +17,9 @@
 #define PACKETS(packets, payload) ((packets) * (20 + 8 + 12 + 4) + (payload))
 #define AETH 4
 #define RETH 16
+
+/* The number of requests with one doorbell. */
+#define CHAIN 3
 /* Why a queue pair drops what comes in RESET. */
 #define DROP_REASON "rx_bad_state"
 
@@ -96,6 +99,54 @@ static void traced_send(void)
 	expect(&a, 4, IBV_WC_SUCCESS);
 	read_trace();
 	CHECK_EQ(count(": device="), 0);
+	pair_close(&a, &b);
+}
+
+/* Posts requests of one length with one doorbell, and waits for the last one. */
+static void post_chain(struct end *a, struct end *b, enum ibv_wr_opcode op, unsigned int len)
+{
+	struct ibv_send_wr wrs[CHAIN];
+	struct ibv_sge sges[CHAIN];
+
+	for (int i = 0; i < CHAIN; i++) {
+		make_send(&wrs[i], &sges[i], a, b, op, i, 0, len,
+			  i + 1 < CHAIN ? 0 : IBV_SEND_SIGNALED);
+		if (i)
+			wrs[i - 1].next = &wrs[i];
+	}
+	post_wr(a, wrs);
+	expect(a, CHAIN - 1, IBV_WC_SUCCESS);
+}
+
+/* Packets of several requests leave in one train. */
+static void traced_train_of_messages(void)
+{
+	struct end a, b;
+
+	open_pair(&a, &b);
+	pair_create(&a, &b);
+	trace_on();
+	post_chain(&a, &b, IBV_WR_RDMA_WRITE, 10);
+	post_chain(&a, &b, IBV_WR_RDMA_READ, 10);
+	read_trace();
+	CHECK(train("r1", a.qp->qp_num, "send", CHAIN, PACKETS(CHAIN, CHAIN * (RETH + 12)), "sent"));
+	CHECK(train("r1", a.qp->qp_num, "send", CHAIN, PACKETS(CHAIN, CHAIN * RETH), "sent"));
+	pair_close(&a, &b);
+}
+
+/* With a static rate each packet leaves alone. */
+static void traced_packets_of_static_rate(void)
+{
+	struct end a, b;
+
+	open_pair(&a, &b);
+	a.rate = IBV_RATE_2_5_GBPS;
+	pair_create(&a, &b);
+	trace_on();
+	post_chain(&a, &b, IBV_WR_RDMA_WRITE, 10);
+	read_trace();
+	CHECK_EQ(count("ferroce_send: device=r1 "), CHAIN);
+	CHECK_EQ(count("ferroce_train: device=r1 "), 0);
 	pair_close(&a, &b);
 }
 
@@ -374,6 +425,8 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		{ "a SEND and a READ", traced_send },
 		{ "trains", traced_train },
+		{ "train of several messages", traced_train_of_messages },
+		{ "no trains with a static rate", traced_packets_of_static_rate },
 		{ "receiver not ready", traced_rnr },
 		{ "unresponsive peer", traced_timeout },
 		{ "stray packet", traced_stray },
