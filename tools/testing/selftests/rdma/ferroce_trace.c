@@ -122,15 +122,17 @@ static void post_chain(struct end *a, struct end *b, enum ibv_wr_opcode op, unsi
 static void traced_train_of_messages(void)
 {
 	struct end a, b;
+	uint32_t qa;
 
 	open_pair(&a, &b);
 	pair_create(&a, &b);
+	qa = a.qp->qp_num;
 	trace_on();
 	post_chain(&a, &b, IBV_WR_RDMA_WRITE, 10);
 	post_chain(&a, &b, IBV_WR_RDMA_READ, 10);
 	read_trace();
-	CHECK(train("r1", a.qp->qp_num, "send", CHAIN, PACKETS(CHAIN, CHAIN * (RETH + 12)), "sent"));
-	CHECK(train("r1", a.qp->qp_num, "send", CHAIN, PACKETS(CHAIN, CHAIN * RETH), "sent"));
+	CHECK(train("r1", qa, "send", CHAIN, PACKETS(CHAIN, CHAIN * (RETH + 12)), "sent"));
+	CHECK(train("r1", qa, "send", CHAIN, PACKETS(CHAIN, CHAIN * RETH), "sent"));
 	pair_close(&a, &b);
 }
 
