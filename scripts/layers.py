@@ -135,8 +135,8 @@ class Crate:
             self.edges[module].setdefault(target, "::".join(path))
 
     def add_ancestors(self):
-        """A module may use its ancestors, which hold the types that it implements. A module elsewhere that uses it depends
-        on these, too."""
+        """A module may use its ancestors, which hold the types that it implements. A module elsewhere that uses it depends on
+        the ancestors, too."""
         for module, edges in self.edges.items():
             for target, path in list(edges.items()):
                 for ancestor in self.ancestors[target]:

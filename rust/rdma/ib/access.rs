@@ -2,6 +2,7 @@
 
 //! Access rights of a memory region or a queue pair.
 
+use super::enums::sets;
 use crate::bindings;
 
 /// A set of `enum ib_access_flags`.
@@ -21,9 +22,9 @@ use crate::bindings;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Access(u32);
 
+sets!(Access,);
+
 impl Access {
-    /// No remote access, no local write.
-    pub const NONE: Self = Self(0);
     /// The device may write to the region for a local request.
     pub const LOCAL_WRITE: Self = Self(bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE);
     /// A peer may write.
@@ -66,20 +67,9 @@ impl Access {
         }
     }
 
-    /// Returns the union of both sets.
-    pub const fn or(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
     /// Returns the intersection of both sets.
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
-    }
-
-    /// Returns `true` if `self` has everything that `other` has.
-    #[inline]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
     }
 
     /// Returns `true` if `self` has any flag of `other`.

@@ -217,7 +217,7 @@ impl WcArray<'_> {
         out.byte_len = wc.byte_len;
         out.src_qp = wc.src_qp;
         out.qp = wc.qp.as_raw();
-        // CAST: The field has the width of the numbers.
+        // CAST: The numbers fit the field.
         out.network_hdr_type = wc.network_hdr_type.raw() as u8;
         let mut flags = wc.flags;
         if let Some(vlan) = wc.vlan {

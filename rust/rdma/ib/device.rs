@@ -165,8 +165,7 @@ impl<D: Driver> Device<D> {
     /// Returns the device of this driver on a net device, if there is one. Callable in any context.
     pub fn by_netdev(netdev: &NetDevice) -> Option<DeviceRef<D>> {
         // SAFETY: The net device is alive.
-        let raw =
-            unsafe { bindings::ib_device_get_by_netdev(netdev.as_raw(), D::DRIVER_ID.as_raw()) };
+        let raw = unsafe { bindings::ib_device_get_by_netdev(netdev.as_raw(), D::DRIVER_ID.raw()) };
         let dev = DeviceRef {
             raw: NonNull::new(raw)?,
             _p: PhantomData,
@@ -380,7 +379,7 @@ impl<D: Driver> Default for Devices<D> {
 impl<D: Driver> Drop for Devices<D> {
     fn drop(&mut self) {
         // SAFETY: The function has no requirement; a driver id of which no device exists is fine.
-        unsafe { bindings::ib_unregister_driver(D::DRIVER_ID.as_raw()) };
+        unsafe { bindings::ib_unregister_driver(D::DRIVER_ID.raw()) };
     }
 }
 

@@ -534,7 +534,7 @@ pub enum DriverId {
 impl DriverId {
     /// Returns the number that the core compares. Private ones are above all of
     /// `enum rdma_driver_id`.
-    pub(super) const fn as_raw(self) -> u32 {
+    pub(super) const fn raw(self) -> u32 {
         match self {
             Self::Rxe => bindings::rdma_driver_id_RDMA_DRIVER_RXE,
             // CAST: Lossless.

@@ -39,6 +39,7 @@ macro_rules! numbers {
     };
 }
 
+/// Implements sets of flags, for tuple structs of a `u32`.
 macro_rules! sets {
     ($($name:ident,)*) => {
         $(impl $name {
@@ -58,6 +59,8 @@ macro_rules! sets {
         })*
     };
 }
+
+pub(super) use sets;
 
 numbers! {
     /// The service type of a queue pair (`enum ib_qp_type`).

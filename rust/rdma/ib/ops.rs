@@ -54,7 +54,7 @@ impl<D: Driver> VTable<D> {
     /// The table.
     pub(super) const VTABLE: bindings::ib_device_ops = bindings::ib_device_ops {
         owner: this_module::<D::OwnerModule>().as_ptr(),
-        driver_id: D::DRIVER_ID.as_raw(),
+        driver_id: D::DRIVER_ID.raw(),
         uverbs_abi_ver: D::UVERBS_ABI_VERSION,
 
         query_device: Some(query_device::<D>),

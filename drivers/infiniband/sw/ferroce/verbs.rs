@@ -325,7 +325,7 @@ impl Driver for Ferroce {
         mask: QpAttrMask,
         path: Option<PathAttr>,
     ) -> Result {
-        qp::modify::modify(qp, attr, mask, path)
+        qp::modify::modify(qp, attr, AttrMask::from_bits(mask.raw()), path)
     }
 
     fn query_qp(

@@ -183,12 +183,9 @@ static void test_ud_address_gone(void)
 	struct end a, b;
 
 	pair_open(&a, &b, IBV_QPT_UD, LEN);
-	for (int i = 0; i < N; i++) {
+	for (int i = 0; i < N; i++)
 		post_recv(&b, i, 0, 1024);
-		make_send(&wrs[i], &sges[i], &a, &b, IBV_WR_SEND, i, 0, 64, IBV_SEND_SIGNALED);
-		if (i)
-			wrs[i - 1].next = &wrs[i];
-	}
+	make_chain(wrs, sges, N, &a, &b, IBV_WR_SEND, 64, IBV_SEND_SIGNALED);
 	post_wr(&a, wrs);
 	CHECK_EQ(ibv_destroy_ah(a.ah), 0);
 	a.ah = NULL;

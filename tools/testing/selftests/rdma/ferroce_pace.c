@@ -168,11 +168,7 @@ static uint64_t datagrams(uint8_t rate)
 
 	connect_nobody(&a, &b, IBV_QPT_UD, rate);
 	/* All with one doorbell. */
-	for (int i = 0; i < n; i++) {
-		make_send(&wrs[i], &sges[i], &a, &b, IBV_WR_SEND, i, 0, MTU, 0);
-		if (i)
-			wrs[i - 1].next = &wrs[i];
-	}
+	make_chain(wrs, sges, n, &a, &b, IBV_WR_SEND, MTU, 0);
 	wrs[n - 1].send_flags = IBV_SEND_SIGNALED;
 	post_wr(&a, wrs);
 	expect(&a, n - 1, IBV_WC_SUCCESS);

@@ -372,10 +372,7 @@ static void test_sqe_many(void)
 		a.cqe = N;
 		pair_create(&a, &b);
 		post_recv(&b, 1, 0, 128);
-		for (int i = 0; i < N; i++) {
-			make_send(&wrs[i], &sges[i], &a, &b, IBV_WR_SEND, i, 0, 64, 0);
-			wrs[i].next = i + 1 < N ? &wrs[i + 1] : NULL;
-		}
+		make_chain(wrs, sges, N, &a, &b, IBV_WR_SEND, 64, 0);
 		sges[0].lkey ^= 1;
 		post_wr(&a, wrs);
 		expect(&a, 0, IBV_WC_LOC_PROT_ERR);

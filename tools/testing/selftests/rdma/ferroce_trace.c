@@ -108,12 +108,8 @@ static void post_chain(struct end *a, struct end *b, enum ibv_wr_opcode op, unsi
 	struct ibv_send_wr wrs[CHAIN];
 	struct ibv_sge sges[CHAIN];
 
-	for (int i = 0; i < CHAIN; i++) {
-		make_send(&wrs[i], &sges[i], a, b, op, i, 0, len,
-			  i + 1 < CHAIN ? 0 : IBV_SEND_SIGNALED);
-		if (i)
-			wrs[i - 1].next = &wrs[i];
-	}
+	make_chain(wrs, sges, CHAIN, a, b, op, len, 0);
+	wrs[CHAIN - 1].send_flags = IBV_SEND_SIGNALED;
 	post_wr(a, wrs);
 	expect(a, CHAIN - 1, IBV_WC_SUCCESS);
 }

@@ -468,6 +468,16 @@ void make_send(struct ibv_send_wr *wr, struct ibv_sge *sge, struct end *e, struc
 	}
 }
 
+void make_chain(struct ibv_send_wr *wrs, struct ibv_sge *sges, int n, struct end *e, struct end *to,
+		enum ibv_wr_opcode op, uint32_t len, unsigned int flags)
+{
+	for (int i = 0; i < n; i++) {
+		make_send(&wrs[i], &sges[i], e, to, op, i, 0, len, flags);
+		if (i)
+			wrs[i - 1].next = &wrs[i];
+	}
+}
+
 struct ibv_qp_ex *ex_begin(struct end *e, uint64_t wr_id, unsigned int flags)
 {
 	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(e->qp);

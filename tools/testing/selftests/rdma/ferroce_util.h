@@ -162,6 +162,9 @@ void pair_close(struct end *a, struct end *b);
  */
 void make_send(struct ibv_send_wr *wr, struct ibv_sge *sge, struct end *e, struct end *to,
 	       enum ibv_wr_opcode op, uint64_t wr_id, size_t off, uint32_t len, unsigned int flags);
+/* Fills in requests of one length for one doorbell. The wr_id is the index. */
+void make_chain(struct ibv_send_wr *wrs, struct ibv_sge *sges, int n, struct end *e, struct end *to,
+		enum ibv_wr_opcode op, uint32_t len, unsigned int flags);
 void post_send(struct end *e, struct end *to, enum ibv_wr_opcode op, uint64_t wr_id, size_t off,
 	       uint32_t len, unsigned int flags);
 /*

@@ -96,10 +96,9 @@ impl Attributes {
 pub(crate) fn modify(
     qp: &Owned<IbQp>,
     attr: &QpAttr<'_>,
-    mask: QpAttrMask,
+    mask: AttrMask,
     path: Option<PathAttr>,
 ) -> Result {
-    let mask = AttrMask::from_bits(mask.raw());
     let mut attributes = qp.attributes.lock();
     let posted = qp.send.lock().sq.posted();
     if qp.state() == State::Rts && qp.sched.is_deferred() {
