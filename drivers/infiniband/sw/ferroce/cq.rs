@@ -108,7 +108,7 @@ pub(crate) struct Completion {
 pub(crate) enum Pushed {
     /// It was added.
     Quiet,
-    /// It was added, and the consumer must be notified: call [`notify`] after dropping every lock.
+    /// It was added, and the consumer must be notified: call [`notify`].
     Notify,
     /// It was lost: the queue is full.
     Lost,
@@ -149,8 +149,8 @@ struct Inner {
 /// A completion queue.
 ///
 /// `inner` is taken in any context, inside the lock of a half of a queue pair. The completion
-/// handler is called without any lock held; that of a kernel consumer is called by the work item,
-/// so its calls never overlap.
+/// handler is called without it; that of a kernel consumer is called by the work item, so its calls
+/// never overlap.
 #[pin_data]
 pub(crate) struct Cq {
     number: Number<IbCq>,
@@ -486,10 +486,11 @@ fn new_ring(cqe: u32, ucontext: &Ucontext, udata: &mut Udata<'_>) -> Result<(Que
     Ok((queue, mmap_entry))
 }
 
-/// Calls the completion handler, or queues the work item to do so. The caller holds no lock.
+/// Calls the completion handler, or queues the work item to do so. Any context; the caller may hold
+/// the lock of a half.
 pub(crate) fn notify(cq: &CqRef) {
     if cq.is_user {
-        // `ib_uverbs_comp_handler()`, which takes a lock of its own.
+        // `ib_uverbs_comp_handler()`, which takes only locks that no verb is called under.
         cq.notify();
     } else {
         // The completion may have been added by a verb of the consumer, which must not be called

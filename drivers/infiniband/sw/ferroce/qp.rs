@@ -392,8 +392,7 @@ impl Qp {
         }
     }
 
-    /// Adds a completion and returns the result. The caller notifies the consumer after dropping
-    /// every lock.
+    /// Adds a completion and returns the result. The caller notifies the consumer.
     ///
     /// Called under the lock of the half that completes. A queue pair whose completion is lost
     /// fails, because the consumer would wait for the completion for ever.

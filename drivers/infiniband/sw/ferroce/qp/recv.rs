@@ -163,8 +163,8 @@ pub(crate) fn request(
     {
         let mut half = qp.recv.lock();
         half.admits(qp, origin)?;
-        if batch.take_train() {
-            half.counters.count(Counter::TrainsReceived);
+        if let Some(counter) = batch.take_train() {
+            half.counters.count(counter);
         }
         half.counters.received(origin.bytes);
         half.heard();
@@ -550,6 +550,10 @@ impl RecvHalf {
         // whose completion is lost is not acknowledged.
         let reply = outcome.reply.filter(|_| pushed != Pushed::Lost);
         if let Some(reply) = &reply {
+            // Before the reply leaves, so that the consumer wakes up meanwhile.
+            if core::mem::take(&mut run.notify) {
+                cq::notify(&qp.recv_cq);
+            }
             if let Syndrome::Nak(_) = reply.syndrome {
                 self.counters.count(Counter::NakSent);
             }
