@@ -137,10 +137,6 @@ enum Store {
 struct Inner {
     store: Store,
     armed: Armed,
-    /// The doorbells of the queue pairs whose send requests complete here.
-    doorbell: Doorbell,
-    /// The consumer index of a process at the last doorbell.
-    polled: u32,
     /// True once a completion was lost. Reported only once.
     overrun: bool,
     overrun_pending: bool,
@@ -158,6 +154,9 @@ pub(crate) struct Cq {
     #[pin]
     inner: SpinLockIrqSave<Inner>,
     is_user: bool,
+    /// The polls of a process, and the doorbells of the queue pairs whose send requests complete
+    /// here.
+    doorbell: Doorbell,
     /// Serialises resizes of the queue of a process, and removals from the queue of a kernel
     /// consumer. Taken outside of `inner`.
     #[pin]
@@ -213,14 +212,13 @@ impl Cq {
                 Inner {
                     store,
                     armed: Armed::No,
-                    doorbell: Doorbell::default(),
-                    polled: 0,
                     overrun: false,
                     overrun_pending: false,
                 },
                 "ferroce::Cq::inner"
             ),
             is_user,
+            doorbell: Doorbell::new(),
             change <- new_mutex!((), "ferroce::Cq::change"),
             wanted: Atomic::new(0),
             work <- Work::new(work),
@@ -305,7 +303,9 @@ impl Cq {
             Store::User {
                 queue, producer, ..
             } => {
-                let full = queue.ring().is_full(*producer, queue.consumer());
+                let consumer = queue.consumer();
+                self.doorbell.complete(consumer);
+                let full = queue.ring().is_full(*producer, consumer);
                 if !full {
                     let mut bytes = [0; CQE_LEN];
                     completion.cqe.write(&mut bytes);
@@ -342,12 +342,9 @@ impl Cq {
 
     /// Accounts for a doorbell of a process, for a queue pair whose send requests complete here and
     /// whose receive requests complete to `recv_cq`. Returns whether the process keeps posting.
-    /// Takes `inner` of both queues, one after the other.
     pub(crate) fn ring_doorbell(&self, recv_cq: &Self) -> bool {
-        let received = !core::ptr::eq(self, recv_cq) && recv_cq.inner.lock().is_polled();
-        let mut inner = self.inner.lock();
-        let polled = inner.is_polled();
-        inner.doorbell.ring(polled || received)
+        let received = !core::ptr::eq(self, recv_cq) && recv_cq.doorbell.is_polled();
+        self.doorbell.ring(self.doorbell.is_polled() || received)
     }
 
     pub(crate) fn poll(&self, out: &mut WcArray<'_>) {
@@ -436,17 +433,6 @@ impl Cq {
             .number(c"consumer", fill.consumer)
             .text(c"armed", fmt!("{armed}"))
             .number(c"overrun", overrun.into());
-    }
-}
-
-impl Inner {
-    /// Returns whether a process has polled completions since the last call.
-    fn is_polled(&mut self) -> bool {
-        let Store::User { queue, .. } = &self.store else {
-            return false;
-        };
-        let consumer = queue.consumer();
-        core::mem::replace(&mut self.polled, consumer) != consumer
     }
 }
 

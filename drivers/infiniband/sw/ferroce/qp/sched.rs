@@ -8,7 +8,8 @@
 //!   wakeup.
 //! - If a process keeps posting, the work item runs the half ([`doorbell`](crate::doorbell)). It is
 //!   queued for a batch of doorbells, so that their packets leave in trains: by the 16th doorbell,
-//!   or by a timer that the first one arms.
+//!   or by a timer that the first one arms. Arming a CQ does not end a batch: this made no burst
+//!   of requests faster, and READs of 64 bytes 5 % slower.
 //! - If the half waits for its peer (it is stalled), the next response or its timer runs it. A
 //!   poster does nothing meanwhile, because it could send nothing.
 //! - If the round trip is long, the half waits for its peer nearly always, and the softirq of one
