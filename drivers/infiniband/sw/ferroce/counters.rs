@@ -181,6 +181,8 @@ counters! {
     TrainsOff = c"tx_trains_off",
     /// A train received as one GSO packet.
     TrainsReceived = c"rx_trains",
+    /// A train received as one GSO packet and split in front of the driver.
+    TrainsSplit = c"rx_trains_split",
 
     // The use of the module's pools, which all devices share.
     ;

@@ -219,16 +219,21 @@ pub(crate) struct Batch<'a> {
     dev: &'a NetDevice,
     /// The next packet, if [`Batch::pop_like`] has examined and left it.
     next: Option<Taken>,
-    /// True if the packets are a train that was not counted yet.
-    is_train: bool,
+    /// The counter of the train, if the packets are one that was not counted yet.
+    train: Option<Counter>,
 }
 
 impl<'a> Batch<'a> {
     /// Wraps packets that were received on `dev`.
     #[inline]
     pub(crate) fn new(packets: SkBuffList, dev: &'a NetDevice) -> Self {
+        let train = if packets.is_whole() {
+            Some(Counter::TrainsReceived)
+        } else {
+            packets.is_split().then_some(Counter::TrainsSplit)
+        };
         Self {
-            is_train: packets.is_whole(),
+            train,
             packets,
             dev,
             next: None,
@@ -241,10 +246,10 @@ impl<'a> Batch<'a> {
         self.dev
     }
 
-    /// Returns true once if the packets are a train.
+    /// Returns the counter of the train once, if the packets are one.
     #[inline]
-    pub(crate) fn take_train(&mut self) -> bool {
-        core::mem::take(&mut self.is_train)
+    pub(crate) fn take_train(&mut self) -> Option<Counter> {
+        self.train.take()
     }
 
     /// Removes the next packet.

@@ -345,7 +345,18 @@ fn ip_len(skb: &SkBuff) -> Option<usize> {
 /// ```
 pub struct SkBuffList {
     first: *mut bindings::sk_buff,
-    whole: bool,
+    form: Form,
+}
+
+/// The form in which packets were received.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// One packet.
+    Single,
+    /// A train that nothing on the way has split.
+    Whole,
+    /// A train that [`SkBuffList::segment`] has split.
+    Split,
 }
 
 impl SkBuffList {
@@ -361,15 +372,15 @@ impl SkBuffList {
         skb: NonNull<bindings::sk_buff>,
     ) -> Self {
         // SAFETY: The packet is alive and owned, so no one else uses the link.
-        let whole = unsafe {
+        let form = unsafe {
             if bindings::skb_is_gso(skb.as_ptr()) {
                 if unlink(skb.as_ptr()).is_none() {
                     return Self::segment(sk, skb);
                 }
-                true
+                Form::Whole
             } else {
                 bindings::sk_buff_set_next(skb.as_ptr(), null_mut());
-                false
+                Form::Single
             }
         };
         // SAFETY: The packet is owned, and its UDP header in the linear part.
@@ -378,7 +389,7 @@ impl SkBuffList {
         // were pushed into a train.
         Self {
             first: skb.as_ptr(),
-            whole,
+            form,
         }
     }
 
@@ -407,7 +418,7 @@ impl SkBuffList {
             // INVARIANT: The list is owned.
             Self {
                 first,
-                whole: false,
+                form: Form::Split,
             }
         }
     }
@@ -416,7 +427,14 @@ impl SkBuffList {
     /// they are an unsplit train.
     #[inline]
     pub fn is_whole(&self) -> bool {
-        self.whole
+        self.form == Form::Whole
+    }
+
+    /// Returns whether the packets are a train that was split only here, because another part of
+    /// the kernel, such as a capture, shared some of its memory.
+    #[inline]
+    pub fn is_split(&self) -> bool {
+        self.form == Form::Split
     }
 
     /// Removes the first packet.

@@ -20,6 +20,8 @@
 
 /* The number of requests with one doorbell. */
 #define CHAIN 3
+/* How many requests a process that does not poll sends itself. */
+#define MAX_DIRECT 2
 /* Why a queue pair drops what comes in RESET. */
 #define DROP_REASON "rx_bad_state"
 
@@ -199,6 +201,43 @@ static void traced_train(void)
 	read_trace();
 	CHECK(train("r1", a.qp->qp_num, "send", 3, PACKETS(3, 3 * 20 + RETH + 3000), "lost"));
 	CHECK_EQ(count("ferroce_train: "), 3);
+	pair_close(&a, &b);
+}
+
+/*
+ * Posts a WRITE, and waits for its acknowledgment without polling. Returns whether this process
+ * has sent it.
+ */
+static bool sends_itself(struct end *a, struct end *b, int number)
+{
+	char acked[80];
+
+	trace_on();
+	post_send(a, b, IBV_WR_RDMA_WRITE, number, 0, 10, IBV_SEND_SIGNALED);
+	snprintf(acked, sizeof(acked), "ferroce_ack: device=r1 qpn=%u received psn=%d ",
+		 a->qp->qp_num, PSN_A + number);
+	await_events(acked, 1);
+	read_all("grep -m 1 'ferroce_send: device=r1 ' " TRACING "trace");
+	return count("-%d ", getpid());
+}
+
+/*
+ * A process that keeps posting without polling leaves its requests to the work item. Here only
+ * the timer queues it: no response is due, and no other request follows.
+ */
+static void traced_batch(void)
+{
+	struct end a, b;
+	int number = 0;
+
+	open_pair(&a, &b);
+	pair_create(&a, &b);
+	for (; number < MAX_DIRECT; number++)
+		CHECK(sends_itself(&a, &b, number));
+	for (; number < MAX_DIRECT + 3; number++)
+		CHECK(!sends_itself(&a, &b, number));
+	for (int i = 0; i < number; i++)
+		expect(&a, i, IBV_WC_SUCCESS);
 	pair_close(&a, &b);
 }
 
@@ -425,6 +464,7 @@ int main(int argc, char **argv)
 		{ "trains", traced_train },
 		{ "train of several messages", traced_train_of_messages },
 		{ "no trains with a static rate", traced_packets_of_static_rate },
+		{ "process that keeps posting", traced_batch },
 		{ "receiver not ready", traced_rnr },
 		{ "unresponsive peer", traced_timeout },
 		{ "stray packet", traced_stray },

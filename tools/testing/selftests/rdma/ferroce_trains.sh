@@ -7,7 +7,7 @@
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
 . "$(dirname "$0")/lib.sh"
 need_module
-need_programs ibv_rc_pingpong rping ib_send_bw tc ip ping
+need_programs ibv_rc_pingpong rping ib_send_bw tc ip ping python3
 here=$PWD
 [ -x "$here/ferroce_xdp" ] || here=$(dirname "$0")
 xdp_pid=()
@@ -319,6 +319,22 @@ captured() {
 	unchanged
 }
 
+# A packet socket whose packets are not read shares their memory.
+shared() {
+	prepare
+	start holder n2 python3 -c "
+import socket, time
+holder = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(socket.ETH_P_ALL))
+holder.bind(('v2', 0))
+print('bound', flush=True)
+time.sleep(1000000)
+"
+	wait_for in_file bound "$tmp/holder.log"
+	traffic
+	[ "$(counter r2 rx_trains_split)" -gt 0 ]
+	unchanged
+}
+
 tracked() {
 	local i
 
@@ -473,8 +489,32 @@ too_long() {
 	equal 0 "$(counter r1 rx_trains)"
 }
 
-# The ICRC of a train that arrives whole is checked if the parameter says so.
+# corrupt_trains: changes a byte of the payload of SENDs that cross n1 in trains.
+corrupt_trains() {
+	in_ns n1 nft -f - <<-END
+		table inet roce {
+			chain output {
+				type filter hook output priority filter;
+				udp dport 4791 meta length > 5000 @th,160,8 set 0xa5
+			}
+		}
+	END
+}
+
+# The ICRC of a train that arrives whole is not checked.
+unchecked() {
+	need "no nftables" nft list tables
+	prepare
+	corrupt_trains
+	both ibv_rc_pingpong -n 20 -s 65536 -m 4096
+	all_sent r1 r2
+	wait_for all_whole
+	equal 0 "$(counter r2 rx_bad_icrc)"
+}
+
+# It is checked if the parameter says so.
 checked() {
+	need "no nftables" nft list tables
 	rmmod ferroce
 	load_module check_local_icrc=1
 	prepare
@@ -482,6 +522,9 @@ checked() {
 	all_sent r1 r2
 	wait_for all_whole
 	equal 0 "$(counter r1 rx_bad_icrc)"
+	corrupt_trains
+	both ibv_rc_pingpong -n 20 -s 65536 -m 4096
+	[ "$(counter r2 rx_bad_icrc)" -gt 0 ]
 	clean
 	rmmod ferroce
 	load_module
@@ -494,6 +537,7 @@ test_case "device without GSO of fragment lists" without tx-gso-list
 test_case "device without GSO of UDP" without tx-udp-segmentation
 test_case "device without fragment lists" without tx-scatter-gather-fraglist
 test_case "captured on both ends" captured
+test_case "packets shared with a packet socket" shared
 test_case "network that drops trains" too_long
 test_case "connection tracking" tracked
 test_case "bridge" bridged
@@ -510,6 +554,7 @@ test_case "changing MTU under traffic, IPv6" mtu_under_traffic fd77::1
 test_case "loss" disturbed netem_dropped loss 3%
 test_case "corruption" corrupted
 test_case "duplicates and reordering" disturbed duplicates_and_gaps_arrived delay 1ms duplicate 3% reorder 5%
-test_case "ICRC of whole trains checked" checked
+test_case "ICRC of whole trains not checked" unchecked
+test_case "ICRC of whole trains checked on demand" checked
 
 run_cases "$@"

@@ -56,8 +56,8 @@ pub(crate) fn respond(
             return Err(Counter::BadState);
         };
         path.admits(origin)?;
-        if batch.take_train() {
-            half.counters.count(Counter::TrainsReceived);
+        if let Some(counter) = batch.take_train() {
+            half.counters.count(counter);
         }
         half.counters.received(origin.bytes);
         let time = clock::monotonic();
