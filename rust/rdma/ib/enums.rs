@@ -106,6 +106,27 @@ numbers! {
         ERR = ib_qp_state_IB_QPS_ERR,
     }
 
+    /// A set of features requested for a new queue pair (`enum ib_qp_create_flags`).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use rdma::ib::enums::QpCreateFlags;
+    ///
+    /// /// Whether datagrams to a group reach the members on the sending host, too.
+    /// fn loops_back(flags: QpCreateFlags) -> bool {
+    ///     !flags.contains(QpCreateFlags::BLOCK_MULTICAST_LOOPBACK)
+    /// }
+    /// ```
+    QpCreateFlags {
+        BLOCK_MULTICAST_LOOPBACK = ib_qp_create_flags_IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK,
+        INTEGRITY_EN = ib_qp_create_flags_IB_QP_CREATE_INTEGRITY_EN,
+        SCATTER_FCS = ib_qp_create_flags_IB_QP_CREATE_SCATTER_FCS,
+        CVLAN_STRIPPING = ib_qp_create_flags_IB_QP_CREATE_CVLAN_STRIPPING,
+        SOURCE_QPN = ib_qp_create_flags_IB_QP_CREATE_SOURCE_QPN,
+        PCI_WRITE_END_PADDING = ib_qp_create_flags_IB_QP_CREATE_PCI_WRITE_END_PADDING,
+    }
+
     /// A set of attributes of a queue pair (`enum ib_qp_attr_mask`).
     ///
     /// # Examples
@@ -278,6 +299,7 @@ numbers! {
 }
 
 sets! {
+    QpCreateFlags,
     QpAttrMask,
     WcFlags,
     SendFlags,

@@ -6,6 +6,7 @@ use super::{
     cq::Cq,
     enums::{
         QpAttrMask,
+        QpCreateFlags,
         QpState,
         QpType, //
     },
@@ -285,14 +286,17 @@ impl QpCap {
 /// ```
 /// # use kernel::prelude::*;
 /// use rdma::ib::{
-///     enums::QpType,
+///     enums::{
+///         QpCreateFlags,
+///         QpType, //
+///     },
 ///     qp::QpInit,
 ///     Driver, //
 /// };
 ///
 /// /// Refuses unsupported attributes, and grants the others.
 /// fn grant<D: Driver>(init: &mut QpInit<'_, D>) -> Result {
-///     if init.qp_type != QpType::RC || init.create_flags != 0 || init.srq.is_some() {
+///     if init.qp_type != QpType::RC || init.create_flags != QpCreateFlags::NONE {
 ///         return Err(EOPNOTSUPP);
 ///     }
 ///     init.cap.max_inline_data = 0;
@@ -302,8 +306,8 @@ impl QpCap {
 pub struct QpInit<'a, D: Driver> {
     /// The service type.
     pub qp_type: QpType,
-    /// `enum ib_qp_create_flags`.
-    pub create_flags: u32,
+    /// The requested features.
+    pub create_flags: QpCreateFlags,
     /// The completion queue of sends.
     pub send_cq: Ref<Cq<D>>,
     /// The completion queue of receives.
@@ -354,7 +358,7 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
         let mut udata = unsafe { Udata::from_raw(udata) };
         let mut init = QpInit {
             qp_type: QpType::from_raw(attr.qp_type),
-            create_flags: attr.create_flags,
+            create_flags: QpCreateFlags::from_raw(attr.create_flags),
             send_cq,
             recv_cq,
             // SAFETY: As for the completion queues.

@@ -90,6 +90,7 @@ use rdma::{
         TimerCallback, //
     },
     ib::{
+        enums::QpCreateFlags,
         qp::{
             QpCap,
             QpEvent,
@@ -224,7 +225,7 @@ impl Qp {
         udata: Option<&mut Udata<'_>>,
     ) -> Result<impl PinInit<Self, Error>> {
         let ty = QpType::try_from(init.qp_type.raw()).map_err(|e| errno(e.errno_kind()))?;
-        if init.create_flags != 0 {
+        if init.create_flags != QpCreateFlags::NONE {
             return Err(EOPNOTSUPP);
         }
         if ty == QpType::Gsi && (udata.is_some() || init.port_num != 1 || init.srq.is_some()) {
