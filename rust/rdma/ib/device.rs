@@ -93,7 +93,7 @@ pub struct DeviceInit<'a> {
     pub node_guid: [u8; 8],
     /// A description, at most 63 bytes.
     pub node_desc: &'a CStr,
-    /// Completion vectors.
+    /// The number of completion vectors.
     pub comp_vectors: u32,
 }
 

@@ -8,6 +8,7 @@ use crate::{
     port, //
 };
 use kernel::{
+    cpu::nr_cpu_ids,
     new_mutex,
     prelude::*,
     sync::Mutex, //
@@ -69,7 +70,9 @@ fn add(name: &CStr, netdev: &NetDevice) -> Result {
         netdev,
         node_guid: device.guid,
         node_desc: c"ferroce",
-        comp_vectors: 1,
+        // A vector selects no CPU. Consumers derive the number of their CQs and connections from
+        // the number of vectors.
+        comp_vectors: nr_cpu_ids(),
     };
     Device::register(&init, Ok(device))?;
     if let Some(device) = Device::<Ferroce>::by_netdev(netdev) {

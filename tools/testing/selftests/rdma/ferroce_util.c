@@ -279,7 +279,7 @@ void end_create(struct end *e)
 	e->channel = ibv_create_comp_channel(e->dev->ctx);
 	CHECK(e->channel);
 	CHECK_EQ(fcntl(e->channel->fd, F_SETFL, O_NONBLOCK), 0);
-	e->cq = ibv_create_cq(e->dev->ctx, e->cqe, NULL, e->channel, 0);
+	e->cq = ibv_create_cq(e->dev->ctx, e->cqe, NULL, e->channel, e->vector);
 	CHECK(e->cq);
 	init.send_cq = e->cq;
 	init.recv_cq = e->cq;

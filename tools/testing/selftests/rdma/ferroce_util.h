@@ -64,6 +64,7 @@ struct end {
 
 	struct ibv_qp_cap cap;
 	int cqe;
+	int vector;
 	bool v6;
 	enum ibv_mtu mtu;
 	/* What the queue pair and the region allow. */
