@@ -59,8 +59,8 @@ impl Doorbell {
         self.consumer.store(consumer, Relaxed);
     }
 
-    /// Returns whether the process has polled between the completions that were added since the
-    /// last call.
+    /// Returns whether the process has polled since the last call, as far as was known when the
+    /// last completion was added.
     #[inline]
     pub(crate) fn is_polled(&self) -> bool {
         let consumer = self.consumer.load(Relaxed);
