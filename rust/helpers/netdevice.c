@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 #include <linux/netdevice.h>
+#include <net/sch_generic.h>
 
 __rust_helper void rust_helper_dev_hold(struct net_device *dev)
 {
@@ -57,6 +58,24 @@ __rust_helper bool
 rust_helper_net_device_is_registered(const struct net_device *dev)
 {
 	return READ_ONCE(dev->reg_state) == NETREG_REGISTERED;
+}
+
+__rust_helper unsigned int
+rust_helper_net_device_gso_max_segs(const struct net_device *dev)
+{
+	return READ_ONCE(dev->gso_max_segs);
+}
+
+__rust_helper bool
+rust_helper_net_device_is_loopback(const struct net_device *dev)
+{
+	return READ_ONCE(dev->flags) & IFF_LOOPBACK;
+}
+
+__rust_helper bool
+rust_helper_net_device_has_no_queue(const struct net_device *dev)
+{
+	return qdisc_txq_has_no_queue(netdev_get_tx_queue(dev, 0));
 }
 
 __rust_helper __be16

@@ -78,6 +78,25 @@ impl Dst<'_> {
         }
     }
 
+    /// Returns whether the device of the route is lo, with no queue that delays, changes or drops
+    /// packets.
+    #[inline]
+    pub(super) fn is_direct_loopback(&self) -> bool {
+        // SAFETY: The RCU read lock is held and the route is alive by the type invariant. Its
+        // device is under RCU.
+        unsafe {
+            let dev = bindings::dst_dev_rcu(self.as_raw());
+            bindings::net_device_is_loopback(dev) && bindings::net_device_has_no_queue(dev)
+        }
+    }
+
+    /// Returns the largest number of packets that the device of the route takes as one.
+    #[inline]
+    pub(super) fn gso_max_segs(&self) -> u32 {
+        // SAFETY: As above.
+        unsafe { bindings::net_device_gso_max_segs(bindings::dst_dev_rcu(self.as_raw())) }
+    }
+
     /// Returns the length of the longest IP packet that can be sent without fragments, in bytes.
     #[inline]
     pub(super) fn mtu(&self) -> usize {

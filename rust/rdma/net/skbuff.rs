@@ -11,6 +11,7 @@
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
 mod headers;
+mod list;
 mod pool;
 mod queue;
 mod train;
@@ -20,12 +21,10 @@ mod transmit;
 mod tests;
 
 pub use headers::IpHeader;
+pub use list::SkBuffList;
 pub use pool::PacketPools;
 pub use queue::SkBuffQueue;
-pub use train::{
-    SkBuffList,
-    Train, //
-};
+pub use train::Train;
 
 use crate::bindings;
 use core::{

@@ -3,6 +3,7 @@
 //! KUnit tests of the bounds of a packet.
 
 use super::{
+    list,
     train,
     PacketPools,
     SkBuff,
@@ -222,22 +223,41 @@ mod trains {
     /// Passes a train on as UDP does.
     fn receive(train: Train) -> Result<SkBuffList> {
         // SAFETY: The packet begins with both headers, and is a whole train.
-        unsafe { train::tests::deliver(train.assemble()?) }
+        unsafe { list::tests::deliver(train.assemble()?) }
+    }
+
+    /// Passes a train on as lo and UDP do.
+    fn receive_from_lo(train: Train) -> Result<SkBuffList> {
+        let mut skb = train.assemble()?;
+
+        train::gso_to_datagram(&mut skb);
+        // SAFETY: The packet begins with both headers, and is a whole train.
+        unsafe { list::tests::deliver(skb) }
+    }
+
+    const LENS: [usize; 5] = [100, 101, 37, 0, 64];
+
+    #[test]
+    fn train_has_all_packets() -> Result {
+        let train = train_of(&LENS)?;
+        assert_eq!(usize::from(train.packets()), LENS.len());
+        assert_eq!(
+            train.bytes(),
+            LENS.iter().sum::<usize>() + LENS.len() * HEADERS
+        );
+        Ok(())
     }
 
     #[test]
     fn train_arrives_as_it_was_sent() -> Result {
-        let lens = [100, 101, 37, 0, 64];
-        let train = train_of(&lens)?;
-        assert_eq!(usize::from(train.packets()), lens.len());
-        assert_eq!(
-            train.bytes(),
-            lens.iter().sum::<usize>() + lens.len() * HEADERS
-        );
-        let mut list = receive(train)?;
+        check_arrival(receive(train_of(&LENS)?)?)?;
+        check_arrival(receive_from_lo(train_of(&LENS)?)?)
+    }
+
+    fn check_arrival(mut list: SkBuffList) -> Result {
         assert!(list.is_whole());
         let mut fill = 0;
-        for len in lens {
+        for len in LENS {
             let skb = list.pop().ok_or(EINVAL)?;
             assert!(skb.is_linear());
             assert_eq!(skb.len(), len);

@@ -5,7 +5,7 @@
 //! The head has the others in its fragment list, each with headers and ICRC of its own
 //! (`SKB_GSO_UDP_L4 | SKB_GSO_FRAGLIST`). So they may differ in length, and no byte changes when
 //! they are unlinked: by a device without the feature, in front of a socket that does not take
-//! them, or by [`SkBuffList`].
+//! them, or by [`SkBuffList`](super::SkBuffList).
 //!
 //! ```text
 //!   head     [ IP | UDP | payload ]                    frag_list -----.
@@ -21,6 +21,10 @@
 //! `encap_rcv` only if it also has `SKB_GSO_UDP_TUNNEL`. A process (tun, packet sockets) cannot
 //! create this combination. GRO creates it only for packets in a tunnel, whose inner headers are in
 //! the way: such a packet is unlinked.
+//!
+//! lo does not carry GSO packets of tunnels, but datagrams of any length. There a train is not a
+//! GSO packet: its `gso_size` is zero, and `gso_segs` has that value. No other packet has the type
+//! above without a size.
 
 use super::SkBuff;
 use crate::{
@@ -36,18 +40,18 @@ use core::{
 };
 use kernel::prelude::*;
 
-const IPV4_LEN: usize = 20;
-const IPV6_LEN: usize = 40;
-const UDP_LEN: usize = 8;
+pub(super) const IPV4_LEN: usize = 20;
+pub(super) const IPV6_LEN: usize = 40;
+pub(super) const UDP_LEN: usize = 8;
 
 /// The type of the GSO packet.
 // CAST: Two bits of many.
-const TYPE: u32 = (bindings::SKB_GSO_UDP_L4 | bindings::SKB_GSO_FRAGLIST) as u32;
+pub(super) const TYPE: u32 = (bindings::SKB_GSO_UDP_L4 | bindings::SKB_GSO_FRAGLIST) as u32;
 
 /// The type of packets of UDP tunnels. With it, a socket of a tunnel receives the train whole, and
 /// a device that adds headers gets the packets one by one: only the first has room for them.
 // CAST: As above.
-const TUNNEL: u32 = bindings::SKB_GSO_UDP_TUNNEL as u32;
+pub(super) const TUNNEL: u32 = bindings::SKB_GSO_UDP_TUNNEL as u32;
 
 /// One packet or more, to be sent as one.
 ///
@@ -230,7 +234,12 @@ impl Train {
         if dst.encapsulates() {
             return self.transmit_each(dst);
         }
-        self.assemble()?.transmit(dst)
+        let packets = u32::from(self.packets);
+        let mut skb = self.assemble()?;
+        if dst.is_direct_loopback() && packets <= dst.gso_max_segs() && skb.len() <= dst.mtu() {
+            gso_to_datagram(&mut skb);
+        }
+        skb.transmit(dst)
     }
 
     /// Sends the packets one by one. The stack has no room to add headers to packets beyond the
@@ -312,6 +321,17 @@ impl Train {
     }
 }
 
+/// Makes a datagram for lo of a train that was just assembled.
+#[inline]
+pub(super) fn gso_to_datagram(train: &mut SkBuff) {
+    // SAFETY: `assemble` has checked that the `skb_shared_info` is not shared.
+    unsafe {
+        let info = bindings::skb_shinfo(train.as_raw());
+        (*info).gso_segs = (*info).gso_size;
+        (*info).gso_size = 0;
+    }
+}
+
 /// Returns the length of the IP header of a packet that begins with one.
 #[inline]
 fn ip_len(skb: &SkBuff) -> Option<usize> {
@@ -319,264 +339,5 @@ fn ip_len(skb: &SkBuff) -> Option<usize> {
         0x45 => Some(IPV4_LEN),
         version if version >> 4 == 6 => Some(IPV6_LEN),
         _ => None,
-    }
-}
-
-/// Packets in order, received together.
-///
-/// # Invariants
-///
-/// The list of `first` contains packets that fulfil the invariants of [`SkBuff`], and belongs to
-/// this value.
-///
-/// # Examples
-///
-/// ```
-/// use rdma::net::SkBuffList;
-///
-/// fn total_len(mut packets: SkBuffList) -> usize {
-///     let mut total = 0;
-///     while let Some(packet) = packets.pop() {
-///         total += packet.len();
-///         packet.consume();
-///     }
-///     total
-/// }
-/// ```
-pub struct SkBuffList {
-    first: *mut bindings::sk_buff,
-    form: Form,
-}
-
-/// The form in which packets were received.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    /// One packet.
-    Single,
-    /// A train that nothing on the way has split.
-    Whole,
-    /// A train that [`SkBuffList::segment`] has split.
-    Split,
-}
-
-impl SkBuffList {
-    /// Takes a received packet apart, if it is a train. `data` is at the UDP header.
-    ///
-    /// # Safety
-    ///
-    /// The caller must pass ownership of a packet of the UDP receive path, with its headers in the
-    /// linear part. `sk` must be the socket.
-    #[inline]
-    pub(in crate::net) unsafe fn from_received(
-        sk: *mut bindings::sock,
-        skb: NonNull<bindings::sk_buff>,
-    ) -> Self {
-        // SAFETY: The packet is alive and owned, so no one else uses the link.
-        let form = unsafe {
-            if bindings::skb_is_gso(skb.as_ptr()) {
-                if unlink(skb.as_ptr()).is_none() {
-                    return Self::segment(sk, skb);
-                }
-                Form::Whole
-            } else {
-                bindings::sk_buff_set_next(skb.as_ptr(), null_mut());
-                Form::Single
-            }
-        };
-        // SAFETY: The packet is owned, and its UDP header in the linear part.
-        unsafe { strip(skb.as_ptr()) };
-        // INVARIANT: A list of one packet, by the requirement of this function, or of those that
-        // were pushed into a train.
-        Self {
-            first: skb.as_ptr(),
-            form,
-        }
-    }
-
-    /// Lets the stack segment a packet of which some part is shared.
-    ///
-    /// # Safety
-    ///
-    /// See [`SkBuffList::from_received`].
-    #[cold]
-    unsafe fn segment(sk: *mut bindings::sock, skb: NonNull<bindings::sk_buff>) -> Self {
-        // SAFETY: As the stack does it for sockets that take no GSO packets: from the MAC header,
-        // which is in front of the UDP header. The packet is given away, and the result owned.
-        unsafe {
-            let offset = bindings::skb_mac_offset(skb.as_ptr());
-            bindings::__skb_push(skb.as_ptr(), offset.unsigned_abs());
-            // CAST: 2.
-            let is_ipv4 = bindings::sock_family(sk) == bindings::AF_INET as u16;
-            let first = bindings::udp_rcv_segment(sk, skb.as_ptr(), is_ipv4);
-            let mut next = first;
-            while !next.is_null() {
-                let offset = bindings::skb_transport_offset(next);
-                bindings::__skb_pull(next, offset.unsigned_abs());
-                strip(next);
-                next = bindings::sk_buff_next(next);
-            }
-            // INVARIANT: The list is owned.
-            Self {
-                first,
-                form: Form::Split,
-            }
-        }
-    }
-
-    /// Returns whether the packets have not left the memory of this kernel since they were sent:
-    /// they are an unsplit train.
-    #[inline]
-    pub fn is_whole(&self) -> bool {
-        self.form == Form::Whole
-    }
-
-    /// Returns whether the packets are a train that was split only here, because another part of
-    /// the kernel, such as a capture, shared some of its memory.
-    #[inline]
-    pub fn is_split(&self) -> bool {
-        self.form == Form::Split
-    }
-
-    /// Removes the first packet.
-    #[inline]
-    pub fn pop(&mut self) -> Option<SkBuff> {
-        let first = NonNull::new(self.first)?;
-        // SAFETY: The packet is owned by the type invariant.
-        unsafe {
-            self.first = bindings::sk_buff_next(first.as_ptr());
-            bindings::sk_buff_set_next(first.as_ptr(), null_mut());
-        }
-        // SAFETY: By the type invariant; it is removed from the list.
-        Some(unsafe { SkBuff::from_raw(first) })
-    }
-
-    /// Returns whether there is no packet left.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.first.is_null()
-    }
-}
-
-impl Drop for SkBuffList {
-    fn drop(&mut self) {
-        if !self.first.is_null() {
-            // SAFETY: The packets are owned, and given away.
-            unsafe { bindings::kfree_skb_list(self.first) };
-        }
-    }
-}
-
-/// Removes the UDP header of a received packet, and its references to the device, routes, sockets
-/// and, in its extensions, IPsec states: these would delay the end of net devices, and the packet
-/// may be kept for long. UDP has checked the IPsec policy, and dropped the conntrack entry.
-///
-/// # Safety
-///
-/// `skb` must be an owned packet with `data` at its UDP header, which is in the linear part.
-#[inline]
-unsafe fn strip(skb: *mut bindings::sk_buff) {
-    // SAFETY: By the requirement of this function.
-    // CAST: 8.
-    unsafe {
-        bindings::__skb_pull(skb, UDP_LEN as u32);
-        bindings::sk_buff_set_dev(skb, null_mut());
-        bindings::skb_dst_drop(skb);
-        bindings::skb_ext_reset(skb);
-        bindings::skb_orphan(skb);
-    }
-}
-
-/// Makes a list of the packets of a [`Train`]. Returns `None` if the packet is not a train, or if
-/// any part of it is shared.
-///
-/// Afterwards, `data` of the first packet is unchanged, and that of the others is behind their UDP
-/// headers.
-///
-/// # Safety
-///
-/// `skb` must be an owned packet of the UDP receive path, with `data` at its UDP header and both
-/// headers in the linear part.
-unsafe fn unlink(skb: *mut bindings::sk_buff) -> Option<()> {
-    // SAFETY: The packet and those of its fragment list are alive by the requirement of this
-    // function. The list is only read.
-    let (own, ip_len, mut rest) = unsafe {
-        let info = bindings::skb_shinfo(skb);
-        let list = (*info).frag_list;
-        let own = UDP_LEN.checked_add(usize::from((*info).gso_size))?;
-        let linear = bindings::skb_headlen(skb);
-        // CAST: Widening.
-        if (*info).gso_type & (TYPE | TUNNEL) != TYPE | TUNNEL
-            || list.is_null()
-            || (*info).nr_frags != 0
-            || linear as usize != own
-            || bindings::skb_cloned(skb) != 0
-        {
-            return None;
-        }
-        let mut next = list;
-        while !next.is_null() {
-            if bindings::skb_shared(next) != 0
-                || bindings::skb_cloned(next) != 0
-                || (*next).data_len != 0
-            {
-                return None;
-            }
-            next = bindings::sk_buff_next(next);
-        }
-        let from = bindings::skb_network_offset(skb);
-        (own, usize::try_from(from.checked_neg()?).ok()?, list)
-    };
-    // The lengths that the packet had before `Train::assemble`.
-    let (at, len) = match ip_len {
-        IPV4_LEN => (2, ip_len.checked_add(own)?),
-        IPV6_LEN => (4, own),
-        _ => return None,
-    };
-    let len = u16::try_from(len).ok()?.to_be_bytes();
-    let udp_len = u16::try_from(own).ok()?.to_be_bytes();
-
-    // SAFETY: The data is shared with no clone. The IP header, of `ip_len` bytes, lies in front of
-    // `data`, the UDP header behind it. The list is owned with the packet, and moves from its
-    // shared information to its link. The packets of the list keep their data and lengths.
-    unsafe {
-        let data = (*skb).data;
-        data.sub(ip_len).add(at).cast::<[u8; 2]>().write(len);
-        data.add(4).cast::<[u8; 2]>().write(udp_len);
-
-        let info = bindings::skb_shinfo(skb);
-        (*info).frag_list = null_mut();
-        (*info).gso_size = 0;
-        (*info).gso_segs = 0;
-        (*info).gso_type = 0;
-        bindings::sk_buff_set_next(skb, rest);
-        (*skb).len = (*skb).len.wrapping_sub((*skb).data_len);
-        (*skb).data_len = 0;
-        while !rest.is_null() {
-            (*skb).truesize = (*skb).truesize.wrapping_sub((*rest).truesize);
-            rest = bindings::sk_buff_next(rest);
-        }
-    }
-    Some(())
-}
-
-#[cfg(CONFIG_KUNIT = "y")]
-pub(super) mod tests {
-    use super::*;
-
-    /// Passes a packet that was assembled to [`SkBuffList::from_received`].
-    ///
-    /// # Safety
-    ///
-    /// The packet must begin with an IPv4 header and a UDP header, and be a whole train.
-    pub(in super::super) unsafe fn deliver(skb: SkBuff) -> Result<SkBuffList> {
-        let skb = ManuallyDrop::new(skb).0;
-        // SAFETY: The headers are present by the requirement of this function. The socket is not
-        // used for a train that can be unlinked.
-        unsafe {
-            bindings::skb_reset_network_header(skb.as_ptr());
-            bindings::skb_set_transport_header(skb.as_ptr(), IPV4_LEN as kernel::ffi::c_int);
-            bindings::__skb_pull(skb.as_ptr(), IPV4_LEN as u32);
-            Ok(SkBuffList::from_received(null_mut(), skb))
-        }
     }
 }
