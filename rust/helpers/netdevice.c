@@ -72,10 +72,25 @@ rust_helper_net_device_is_loopback(const struct net_device *dev)
 	return READ_ONCE(dev->flags) & IFF_LOOPBACK;
 }
 
+/* Whether nothing at the device can delay, change, drop or redirect packets. */
 __rust_helper bool
-rust_helper_net_device_has_no_queue(const struct net_device *dev)
+rust_helper_net_device_is_bare(const struct net_device *dev)
 {
-	return qdisc_txq_has_no_queue(netdev_get_tx_queue(dev, 0));
+#ifdef CONFIG_NET_XGRESS
+	if (rcu_access_pointer(dev->tcx_ingress) ||
+	    rcu_access_pointer(dev->tcx_egress))
+		return false;
+#endif
+#ifdef CONFIG_NETFILTER_INGRESS
+	if (rcu_access_pointer(dev->nf_hooks_ingress))
+		return false;
+#endif
+#ifdef CONFIG_NETFILTER_EGRESS
+	if (rcu_access_pointer(dev->nf_hooks_egress))
+		return false;
+#endif
+	return !rcu_access_pointer(dev->xdp_prog) &&
+	       qdisc_txq_has_no_queue(netdev_get_tx_queue(dev, 0));
 }
 
 __rust_helper __be16

@@ -158,6 +158,18 @@ rust_helper_sk_buff_dev(const struct sk_buff *skb)
 	return skb->dev;
 }
 
+/* A number without a meaning while the packet has no inner headers. */
+__rust_helper u16 rust_helper_sk_buff_inner_protocol(const struct sk_buff *skb)
+{
+	return (__force u16)skb->inner_protocol;
+}
+
+__rust_helper void rust_helper_sk_buff_set_inner_protocol(struct sk_buff *skb,
+							  u16 value)
+{
+	skb->inner_protocol = (__force __be16)value;
+}
+
 __rust_helper void rust_helper_sk_buff_set_dev(struct sk_buff *skb,
 					       struct net_device *dev)
 {

@@ -78,15 +78,15 @@ impl Dst<'_> {
         }
     }
 
-    /// Returns whether the device of the route is lo, with no queue that delays, changes or drops
-    /// packets.
+    /// Returns whether the device of the route is lo, with nothing attached that can delay, change,
+    /// drop or redirect packets: a queueing discipline, tc or netfilter hooks, an XDP program.
     #[inline]
-    pub(super) fn is_direct_loopback(&self) -> bool {
+    pub(super) fn is_bare_loopback(&self) -> bool {
         // SAFETY: The RCU read lock is held and the route is alive by the type invariant. Its
         // device is under RCU.
         unsafe {
             let dev = bindings::dst_dev_rcu(self.as_raw());
-            bindings::net_device_is_loopback(dev) && bindings::net_device_has_no_queue(dev)
+            bindings::net_device_is_loopback(dev) && bindings::net_device_is_bare(dev)
         }
     }
 

@@ -4,6 +4,7 @@
 
 use super::{
     train::{
+        DATAGRAM,
         IPV4_LEN,
         IPV6_LEN,
         TUNNEL,
@@ -182,14 +183,17 @@ impl Drop for SkBuffList {
 ///
 /// # Safety
 ///
-/// `skb` must be an owned packet.
+/// `skb` must be an owned packet that was received from a device.
 #[inline]
 unsafe fn datagram_to_gso(skb: *mut bindings::sk_buff) -> Result {
     // SAFETY: The packet is owned by the requirement of this function. Its `skb_shared_info` is
     // written only if it is not shared.
     unsafe {
         let info = bindings::skb_shinfo(skb);
-        if (*info).gso_size != 0 || (*info).gso_type & (TYPE | TUNNEL) != TYPE | TUNNEL {
+        if (*info).gso_type != DATAGRAM
+            || (*info).gso_size != 0
+            || !bindings::net_device_is_loopback(bindings::sk_buff_dev(skb))
+        {
             return Ok(());
         }
         if bindings::skb_cloned(skb) != 0 {
@@ -197,8 +201,8 @@ unsafe fn datagram_to_gso(skb: *mut bindings::sk_buff) -> Result {
         }
         // A copy of the data has moved it.
         let info = bindings::skb_shinfo(skb);
-        (*info).gso_size = (*info).gso_segs;
-        (*info).gso_segs = 0;
+        (*info).gso_size = bindings::sk_buff_inner_protocol(skb);
+        (*info).gso_type = TYPE | TUNNEL;
     }
     Ok(())
 }

@@ -23,8 +23,8 @@
 //! the way: such a packet is unlinked.
 //!
 //! lo does not carry GSO packets of tunnels, but datagrams of any length. There a train is not a
-//! GSO packet: its `gso_size` is zero, and `gso_segs` has that value. No other packet has the type
-//! above without a size.
+//! GSO packet: its `gso_size` is zero, and `inner_protocol` has that value. A type that no GSO
+//! packet can have marks it.
 
 use super::SkBuff;
 use crate::{
@@ -52,6 +52,11 @@ pub(super) const TYPE: u32 = (bindings::SKB_GSO_UDP_L4 | bindings::SKB_GSO_FRAGL
 /// a device that adds headers gets the packets one by one: only the first has room for them.
 // CAST: As above.
 pub(super) const TUNNEL: u32 = bindings::SKB_GSO_UDP_TUNNEL as u32;
+
+/// The type of a train that is a datagram. The bits exclude each other, and the stack tests neither
+/// in a packet without a size.
+// CAST: As above.
+pub(super) const DATAGRAM: u32 = (bindings::SKB_GSO_SCTP | bindings::SKB_GSO_UDP_L4) as u32;
 
 /// One packet or more, to be sent as one.
 ///
@@ -236,7 +241,7 @@ impl Train {
         }
         let packets = u32::from(self.packets);
         let mut skb = self.assemble()?;
-        if dst.is_direct_loopback() && packets <= dst.gso_max_segs() && skb.len() <= dst.mtu() {
+        if dst.is_bare_loopback() && packets <= dst.gso_max_segs() && skb.len() <= dst.mtu() {
             gso_to_datagram(&mut skb);
         }
         skb.transmit(dst)
@@ -323,12 +328,13 @@ impl Train {
 
 /// Makes a datagram for lo of a train that was just assembled.
 #[inline]
-pub(super) fn gso_to_datagram(train: &mut SkBuff) {
+fn gso_to_datagram(train: &mut SkBuff) {
     // SAFETY: `assemble` has checked that the `skb_shared_info` is not shared.
     unsafe {
         let info = bindings::skb_shinfo(train.as_raw());
-        (*info).gso_segs = (*info).gso_size;
+        bindings::sk_buff_set_inner_protocol(train.as_raw(), (*info).gso_size);
         (*info).gso_size = 0;
+        (*info).gso_type = DATAGRAM;
     }
 }
 

@@ -83,9 +83,7 @@ short_mtu() {
 one_by_one() {
 	prepare
 	ip -n n1 link set lo gso_max_segs 1
-	traffic
-	intact
-	equal 0 "$(counter r1 rx_trains)"
+	split
 }
 
 # A packet socket whose packets are not read shares their memory.
@@ -118,7 +116,7 @@ tracked() {
 	wait_for all_whole
 }
 
-# The ICRC of packets that a queue of lo may have changed is checked.
+# The ICRC of packets that a queueing discipline of lo may have changed is checked.
 corrupted() {
 	need "no prio queues" modprobe -q sch_prio
 	prepare
@@ -138,21 +136,38 @@ corrupted() {
 	equal 0 "$(counter r1 rx_trains)"
 }
 
-# A generic XDP program gets a train copied into one packet. It can be split if its packets are of equal length, as those of a
-# SEND are.
+# split: packets cross lo one by one.
+split() {
+	traffic
+	intact
+	equal 0 "$(counter r1 rx_trains)"
+}
+
 xdp() {
-	local xdp
+	local xdp seen
 
 	need "no BPF" [ -e /proc/sys/kernel/unprivileged_bpf_disabled ]
 	prepare
 	start xdp n1 "$here/ferroce_xdp" lo generic "$@"
 	xdp=$pid
 	wait_for in_file attached "$tmp/xdp.log"
-	sends
-	intact
-	equal 0 "$(counter r1 rx_trains)"
+	split
 	kill -TERM "$xdp"
 	ends "$xdp"
+	seen=$(sed -n 's/ packets$//p' "$tmp/xdp.log")
+	[ "$seen" -ge "$(counter r1 rcvd_pkts)" ]
+}
+
+# The default of the longest packet of police is far below that of a train.
+policed() {
+	need "no police" modprobe -q act_police
+	prepare
+	in_ns n1 tc -batch - <<-END
+		qdisc add dev lo clsact
+		filter add dev lo ingress matchall action police rate 100gbit burst 100m mtu 9000 conform-exceed drop
+	END
+	split
+	in_ns n1 tc -s filter show dev lo ingress | grep -q 'dropped 0,'
 }
 
 test_case "trains are received whole" whole
@@ -163,5 +178,6 @@ test_case "connection tracking" tracked
 test_case "corruption" corrupted
 test_case "generic XDP" xdp
 test_case "generic XDP with fragments" xdp frags
+test_case "policing" policed
 
 run_cases "$@"
