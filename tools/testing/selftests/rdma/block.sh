@@ -15,11 +15,6 @@ need_backing() {
 	modprobe -q null_blk nr_devices=1 gb=1 memory_backed=1 || skip_all "no module null_blk"
 }
 
-make_device() {
-	ip link add v1 mtu 4200 type veth peer name v2 mtu 4200 && ip addr add 10.77.0.1/24 dev v1 && ip link set v2 up &&
-		ip link set v1 up && rdma link add r1 type ferroce netdev v1 && wait_state r1 ACTIVE && gid_index r1 10.77.0.1
-}
-
 mount_configfs() {
 	[ -d "$config/$1" ] || mount -t configfs none "$config"
 }

@@ -7,24 +7,23 @@
 # shellcheck disable=SC2317 # The cases are called by name.
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
 . "$(dirname "$0")/lib.sh"
+# shellcheck source=tools/testing/selftests/rdma/files.sh
+. "$(dirname "$0")/files.sh"
 need_module
-need_programs rpc.nfsd rpc.mountd nfsdcld exportfs mount.nfs4 mountpoint dd cmp
+need_programs rpc.nfsd rpc.mountd nfsdcld exportfs mount.nfs4
 { modprobe -q rpcrdma && modprobe -q nfsd && modprobe -q nfsv4; } || skip_all "no NFS over RDMA"
 
-there=$tmp/export here=$tmp/mount pipes=$tmp/pipes
-mib=8
-slow && mib=2
+pipes=$tmp/pipes
 
 # start_server: in n1; rpc.nfsd wants TCP beside RDMA. The daemons answer the kernel's questions: who may mount what, and which
 # clients there were before (there were none, so nobody waits for them).
 start_server() {
-	mkdir -p "$there" "$here" "$pipes" "$tmp/clients" &&
+	make_files && mkdir -p "$pipes" "$tmp/clients" &&
 		in_ns n1 mount -t rpc_pipefs pipes "$pipes" && in_ns n1 mount -t nfsd nfsd /proc/fs/nfsd &&
 		in_ns n1 nfsdcld -p "$pipes" -s "$tmp/clients" &&
 		in_ns n1 exportfs -o rw,fsid=0,no_root_squash,insecure,no_subtree_check "*:$there" &&
 		in_ns n1 rpc.mountd -N 3 -u &&
-		in_ns n1 rpc.nfsd -N 3 --rdma=20049 4 &&
-		head -c "${mib}M" /dev/urandom >"$tmp/pattern"
+		in_ns n1 rpc.nfsd -N 3 --rdma=20049 4
 }
 
 # daemons: what was started above.
@@ -50,87 +49,14 @@ mount_it() {
 	grep " $here .*proto=rdma" /proc/mounts
 }
 
-unmount() {
-	if mountpoint -q "$here"; then umount "$here"; fi
-}
-
 # no_queue_pairs DEVICE: but the core's own. Completion queues stay: the core keeps them for the next consumer.
 no_queue_pairs() {
 	rdma resource show "$1" | grep -q ' qp 1 '
 }
 
-# write BLOCK [FLAG]: the client writes, the server has it.
-write() {
-	rm -f "$there/file"
-	dd if="$tmp/pattern" of="$here/file" bs="$1" conv=fsync ${2:+oflag=$2} status=none
-	cmp "$tmp/pattern" "$there/file"
-}
-
-# read_back BLOCK [FLAG]: the server has a file, the client, which has nothing of it in its memory, reads it.
-read_back() {
-	cp "$tmp/pattern" "$there/file"
-	echo 3 >/proc/sys/vm/drop_caches
-	dd if="$here/file" of="$tmp/back" bs="$1" ${2:+iflag=$2} status=none
-	cmp "$tmp/pattern" "$tmp/back"
-}
-
-test_copy() {
-	mount_it
-	write 1M
-	unmount
-	mount_it
-	read_back 1M
-	unmount
+test_mount_again() {
+	test_copy
 	wait_for no_queue_pairs r2
-}
-
-# From one page, which goes inside the message, to the largest read and write.
-test_sizes() {
-	local size
-
-	mount_it
-	for size; do
-		write "$size" direct
-		read_back "$size" direct
-	done
-	unmount
-}
-
-# Directories and small files: many short messages.
-test_tree() {
-	local i
-
-	mount_it
-	for ((i = 0; i < 30; i++)); do
-		mkdir -p "$here/tree/$((i % 5))/$i"
-		head -c $((i * 700)) "$tmp/pattern" >"$here/tree/$((i % 5))/$i/file"
-	done
-	for ((i = 0; i < 30; i++)); do
-		head -c $((i * 700)) "$tmp/pattern" | cmp - "$there/tree/$((i % 5))/$i/file"
-	done
-	equal 30 "$(find "$here/tree" -type f | wc -l)"
-	rm -r "$here/tree"
-	fails test -e "$there/tree"
-	unmount
-}
-
-test_many() {
-	local i pids=()
-
-	mount_it
-	for i in 1 2 3 4; do
-		# shellcheck disable=SC2016 # The inner shell expands it.
-		start "io$i" "" bash -c '
-			set -e
-			for round in 1 2 3; do
-				dd if="$1" of="$2" bs=64k oflag=direct status=none
-				dd if="$2" of="$3" bs=64k iflag=direct status=none
-				cmp "$1" "$3"
-			done' - "$tmp/pattern" "$here/file$i" "$tmp/back$i"
-		pids+=("$pid")
-	done
-	for i in "${!pids[@]}"; do ends "${pids[i]}" || { cat "$tmp/io$((i + 1)).log"; return 1; }; done
-	unmount
 }
 
 written() {
@@ -172,7 +98,7 @@ after_each=unmount
 set_up make_net
 set_up add_links
 set_up start_server
-test_case "copied there and back" test_copy
+test_case "copied there and back" test_mount_again
 test_case "direct, blocks of 4 KB to 1 MB" test_sizes 4k 128k 1M
 test_case "directories and small files" test_tree
 test_case "four programs at once" test_many

@@ -391,6 +391,12 @@ resolve_neighbours() {
 	for address in 10.77.0.1 fd77::1; do in_ns n2 ping -q -c 1 "$address" || return; done
 }
 
+# make_device: the device r1 for both ends of kernel consumers, which talk over lo.
+make_device() {
+	ip link add v1 mtu 4200 type veth peer name v2 mtu 4200 && ip addr add 10.77.0.1/24 dev v1 && ip link set v2 up &&
+		ip link set v1 up && rdma link add r1 type ferroce netdev v1 && wait_state r1 ACTIVE && gid_index r1 10.77.0.1
+}
+
 delete_links() {
 	rdma link delete r1 && rdma link delete r2
 }
