@@ -53,8 +53,8 @@ pub(super) const TYPE: u32 = (bindings::SKB_GSO_UDP_L4 | bindings::SKB_GSO_FRAGL
 // CAST: As above.
 pub(super) const TUNNEL: u32 = bindings::SKB_GSO_UDP_TUNNEL as u32;
 
-/// The type of a train that is a datagram. The bits exclude each other, and the stack tests neither
-/// in a packet without a size.
+/// The type of a train that is a datagram. The bits exclude each other. On the way over lo to a
+/// socket with `encap_rcv`, the stack tests neither in a packet without a size.
 // CAST: As above.
 pub(super) const DATAGRAM: u32 = (bindings::SKB_GSO_SCTP | bindings::SKB_GSO_UDP_L4) as u32;
 
