@@ -6,10 +6,10 @@
 # shellcheck disable=SC2317 # The cases are called by name.
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
 . "$(dirname "$0")/lib.sh"
+# shellcheck source=tools/testing/selftests/rdma/disturb.sh
+. "$(dirname "$0")/disturb.sh"
 need_module
 need_programs ibv_rc_pingpong rping tc ip python3
-here=$PWD
-[ -x "$here/ferroce_xdp" ] || here=$(dirname "$0")
 # shellcheck disable=SC2034
 after_each=clean
 
@@ -89,14 +89,7 @@ one_by_one() {
 # A packet socket whose packets are not read shares their memory.
 shared() {
 	prepare
-	start holder n1 python3 -c "
-import socket, time
-holder = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(socket.ETH_P_ALL))
-holder.bind(('lo', 0))
-print('bound', flush=True)
-time.sleep(1000000)
-"
-	wait_for in_file bound "$tmp/holder.log"
+	hold_packets n1 lo
 	traffic
 	intact
 	[ "$(counter r1 rx_trains_split)" -gt 0 ]
@@ -105,12 +98,7 @@ time.sleep(1000000)
 tracked() {
 	need "no connection tracking" modprobe -qa nf_tables nft_ct
 	prepare
-	in_ns n1 nft -f - <<-END
-		table inet roce {
-			chain input { type filter hook input priority filter; ct state invalid drop; }
-			chain output { type filter hook output priority filter; ct state invalid drop; }
-		}
-	END
+	track n1
 	traffic
 	intact
 	wait_for all_whole
@@ -120,13 +108,7 @@ tracked() {
 corrupted() {
 	need "no prio queues" modprobe -q sch_prio
 	prepare
-	# RoCE alone: TCP within a host has no checksum that finds what was corrupted.
-	in_ns n1 tc -batch - <<-END
-		qdisc add dev lo root handle 1: prio bands 2 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
-		qdisc add dev lo parent 1:2 netem corrupt 2%
-		filter add dev lo parent 1: protocol ip u32 match ip protocol 17 0xff match ip dport 4791 0xffff flowid 1:2
-		filter add dev lo parent 1: protocol ipv6 prio 2 u32 match ip6 protocol 17 0xff match ip6 dport 4791 0xffff flowid 1:2
-	END
+	corrupt n1 lo
 	for _ in 1 2 3 4 5; do
 		sends
 		[ "$(counter r1 rx_bad_icrc)" = 0 ] || break
@@ -146,15 +128,12 @@ split() {
 xdp() {
 	local xdp seen
 
-	need "no BPF" [ -e /proc/sys/kernel/unprivileged_bpf_disabled ]
+	need_xdp
 	prepare
-	start xdp n1 "$here/ferroce_xdp" lo generic "$@"
+	attach_xdp n1 lo generic "$@"
 	xdp=$pid
-	wait_for in_file attached "$tmp/xdp.log"
 	split
-	kill -TERM "$xdp"
-	ends "$xdp"
-	seen=$(sed -n 's/ packets$//p' "$tmp/xdp.log")
+	detach_xdp "$xdp" lo
 	[ "$seen" -ge "$(counter r1 rcvd_pkts)" ]
 }
 

@@ -6,10 +6,10 @@
 # shellcheck disable=SC2317 # The cases are called by name.
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
 . "$(dirname "$0")/lib.sh"
+# shellcheck source=tools/testing/selftests/rdma/disturb.sh
+. "$(dirname "$0")/disturb.sh"
 need_module
 need_programs ibv_rc_pingpong rping ib_send_bw tc ip ping python3
-here=$PWD
-[ -x "$here/ferroce_xdp" ] || here=$(dirname "$0")
 xdp_pid=()
 # shellcheck disable=SC2034
 after_each=clean
@@ -35,20 +35,13 @@ has_rps() {
 
 # xdp NUMBER WORDS...: attaches an XDP program to the net device with this number: ferroce_xdp.
 xdp() {
-	start "xdp$1" "n$1" "$here/ferroce_xdp" "v$1" "${@:2}"
+	attach_xdp "n$1" "v$1" "${@:2}"
 	xdp_pid[$1]=$pid
-	wait_for in_file attached "$tmp/xdp$1.log"
 }
 
 # xdp_off NUMBER: detaches it; $seen is how many packets it has seen.
 xdp_off() {
-	kill -TERM "${xdp_pid[$1]}"
-	ends "${xdp_pid[$1]}"
-	seen=$(sed -n 's/ packets$//p' "$tmp/xdp$1.log")
-}
-
-need_xdp() {
-	need "no BPF" [ -e /proc/sys/kernel/unprivileged_bpf_disabled ]
+	detach_xdp "${xdp_pid[$1]}" "v$1"
 }
 
 # feature NUMBER FEATURE on|off
@@ -322,14 +315,7 @@ captured() {
 # A packet socket whose packets are not read shares their memory.
 shared() {
 	prepare
-	start holder n2 python3 -c "
-import socket, time
-holder = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(socket.ETH_P_ALL))
-holder.bind(('v2', 0))
-print('bound', flush=True)
-time.sleep(1000000)
-"
-	wait_for in_file bound "$tmp/holder.log"
+	hold_packets n2 v2
 	traffic
 	[ "$(counter r2 rx_trains_split)" -gt 0 ]
 	unchanged
@@ -340,14 +326,7 @@ tracked() {
 
 	need "no connection tracking" modprobe -qa nf_tables nft_ct
 	prepare
-	for i in 1 2; do
-		in_ns "n$i" nft -f - <<-END
-			table inet roce {
-				chain input { type filter hook input priority filter; ct state invalid drop; }
-				chain output { type filter hook output priority filter; ct state invalid drop; }
-			}
-		END
-	done
+	for i in 1 2; do track "n$i"; done
 	traffic
 	all_sent r1 r2
 	wait_for all_whole
@@ -452,20 +431,12 @@ icrc_was_bad() {
 	[ $(($(counter r1 rx_bad_icrc) + $(counter r2 rx_bad_icrc))) -gt 0 ]
 }
 
-# RoCE alone: TCP within a host has no checksum that finds what was corrupted.
 corrupted() {
 	local i lossy=1
 
 	need "no prio queues" modprobe -q sch_prio
 	prepare
-	for i in 1 2; do
-		in_ns "n$i" tc -batch - <<-END
-			qdisc add dev v$i root handle 1: prio bands 2 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
-			qdisc add dev v$i parent 1:2 netem corrupt 2%
-			filter add dev v$i parent 1: protocol ip u32 match ip protocol 17 0xff match ip dport 4791 0xffff flowid 1:2
-			filter add dev v$i parent 1: protocol ipv6 prio 2 u32 match ip6 protocol 17 0xff match ip6 dport 4791 0xffff flowid 1:2
-		END
-	done
+	for i in 1 2; do corrupt "n$i" "v$i"; done
 	traffic_until icrc_was_bad
 	all_sent r1 r2
 }
