@@ -10,8 +10,8 @@ use crate::psn::Psn;
 
 /// The most PSNs between the missing packet and one that is kept.
 ///
-/// Hardly any packet is that far ahead. A packet of an earlier connection must not be kept until
-/// the expected PSN reaches its own.
+/// Hardly any packet is that far ahead. A late packet of an earlier connection of the queue pair is
+/// likely to be further ahead, and is dropped.
 const MOST_AHEAD: u32 = 1 << 12;
 
 /// The PSNs of the kept packets.

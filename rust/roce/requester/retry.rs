@@ -17,8 +17,10 @@
 //! rewind. If packets were late before, the first two events start a wait on the probe timer
 //! (gap.rs).
 //!
-//! Both timers restart with progress, which also restores all retries, and with a retransmission
-//! for a reported loss. A probe finds losses that no response reports. It is early and costs one
+//! Progress restores all retries. An RNR NAK restores those that are not RNR retries: the peer is
+//! alive, and may not be ready for longer than the retries last if packets are lost meanwhile.
+//!
+//! Both timers restart with progress, and with a retransmission for a reported loss. A probe finds losses that no response reports. It is early and costs one
 //! packet, so it consumes no retry. The retransmission timer is that of IBTA, for when probes are
 //! lost, too.
 
@@ -327,6 +329,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 }
             }
         }
+        self.retry.retries_left = self.params.retry_cnt;
         self.rewind();
         self.retry.rnr_until = Some(now.after(rnr_timer_ns(timer)));
         true
@@ -532,6 +535,39 @@ mod tests {
             rc.on_timeout(now);
         }
         assert!(rc.poll_completion().is_none());
+    }
+
+    #[test]
+    fn rnr_nak_resets_retry_count() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let params = rc.params;
+        rc.set_params(&crate::requester::SendParams {
+            rnr_retry: RNR_RETRY_FOREVER,
+            retry_cnt: 1,
+            ..params
+        });
+        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        let mut now = NOW;
+        // Every other packet is lost.
+        for _ in 0..20 {
+            assert!(send(&mut rc, now));
+            now = now.after(TIMEOUT_NS);
+            assert_eq!(rc.on_timeout(now), Expired::Retry);
+            assert!(send(&mut rc, now));
+            let rnr = Syndrome::Rnr { timer: 1 };
+            assert_eq!(acknowledge(&mut rc, now, 0, rnr), ResponseKind::Rnr);
+            now = now.after(10_000);
+            rc.on_timeout(now);
+        }
+        assert!(rc.poll_completion().is_none());
+        // Two losses in a row are more than one retry.
+        for _ in 0..2 {
+            assert!(send(&mut rc, now));
+            now = now.after(TIMEOUT_NS);
+            rc.on_timeout(now);
+        }
+        assert_eq!(status(&mut rc), Some(Status::RetryExceeded));
     }
 
     #[test]

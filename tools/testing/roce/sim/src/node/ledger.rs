@@ -146,6 +146,8 @@ impl Ledger {
             ResponseKind::Rnr => {
                 self.total.rnrs += 1;
                 self.rnr_retries += 1;
+                // The peer is alive.
+                self.retries = 0;
                 self.probes.rewound();
                 // The RNR wait is not bounded by the timeout.
                 self.progress_at = now;
