@@ -226,10 +226,14 @@ impl<T: UdpReceive> UdpTunnel<T> {
 
 impl<T: UdpReceive> Drop for UdpTunnel<T> {
     fn drop(&mut self) {
+        // A packet may keep the socket, and be delivered to it long after its release: it may wait
+        // for a verdict (NFQUEUE) after early demux has found the socket. So clear the type, too.
+        //
         // SAFETY: By the type invariant this value owns the socket, and the namespace has not been
-        // freed. Packets are delivered under RCU, so afterwards the callback neither runs nor will
-        // run.
+        // freed. Packets are delivered under RCU, and UDP calls the callback only if it sees a type
+        // there. So afterwards the callback neither runs nor will run.
         unsafe {
+            bindings::udp_disable_encap(self.sk.as_ptr());
             bindings::udp_tunnel_sock_release(self.sk.as_ptr());
             bindings::synchronize_net();
         }

@@ -48,6 +48,35 @@ removed_while_open() {
 	wait_for gone "$pid"
 }
 
+# Early demux finds the socket of ferroce for a datagram to a multicast group, and NFQUEUE takes a reference to it. The other
+# tunnel keeps the tunnels of UDP enabled.
+removed_before_verdict() {
+	need "no nft_queue" modprobe -q nft_queue
+	need "no VXLAN" modprobe -q vxlan
+	make_net
+	add_links
+	in_ns n1 ip link add vx1 type vxlan id 1 dev v1 dstport 4789
+	in_ns n1 ip link set vx1 up
+	in_ns n1 nft -f - <<-END
+		table inet roce {
+			chain input { type filter hook input priority filter; udp dport 4791 queue num 0; }
+		}
+	END
+	start queue n1 "${BASH_SOURCE[0]%/*}/nfqueue.py" 239.1.2.3 v1
+	wait_for in_file bound "$tmp/queue.log"
+	in_ns n2 python3 -c "
+import socket
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton('10.77.0.2'))
+sender.sendto(bytes(64), ('239.1.2.3', 4791))
+"
+	wait_for in_file held "$tmp/queue.log"
+	rmmod ferroce
+	kill -TERM "$pid"
+	ends "$pid"
+	in_file accepted "$tmp/queue.log"
+}
+
 again_and_again() {
 	local i
 
@@ -142,6 +171,7 @@ exclusive() {
 
 test_case "removed with devices, and loaded again" removed_with_devices
 test_case "removed while a program has a device open" removed_while_open
+test_case "removed before the verdict on a datagram" removed_before_verdict
 test_case "loaded and removed five times" again_and_again
 test_case "links can be created only while it is loaded" needs_nothing_else
 test_case "the size of the GID table" gid_table
