@@ -155,7 +155,7 @@ pub(crate) fn address_removed(net: NetId) {
 /// Queues the work item, which runs `settle`.
 fn defer() {
     if let Some(work) = WORK.get() {
-        work::queue(work);
+        work::queue_setup(work);
     }
 }
 

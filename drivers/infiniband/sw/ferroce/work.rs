@@ -12,30 +12,40 @@ use rdma::{
     }, //
 };
 
-/// The queue for work items that do not wait for memory of a process.
+/// The queue for work items that memory reclaim may wait for: they complete requests.
 static WORK: Global<Workqueue> = Global::new();
+/// The queue for work items that allocate memory, and so may wait for memory reclaim.
+static SETUP: Global<Workqueue> = Global::new();
 /// The queue for fetches of memory on demand.
 static FETCHES: Global<Workqueue> = Global::new();
 
 /// Constructs the queues. Called once, before anything else of the driver runs.
 pub(crate) fn init() -> Result {
     WORK.init(Workqueue::new(c"ferroce"))?;
+    SETUP.init(Workqueue::new_waiting(c"ferroce_setup"))?;
     FETCHES.init(Workqueue::new_waiting(c"ferroce_odp"))
 }
 
 /// Destroys the queues, and waits for their work items.
 pub(crate) fn shut_down() {
     // In this order: a fetch queues items on `WORK`.
-    for queue in [&FETCHES, &WORK] {
+    for queue in [&FETCHES, &SETUP, &WORK] {
         if let Some(queue) = queue.get() {
             queue.shut_down();
         }
     }
 }
 
-/// Queues a work item.
+/// Queues a work item that does not wait for memory.
 pub(crate) fn queue(work: &Work<impl WorkItem>) {
     if let Some(queue) = WORK.get() {
+        queue.queue(work);
+    }
+}
+
+/// Queues a work item that allocates memory, and waits for no process.
+pub(crate) fn queue_setup(work: &Work<impl WorkItem>) {
+    if let Some(queue) = SETUP.get() {
         queue.queue(work);
     }
 }
