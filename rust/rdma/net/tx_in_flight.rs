@@ -276,6 +276,12 @@ impl Drop for Inner {
     }
 }
 
+#[cfg(all(CONFIG_PREEMPTION, not(CONFIG_TASKS_RCU)))]
+compile_error!(
+    "a module for a preemptible kernel needs CONFIG_TASKS_RCU to wait for its last destructor: \
+     enable an option that selects it, such as CONFIG_KPROBES"
+);
+
 /// Waits until the network stack has returned every packet, and no code of this module runs for any
 /// of them. Sleeps, for ever if a packet is stuck.
 ///
@@ -314,7 +320,7 @@ pub fn wait_all_returned(mut report: impl FnMut(usize)) {
         fsleep(Delta::from_millis(POLL_MS));
     }
     // The last destructor may have dropped the count without having returned yet. It can be
-    // preempted there, so a grace period of plain RCU does not suffice.
+    // preempted there, so a grace period of plain RCU does not suffice on a preemptible kernel.
     //
     // SAFETY: This function may sleep.
     #[cfg(CONFIG_TASKS_RCU)]
