@@ -431,11 +431,6 @@ impl Qp {
     /// Grants each half a flush budget of the size of its queue.
     fn allow_flush(&self) {
         self.send_flush_budget.grant(self.cap.max_send_wr);
-        self.allow_recv_flush();
-    }
-
-    /// Grants the receive half a flush budget of the size of its queue.
-    fn allow_recv_flush(&self) {
         // With a shared receive queue, there is at most the request in use.
         self.recv_flush_budget.grant(self.cap.max_recv_wr.max(1));
     }

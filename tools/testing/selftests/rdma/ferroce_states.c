@@ -161,6 +161,28 @@ static void test_err_many(void)
 	pair_close(&a, &b);
 }
 
+/* More receives without a doorbell than the driver flushes at once: the timer flushes the others later. */
+static void test_err_many_receives(void)
+{
+	struct end a, b;
+
+	end_init(&a, &r1, IBV_QPT_RC, 4096);
+	end_init(&b, &r2, IBV_QPT_RC, 4096);
+	a.cap.max_recv_wr = 3000;
+	a.cqe = 3000;
+	pair_create(&a, &b);
+	end_modify(&a, IBV_QPS_ERR);
+	/* The first round may use what the modify allows to flush. */
+	for (int round = 0; round < 2; round++) {
+		for (uint32_t i = 0; i < 3000; i++)
+			post_recv(&a, i, 0, 64);
+		for (uint32_t i = 0; i < 3000; i++)
+			expect(&a, i, IBV_WC_WR_FLUSH_ERR);
+	}
+	expect_none(&a);
+	pair_close(&a, &b);
+}
+
 /* As many as fit, one more is refused by the library, and the ring is usable afterwards. */
 static void test_full_queue(void)
 {
@@ -561,6 +583,7 @@ static const struct test tests[] = {
 	{ "ERR flushes receives without a doorbell", test_err_receives },
 	{ "ERR flushes requests in flight", test_err_in_flight },
 	{ "ERR flushes long queues", test_err_many },
+	{ "ERR flushes many receives without a doorbell", test_err_many_receives },
 	{ "a full queue", test_full_queue },
 	{ "RESET discards", test_reset_discards },
 	{ "sends before RTS", test_send_too_early },

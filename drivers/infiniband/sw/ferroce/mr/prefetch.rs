@@ -22,7 +22,10 @@ const CHUNK: u64 = 1 << 20;
 
 /// The maximum number of bytes of one ib_advise_mr() call to prefetch in the background, where the
 /// CPU time is not charged to the process.
-const MAX_BACKGROUND: u64 = 1 << 30;
+///
+/// An unmapped range is walked page by page, which takes a worker up to some milliseconds. A longer
+/// range can be prefetched in the foreground (`flush`).
+const MAX_BACKGROUND: u64 = 16 << 20;
 
 /// A part of a region, as requests name it.
 #[derive(Clone, Copy)]
@@ -46,7 +49,7 @@ pub(crate) fn prefetch(pd: PdId, advice: Advice, flush: bool, sges: Sges<'_>) ->
         Advice::PrefetchWrite => Fetch::Write,
         Advice::PrefetchNoFault => Fetch::Present,
     };
-    let mut ranges = KVec::from_elem(
+    let mut ranges = KVVec::from_elem(
         Range {
             lkey: 0,
             addr: 0,

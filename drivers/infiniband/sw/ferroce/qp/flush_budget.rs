@@ -9,9 +9,10 @@ use kernel::sync::atomic::{
 
 /// The requests that a half may still flush.
 ///
-/// A verb, a failure, or the timer that looks for receive requests in ERR grants the size of the
-/// queue. Without a limit, a process that keeps writing to its ring would keep the work item busy,
-/// and its CPU time is not charged to the process.
+/// A verb or a failure grants the size of the queue. The timer that looks for receive requests in
+/// ERR grants less, because it needs no call of the process. Without a limit, a process that keeps
+/// writing to its rings would keep the work item busy, and its CPU time is not charged to the
+/// process.
 pub(super) struct FlushBudget(Atomic<u32>);
 
 impl FlushBudget {
@@ -21,6 +22,14 @@ impl FlushBudget {
 
     pub(super) fn grant(&self, requests: u32) {
         self.0.store(requests, Relaxed);
+    }
+
+    /// Raises the budget to `requests` if less is left. If a request is taken meanwhile, the budget
+    /// may be one more.
+    pub(super) fn raise(&self, requests: u32) {
+        if self.0.load(Relaxed) < requests {
+            self.grant(requests);
+        }
     }
 
     /// Takes one request from the budget, if any is left. A concurrent grant replaces the budget.

@@ -24,11 +24,14 @@ use roce::{
     wr::Status, //
 };
 
+/// The maximum number of receive requests to flush in ERR each time the timer looks for them.
+const PER_LOOK: u32 = 1024;
+
 /// Flushes the receive requests that a process has posted since the last look (ERR). In other
 /// states, drops packets that have waited too long for earlier ones. Softirq context, no lock held.
 pub(crate) fn look(qp: &QpRef) {
     if qp.state() == State::Err {
-        qp.allow_recv_flush();
+        qp.recv_flush_budget.raise(qp.cap.max_recv_wr.min(PER_LOOK));
         run(qp);
     } else {
         qp.recv.lock().expire_early(qp);
