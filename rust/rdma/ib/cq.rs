@@ -80,7 +80,7 @@ impl<D: Driver> Cq<D> {
     pub fn notify(&self) {
         let raw = self.as_raw();
         // SAFETY: `raw` is valid by the type invariant; the core sets the handler and its context
-        // before `create_cq`.
+        // before anything can be added to the queue.
         unsafe {
             if let Some(handler) = (*raw).comp_handler {
                 handler(raw, (*raw).cq_context);
@@ -92,7 +92,7 @@ impl<D: Driver> Cq<D> {
     pub fn notify_error(&self) {
         let raw = self.as_raw();
         // SAFETY: `raw` is valid by the type invariant; the core sets the handler and its context
-        // before `create_cq`.
+        // before anything can be added to the queue.
         unsafe {
             let mut event: bindings::ib_event = pin_init::zeroed();
             event.device = (*raw).device;
