@@ -84,9 +84,10 @@ pub fn queues(asked: &Caps, limits: &Caps, has_srq: bool) -> Result<Queues, Over
         )?)
     };
 
+    // A ring may have room for more than the limit. A program may request what it was granted again.
     let caps = Caps {
-        max_send_wr: send.capacity(),
-        max_recv_wr: recv.map_or(0, |ring| ring.capacity()),
+        max_send_wr: send.capacity().min(limits.max_send_wr),
+        max_recv_wr: recv.map_or(0, |ring| ring.capacity().min(limits.max_recv_wr)),
         max_send_sge: tail.checked_div(sge_len).unwrap_or(0),
         max_recv_sge: if has_srq { 0 } else { asked.max_recv_sge },
         max_inline_data: tail,
@@ -166,21 +167,26 @@ mod tests {
 
     #[test]
     fn returned_caps_can_be_requested_again() -> Result<(), OverLimit> {
+        let check = |asked: Caps| {
+            let first = queues(&asked, &LIMITS, false)?;
+            assert!(first.caps.max_send_wr >= asked.max_send_wr);
+            assert!(first.caps.max_recv_wr >= asked.max_recv_wr);
+            assert!(first.caps.max_send_sge >= asked.max_send_sge);
+            assert!(first.caps.max_inline_data >= asked.max_inline_data);
+            assert_eq!(queues(&first.caps, &LIMITS, false), Ok(first));
+            Ok(())
+        };
         for inline in 0..=512 {
             for sge in 0..=32 {
-                let asked = Caps {
+                check(Caps {
                     max_send_wr: 5,
                     max_send_sge: sge,
                     max_inline_data: inline,
                     ..Caps::default()
-                };
-                let first = queues(&asked, &LIMITS, true)?;
-                assert!(first.caps.max_send_sge >= sge);
-                assert!(first.caps.max_inline_data >= inline);
-                assert_eq!(queues(&first.caps, &LIMITS, true), Ok(first));
+                })?;
             }
         }
-        Ok(())
+        check(LIMITS)
     }
 
     #[test]
