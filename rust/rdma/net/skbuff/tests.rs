@@ -227,7 +227,7 @@ mod trains {
 
     #[test]
     fn train_arrives_as_it_was_sent() -> Result {
-        let lens = [100, 101, 37, 0, 64];
+        let lens = [101, 100, 37, 0, 101];
         let train = train_of(&lens)?;
         assert_eq!(usize::from(train.packets()), lens.len());
         assert_eq!(
@@ -268,6 +268,16 @@ mod trains {
         let mut train = train_of(&[1])?;
         while train.push(packet(1, 0)?).is_ok() {}
         assert_eq!(train.packets(), Train::MOST);
+        Ok(())
+    }
+
+    #[test]
+    fn packet_longer_than_first_does_not_join() -> Result {
+        let mut train = train_of(&[100, 10])?;
+
+        assert!(train.push(packet(101, 0)?).is_err());
+        assert!(train.push(packet(100, 0)?).is_ok());
+        assert_eq!(train.packets(), 3);
         Ok(())
     }
 

@@ -3,9 +3,9 @@
 //! Trains: packets of one flow that cross the network stack as one GSO packet.
 //!
 //! The head has the others in its fragment list, each with headers and ICRC of its own
-//! (`SKB_GSO_UDP_L4 | SKB_GSO_FRAGLIST`). So they may differ in length, and no byte changes when
-//! they are unlinked: by a device without the feature, in front of a socket that does not take
-//! them, or by [`SkBuffList`](super::SkBuffList).
+//! (`SKB_GSO_UDP_L4 | SKB_GSO_FRAGLIST`). So they may be shorter than the head, but not longer, and
+//! no byte changes when they are unlinked: by a device without the feature, in front of a socket
+//! that does not take them, or by [`SkBuffList`](super::SkBuffList).
 //!
 //! ```text
 //!   head     [ IP | UDP | payload ]                    frag_list -----.
@@ -68,7 +68,7 @@ pub(super) const DATAGRAM: u32 = (bindings::SKB_GSO_SCTP | bindings::SKB_GSO_UDP
 /// - The fragment list of `head` is the packets beyond the first, and `last` is the last of all.
 /// - `payload` and `truesize` are the sums over the packets beyond the first, and the length of an
 ///   IP packet with the payload of all does not exceed 65535.
-/// - `longest` is the length of the longest packet.
+/// - No packet is longer than `head`.
 ///
 /// # Examples
 ///
@@ -100,7 +100,6 @@ pub struct Train {
     ip_len: usize,
     payload: u32,
     truesize: u32,
-    longest: usize,
 }
 
 impl Train {
@@ -116,7 +115,6 @@ impl Train {
         // INVARIANT: There is no packet beyond the first.
         Self {
             last: skb.0,
-            longest: skb.len(),
             head: skb,
             packets: 1,
             ip_len: 0,
@@ -154,7 +152,8 @@ impl Train {
     ///
     /// # Errors
     ///
-    /// Returns the packet if the train is full, or the packet cannot be part of one.
+    /// Returns the packet if the train is full, or the packet cannot be part of one, or is longer
+    /// than the first.
     pub fn push(&mut self, skb: SkBuff) -> Result<(), SkBuff> {
         match self.room_for(&skb) {
             Some((ip_len, payload)) => {
@@ -176,7 +175,10 @@ impl Train {
             // CAST: Widening.
             .checked_add(self.payload as usize)?
             .checked_add(skb.len().checked_sub(headers)?)?;
+        // The stack compares only the length of the head with the MTU of a route or a device, and
+        // with the burst of a qdisc.
         let fits = self.packets < Self::MOST
+            && skb.len() <= self.head.len()
             && self::ip_len(skb) == Some(ip_len)
             && total <= Self::MAX_LEN
             && skb.is_linear()
@@ -215,7 +217,6 @@ impl Train {
         self.ip_len = ip_len;
         // CAST: At most 65535.
         self.payload = self.payload.wrapping_add(payload as u32);
-        self.longest = self.longest.max(payload.wrapping_add(headers));
     }
 
     /// Sends the packets along a route, as [`SkBuff::transmit`] does.
@@ -231,10 +232,6 @@ impl Train {
     pub fn transmit(self, dst: Dst<'_>) -> Result {
         if self.packets == 1 {
             return self.head.transmit(dst);
-        }
-        // The stack compares only the first packet with the MTU.
-        if self.longest > self.head.len() && self.longest > dst.mtu() {
-            return Err(EMSGSIZE);
         }
         if dst.encapsulates() {
             return self.transmit_each(dst);
