@@ -108,7 +108,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     pub(super) fn on_explicit(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
         let psn = pkt.psn();
         if !self.window.is_unacknowledged(psn) {
-            self.peer_is_busy(now);
+            // Anything else is a stray, with which a forger could delay the timers.
+            if self.explicit.is_outstanding() && self.window.was_acknowledged(psn) {
+                self.peer_is_busy(now);
+            }
             return ResponseKind::Duplicate.into();
         }
         let Some((index, first_psn)) = self.request_of(psn) else {
@@ -361,7 +364,7 @@ mod tests {
     fn stray_responses_do_not_prevent_timeout() {
         let mut slots = slots::<1>();
         let mut rc = reading(&mut slots);
-        let stray = read_response(Opcode::RcReadResponseOnly, 7, 9);
+        let stray = read_response(Opcode::RcReadResponseOnly, 0xff_ffff, 9);
         let mut now = NOW;
         let mut strays = 0;
         while rc.on_timeout(now) != Expired::Retry {
@@ -379,11 +382,33 @@ mod tests {
             let mut slots = slots::<1>();
             let mut rc = reading(&mut slots);
             let now = NOW.after(ns);
-            let stray = read_response(Opcode::RcReadResponseOnly, 7, 9);
+            let stray = read_response(Opcode::RcReadResponseOnly, 0xff_ffff, 9);
             rc.on_response(now, &stray.packet());
             let start = if is_restarted { now } else { NOW };
             assert_eq!(rc.next_timeout(), Some(start.after(TIMEOUT_NS)));
         }
+    }
+
+    #[test]
+    fn response_that_cannot_be_a_duplicate_does_not_restart_timer() {
+        let now = NOW.after(1);
+        let mut slots = slots::<1>();
+        let mut rc = reading(&mut slots);
+        // Ahead of all requests, and too far behind.
+        for psn in [7, 0x80_0001, 0xff_bfff] {
+            let stray = read_response(Opcode::RcReadResponseOnly, psn, 9);
+            rc.on_response(now, &stray.packet());
+            assert_eq!(rc.next_timeout(), Some(NOW.after(TIMEOUT_NS)));
+        }
+
+        let mut slots = self::slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Send, 1)]);
+        send(&mut rc);
+        // No READ is outstanding.
+        let stray = read_response(Opcode::RcReadResponseOnly, 0xff_ffff, 9);
+        rc.on_response(now, &stray.packet());
+        assert_eq!(rc.next_timeout(), Some(NOW.after(TIMEOUT_NS)));
     }
 
     #[test]

@@ -174,6 +174,13 @@ impl Window {
         self.una.forward(psn) < self.una.forward(self.max)
     }
 
+    /// Returns whether a response to the packet with PSN `psn` may be a late duplicate, which is at
+    /// most a window behind.
+    #[inline]
+    pub(super) fn was_acknowledged(&self, psn: Psn) -> bool {
+        (1..=u32::from(MAX_WINDOW)).contains(&psn.forward(self.una))
+    }
+
     /// Returns whether the packet with PSN `psn` may be sent.
     ///
     /// PSNs of READ responses do not count. For simplicity, neither do packets sent before the last
