@@ -248,6 +248,15 @@ pub(crate) fn send(rc: &mut Requester<&mut [Slot]>) -> Option<Transmit> {
     Some(transmit)
 }
 
+/// Sends the next packet at a time; returns false if there is none.
+pub(crate) fn send_at(rc: &mut Requester<&mut [Slot]>, now: Instant) -> bool {
+    let sent = rc.poll_transmit();
+    if let Some(transmit) = &sent {
+        rc.transmitted(now, transmit);
+    }
+    sent.is_some()
+}
+
 /// Sends all packets, and returns their number.
 pub(crate) fn send_all(rc: &mut Requester<&mut [Slot]>) -> usize {
     let mut count = 0;

@@ -84,7 +84,7 @@ pub fn queues(asked: &Caps, limits: &Caps, has_srq: bool) -> Result<Queues, Over
         )?)
     };
 
-    // A ring may have room for more than the limit. A program may request what it was granted again.
+    // A ring may have room for more than the limit. What is granted can be requested again.
     let caps = Caps {
         max_send_wr: send.capacity().min(limits.max_send_wr),
         max_recv_wr: recv.map_or(0, |ring| ring.capacity().min(limits.max_recv_wr)),

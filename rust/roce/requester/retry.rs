@@ -11,18 +11,18 @@
 //! | probe timer: 2 SRTT + 4 RTTVAR    | probe.rs | packet at `una`           | same   | none  |
 //! | acknowledgment of only the probe  | gap.rs   | next packets, or rewind   | halved | none  |
 //! | retransmission timer: ACK timeout | retry.rs | rewind                    | halved | one   |
-//! | RNR NAK                           | retry.rs | rewind after RNR timer    | same   | RNR   |
+//! | RNR NAK                           | rnr.rs   | rewind after RNR timer    | same   | RNR   |
 //!
 //! The losses that responses report for one window halve it once, and again if a later NAK causes a
 //! rewind. If packets were late before, the first two events start a wait on the probe timer
 //! (gap.rs).
 //!
-//! Progress restores all retries. An RNR NAK restores those that are not RNR retries: the peer is
-//! alive, and may not be ready for longer than the retries last if packets are lost meanwhile.
-//!
-//! Both timers restart with progress, and with a retransmission for a reported loss. A probe finds losses that no response reports. It is early and costs one
-//! packet, so it consumes no retry. The retransmission timer is that of IBTA, for when probes are
-//! lost, too.
+//! Progress restores all retries, and an RNR NAK those that are not RNR retries. Both timers
+//! restart with progress, and with a retransmission for a reported loss. A probe finds losses that
+//! no response reports. It is early and costs one packet, so it consumes no retry. The
+//! retransmission timer is that of IBTA, for when probes are lost, too.
+
+mod rnr;
 
 use core::{
     num::NonZero,
@@ -36,15 +36,11 @@ use super::{
     Requester,
     ResponseKind,
     SendParams,
-    Slot,
-    RNR_RETRY_FOREVER, //
+    Slot, //
 };
 use crate::{
     psn::Psn,
-    time::{
-        rnr_timer_ns,
-        Instant, //
-    },
+    time::Instant,
     wr::Status, //
 };
 
@@ -313,28 +309,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.retry.rtt.forget_sample();
     }
 
-    /// Starts the RNR wait for the packet at `una`, or fails the request if no RNR retry is left.
-    ///
-    /// Returns false if the NAK is a duplicate.
-    pub(super) fn wait_rnr(&mut self, now: Instant, timer: u8) -> bool {
-        if self.is_rewound() {
-            return false;
-        }
-        if self.params.rnr_retry != RNR_RETRY_FOREVER {
-            match self.retry.rnr_left.checked_sub(1) {
-                Some(left) => self.retry.rnr_left = left,
-                None => {
-                    self.fail(Status::RnrRetryExceeded);
-                    return true;
-                }
-            }
-        }
-        self.retry.retries_left = self.params.retry_cnt;
-        self.rewind();
-        self.retry.rnr_until = Some(now.after(rnr_timer_ns(timer)));
-        true
-    }
-
     /// Starts the timers if a response is owed and none of them is running.
     #[inline]
     pub(super) fn expect_response(&mut self, now: Instant) {
@@ -418,17 +392,11 @@ mod tests {
     use crate::testutil::*;
     use crate::{
         requester::window::INITIAL_WINDOW,
-        testutil::acknowledge_at as acknowledge, //
+        testutil::{
+            acknowledge_at as acknowledge,
+            send_at as send, //
+        }, //
     };
-
-    /// Sends the next packet; returns false if there is none.
-    fn send(rc: &mut Requester<&mut [Slot]>, now: Instant) -> bool {
-        let sent = rc.poll_transmit();
-        if let Some(transmit) = &sent {
-            rc.transmitted(now, transmit);
-        }
-        sent.is_some()
-    }
 
     #[test]
     fn silent_peer_exhausts_retries() {
@@ -494,80 +462,6 @@ mod tests {
         }
         let (time, _) = respond_after(&mut rc, 1000, now, 0);
         assert_eq!(time, Some(TIMEOUT_NS));
-    }
-
-    #[test]
-    fn rnr_nak_is_retried_after_timer() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
-        assert!(send(&mut rc, NOW));
-        let rnr = Syndrome::Rnr { timer: 1 };
-        assert_eq!(acknowledge(&mut rc, NOW, 0, rnr), ResponseKind::Rnr);
-        assert!(!send(&mut rc, NOW));
-        // The network may duplicate it.
-        assert_eq!(acknowledge(&mut rc, NOW, 0, rnr), ResponseKind::Duplicate);
-        let due = NOW.after(10_000);
-        assert_eq!(rc.next_timeout(), Some(due));
-        // The end of the RNR wait is not a response timeout.
-        assert_eq!(rc.on_timeout(due), Expired::Nothing);
-        assert!(send(&mut rc, due));
-        assert_eq!(acknowledge(&mut rc, due, 0, rnr), ResponseKind::Rnr);
-        assert_eq!(status(&mut rc), Some(Status::RnrRetryExceeded));
-    }
-
-    #[test]
-    fn rnr_retry_7_is_unlimited() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        let params = rc.params;
-        rc.set_params(&crate::requester::SendParams {
-            rnr_retry: RNR_RETRY_FOREVER,
-            ..params
-        });
-        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
-        let rnr = Syndrome::Rnr { timer: 1 };
-        let mut now = NOW;
-        for _ in 0..20 {
-            assert!(send(&mut rc, now));
-            assert_eq!(acknowledge(&mut rc, now, 0, rnr), ResponseKind::Rnr);
-            now = now.after(10_000);
-            rc.on_timeout(now);
-        }
-        assert!(rc.poll_completion().is_none());
-    }
-
-    #[test]
-    fn rnr_nak_resets_retry_count() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        let params = rc.params;
-        rc.set_params(&crate::requester::SendParams {
-            rnr_retry: RNR_RETRY_FOREVER,
-            retry_cnt: 1,
-            ..params
-        });
-        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
-        let mut now = NOW;
-        // Every other packet is lost.
-        for _ in 0..20 {
-            assert!(send(&mut rc, now));
-            now = now.after(TIMEOUT_NS);
-            assert_eq!(rc.on_timeout(now), Expired::Retry);
-            assert!(send(&mut rc, now));
-            let rnr = Syndrome::Rnr { timer: 1 };
-            assert_eq!(acknowledge(&mut rc, now, 0, rnr), ResponseKind::Rnr);
-            now = now.after(10_000);
-            rc.on_timeout(now);
-        }
-        assert!(rc.poll_completion().is_none());
-        // Two losses in a row are more than one retry.
-        for _ in 0..2 {
-            assert!(send(&mut rc, now));
-            now = now.after(TIMEOUT_NS);
-            rc.on_timeout(now);
-        }
-        assert_eq!(status(&mut rc), Some(Status::RetryExceeded));
     }
 
     #[test]

@@ -132,17 +132,22 @@ static void test_err_in_flight(void)
 	pair_close(&a, &b);
 }
 
+static void pair_create_long(struct end *a, struct end *b, int type, uint32_t wrs)
+{
+	end_init(a, &r1, type, 4096);
+	end_init(b, &r2, type, 4096);
+	a->cap.max_send_wr = wrs;
+	a->cap.max_recv_wr = wrs;
+	a->cqe = 2 * wrs;
+	pair_create(a, b);
+}
+
 /* More requests than slots, than a flush budget, and than one call completes. */
 static void test_err_many(void)
 {
 	struct end a, b;
 
-	end_init(&a, &r1, IBV_QPT_RC, 4096);
-	end_init(&b, &r2, IBV_QPT_RC, 4096);
-	a.cap.max_send_wr = 500;
-	a.cap.max_recv_wr = 500;
-	a.cqe = 1000;
-	pair_create(&a, &b);
+	pair_create_long(&a, &b, IBV_QPT_RC, 500);
 	for (uint32_t i = 0; i < 500; i++)
 		post_recv(&a, 1000 + i, 0, 64);
 	for (uint32_t i = 0; i < 500; i++)
@@ -161,16 +166,12 @@ static void test_err_many(void)
 	pair_close(&a, &b);
 }
 
-/* More receives without a doorbell than the driver flushes at once: the timer flushes the others later. */
+/* More receives without a doorbell than the timer flushes at once. */
 static void test_err_many_receives(void)
 {
 	struct end a, b;
 
-	end_init(&a, &r1, IBV_QPT_RC, 4096);
-	end_init(&b, &r2, IBV_QPT_RC, 4096);
-	a.cap.max_recv_wr = 3000;
-	a.cqe = 3000;
-	pair_create(&a, &b);
+	pair_create_long(&a, &b, IBV_QPT_RC, 3000);
 	end_modify(&a, IBV_QPS_ERR);
 	/* The first round may use what the modify allows to flush. */
 	for (int round = 0; round < 2; round++) {
@@ -388,11 +389,7 @@ static void test_sqe_many(void)
 	struct end a, b;
 
 	for (int type = IBV_QPT_UC; type <= IBV_QPT_UD; type++) {
-		end_init(&a, &r1, type, 4096);
-		end_init(&b, &r2, type, 4096);
-		a.cap.max_send_wr = N;
-		a.cqe = N;
-		pair_create(&a, &b);
+		pair_create_long(&a, &b, type, N);
 		post_recv(&b, 1, 0, 128);
 		make_chain(wrs, sges, N, &a, &b, IBV_WR_SEND, 64, 0);
 		sges[0].lkey ^= 1;
