@@ -243,18 +243,18 @@ pub(crate) fn slots<const N: usize>() -> [Slot; N] {
 
 /// Sends the next packet, and returns it.
 pub(crate) fn send(rc: &mut Requester<&mut [Slot]>) -> Option<Transmit> {
-    let transmit = rc.poll_transmit()?;
-    rc.transmitted(NOW, &transmit);
-    Some(transmit)
+    transmit_at(rc, NOW)
 }
 
 /// Sends the next packet at a time; returns false if there is none.
 pub(crate) fn send_at(rc: &mut Requester<&mut [Slot]>, now: Instant) -> bool {
-    let sent = rc.poll_transmit();
-    if let Some(transmit) = &sent {
-        rc.transmitted(now, transmit);
-    }
-    sent.is_some()
+    transmit_at(rc, now).is_some()
+}
+
+fn transmit_at(rc: &mut Requester<&mut [Slot]>, now: Instant) -> Option<Transmit> {
+    let transmit = rc.poll_transmit()?;
+    rc.transmitted(now, &transmit);
+    Some(transmit)
 }
 
 /// Sends all packets, and returns their number.

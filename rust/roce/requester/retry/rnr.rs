@@ -68,6 +68,16 @@ mod tests {
         wr::SendOp, //
     };
 
+    /// Sets the number of retries, and no limit of RNR retries.
+    fn wait_forever(rc: &mut Requester<&mut [Slot]>, retry_cnt: u8) {
+        let params = rc.params;
+        rc.set_params(&SendParams {
+            rnr_retry: RNR_RETRY_FOREVER,
+            retry_cnt,
+            ..params
+        });
+    }
+
     #[test]
     fn rnr_nak_is_retried_after_timer() {
         let mut slots = slots::<1>();
@@ -92,11 +102,8 @@ mod tests {
     fn rnr_retry_7_is_unlimited() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        let params = rc.params;
-        rc.set_params(&SendParams {
-            rnr_retry: RNR_RETRY_FOREVER,
-            ..params
-        });
+        let retry_cnt = rc.params.retry_cnt;
+        wait_forever(&mut rc, retry_cnt);
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
         let rnr = Syndrome::Rnr { timer: 1 };
         let mut now = NOW;
@@ -113,12 +120,7 @@ mod tests {
     fn rnr_nak_resets_retry_count() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        let params = rc.params;
-        rc.set_params(&SendParams {
-            rnr_retry: RNR_RETRY_FOREVER,
-            retry_cnt: 1,
-            ..params
-        });
+        wait_forever(&mut rc, 1);
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
         let mut now = NOW;
         // Every other packet is lost.
