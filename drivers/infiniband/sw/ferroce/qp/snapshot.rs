@@ -106,14 +106,14 @@ impl Waits {
 impl QpSnapshot {
     /// Takes a snapshot of a queue pair. Process context, no lock held.
     pub(crate) fn of(qp: &IbQp) -> Self {
-        let send = SendHalfSnapshot::of(&qp.send.lock(), clock::monotonic());
+        let send = SendHalfSnapshot::of(&qp.send.lock(), is_rc(qp), clock::monotonic());
         let recv = RecvHalfSnapshot::of(&qp.recv.lock());
         Self { send, recv }
     }
 }
 
 impl SendHalfSnapshot {
-    fn of(half: &SendHalf, now: Instant) -> Self {
+    fn of(half: &SendHalf, is_rc: bool, now: Instant) -> Self {
         let requester = half.req.snapshot();
         let active = matches!(requester.state, SendState::Running | SendState::Draining);
         let timer = requester.rnr_until.or(requester.ack_due);
@@ -125,7 +125,7 @@ impl SendHalfSnapshot {
             Waits::Device
         } else if requester.rnr_until.is_some() {
             Waits::Rnr
-        } else if active && requester.una.is_before(requester.max) {
+        } else if is_rc && active && requester.una.is_before(requester.max) {
             Waits::Ack
         } else {
             Waits::Nothing
@@ -162,7 +162,7 @@ pub(crate) fn fill_res(qp: &IbQp, out: &mut ResourceEntry<'_>) {
     out.number(c"number", qp.qpn);
     fill_attributes(qp, is_admin, out);
     let snapshot = QpSnapshot::of(qp);
-    fill_send(&snapshot.send, is_admin, out);
+    fill_send(&snapshot.send, is_rc(qp), is_admin, out);
     fill_recv(&snapshot.recv, is_admin, out);
 }
 
@@ -176,7 +176,7 @@ fn fill_attributes(qp: &IbQp, is_admin: bool, out: &mut ResourceEntry<'_>) {
         }
         out.number(c"path_mtu", attrs.path_mtu.bytes());
     }
-    if qp.ty == QpType::Rc {
+    if is_rc(qp) {
         out.large(
             c"timeout_us",
             ack_timeout_ns(attrs.timeout).map_or(0, |ns| ns.get() / 1000),
@@ -188,7 +188,7 @@ fn fill_attributes(qp: &IbQp, is_admin: bool, out: &mut ResourceEntry<'_>) {
     }
 }
 
-fn fill_send(send: &SendHalfSnapshot, is_admin: bool, out: &mut ResourceEntry<'_>) {
+fn fill_send(send: &SendHalfSnapshot, is_rc: bool, is_admin: bool, out: &mut ResourceEntry<'_>) {
     let requester = &send.requester;
     out.text(c"sq_state", fmt!("{}", requester.state.name()))
         .text(c"sq_waits_for", fmt!("{}", send.waits.name()));
@@ -210,14 +210,24 @@ fn fill_send(send: &SendHalfSnapshot, is_admin: bool, out: &mut ResourceEntry<'_
         }
     }
     if is_admin {
-        out.number(c"sq_una", requester.una.get())
-            .number(c"sq_next", requester.next.get());
+        out.number(c"sq_next", requester.next.get());
+    }
+    if is_rc {
+        fill_responses(send, is_admin, out);
+    }
+    out.number(c"sq_queued", send.queued);
+}
+
+/// Fills in the state of an RC send half that depends on responses.
+fn fill_responses(send: &SendHalfSnapshot, is_admin: bool, out: &mut ResourceEntry<'_>) {
+    let requester = &send.requester;
+    if is_admin {
+        out.number(c"sq_una", requester.una.get());
     }
     out.number(c"sq_window", requester.window)
         .number(c"sq_reads", requester.reads.into())
         .number(c"sq_retries_left", requester.retries_left.into())
         .number(c"sq_rnr_left", requester.rnr_left.into())
-        .number(c"sq_queued", send.queued)
         .number(c"sq_backlog", small(send.backlog));
 }
 
@@ -245,6 +255,10 @@ fn fill_recv(recv: &RecvHalfSnapshot, is_admin: bool, out: &mut ResourceEntry<'_
         .number(c"rq_queued", recv.queued)
         .number(c"rq_backlog", small(recv.backlog))
         .number(c"rq_early", small(recv.early));
+}
+
+fn is_rc(qp: &IbQp) -> bool {
+    qp.ty == QpType::Rc
 }
 
 /// Converts a count that is far below 2^32.
