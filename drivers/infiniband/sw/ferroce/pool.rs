@@ -3,7 +3,8 @@
 //! Pools that all users share, and charges against them.
 //!
 //! [`roce::share`] defines the share of a process. Kernel consumers have object numbers of their
-//! own, and are not charged for objects.
+//! own, and are not charged for objects. Of what waits, all of them together have the share of one
+//! privileged process: how much waits for them is up to their peers.
 //!
 //! Documentation/infiniband/ferroce/limits.rst lists the pools.
 
@@ -38,8 +39,8 @@ pub(crate) const MAX_AH: u32 = 1 << 20;
 /// and a process needs only a few.
 pub(crate) const MAX_PD: u32 = 1 << 15;
 
-/// The maximum number of ranges of memory on demand that are fetched concurrently: the number of
-/// workers of an unbound work queue.
+/// The maximum number of ranges of memory on demand that are fetched concurrently. Each occupies a
+/// worker, and a per-CPU work queue runs at most 1024 items on a CPU.
 const MAX_FETCHES: u32 = 1024;
 
 /// The maximum amount of memory that packets in the backlogs of all queue pairs may occupy, in
@@ -50,6 +51,8 @@ const MAX_BACKLOG: u32 = 64 << 20;
 pub(crate) struct Pool {
     kind: Kind,
     used: Atomic<u32>,
+    /// The entries that kernel consumers hold.
+    kernel: Atomic<u32>,
     max: u32,
 }
 
@@ -69,12 +72,12 @@ impl Pool {
         Self {
             kind,
             used: Atomic::new(0),
+            kernel: Atomic::new(0),
             max,
         }
     }
 
-    /// Takes `n` entries for a process, or for a kernel consumer (`None`), which may use the whole
-    /// pool. Callable in any context.
+    /// Takes `n` entries for a process, or for a kernel consumer (`None`). Callable in any context.
     ///
     /// # Errors
     ///
@@ -97,10 +100,7 @@ impl Pool {
     /// [room](Self::has_room) and excludes concurrent calls, or another limit bounds these entries.
     pub(crate) fn count(&self, owner: Option<&Owner>, n: u32) {
         self.used.add(n, Relaxed);
-        if let Some(owner) = owner {
-            owner.process.of(self.kind).add(n, Relaxed);
-            owner.user().of(self.kind).add(n, Relaxed);
-        }
+        self.held(owner, |count| count.fetch_add(n, Relaxed));
     }
 
     /// Returns whether a process, or a kernel consumer, could take an entry.
@@ -109,11 +109,12 @@ impl Pool {
         self.allows(owner, 1, self.used.load(Relaxed), held)
     }
 
-    /// Returns the entries of a process and its user as `read` reads them; 0 for a kernel consumer.
-    fn held(&self, owner: Option<&Owner>, read: impl Fn(&Atomic<u32>) -> u32) -> share::Held {
+    /// Applies `access` to the entries of a process and to those of its user, or to those of all
+    /// kernel consumers. Returns what it returned.
+    fn held(&self, owner: Option<&Owner>, access: impl Fn(&Atomic<u32>) -> u32) -> share::Held {
         share::Held {
-            process: owner.map_or(0, |owner| read(owner.process.of(self.kind))),
-            user: owner.map_or(0, |owner| read(owner.user().of(self.kind))),
+            process: access(owner.map_or(&self.kernel, |owner| owner.process.of(self.kind))),
+            user: owner.map_or(0, |owner| access(owner.user().of(self.kind))),
         }
     }
 
@@ -126,12 +127,11 @@ impl Pool {
     fn allows(&self, owner: Option<&Owner>, n: u32, used: u32, held: share::Held) -> bool {
         let all = self.max.saturating_sub(used);
         match owner {
-            None => n <= all,
             Some(owner) if !owner.is_privileged => {
                 share::may_take(n, share::left(self.max, used), held)
             }
-            Some(_) if self.kind.is_for_privileged() => n <= all,
-            Some(_) => share::may_take(n, all, share::Held { user: 0, ..held }),
+            _ if self.kind.is_for_privileged() => n <= all,
+            _ => share::may_take(n, all, share::Held { user: 0, ..held }),
         }
     }
 
@@ -142,10 +142,7 @@ impl Pool {
     }
 
     fn uncount(&self, owner: Option<&Owner>, n: u32) {
-        if let Some(owner) = owner {
-            let _ = owner.process.of(self.kind).fetch_sub(n, Relaxed);
-            let _ = owner.user().of(self.kind).fetch_sub(n, Relaxed);
-        }
+        self.held(owner, |count| count.fetch_sub(n, Relaxed));
     }
 }
 
@@ -176,5 +173,35 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.pool.give_back(Some(&self.owner), 1);
+    }
+}
+
+#[cfg(CONFIG_KUNIT = "y")]
+#[kernel::macros::kunit_tests(ferroce_pool)]
+mod tests {
+    use super::*;
+
+    /// Takes entries for a kernel consumer, one by one. Returns how many it got.
+    fn fill(pool: &Pool) -> usize {
+        core::iter::from_fn(|| pool.take(None, 1).ok()).count()
+    }
+
+    #[test]
+    fn kernel_consumers_get_half_of_what_waits() {
+        let pool = Pool::new(Kind::Backlog, 100);
+
+        assert_eq!(fill(&pool), 50);
+        assert!(!pool.has_room(None));
+        pool.give_back(None, 50);
+        assert_eq!(pool.used(), 0);
+        assert_eq!(fill(&pool), 50);
+    }
+
+    #[test]
+    fn kernel_consumers_get_whole_pool_of_objects() {
+        let pool = Pool::new(Kind::Membership, 100);
+
+        assert_eq!(fill(&pool), 100);
+        assert!(!pool.has_room(None));
     }
 }

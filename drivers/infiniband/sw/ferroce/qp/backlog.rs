@@ -23,9 +23,9 @@ use roce::psn::Psn;
 /// Packets that wait, oldest first. At most `MAX` are kept, further ones are dropped. Belongs to a
 /// half, under its lock.
 ///
-/// The memory of each packet is charged to [`BACKLOG`] for the process that has the queue pair:
-/// this process can keep packets waiting, for instance by delaying its memory, and the sender is
-/// not known here.
+/// The memory of each packet is charged to [`BACKLOG`], for the process that has the queue pair or
+/// for all kernel consumers together. A process can keep packets waiting, for instance by delaying
+/// its memory, and the sender is not known here.
 ///
 /// An empty backlog allocates nothing: few queue pairs ever use theirs.
 pub(crate) struct Backlog<const MAX: usize> {
