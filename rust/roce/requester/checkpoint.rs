@@ -41,12 +41,19 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Takes back all packets since `checkpoint`: they were reported as sent, and are not.
+    /// Takes back all packets since `checkpoint`: they were reported as sent, and were refused.
+    ///
+    /// Some of them may have left nevertheless, as copies (tc mirred) or the first ones of a train
+    /// that a device has split. Responses to a READ may then end where those to the next one do
+    /// not.
     ///
     /// RC only. Since [`Requester::checkpoint`], only [`Requester::poll_transmit`] and
     /// [`Requester::transmitted`] may have been called.
     #[cold]
     pub fn take_back(&mut self, checkpoint: &Checkpoint) {
+        for slot in checkpoint.send..self.queue.begun() {
+            self.repeat(slot);
+        }
         self.window = checkpoint.window;
         self.acks = checkpoint.acks;
         self.retry.restore(checkpoint.timers);
@@ -122,6 +129,34 @@ mod tests {
             again.map(|sent| sent.map(|sent| sent.psn.get())),
             [Some(1), Some(2), None]
         );
+    }
+
+    /// Sends a packet, and returns how much a READ requests with it.
+    fn read_len(rc: &mut Requester<&mut [Slot]>) -> Option<u32> {
+        send(rc)?.reth.map(|reth| reth.len)
+    }
+
+    #[test]
+    fn responses_to_read_taken_back_are_accepted() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        assert!(rc.post(wr(SendOp::Read, 32 * MTU)).is_ok());
+        rc.window.set_size(64);
+        let checkpoint = rc.checkpoint();
+        assert_eq!(read_len(&mut rc), Some(32 * MTU));
+        rc.take_back(&checkpoint);
+        // A smaller window makes smaller parts.
+        rc.window.set_size(16);
+        assert_eq!(read_len(&mut rc), Some(8 * MTU));
+        for psn in 0..8 {
+            let opcode = match psn {
+                0 => Opcode::RcReadResponseFirst,
+                _ => Opcode::RcReadResponseMiddle,
+            };
+            let response = read_response(opcode, psn, MTU);
+            assert!(respond(&mut rc, &response).place.is_some());
+            rc.placed(NOW, Ok(()));
+        }
     }
 
     #[test]

@@ -105,7 +105,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Marks the request in the slot at `at` as one with a packet that was sent twice.
     #[cold]
-    fn repeat(&mut self, at: usize) {
+    pub(super) fn repeat(&mut self, at: usize) {
         if let Some(slot) = self.queue.get_mut(at) {
             slot.is_repeated = true;
         }
