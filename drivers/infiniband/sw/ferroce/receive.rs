@@ -48,6 +48,10 @@ use roce::{
 
 impl UdpReceive for Receiver {
     fn receive(packets: SkBuffList, dev: &NetDevice) {
+        if packets.is_empty() {
+            // Its addresses, its number of packets and their bytes are not known any more.
+            refuse_unknown(None, dev, Counter::NoMemory, 0, &None);
+        }
         let mut batch = Batch::new(packets, dev);
 
         while let Some(taken) = batch.pop() {
