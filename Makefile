@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# The user's interface: what each target does is in the scripts that it calls. The kernel's build reads Kbuild, not this.
+# The targets for users. Each target calls a script, which documents it. Kbuild, not this file, describes the module to the
+# kernel's build.
 #
-# KDIR=<prepared kernel tree> builds for that kernel with this machine's compilers; without it the lab's stock Debian kernel
-# is taken, and the lab is set up first where it is not there.
+# With KDIR=<prepared kernel tree>, this machine's compilers build for that kernel. Without it, the lab's stock Debian kernel
+# is used, and the lab is set up first if necessary.
 
 KERNEL ?= stock
 

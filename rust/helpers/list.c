@@ -6,8 +6,3 @@ __rust_helper void rust_helper_list_del_init(struct list_head *entry)
 {
 	list_del_init(entry);
 }
-
-__rust_helper int rust_helper_list_empty(const struct list_head *head)
-{
-	return list_empty(head);
-}

@@ -15,8 +15,8 @@
 //! queue.
 //!
 //! A packet filter refuses packets with the same error as a full queue. So after
-//! [`TxBackoff::TRIES`] attempts, a packet counts as lost, and the retries run out as they should.
-//! Each packet has as many attempts, a retry too: the queue may be full of long trains.
+//! [`TxBackoff::TRIES`] pauses, a packet counts as lost, and the retries run out as they should.
+//! Each packet has as many pauses, a retry too: the queue may be full of long trains.
 
 use crate::{
     senders::Period,
@@ -30,7 +30,7 @@ pub struct TxBackoff {
     limit: u32,
     /// The packets that were accepted since `limit` changed.
     taken: u32,
-    /// The packets that were refused since one was accepted, at most [`TxBackoff::TRIES`].
+    /// The refusals since a packet was accepted or counted as lost, at most [`TxBackoff::TRIES`].
     refused: u32,
     /// The time of the last refusal.
     last: Instant,
@@ -47,7 +47,7 @@ pub enum Refused {
     Again {
         /// The end of the pause.
         at: Instant,
-        /// True if this is the first refusal since a packet was accepted.
+        /// True if this is the first refusal since a packet was accepted or counted as lost.
         first: bool,
     },
     /// Treat it as lost.
@@ -87,7 +87,7 @@ impl TxBackoff {
     /// The pause before a packet is sent again: 1 ms, in nanoseconds.
     pub const PAUSE: u64 = 1_000_000;
 
-    /// The number of attempts after which packets count as lost.
+    /// The number of pauses after which a refused packet counts as lost.
     pub const TRIES: u32 = 50;
 
     /// The time after a refusal in which the next one is counted with it: 1 s, in nanoseconds.

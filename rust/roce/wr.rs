@@ -199,10 +199,6 @@ pub enum Status {
     RetryExceeded = 12,
     /// The peer had no receive request, and no RNR retry is left.
     RnrRetryExceeded = 13,
-    /// The adapter has failed.
-    Fatal = 19,
-    /// Any other error.
-    General = 21,
 }
 
 impl Status {
@@ -241,7 +237,6 @@ mod tests {
         assert_eq!(Status::Success.as_ib(), 0);
         assert_eq!(Status::WrFlush.as_ib(), 5);
         assert_eq!(Status::RnrRetryExceeded.as_ib(), 13);
-        assert_eq!(Status::General.as_ib(), 21);
     }
 
     #[test]

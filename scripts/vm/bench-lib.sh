@@ -11,7 +11,7 @@ server_dev=r1 client_dev=r2 address=10.77.0.1
 LIMIT=90
 netserver='' finished=0 total=0 began=$SECONDS
 
-# progress WHAT: and how much is to come, were it all as fast as what was.
+# progress TEXT: prints the text, and an estimate of the remaining time.
 progress() {
 	local left='' passed=$((SECONDS - began))
 

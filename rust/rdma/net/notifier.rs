@@ -38,10 +38,6 @@ pub enum NetdevEvent {
     Change,
     /// Its MTU changed.
     ChangeMtu,
-    /// Its link-layer address changed.
-    ChangeAddr,
-    /// Its name changed.
-    ChangeName,
     /// It is about to be removed, or moved to another namespace: drop every reference to it.
     Unregister,
     /// Something else: the number is a `NETDEV_…` of the C header.
@@ -58,8 +54,6 @@ impl From<ffi::c_ulong> for NetdevEvent {
             Ok(bindings::netdev_cmd_NETDEV_DOWN) => Self::Down,
             Ok(bindings::netdev_cmd_NETDEV_CHANGE) => Self::Change,
             Ok(bindings::netdev_cmd_NETDEV_CHANGEMTU) => Self::ChangeMtu,
-            Ok(bindings::netdev_cmd_NETDEV_CHANGEADDR) => Self::ChangeAddr,
-            Ok(bindings::netdev_cmd_NETDEV_CHANGENAME) => Self::ChangeName,
             Ok(bindings::netdev_cmd_NETDEV_UNREGISTER) => Self::Unregister,
             _ => Self::Other(event),
         }

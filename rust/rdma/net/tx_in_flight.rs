@@ -206,9 +206,9 @@ impl TxInFlight {
         let account = Arc::into_raw(self.0.clone())
             .cast_mut()
             .cast::<ffi::c_void>();
-        // SAFETY: `skb` is alive and owned. A destructor that it has already is called, so that
-        // none is lost. The argument survives until the destructor is called: nothing else uses it
-        // in a packet without zero-copy pages, and it moves along when the data does.
+        // SAFETY: `skb` is alive and owned. `skb_orphan()` calls the present destructor, if any,
+        // before it is replaced. The argument survives until the destructor is called: nothing else
+        // uses it in a packet without zero-copy pages, and it moves along when the data does.
         unsafe {
             bindings::skb_orphan(skb);
             bindings::sk_buff_set_destructor_arg(skb, account.map_addr(|addr| addr | more));

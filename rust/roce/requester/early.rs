@@ -38,7 +38,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Accounts for an early response that was dropped.
     ///
     /// Either [`Requester::may_keep`] did not allow keeping it, or there was no room. If none is
-    /// kept, the requester rewinds.
+    /// kept and a retransmission is due, the requester rewinds instead.
     pub fn not_kept(&mut self, psn: Psn) {
         self.kept.not_kept(psn);
         if self.kept.first().is_none() && self.probe.is_due() {

@@ -108,7 +108,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     pub(super) fn on_explicit(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
         let psn = pkt.psn();
         if !self.window.is_unacknowledged(psn) {
-            // Anything else is a stray, with which a forger could delay the timers.
+            // No other response can be a duplicate. If it restarted the timers, an attacker could
+            // delay them with forged responses.
             if self.explicit.is_outstanding() && self.window.was_acknowledged(psn) {
                 self.peer_is_busy(now);
             }

@@ -221,7 +221,7 @@ impl RecvCompletion {
     }
 
     /// Creates the completion of a failed receive request.
-    pub(super) fn failed(status: Status) -> RecvCompletion {
+    pub fn failed(status: Status) -> RecvCompletion {
         RecvCompletion {
             status,
             byte_len: 0,

@@ -58,9 +58,6 @@ use crate::wr::{
 };
 use zerocopy::FromBytes;
 
-/// Longest message, in bytes, that a work request may describe: the limit of the specification.
-pub const MAX_MESSAGE: u32 = 1 << 31;
-
 /// The size of the operand of an atomic operation in bytes.
 pub const WORD_LEN: usize = 8;
 
@@ -102,8 +99,9 @@ pub enum WqeErrorKind {
     NotInline,
     /// More SGEs than the queue pair was created for.
     SgeCount,
-    /// More inline data than the queue pair was created for, a message over [`MAX_MESSAGE`], or an
-    /// atomic operation whose buffers are not as long as a word.
+    /// More inline data than the queue pair was created for, a message over
+    /// [`MAX_MESSAGE_LEN`](crate::wire::MAX_MESSAGE_LEN), or an atomic operation whose buffers are
+    /// not as long as a word.
     Length,
     /// A UD send without an address handle.
     AddressHandle,

@@ -18,7 +18,7 @@ use rdma::{
 use roce::{
     pma,
     qp::attr::Mtu,
-    uapi::wqe::MAX_MESSAGE, //
+    wire::MAX_MESSAGE_LEN, //
 };
 
 /// The most bytes of a packet besides its payload: IPv6, UDP, BTH, RETH, immediate data and ICRC,
@@ -73,7 +73,7 @@ pub(crate) fn query(dev: &Device<Ferroce>, attr: &mut PortAttr<'_>) -> Result {
     attr.set_state_of(&netdev)
         .set_mtu(Mtu::B4096.bytes(), active_mtu(dev).bytes())
         .set_tables(*module_parameters::gid_table.value_ref(), 1)
-        .set_max_msg_sz(MAX_MESSAGE)
+        .set_max_msg_sz(MAX_MESSAGE_LEN)
         .set_cm_supported();
     if speed_known {
         attr.set_speed_of(dev);

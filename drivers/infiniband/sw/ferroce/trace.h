@@ -92,7 +92,7 @@ DECLARE_EVENT_CLASS(ferroce_packet,
 			      __get_str(device), __entry->qpn, show_opcode(__entry->opcode),
 			      __entry->psn, __entry->len));
 
-/* A packet of a queue pair was handed to IP, acknowledgments apart. Softirq or process. */
+/* A packet of a queue pair, other than an acknowledgment, was handed to IP. Softirq or process. */
 DEFINE_EVENT(ferroce_packet, ferroce_send,
 	     TP_PROTO(const char *device, u32 qpn, u8 opcode, u32 psn, u32 len),
 	     TP_ARGS(device, qpn, opcode, psn, len));

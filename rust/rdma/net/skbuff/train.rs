@@ -22,9 +22,9 @@
 //! create this combination. GRO creates it only for packets in a tunnel, whose inner headers are in
 //! the way: such a packet is unlinked.
 //!
-//! lo does not carry GSO packets of tunnels, but datagrams of any length. There a train is not a
-//! GSO packet: its `gso_size` is zero, and `inner_protocol` has that value. A type that no GSO
-//! packet can have marks it.
+//! lo does not carry GSO packets of tunnels, but it carries datagrams of any length. So on lo a
+//! train is sent as a plain datagram: `gso_size` is zero, its value is kept in `inner_protocol`,
+//! and `gso_type` has a combination of bits that no GSO packet has.
 
 use super::SkBuff;
 use crate::{
@@ -53,8 +53,8 @@ pub(super) const TYPE: u32 = (bindings::SKB_GSO_UDP_L4 | bindings::SKB_GSO_FRAGL
 // CAST: As above.
 pub(super) const TUNNEL: u32 = bindings::SKB_GSO_UDP_TUNNEL as u32;
 
-/// The type of a train that is a datagram. The bits exclude each other. On the way over lo to a
-/// socket with `encap_rcv`, the stack tests neither in a packet without a size.
+/// The `gso_type` that marks such a datagram. No GSO packet has both bits. Between lo and a socket
+/// with `encap_rcv`, the stack looks at neither bit if `gso_size` is zero.
 // CAST: As above.
 pub(super) const DATAGRAM: u32 = (bindings::SKB_GSO_SCTP | bindings::SKB_GSO_UDP_L4) as u32;
 

@@ -9,9 +9,9 @@ use super::{
     RecvWqe,
     WqeError,
     WqeErrorKind,
-    MAX_MESSAGE,
     RECV_WQE_LEN, //
 };
+use crate::wire::MAX_MESSAGE_LEN;
 use zerocopy::FromBytes;
 
 /// A validated receive work request.
@@ -21,13 +21,13 @@ pub struct RecvWr {
     pub wr_id: u64,
     /// Elements in the list of SGEs: [`recv_sges`].
     pub num_sge: u32,
-    /// Total length of all SGEs in bytes, at most [`MAX_MESSAGE`].
+    /// Total length of all SGEs in bytes, at most [`MAX_MESSAGE_LEN`].
     pub length: u32,
 }
 
 /// Validates a private copy of a receive WQE.
 ///
-/// The total length of the buffers is clamped to [`MAX_MESSAGE`]. It is not refused if it is
+/// The total length of the buffers is clamped to [`MAX_MESSAGE_LEN`]. It is not refused if it is
 /// larger, because more room than the longest message needs is harmless.
 ///
 /// # Errors
@@ -46,7 +46,9 @@ pub fn parse_recv(bytes: &[u8], max_sge: u32) -> Result<RecvWr, WqeError> {
     Ok(RecvWr {
         wr_id,
         num_sge,
-        length: u32::try_from(total).unwrap_or(MAX_MESSAGE).min(MAX_MESSAGE),
+        length: u32::try_from(total)
+            .unwrap_or(MAX_MESSAGE_LEN)
+            .min(MAX_MESSAGE_LEN),
     })
 }
 
@@ -75,7 +77,7 @@ mod tests {
         bytes[64..68].copy_from_slice(&u32::MAX.to_ne_bytes());
         let wr = parse_recv(&bytes, 2);
         assert_eq!(wr.map(|wr| wr.wr_id), Ok(9));
-        assert_eq!(wr.map(|wr| wr.length), Ok(MAX_MESSAGE));
+        assert_eq!(wr.map(|wr| wr.length), Ok(MAX_MESSAGE_LEN));
         let last = recv_sges(&bytes, 2).and_then(|sges| sges.last());
         assert_eq!(last.map(|sge| sge.length.get()), Some(u32::MAX));
         assert!(recv_sges(&bytes, 3).is_none());

@@ -17,7 +17,6 @@ use super::{
     UdArgs,
     WqeError,
     WqeErrorKind,
-    MAX_MESSAGE,
     SEND_FENCE,
     SEND_INLINE,
     SEND_SIGNALED,
@@ -31,7 +30,10 @@ use crate::{
         Rkey, //
     },
     opcode::Transport,
-    wire::Feth,
+    wire::{
+        Feth,
+        MAX_MESSAGE_LEN, //
+    },
     wr::{
         SendOp,
         SendWr, //
@@ -194,7 +196,7 @@ fn payload(
     match op {
         SendOp::LocalInv | SendOp::RegMr | SendOp::BindMw => Ok((NONE, 0)),
         SendOp::Flush => match wqe.dma.length.get() {
-            length @ 0..=MAX_MESSAGE => Ok((NONE, length)),
+            length @ 0..=MAX_MESSAGE_LEN => Ok((NONE, length)),
             _ => Err(WqeErrorKind::Length),
         },
         // The word is in the tail, without a flag.
@@ -235,7 +237,7 @@ fn sge_payload(dma: &DmaInfo, tail: &[u8], max_sge: u32) -> Result<(Payload, u32
     let total = sum_sges(tail, count, max_sge)?;
     let count = u16::try_from(count).map_err(|_| WqeErrorKind::SgeCount)?;
     match u32::try_from(total) {
-        Ok(length) if length <= MAX_MESSAGE => Ok((Payload::Sges { count }, length)),
+        Ok(length) if length <= MAX_MESSAGE_LEN => Ok((Payload::Sges { count }, length)),
         _ => Err(WqeErrorKind::Length),
     }
 }
@@ -497,7 +499,7 @@ mod tests {
         assert_eq!(payload, Payload::Inline { len: 0 });
         assert_eq!((wr.length, wr.rkey), (4096, Rkey::new(3)));
         assert!(wr.feth.global() && !wr.feth.whole());
-        let long = send_bytes(14, 0, 0, MAX_MESSAGE + 1);
+        let long = send_bytes(14, 0, 0, MAX_MESSAGE_LEN + 1);
         assert_eq!(kind(&long, Transport::Rc), Some(WqeErrorKind::Length));
         Ok(())
     }

@@ -35,8 +35,8 @@ struct Range {
     len: u64,
 }
 
-/// Fetches parts of regions: before this returns if `flush` is set, otherwise in the background,
-/// where errors are ignored.
+/// Fetches parts of regions: before this returns if `flush` is set, otherwise in the background, at
+/// most [`MAX_BACKGROUND`] bytes, where errors are ignored.
 ///
 /// # Errors
 ///

@@ -19,7 +19,7 @@
 //! ```text
 //!   state        post                    end of a run
 //!   Direct       run                     stalled: Stalled; else: Direct
-//!    keeps on    batch, Deferred
+//!     keeps posting: batch, Deferred
 //!   Deferred     batch                   stalled: Stalled; else: Deferred
 //!   Stalled      nothing                 stalled: Stalled; else: Direct, again
 //!

@@ -18,7 +18,6 @@ use crate::{
 };
 use rdma::ib::qp::QpEvent;
 use roce::{
-    ids::Qpn,
     qp::state::State,
     responder::RecvCompletion,
     wr::Status, //
@@ -64,15 +63,7 @@ impl RecvHalf {
             let Some(wr_id) = self.rq.flush_one() else {
                 return;
             };
-            let done = RecvCompletion {
-                status: Status::WrFlush,
-                byte_len: 0,
-                imm: None,
-                invalidated: None,
-                with_rdma: false,
-                solicited: true,
-                src_qpn: Qpn::new(0),
-            };
+            let done = RecvCompletion::failed(Status::WrFlush);
             let pushed = qp.complete(&qp.recv_cq, &completion(qp, wr_id, &done, false));
             run.notify |= pushed == Pushed::Notify;
             if !run.spend() {
