@@ -340,6 +340,9 @@ impl SendHalf {
                 return false;
             }
             if !self.sq.pull(&mut self.req, &mut self.wqe) {
+                if flushes {
+                    qp.send_flush_budget.give_back();
+                }
                 return false;
             }
         }

@@ -61,6 +61,7 @@ impl RecvHalf {
         self.stop_waiting();
         while qp.recv_flush_budget.take() {
             let Some(wr_id) = self.rq.flush_one() else {
+                qp.recv_flush_budget.give_back();
                 return;
             };
             let done = RecvCompletion::failed(Status::WrFlush);
