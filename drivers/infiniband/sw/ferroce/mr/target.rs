@@ -132,14 +132,15 @@ impl Target {
     /// Returns the fault to resolve before `len` bytes at `at` can be accessed, for writing if
     /// `write`; `None` if they are present.
     ///
-    /// The fault includes up to `ahead` bytes behind them.
+    /// The fault includes up to `ahead` bytes behind them, none that the key does not cover.
     #[cold]
     pub(crate) fn odp_fault(self, at: u64, len: u64, ahead: u64, write: bool) -> Option<OdpFault> {
         let memory = self.mr.memory.paged()?.clone();
         if memory.is_present(at, len, write) {
             return None;
         }
-        let rest = self.mr.len.saturating_sub(at.saturating_add(len));
+        let end = self.skip.saturating_add(self.len);
+        let rest = end.saturating_sub(at.saturating_add(len));
         Some(OdpFault {
             target: self,
             memory,

@@ -107,7 +107,8 @@ pub(super) fn gather(
 }
 
 /// Returns the fault to resolve first, before `len` bytes at `offset` of the memory that a list
-/// names can be accessed; `None` if all of them are present.
+/// names can be accessed; `None` if all of them are present. The fault includes up to `ahead` bytes
+/// behind them, none beyond the SGE.
 ///
 /// # Errors
 ///
@@ -121,10 +122,23 @@ pub(super) fn odp_fault(
     access: Access,
 ) -> Result<Option<OdpFault>, MemError> {
     let mut found = None;
-    each_range(sges, offset, len, |addr, len, key| {
+    let mut left = len;
+    let total = sges.iter().fold(0_u64, |sum, sge| {
+        sum.saturating_add(sge.length.get().into())
+    });
+    let rest = total.saturating_sub(u64::from(offset).saturating_add(len.into()));
+    // CAST: Far below 2^32 (`wait::ahead`).
+    let with_ahead = len.saturating_add(ahead.min(rest) as u32);
+    each_range(sges, offset, with_ahead, |addr, count, key| {
+        let len = count.min(left);
+        left = left.wrapping_sub(len);
+        if len == 0 {
+            return Ok(());
+        }
         let target = mr::find(key, pd, access)?;
         let at = target.offset(addr, u64::from(len))?;
         if found.is_none() {
+            let ahead = count.wrapping_sub(len).into();
             found = target.odp_fault(at, u64::from(len), ahead, access != Access::NONE);
         }
         Ok(())
