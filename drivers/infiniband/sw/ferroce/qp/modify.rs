@@ -330,15 +330,14 @@ pub(crate) fn query(
 ) -> Option<Path> {
     let attributes = qp.attributes.lock();
     let attrs = &attributes.attrs;
-    let state = qp.state();
-    let (sq_psn, draining) = {
+    let (sq_psn, is_drained) = {
         let send = qp.send.lock();
-        (
-            send.req.next_psn(),
-            state == State::Sqd && send.req.state() != SendState::Drained,
-        )
+        (send.req.next_psn(), send.req.state() == SendState::Drained)
     };
     let rq_psn = qp.recv.lock().resp.epsn();
+    // After the halves, which complete a request with an error and change the state under one hold
+    // of their locks: a consumer that has seen the completion must see the state.
+    let state = qp.state();
     // The halves know their PSNs only after the transition that starts them.
     let connected = qp.ty.transport() != Transport::Ud;
     let mut set = |attribute: AttrMask, value| {
@@ -363,7 +362,7 @@ pub(crate) fn query(
             set(attribute, 0);
         }
     }
-    out.set_sq_draining(draining);
+    out.set_sq_draining(state == State::Sqd && !is_drained);
     *cap = qp.cap;
     *signal_all = qp.signal_all;
     attributes.path
