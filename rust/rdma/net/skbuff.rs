@@ -119,6 +119,7 @@ impl SkBuff {
     }
 
     /// Frees a packet that was handled (`consume_skb()`).
+    #[inline]
     pub fn consume(self) {
         let skb = ManuallyDrop::new(self).as_raw();
 
@@ -174,8 +175,9 @@ impl SkBuff {
     #[inline]
     fn linear_len(&self) -> usize {
         // SAFETY: The packet is alive by the type invariant.
+        let len = unsafe { (*self.as_raw()).len.wrapping_sub((*self.as_raw()).data_len) };
         // CAST: A `u32` fits.
-        unsafe { bindings::skb_headlen(self.as_raw()) as usize }
+        len as usize
     }
 
     /// Returns the linear part of the packet.
@@ -208,6 +210,7 @@ impl SkBuff {
     }
 
     /// Fails if the data is shared.
+    #[inline]
     pub(super) fn check_writable(&self) -> Result {
         // SAFETY: The packet is alive by the type invariant.
         if unsafe { bindings::skb_cloned(self.as_raw()) } != 0 {

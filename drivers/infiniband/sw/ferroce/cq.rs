@@ -98,8 +98,9 @@ pub(crate) struct Completion {
     pub(crate) cqe: Cqe,
     pub(crate) qp: QpHandle,
     pub(crate) solicited: bool,
+    /// True for a datagram over IPv6.
     pub(crate) v6: bool,
-    /// The VLAN of the net device that received the packet.
+    /// The VLAN of the net device that received a datagram.
     pub(crate) vlan: Option<u16>,
 }
 

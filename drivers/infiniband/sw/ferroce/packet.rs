@@ -203,6 +203,7 @@ impl Incoming {
             saddr,
             daddr,
             sport: u16::from_be_bytes([sport_hi, sport_lo]),
+            ip_len,
             bytes: total(self.skb.len(), ip_len),
             ecn: Ecn::of(traffic_class),
         })
@@ -275,10 +276,11 @@ impl<'a> Batch<'a> {
     /// half. Otherwise it is left.
     #[inline]
     pub(crate) fn pop_like(&mut self, flow: Flow, origin: &Origin) -> Option<(Incoming, Origin)> {
-        if self.packets.is_empty() {
-            return None;
-        }
-        match self.pop()? {
+        let taken = match self.packets.is_whole() {
+            true => Ok(self.pop_behind(origin)?),
+            false => self.pop()?,
+        };
+        match taken {
             Ok((incoming, from)) if from.is_same(origin) && incoming.is_of(flow) => {
                 Some((incoming, from))
             }
@@ -287,6 +289,25 @@ impl<'a> Batch<'a> {
                 None
             }
         }
+    }
+
+    /// Removes the next packet of a whole train, behind one from `origin`. All of them were sent
+    /// together, so only the first one's headers are examined.
+    #[inline]
+    fn pop_behind(&mut self, origin: &Origin) -> Option<(Incoming, Origin)> {
+        let skb = self.packets.pop()?;
+        let origin = Origin {
+            bytes: total(skb.len(), origin.ip_len),
+            // A network marks only the first one.
+            ecn: Ecn::NotCapable,
+            ..*origin
+        };
+        let about = About {
+            vlan: self.dev.vlan_id(),
+            sport: origin.sport,
+            is_local: true,
+        };
+        Some((Incoming { skb, about }, origin))
     }
 }
 
@@ -319,6 +340,8 @@ pub(crate) struct Origin {
     pub(crate) daddr: [u8; 16],
     /// The UDP source port.
     pub(crate) sport: u16,
+    /// Bytes of the IP header.
+    ip_len: usize,
     /// Bytes of the packet, from the IP header on.
     pub(crate) bytes: u32,
     /// The ECN codepoint of the packet.

@@ -484,7 +484,7 @@ pub(crate) fn publish(qp: &Owned<IbQp>) -> u32 {
 pub(crate) fn destroy(qp: &Owned<IbQp>) {
     if qp.sched.is_deferred() {
         // Process requests that were posted before, and left to the work item.
-        send::catch_up_last(&qp.get());
+        send::catch_up_last(qp);
     }
     qp.number.hide();
     let mut send = qp.send.lock();

@@ -167,7 +167,10 @@ impl Train {
     /// Returns the length of the IP header and of the UDP payload of a packet that can be added.
     #[inline]
     fn room_for(&self, skb: &SkBuff) -> Option<(usize, usize)> {
-        let ip_len = ip_len(&self.head)?;
+        let ip_len = match self.packets {
+            1 => self.head_ip_len()?,
+            _ => self.ip_len,
+        };
         let headers = ip_len.checked_add(UDP_LEN)?;
         let total = self
             .head
@@ -182,10 +185,15 @@ impl Train {
             && self::ip_len(skb) == Some(ip_len)
             && total <= Self::MAX_LEN
             && skb.is_linear()
-            && self.head.is_linear()
-            && skb.check_writable().is_ok()
-            && self.head.check_writable().is_ok();
+            && skb.check_writable().is_ok();
         fits.then_some((ip_len, skb.len().saturating_sub(headers)))
+    }
+
+    /// Returns the length of the IP header of the first packet, if others can follow it.
+    #[inline]
+    fn head_ip_len(&self) -> Option<usize> {
+        let fits = self.head.is_linear() && self.head.check_writable().is_ok();
+        ip_len(&self.head).filter(|_| fits)
     }
 
     fn link(&mut self, skb: SkBuff, ip_len: usize, payload: usize) {

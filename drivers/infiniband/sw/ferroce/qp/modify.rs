@@ -103,7 +103,7 @@ pub(crate) fn modify(
     let posted = qp.send.lock().sq.posted();
     if qp.state() == State::Rts && qp.sched.is_deferred() {
         // Process the requests that were posted before, and left to the work item.
-        send::catch_up(&qp.get());
+        send::catch_up(qp);
     }
     let mtu = active_mtu(qp.device());
     let paths = match path {
@@ -172,13 +172,12 @@ pub(crate) fn modify(
         qp.remove_completions();
     }
     // Flush, continue, or raise the SQ drained event.
-    let qp = qp.get();
     if notify {
         cq::notify(&qp.send_cq);
     }
     qp.allow_flush();
-    send::run(&qp);
-    recv::run(&qp);
+    send::run(qp);
+    recv::run(qp);
     Ok(())
 }
 
@@ -204,7 +203,7 @@ fn lock_halves(qp: &Owned<IbQp>, posted: u64) -> Halves<'_> {
             return (send, recv);
         }
         drop((recv, send));
-        send::flush(&qp.get(), posted);
+        send::flush(qp, posted);
         flushed = true;
     }
 }

@@ -16,8 +16,7 @@ use crate::{
     clock,
     device::{
         Ferroce,
-        IbQp,
-        QpRef, //
+        IbQp, //
     },
     queue::Queue, //
 };
@@ -99,7 +98,7 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
         // The requests before a refused one are posted.
         qp.allow_flush();
         if can_run() {
-            serve(&qp.get(), false);
+            serve(qp, false);
         } else {
             qp.defer_send();
         }
@@ -109,23 +108,22 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
         // Processes post through the ring.
         return Err(EINVAL);
     }
-    let qp = qp.get();
     if matches!(qp.state(), State::Err | State::Sqe) {
         qp.allow_flush();
-        recv::run(&qp);
+        recv::run(qp);
     }
     if qp.ty.is_connected() {
-        serve(&qp, qp.send_cq.ring_doorbell(&qp.recv_cq));
+        serve(qp, qp.send_cq.ring_doorbell(&qp.recv_cq));
     } else {
         // Programs destroy the address handle of a datagram as soon as it is posted, so look it up
         // now.
-        send::catch_up(&qp);
+        send::catch_up(qp);
     }
     Ok(())
 }
 
 /// Sends the posted requests, or leaves them to another context.
-fn serve(qp: &QpRef, keeps_posting: bool) {
+fn serve(qp: &IbQp, keeps_posting: bool) {
     match qp.sched.on_post(keeps_posting) {
         Next::Run => {
             send::run(qp);

@@ -42,10 +42,7 @@ use crate::{
         Completion,
         Pushed, //
     },
-    device::{
-        IbQp,
-        QpRef, //
-    },
+    device::IbQp,
     mr::RegionCache,
     owner::Owner,
     packet::{
@@ -153,7 +150,7 @@ struct Run {
 ///
 /// The drop counter, if the first packet is not for this queue pair.
 pub(crate) fn request(
-    qp: &QpRef,
+    qp: &IbQp,
     origin: &Origin,
     incoming: Incoming,
     flow: Flow,
@@ -190,7 +187,7 @@ pub(crate) fn request(
 
 /// Takes a datagram for a multicast group of which the queue pair is a member. Softirq context, no
 /// lock held.
-pub(crate) fn multicast(qp: &QpRef, incoming: &Incoming) {
+pub(crate) fn multicast(qp: &IbQp, incoming: &Incoming) {
     let run = {
         let mut half = qp.recv.lock();
         let mut run = Run::new();
@@ -205,7 +202,7 @@ pub(crate) fn multicast(qp: &QpRef, incoming: &Incoming) {
 }
 
 /// Continues a READ, handles the backlog, or flushes. Process or softirq context, no lock held.
-pub(crate) fn run(qp: &QpRef) {
+pub(crate) fn run(qp: &IbQp) {
     let run = {
         let mut half = qp.recv.lock();
         let mut run = Run::new();
@@ -225,7 +222,7 @@ pub(crate) fn run(qp: &QpRef) {
 }
 
 /// Does the work that must not be done under the lock.
-fn finish(qp: &QpRef, run: &Run) {
+fn finish(qp: &IbQp, run: &Run) {
     if run.again {
         qp.defer();
     }
@@ -523,9 +520,11 @@ impl RecvHalf {
     /// Executes the outcome of a request.
     fn execute(&mut self, qp: &IbQp, outcome: &Outcome, incoming: &Incoming, run: &mut Run) {
         let completion = outcome.completion.as_ref().map(|done| {
-            let v6 = matches!(incoming.ip(), Some(IpHeader::V6(_)));
+            // The consumer of a connection knows these.
+            let is_datagram = !qp.ty.is_connected();
+            let v6 = is_datagram && matches!(incoming.ip(), Some(IpHeader::V6(_)));
             Completion {
-                vlan: incoming.vlan(),
+                vlan: incoming.vlan().filter(|_| is_datagram),
                 ..completion(qp, self.rq.wr_id(), done, v6)
             }
         });

@@ -238,7 +238,13 @@ impl RecvQueue for Rq {
 }
 
 /// Copies the request at `index` out of a ring, once: its header, then its SGEs, at most `max_sge`.
+#[inline]
 pub(crate) fn copy_out(queue: &Queue, index: u32, max_sge: u32, copy: &mut [u8]) {
+    if let Ok(copy) = <&mut [u8; FEW]>::try_from(&mut *copy) {
+        // Every element is at least that long.
+        queue.read(index, 0, copy);
+        return;
+    }
     let Some((head, tail)) = copy.split_at_mut_checked(RECV_WQE_LEN) else {
         return;
     };

@@ -43,10 +43,7 @@ use crate::{
         Completion,
         Pushed, //
     },
-    device::{
-        IbQp,
-        QpRef, //
-    },
+    device::IbQp,
     mr::RegionCache,
     owner::Owner,
     packet::Incoming,
@@ -134,7 +131,7 @@ struct After {
 
 /// Sends and completes as much as the budget allows. Returns whether work is left, for which the
 /// work item is queued. Softirq or process context, no lock held.
-pub(crate) fn run(qp: &QpRef) -> bool {
+pub(crate) fn run(qp: &IbQp) -> bool {
     let after = {
         let mut half = qp.send.lock();
         half.drive(qp, clock::monotonic(), BUDGET)
@@ -144,7 +141,7 @@ pub(crate) fn run(qp: &QpRef) -> bool {
 }
 
 /// Handles the timer: a response is overdue, or an RNR wait or a back-off is over.
-pub(crate) fn expired(qp: &QpRef) {
+pub(crate) fn expired(qp: &IbQp) {
     let after = {
         let mut half = qp.send.lock();
         let now = clock::monotonic();
@@ -164,7 +161,7 @@ pub(crate) fn expired(qp: &QpRef) {
 }
 
 /// Does the work that must not be done under the lock.
-fn finish(qp: &QpRef, after: &After) {
+fn finish(qp: &IbQp, after: &After) {
     if after.again {
         qp.defer_send();
     }

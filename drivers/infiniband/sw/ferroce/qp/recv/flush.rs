@@ -11,10 +11,7 @@ use super::{
 use crate::{
     clock,
     cq::Pushed,
-    device::{
-        IbQp,
-        QpRef, //
-    }, //
+    device::IbQp, //
 };
 use rdma::ib::qp::QpEvent;
 use roce::{
@@ -28,7 +25,7 @@ const PER_LOOK: u32 = 1024;
 
 /// Flushes the receive requests that a process has posted since the last look (ERR). In other
 /// states, drops packets that have waited too long for earlier ones. Softirq context, no lock held.
-pub(crate) fn look(qp: &QpRef) {
+pub(crate) fn look(qp: &IbQp) {
     if qp.state() == State::Err {
         qp.recv_flush_budget.raise(qp.cap.max_recv_wr.min(PER_LOOK));
         run(qp);

@@ -9,10 +9,7 @@ use super::{
     BUDGET, //
 };
 use crate::{
-    device::{
-        IbQp,
-        QpRef, //
-    },
+    device::IbQp,
     qp::sq::MAX_IN_FLIGHT, //
 };
 use rdma::sync::cond_resched;
@@ -23,7 +20,7 @@ use rdma::sync::cond_resched;
 ///
 /// It completes at most the requests that the ring holds and a few more, so a process that keeps
 /// posting cannot prolong it for ever.
-pub(crate) fn flush(qp: &QpRef, posted: u64) {
+pub(crate) fn flush(qp: &IbQp, posted: u64) {
     qp.allow_flush();
     steps(qp, runs_of_ring(qp), || {
         qp.send.lock().sq.fetched() >= posted
@@ -33,20 +30,20 @@ pub(crate) fn flush(qp: &QpRef, posted: u64) {
 /// Sends and completes the posted requests, as far as possible now. The number of steps is bounded
 /// by the size of the ring, so neither a process that keeps posting nor long messages can prolong
 /// it for ever. Process context, may sleep.
-pub(crate) fn catch_up(qp: &QpRef) {
+pub(crate) fn catch_up(qp: &IbQp) {
     steps(qp, runs_of_ring(qp), || false);
 }
 
 /// Sends posted requests before the queue pair is destroyed: at most about a thousand packets,
 /// because process exit or device removal may be waiting. Process context, may sleep.
-pub(crate) fn catch_up_last(qp: &QpRef) {
+pub(crate) fn catch_up_last(qp: &IbQp) {
     const RUNS: u32 = 64;
 
     steps(qp, RUNS.min(runs_of_ring(qp)), || false);
 }
 
 /// Returns the number of runs that suffice for all requests of the ring.
-fn runs_of_ring(qp: &QpRef) -> u32 {
+fn runs_of_ring(qp: &IbQp) -> u32 {
     // A request may take two units of the budget: it is sent and completed.
     const AT_ONCE: u32 = BUDGET / 2;
 
@@ -54,7 +51,7 @@ fn runs_of_ring(qp: &QpRef) -> u32 {
 }
 
 /// Runs the send half until no work is left, `is_done` returns true, or it ran `max` times.
-fn steps(qp: &QpRef, max: u32, is_done: impl Fn() -> bool) {
+fn steps(qp: &IbQp, max: u32, is_done: impl Fn() -> bool) {
     for _ in 0..max {
         if !run(qp) || is_done() {
             return;
