@@ -213,15 +213,18 @@ static void slow_device(void)
 	shell("tc -n n1 qdisc add dev v1 root netem slot 100s 100s packets 1");
 	for (int i = 0; i < 4; i++)
 		post_send(&a, &b, IBV_WR_RDMA_WRITE, i, 0, LEN, IBV_SEND_SIGNALED);
+	/*
+	 * A few went before it was slow. The half may first wait for 100 ms with fewer packets, because
+	 * another CPU has sent them.
+	 */
 	wait_begin();
 	for (;;) {
 		look_at(&a);
-		if (says("drv_sq_waits_for", "device"))
+		if (says("drv_sq_waits_for", "device") && number("drv_sq_queued") > 64)
 			break;
 		wait_more_verb("the device");
 	}
-	/* A few went before it was slow. */
-	CHECK(number("drv_sq_queued") > 64 && number("drv_sq_queued") <= 128);
+	CHECK(number("drv_sq_queued") <= 128);
 	CHECK(!strstr(seen, "drv_sq_una") && !strstr(seen, "drv_sq_window"));
 	shell("tc -n n1 qdisc del dev v1 root");
 	for (int i = 0; i < 4; i++)
