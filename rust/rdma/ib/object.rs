@@ -399,7 +399,7 @@ pub(super) unsafe extern "C" fn dealloc_ucontext<D: Driver>(raw: *mut bindings::
 
 /// Implements `ib_device_ops.disassociate_ucontext`.
 ///
-/// Mappings hold references on their pages, so there is nothing to do: the core zaps them.
+/// There is nothing to do: mappings of rings hold references on their pages, and stay.
 ///
 /// # Safety
 ///

@@ -169,9 +169,9 @@ impl Memory {
         let mut result = None;
         self.for_each_range(offset, LEN, true, |range, len| {
             if len == LEN && range.cast::<u64>().is_aligned() {
-                // SAFETY: `range` is valid for eight bytes and aligned. Other accesses to them,
-                // by a process or a copy of this module, do not conflict: they use another mapping
-                // of the page, or are volatile.
+                // SAFETY: `range` is valid for eight bytes and aligned. A process accesses them
+                // through another mapping of the page. A copy of this module may race, like the
+                // DMA of a NIC: any bytes are valid, and nothing relies on their values.
                 let word = unsafe { AtomicU64::from_ptr(range.cast()) };
                 result = f.take().map(|f| f(word));
             }

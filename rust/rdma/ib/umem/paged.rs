@@ -154,6 +154,10 @@ impl Paged {
         Arc::pin_init(
             try_pin_init!(Self {
                 table <- new_spinlock_bh!(Table::new(), "rdma::Paged"),
+                start,
+                len,
+                writable,
+                // Last, because from then on it refers to all of this.
                 // INVARIANT: The table is initialised, and empty.
                 // SAFETY: `raw` is valid for write and pinned. The process is the calling one, so
                 // its memory map is in use.
@@ -168,9 +172,6 @@ impl Paged {
                         ))
                     })
                 },
-                start,
-                len,
-                writable,
             }? Error),
             GFP_KERNEL_ACCOUNT,
         )

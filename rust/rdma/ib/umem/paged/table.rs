@@ -11,7 +11,6 @@ use kernel::{
         RBTreeNode, //
     }, //
 };
-use pin_init::Zeroable;
 
 /// Pages of a chunk: as many as one page table of the processor has.
 const CHUNK: usize = 512;
@@ -30,24 +29,24 @@ type Entry = *mut bindings::page;
 /// # Invariants
 ///
 /// Exactly `used` entries are not null. A chunk in a [`Table`] has at least one such entry.
-#[derive(Zeroable)]
 struct Chunk {
-    pages: [Entry; CHUNK],
+    /// In an allocation of its own, which is a page.
+    pages: KBox<[Entry; CHUNK]>,
     used: usize,
 }
 
 /// The pages that are present.
 ///
 /// Chunks are allocated outside of the lock of the table, so that nothing is allocated under it. A
-/// chunk is freed with its last page, so a process cannot make the table larger than its own page
-/// tables.
-pub(super) struct Table(RBTree<usize, KBox<Chunk>>);
+/// chunk is freed with its last page, so a process cannot make the table of a region larger than
+/// its own page tables.
+pub(super) struct Table(RBTree<usize, Chunk>);
 
 // SAFETY: The table does not dereference its pointers. Each user proves that the page is present.
 unsafe impl Send for Table {}
 
 /// Room for the pages of a chunk.
-pub(super) struct Room(RBTreeNode<usize, KBox<Chunk>>);
+pub(super) struct Room(RBTreeNode<usize, Chunk>);
 
 impl Room {
     /// Allocates room for the chunk of a page. May sleep.
@@ -56,8 +55,12 @@ impl Room {
     ///
     /// `ENOMEM`.
     pub(super) fn new(page: usize) -> Result<Self> {
-        let pages = KBox::init(pin_init::init_zeroed::<Chunk>(), GFP_KERNEL_ACCOUNT)?;
-        let node = RBTreeNode::new(page / CHUNK, pages, GFP_KERNEL_ACCOUNT)?;
+        // INVARIANT: All entries are null.
+        let chunk = Chunk {
+            pages: KBox::init(pin_init::init_zeroed(), GFP_KERNEL_ACCOUNT)?,
+            used: 0,
+        };
+        let node = RBTreeNode::new(page / CHUNK, chunk, GFP_KERNEL_ACCOUNT)?;
         Ok(Self(node))
     }
 }
