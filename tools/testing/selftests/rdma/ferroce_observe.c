@@ -214,8 +214,8 @@ static void slow_device(void)
 	for (int i = 0; i < 4; i++)
 		post_send(&a, &b, IBV_WR_RDMA_WRITE, i, 0, LEN, IBV_SEND_SIGNALED);
 	/*
-	 * A few went before it was slow. The half may first wait for 100 ms with fewer packets, because
-	 * another CPU has sent them.
+	 * A few went before it was slow. The half may first wait for 100 ms with fewer packets,
+	 * because another CPU has sent them.
 	 */
 	wait_begin();
 	for (;;) {
