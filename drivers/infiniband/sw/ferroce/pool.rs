@@ -3,8 +3,8 @@
 //! Pools that all users share, and charges against them.
 //!
 //! [`roce::share`] defines the share of a process. Kernel consumers have object numbers of their
-//! own, and are not charged for objects. Of what waits, all of them together have the share of one
-//! privileged process: how much waits for them is up to their peers.
+//! own, and are not charged for objects. All of them together have the share of one privileged
+//! process of the pool for waiting packets, because their peers decide how many packets wait.
 //!
 //! Documentation/infiniband/ferroce/limits.rst lists the pools.
 

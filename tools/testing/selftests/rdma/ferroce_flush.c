@@ -63,7 +63,8 @@ static void test_both(void)
 static void test_granted(void)
 {
 	static const uint32_t asked[] = { 2, 5, 10 };
-	struct ibv_send_wr wrs[16] = {}, *bad;
+	struct ibv_send_wr wrs[16];
+	struct ibv_sge sges[16];
 	struct end a, b;
 
 	for (size_t i = 0; i < 2 * ARRAY_LEN(asked); i++) {
@@ -75,13 +76,11 @@ static void test_granted(void)
 		pair_create(&a, &b);
 		CHECK(a.cap.max_send_wr > asked[i / 2] && a.cap.max_send_wr <= ARRAY_LEN(wrs));
 		end_modify(&a, IBV_QPS_ERR);
-		for (uint32_t n = 0; n < a.cap.max_send_wr; n++) {
-			wrs[n].wr_id = 200 + n;
-			wrs[n].opcode = IBV_WR_SEND;
-			wrs[n].next = n + 1 < a.cap.max_send_wr ? &wrs[n + 1] : NULL;
-		}
-		CHECK_EQ(ibv_post_send(a.qp, wrs, &bad), 0);
-		expect_flushed(&a, 0, a.cap.max_send_wr);
+		make_chain(wrs, sges, a.cap.max_send_wr, &a, &b, IBV_WR_SEND, 64, 0);
+		post_wr(&a, wrs);
+		for (uint32_t n = 0; n < a.cap.max_send_wr; n++)
+			expect(&a, n, IBV_WC_WR_FLUSH_ERR);
+		expect_none(&a);
 		pair_close(&a, &b);
 	}
 }

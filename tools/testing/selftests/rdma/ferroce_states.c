@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the states of a queue pair do to what is posted: RESET discards, SQD drains, SQE flushes
- * one queue. The event that the first message raises. And that a query returns what was set.
+ * The states of a queue pair: RESET discards posted requests, SQD drains, SQE flushes one queue.
+ * The event of the first message. A query returns the values that were set.
  */
 #include <pthread.h>
 #include <stdatomic.h>
