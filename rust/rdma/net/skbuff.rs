@@ -5,7 +5,7 @@
 //! ```text
 //!   head          data            tail           end
 //!    |  headroom   |  linear data  |   tailroom   |      + data in pages, if not linear
-//!    |<- prepend   |-> pull        |-> append     |
+//!    |             |-> pull        |-> append     |
 //! ```
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
@@ -71,8 +71,8 @@ fn linear_len(headroom: usize, size: usize) -> Option<u32> {
 /// use rdma::net::SkBuff;
 ///
 /// let mut packet = SkBuff::alloc(64, 1024).ok_or(ENOMEM)?;
+/// *packet.append_array()? = *b"a header";
 /// packet.append(b"payload")?;
-/// packet.prepend(&[0; 8])?;
 /// assert_eq!(packet.len(), 15);
 /// packet.pull(8)?;
 /// assert_eq!(packet.data(), b"payload");
@@ -86,8 +86,8 @@ unsafe impl Send for SkBuff {}
 impl SkBuff {
     /// Allocates an empty linear packet. Does not sleep.
     ///
-    /// `headroom` bytes can be prepended and at least `size` appended. Returns [`None`] without
-    /// memory, or if both together are more than a MiB.
+    /// The network stack can add `headroom` bytes in front, and the caller at least `size` at the
+    /// end. Returns [`None`] without memory, or if both together are more than a MiB.
     pub fn alloc(headroom: usize, size: usize) -> Option<Self> {
         let total = linear_len(headroom, size)?;
         let headroom = ffi::c_int::try_from(headroom).ok()?;
@@ -212,8 +212,11 @@ impl SkBuff {
     /// Fails if the data is shared.
     #[inline]
     pub(super) fn check_writable(&self) -> Result {
-        // SAFETY: The packet is alive by the type invariant.
-        if unsafe { bindings::skb_cloned(self.as_raw()) } != 0 {
+        // SAFETY: The packet is alive by the type invariant. Only a packet with the first flag can
+        // share its data, so the function is rarely called.
+        let is_shared =
+            unsafe { (*self.as_raw()).cloned() != 0 && bindings::skb_cloned(self.as_raw()) != 0 };
+        if is_shared {
             return Err(EBUSY);
         }
         Ok(())
@@ -228,9 +231,13 @@ impl SkBuff {
         if n > self.linear_len() {
             return Err(EINVAL);
         }
+        let skb = self.as_raw();
         // CAST: The length of the linear part is a `u32`.
         // SAFETY: The linear part has that many bytes.
-        unsafe { bindings::skb_pull(self.as_raw(), n as u32) };
+        unsafe {
+            (*skb).data = (*skb).data.add(n);
+            (*skb).len = (*skb).len.wrapping_sub(n as u32);
+        }
         Ok(())
     }
 
@@ -249,6 +256,7 @@ impl SkBuff {
     ///
     /// `ENOSPC` without tailroom, `EBUSY` if the data is shared with a clone. The data of a newly
     /// allocated packet is not shared.
+    #[inline]
     pub fn append(&mut self, bytes: &[u8]) -> Result {
         // SAFETY: The closure writes exactly the bytes that it is given room for.
         unsafe {
@@ -264,6 +272,7 @@ impl SkBuff {
     /// # Errors
     ///
     /// See [`SkBuff::append`].
+    #[inline]
     pub fn append_zeros(&mut self, n: usize) -> Result {
         // SAFETY: The closure writes exactly the bytes that it is given room for.
         unsafe {
@@ -272,6 +281,44 @@ impl SkBuff {
                 Ok(())
             })
         }
+    }
+
+    /// Adds `N` zero bytes at the end, and returns them.
+    ///
+    /// # Errors
+    ///
+    /// See [`SkBuff::append`].
+    #[inline]
+    pub fn append_array<const N: usize>(&mut self) -> Result<&mut [u8; N]> {
+        self.append_zeros(N)?;
+        // SAFETY: The packet ends with these bytes. No one else accesses them while `self` is
+        // borrowed: `append_zeros` has checked that there is no clone.
+        Ok(unsafe { &mut *self.tail().sub(N).cast() })
+    }
+
+    /// Shortens a packet to `len` bytes, if it is longer.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the packet is not linear.
+    #[inline]
+    pub fn truncate(&mut self, len: usize) -> Result {
+        if !self.is_linear() {
+            return Err(EINVAL);
+        }
+        let Some(excess) = self.len().checked_sub(len) else {
+            return Ok(());
+        };
+        let skb = self.as_raw();
+        // CAST: At most the length of the packet, a `u32`.
+        let excess = excess as u32;
+        // SAFETY: The packet is alive by the type invariant. All of its data ends at the tail, and
+        // is at least that long.
+        unsafe {
+            (*skb).tail = (*skb).tail.wrapping_sub(excess);
+            (*skb).len = (*skb).len.wrapping_sub(excess);
+        }
+        Ok(())
     }
 
     /// Adds `n` bytes at the end, which `write` writes to the room that it is given.
@@ -284,50 +331,39 @@ impl SkBuff {
     /// # Errors
     ///
     /// See [`SkBuff::append`]; also the error of `write`. On error nothing is added.
+    #[inline]
     pub(crate) unsafe fn append_with(
         &mut self,
         n: usize,
         write: impl FnOnce(*mut u8) -> Result,
     ) -> Result {
         self.check_writable()?;
-        // SAFETY: The packet is alive by the type invariant. A packet that is not linear has a
-        // tailroom of 0.
-        let room = unsafe { bindings::skb_tailroom(self.as_raw()) };
-        if n > usize::try_from(room)? || !self.is_linear() {
+        let skb = self.as_raw();
+        // SAFETY: The packet is alive by the type invariant. The tail is not behind the end.
+        let room = unsafe { (*skb).end.wrapping_sub((*skb).tail) };
+        // CAST: A `u32` fits.
+        if n > room as usize || !self.is_linear() {
             return Err(ENOSPC);
         }
-        // SAFETY: The packet is alive by the type invariant.
-        write(unsafe { bindings::skb_tail_pointer(self.as_raw()) })?;
-        // INVARIANT: `write` has initialised the bytes that become data here.
+        write(self.tail())?;
         // CAST: `n` is at most `room`.
-        // SAFETY: The packet is linear and has that much tailroom.
-        unsafe { bindings::skb_put(self.as_raw(), n as u32) };
+        let n = n as u32;
+        // INVARIANT: `write` has initialised the bytes that become data here.
+        // SAFETY: The packet is linear and has that much tailroom, so neither sum overflows.
+        unsafe {
+            (*skb).tail = (*skb).tail.wrapping_add(n);
+            (*skb).len = (*skb).len.wrapping_add(n);
+        }
         Ok(())
     }
 
-    /// Adds `bytes` in front.
-    ///
-    /// # Errors
-    ///
-    /// `ENOSPC` without headroom, `EBUSY` as for [`SkBuff::append`].
-    pub fn prepend(&mut self, bytes: &[u8]) -> Result {
-        self.check_writable()?;
-        // SAFETY: The packet is alive by the type invariant.
-        // CAST: A `u32` fits.
-        if bytes.len() > unsafe { bindings::skb_headroom(self.as_raw()) as usize } {
-            return Err(ENOSPC);
-        }
-        // CAST: The length is at most the headroom, a `u32`.
-        // SAFETY: The packet has that much headroom.
-        let front = unsafe { bindings::skb_push(self.as_raw(), bytes.len() as u32) };
-        // INVARIANT: The new data is initialised here.
-        // SAFETY: `front` points to the bytes that were just added, which no one else accesses.
-        unsafe {
-            front
-                .cast::<u8>()
-                .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
-        };
-        Ok(())
+    /// Returns the end of the linear part.
+    #[inline]
+    fn tail(&self) -> *mut u8 {
+        let skb = self.as_raw();
+        // SAFETY: The packet is alive by the type invariant, and the tail is in its buffer.
+        // CAST: Widening.
+        unsafe { (*skb).head.add((*skb).tail as usize) }
     }
 }
 

@@ -73,14 +73,30 @@ mod skbuff {
     }
 
     #[test]
-    fn append_and_prepend_extend_data() -> Result {
+    fn append_extends_data() -> Result {
         let mut skb = packet();
 
+        *skb.append_array()? = *b"header ";
         skb.append(b"payload")?;
         skb.append_zeros(2)?;
-        skb.prepend(b"header ")?;
-        assert_eq!(skb.data(), b"header payload\0\0");
-        assert_eq!(skb.len(), 16);
+        assert_eq!(skb.append_array::<2>()?, &[0; 2]);
+        assert_eq!(skb.data(), b"header payload\0\0\0\0");
+        assert_eq!(skb.len(), 18);
+        Ok(())
+    }
+
+    #[test]
+    fn truncate_removes_bytes_at_end() -> Result {
+        let mut skb = packet();
+
+        skb.append(b"abcdef")?;
+        skb.truncate(7)?;
+        assert_eq!(skb.data(), b"abcdef");
+        skb.truncate(2)?;
+        skb.append(b"xy")?;
+        assert_eq!(skb.data(), b"abxy");
+        skb.truncate(0)?;
+        assert!(skb.is_empty());
         Ok(())
     }
 
@@ -95,20 +111,8 @@ mod skbuff {
         assert_eq!(skb.append(b"x"), Err(ENOSPC));
         assert_eq!(skb.append_zeros(1), Err(ENOSPC));
         assert_eq!(skb.append_zeros(usize::MAX), Err(ENOSPC));
+        assert_eq!(skb.append_array::<1>().err(), Some(ENOSPC));
         assert_eq!(skb.append(b""), Ok(()));
-        assert_eq!(skb.len(), len);
-        Ok(())
-    }
-
-    #[test]
-    fn prepend_is_limited_by_headroom() -> Result {
-        let mut skb = packet();
-
-        while skb.prepend(b"x").is_ok() {}
-        let len = skb.len();
-        assert!(len >= 16);
-        assert_eq!(skb.prepend(b"xy"), Err(ENOSPC));
-        assert_eq!(skb.prepend(b""), Ok(()));
         assert_eq!(skb.len(), len);
         Ok(())
     }
@@ -159,9 +163,8 @@ mod skbuff {
         for size in [100, 1500, 4200, 7000, 9000, 70_000] {
             let mut skb = pools.alloc(16, size).ok_or(ENOMEM)?;
             assert!(skb.is_empty() && skb.is_linear());
-            skb.prepend(b"sixteen bytes ..")?;
             skb.append_zeros(size)?;
-            assert_eq!(skb.len(), 16 + size);
+            assert_eq!(skb.len(), size);
         }
         Ok(())
     }

@@ -63,6 +63,7 @@ use roce::{
         IPV6_LEN,
         UDP_LEN, //
     },
+    ids::Pkey,
     pace::{
         Rate,
         FRAME_OVERHEAD, //
@@ -75,9 +76,12 @@ use roce::{
     }, //
 };
 
-/// Room for headers in front of the BTH: Ethernet with a VLAN tag and the headers that net devices
-/// add (`LL_MAX_HEADER` is 128 on common kernels), IPv6 and UDP.
-const HEADROOM: usize = 128 + IPV6_LEN + UDP_LEN;
+/// Room in front of a packet, for Ethernet with a VLAN tag and the headers that net devices add
+/// (`LL_MAX_HEADER` is 128 on common kernels).
+const HEADROOM: usize = 128;
+
+/// The most bytes of all headers, from the IP header on.
+const MAX_HEADERS: usize = IPV6_LEN + UDP_LEN + MAX_HEADER_LEN;
 
 const IPPROTO_UDP: u8 = 17;
 
@@ -156,7 +160,7 @@ pub(crate) struct TxPath {
     rate: Option<Rate>,
     /// The [`gids::generation`] of the last lookup of the route, or an old one before the first.
     generation: u32,
-    /// The identification of the last IPv4 packet. Packets are never fragmented, but the ICRC
+    /// The identification of the next IPv4 packet. Packets are never fragmented, but the ICRC
     /// covers the field, and it must be consecutive in a train.
     ip_id: u16,
 }
@@ -215,22 +219,13 @@ impl TxPath {
         self.rate.is_some()
     }
 
-    /// Returns the time that a packet takes at the static rate of the address vector, in
-    /// nanoseconds; `None` if the rate is not a limit.
+    /// Returns the time that a packet of `ip_len` bytes, from the IP header on, takes at the static
+    /// rate of the address vector, in nanoseconds; `None` if the rate is not a limit.
     #[inline]
-    pub(crate) fn gap(&self, headers: usize, len: u32) -> Option<u64> {
-        let rate = self.rate?;
-        let ip = if self.is_v4 { IPV4_LEN } else { IPV6_LEN };
-        let rest = headers
-            .saturating_add(usize::from(pad_for(len)))
-            .saturating_add(ip)
-            .saturating_add(UDP_LEN)
-            .saturating_add(ICRC_LEN);
-        // CAST: Headers are some dozens of bytes.
-        let bytes = len
-            .saturating_add(rest as u32)
-            .saturating_add(FRAME_OVERHEAD);
-        Some(rate.time_of(bytes))
+    pub(crate) fn gap(&self, ip_len: usize) -> Option<u64> {
+        // CAST: At most 65535.
+        let bytes = (ip_len as u32).saturating_add(FRAME_OVERHEAD);
+        Some(self.rate?.time_of(bytes))
     }
 
     /// Returns whether this is the path `path` of an address vector.
@@ -278,53 +273,67 @@ impl TxPath {
     }
 
     /// Builds a packet and hands it to the IP layer. Softirq or process context, bottom halves off.
+    /// Returns the length of the packet from the IP header on, in bytes.
     ///
-    /// `headers` start with the BTH, `gather` appends `len` bytes of payload. The packet is charged
-    /// to `account`, and counted.
+    /// The arguments are those of [`TxPath::build`]. The packet is charged to `account`, and
+    /// counted.
     #[inline]
     pub(crate) fn send(
         &mut self,
         route: &mut CachedRoute,
-        headers: &[u8],
+        headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
         len: u32,
         gather: impl FnOnce(&mut SkBuff) -> Result<(), roce::wr::MemError>,
         account: Option<&TxInFlight>,
         counters: &Counters,
-    ) -> Result<(), SendError> {
+    ) -> Result<usize, SendError> {
         let skb = self.build(headers, len, gather, counters)?;
-        self.transmit(route, Train::new(skb), account, counters)
+        let ip_len = skb.len();
+        self.transmit(route, Train::new(skb), account, counters)?;
+        Ok(ip_len)
     }
 
     /// Builds a packet, from the IP header to the ICRC. The packets of a train must be built one
     /// after the other, because their IPv4 identifications must be consecutive.
+    ///
+    /// `headers` writes the BTH and the headers after it, and returns their length. `gather`
+    /// appends `len` bytes of payload.
     #[inline]
     pub(crate) fn build(
         &mut self,
-        headers: &[u8],
+        headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
         len: u32,
         gather: impl FnOnce(&mut SkBuff) -> Result<(), roce::wr::MemError>,
         counters: &Counters,
     ) -> Result<SkBuff, SendError> {
         let pad = usize::from(pad_for(len));
         // CAST: A payload is at most an MTU long.
-        let size = MAX_HEADER_LEN
-            .saturating_add(len as usize)
-            .saturating_add(pad)
-            .saturating_add(ICRC_LEN);
-        let mut skb =
-            packet::alloc(HEADROOM, size).ok_or_else(|| SendError::no_memory(counters))?;
-        skb.append(headers)
-            .map_err(|_| SendError::no_memory(counters))?;
+        let rest = (len as usize).saturating_add(pad).saturating_add(ICRC_LEN);
+        let no_memory = |_| SendError::no_memory(counters);
+        let mut skb = packet::alloc(HEADROOM, MAX_HEADERS.saturating_add(rest))
+            .ok_or_else(|| SendError::no_memory(counters))?;
+
+        let traffic_class = self.congestion.traffic_class(self.path.traffic_class, len);
+        let room = skb.append_array::<MAX_HEADERS>().map_err(no_memory)?;
+        let written = self
+            .write_headers(room, headers, rest, traffic_class)
+            .ok_or_else(|| SendError::lost(counters, Counter::Rejected))?;
+        skb.truncate(written).map_err(no_memory)?;
         if len > 0 {
             gather(&mut skb).map_err(SendError::Memory)?;
         }
         if pad > 0 {
-            skb.append_zeros(pad)
-                .map_err(|_| SendError::no_memory(counters))?;
+            skb.append_zeros(pad).map_err(no_memory)?;
         }
-        let traffic_class = self.congestion.traffic_class(self.path.traffic_class, len);
-        self.complete(&mut skb, traffic_class)
-            .ok_or_else(|| SendError::no_memory(counters))?;
+        let data = skb.data_mut().map_err(no_memory)?;
+        let icrc = if self.is_v4 {
+            icrc::of_ipv4::<KernelCrc32>(data)
+        } else {
+            icrc::of_ipv6::<KernelCrc32>(data)
+        };
+        let icrc = icrc.ok_or_else(|| SendError::lost(counters, Counter::Rejected))?;
+        skb.append(&icrc).map_err(no_memory)?;
+        self.ip_id = self.ip_id.wrapping_add(1);
         Ok(skb)
     }
 
@@ -357,23 +366,32 @@ impl TxPath {
         Ok(())
     }
 
-    /// Prepends the IP and UDP headers, and appends the ICRC.
+    /// Writes all headers of a packet to `room`, of which `rest` bytes follow, and returns their
+    /// length.
     #[inline]
-    fn complete(&mut self, skb: &mut SkBuff, traffic_class: u8) -> Option<()> {
-        let len = skb.len().saturating_add(ICRC_LEN);
-        let udp = self.udp_header(len)?;
+    fn write_headers(
+        &self,
+        room: &mut [u8; MAX_HEADERS],
+        headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
+        rest: usize,
+        traffic_class: u8,
+    ) -> Option<usize> {
+        let ip_len = if self.is_v4 { IPV4_LEN } else { IPV6_LEN };
+        let (ip, room) = room.split_at_mut_checked(ip_len)?;
+        let (udp, room) = room.split_first_chunk_mut()?;
+        let written = headers(Pkey::DEFAULT, room)?;
+        let len = written.checked_add(rest)?.checked_add(UDP_LEN)?;
+
+        *udp = self.udp_header(len)?;
         match self.addresses() {
             Addresses::V4 { saddr, daddr } => {
-                let ip = self.ipv4_header(len, traffic_class, saddr, daddr)?;
-                push(skb, &udp, &ip)?;
-                seal(skb, icrc::of_ipv4::<KernelCrc32>)
+                *ip.first_chunk_mut()? = self.ipv4_header(len, traffic_class, saddr, daddr)?;
             }
             Addresses::V6 { saddr, daddr } => {
-                let ip = self.ipv6_header(len, traffic_class, saddr, daddr)?;
-                push(skb, &udp, &ip)?;
-                seal(skb, icrc::of_ipv6::<KernelCrc32>)
+                *ip.first_chunk_mut()? = self.ipv6_header(len, traffic_class, saddr, daddr)?;
             }
         }
+        written.checked_add(UDP_LEN)?.checked_add(ip_len)
     }
 
     /// Returns the cached route, or looks the route up if the cached one is no longer valid.
@@ -428,20 +446,21 @@ impl TxPath {
         look_up(&self.gid)
     }
 
-    /// Returns the UDP header of `len` bytes of payload. The checksum is zero, since the ICRC
+    /// Returns the header of a UDP packet of `len` bytes. The checksum is zero, since the ICRC
     /// protects the packet.
+    #[inline]
     fn udp_header(&self, len: usize) -> Option<[u8; UDP_LEN]> {
         let [sport_hi, sport_lo] = self.sport.to_be_bytes();
         let [dport_hi, dport_lo] = ROCE_PORT.to_be_bytes();
-        let len = u16::try_from(len.checked_add(UDP_LEN)?).ok()?;
-        let [len_hi, len_lo] = len.to_be_bytes();
+        let [len_hi, len_lo] = u16::try_from(len).ok()?.to_be_bytes();
         Some([sport_hi, sport_lo, dport_hi, dport_lo, len_hi, len_lo, 0, 0])
     }
 
-    /// Returns the IPv4 header in front of a UDP header and `len` bytes. The IP layer fills in the
+    /// Returns the IPv4 header in front of a UDP packet of `len` bytes. The IP layer fills in the
     /// checksum.
+    #[inline]
     fn ipv4_header(
-        &mut self,
+        &self,
         len: usize,
         tos: u8,
         saddr: [u8; 4],
@@ -450,9 +469,8 @@ impl TxPath {
         const VERSION_AND_LENGTH: u8 = 0x45;
         const DONT_FRAGMENT: u8 = 0x40;
 
-        let total = len.checked_add(UDP_LEN)?.checked_add(IPV4_LEN)?;
-        let [len_hi, len_lo] = u16::try_from(total).ok()?.to_be_bytes();
-        self.ip_id = self.ip_id.wrapping_add(1);
+        let total = u16::try_from(len.checked_add(IPV4_LEN)?).ok()?;
+        let [len_hi, len_lo] = total.to_be_bytes();
         let [id_hi, id_lo] = self.ip_id.to_be_bytes();
         let [s0, s1, s2, s3] = saddr;
         let [d0, d1, d2, d3] = daddr;
@@ -480,7 +498,7 @@ impl TxPath {
         ])
     }
 
-    /// Returns the IPv6 header in front of a UDP header and `len` bytes.
+    /// Returns the IPv6 header in front of a UDP packet of `len` bytes.
     fn ipv6_header(
         &self,
         len: usize,
@@ -491,7 +509,7 @@ impl TxPath {
         const VERSION: u32 = 6 << 28;
 
         let flow = VERSION | u32::from(traffic_class) << 20 | self.path.flow_label;
-        let len = u16::try_from(len.checked_add(UDP_LEN)?).ok()?;
+        let len = u16::try_from(len).ok()?;
         let mut ip = [0; IPV6_LEN];
         let (first, rest) = ip.split_first_chunk_mut::<4>()?;
         *first = flow.to_be_bytes();
@@ -567,17 +585,4 @@ pub(super) fn refused(error: Error, counters: &Counters, packets: u16) -> SendEr
     } else {
         SendError::lost_all(counters, Counter::Rejected, packets)
     }
-}
-
-/// Appends the ICRC of a packet that starts with its IP header.
-#[inline]
-fn seal(skb: &mut SkBuff, icrc: impl FnOnce(&mut [u8]) -> Option<[u8; 4]>) -> Option<()> {
-    let icrc = icrc(skb.data_mut().ok()?)?;
-    skb.append(&icrc).ok()
-}
-
-/// Prepends the UDP and the IP header.
-#[inline]
-fn push(skb: &mut SkBuff, udp: &[u8], ip: &[u8]) -> Option<()> {
-    skb.prepend(udp).and_then(|()| skb.prepend(ip)).ok()
 }

@@ -61,7 +61,6 @@ use roce::{
         Refused,
         TxBackoff, //
     },
-    wire::MAX_HEADER_LEN,
     wr::MemError, //
 };
 
@@ -249,7 +248,7 @@ impl Tx {
 
     /// Builds a packet and hands it to the IP layer. Bottom halves are off.
     ///
-    /// `headers` writes the BTH and the headers after it, `gather` appends `len` bytes of payload.
+    /// The arguments are those of [`TxPath::build`].
     ///
     /// # Errors
     ///
@@ -264,21 +263,19 @@ impl Tx {
         clock: impl Fn() -> Instant,
         counters: &Counters,
     ) -> Result<(), SendError> {
-        let mut buf = [0; MAX_HEADER_LEN];
-        let headers = write(headers, &mut buf, counters)?;
         let path = self
             .path
             .as_mut()
             .ok_or_else(|| SendError::lost(counters, Counter::NoRoute))?;
         let account = Some(&self.in_flight);
-        match path.send(&mut self.route, headers, len, gather, account, counters) {
-            Ok(()) => {}
+        let ip_len = match path.send(&mut self.route, headers, len, gather, account, counters) {
+            Ok(ip_len) => ip_len,
             Err(SendError::NoRoom) => return Err(self.wait_for_room(qp, clock(), counters, 1)),
             Err(error) => return Err(error),
-        }
+        };
         self.backoff.taken(1);
         self.trains.sent(1);
-        let gap = path.gap(headers.len(), len);
+        let gap = path.gap(ip_len);
         if gap.is_some() || self.pace.is_on() {
             self.pace.sent(clock(), gap);
         }
@@ -308,8 +305,6 @@ impl Tx {
         gather: impl FnOnce(&mut SkBuff) -> Result<(), MemError>,
         counters: &Counters,
     ) -> Result<SkBuff, SendError> {
-        let mut buf = [0; MAX_HEADER_LEN];
-        let headers = write(headers, &mut buf, counters)?;
         self.path
             .as_mut()
             .ok_or_else(|| SendError::lost(counters, Counter::NoRoute))?
@@ -403,12 +398,9 @@ impl Tx {
         headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
         counters: &Counters,
     ) -> Result<(), SendError> {
-        let mut buf = [0; MAX_HEADER_LEN];
-        let headers = headers(Pkey::DEFAULT, &mut buf).and_then(|len| buf.get(..len));
-        let (Some(path), Some(headers)) = (&mut self.path, headers) else {
-            return Err(SendError::Lost);
-        };
+        let path = self.path.as_mut().ok_or(SendError::Lost)?;
         path.send(&mut self.route, headers, 0, |_| Ok(()), None, counters)
+            .map(|_| ())
             .inspect_err(|error| {
                 if *error == SendError::NoRoom {
                     counters.lost(Counter::Rejected, 1);
@@ -468,16 +460,4 @@ impl Tx {
             Half::Recv => &qp.recv_pacer,
         }
     }
-}
-
-/// Writes the headers of a packet to `buf`, from the BTH on.
-#[inline]
-fn write<'a>(
-    headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
-    buf: &'a mut [u8; MAX_HEADER_LEN],
-    counters: &Counters,
-) -> Result<&'a [u8], SendError> {
-    headers(Pkey::DEFAULT, buf)
-        .and_then(|len| buf.get(..len))
-        .ok_or_else(|| SendError::lost(counters, Counter::Rejected))
 }
