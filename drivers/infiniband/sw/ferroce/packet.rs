@@ -61,23 +61,16 @@ pub(crate) struct About {
     /// The VLAN of the net device that it was received on.
     vlan: Option<u16>,
     sport: u16,
-    /// True if it has not left the memory of this kernel since it was sent.
-    is_local: bool,
+    /// True if the ICRC is not checked.
+    is_trusted: bool,
 }
 
 impl Incoming {
     /// Wraps a linear packet that was received on `dev`, and returns its origin, too; `None` if its
     /// headers cannot be read.
     #[inline]
-    fn new(skb: SkBuff, dev: &NetDevice, is_local: bool) -> Option<(Self, Origin)> {
-        let mut incoming = Self {
-            skb,
-            about: About {
-                vlan: dev.vlan_id(),
-                sport: 0,
-                is_local,
-            },
-        };
+    fn new(skb: SkBuff, dev: &NetDevice, about: About) -> Option<(Self, Origin)> {
+        let mut incoming = Self { skb, about };
         let origin = incoming.origin(dev.net_id())?;
         incoming.about.sport = origin.sport;
         Some((incoming, origin))
@@ -150,13 +143,14 @@ impl Incoming {
         self.skb.network_header()
     }
 
-    /// Returns whether the ICRC is correct. The ICRC of a packet that has not left this kernel is
-    /// not checked, like a TCP checksum, unless the module parameter `check_local_icrc` is set.
+    /// Returns whether the ICRC is correct, or need not be checked.
     #[inline]
     pub(crate) fn is_intact(&self) -> bool {
-        if self.about.is_local && !*module_parameters::check_local_icrc.value_ref() {
-            return true;
-        }
+        self.about.is_trusted || self.has_correct_icrc()
+    }
+
+    /// Returns whether the ICRC is correct.
+    fn has_correct_icrc(&self) -> bool {
         let check = || {
             let (ip, udp) = self.skb.received_headers()?;
             let (covered, icrc) = self.skb.data().split_last_chunk::<ICRC_LEN>()?;
@@ -218,6 +212,8 @@ type Taken = Result<(Incoming, Origin), (Counter, usize)>;
 pub(crate) struct Batch<'a> {
     packets: SkBuffList,
     dev: &'a NetDevice,
+    /// The properties of the packets, but for the source port.
+    about: About,
     /// The next packet, if [`Batch::pop_like`] has examined and left it.
     next: Option<Taken>,
     /// The counter of the train, if the packets are one that was not counted yet.
@@ -226,6 +222,9 @@ pub(crate) struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     /// Wraps packets that were received on `dev`.
+    ///
+    /// The ICRC of packets that have not left this kernel is not checked, like a TCP checksum,
+    /// unless the module parameter `check_local_icrc` is set.
     #[inline]
     pub(crate) fn new(packets: SkBuffList, dev: &'a NetDevice) -> Self {
         let train = if packets.is_whole() {
@@ -233,10 +232,16 @@ impl<'a> Batch<'a> {
         } else {
             packets.is_split().then_some(Counter::TrainsSplit)
         };
+        let is_trusted = packets.is_whole() && !*module_parameters::check_local_icrc.value_ref();
         Self {
             train,
             packets,
             dev,
+            about: About {
+                vlan: dev.vlan_id(),
+                sport: 0,
+                is_trusted,
+            },
             next: None,
         }
     }
@@ -259,7 +264,6 @@ impl<'a> Batch<'a> {
         if self.next.is_some() {
             return self.next.take();
         }
-        let is_local = self.packets.is_whole();
         let mut skb = self.packets.pop()?;
         let len = skb.len();
         // Check the length before the packet is copied or kept.
@@ -269,20 +273,20 @@ impl<'a> Batch<'a> {
         if !skb.is_linear() && skb.linearize().is_err() {
             return Some(Err((Counter::NoMemory, len)));
         }
-        Some(Incoming::new(skb, self.dev, is_local).ok_or((Counter::Malformed, len)))
+        Some(Incoming::new(skb, self.dev, self.about).ok_or((Counter::Malformed, len)))
     }
 
     /// Removes the next packet if it is intact, of `flow`, and from `origin`, and so for the same
-    /// half. Otherwise it is left.
+    /// half. Otherwise it is left. `origin` becomes that of the packet.
     #[inline]
-    pub(crate) fn pop_like(&mut self, flow: Flow, origin: &Origin) -> Option<(Incoming, Origin)> {
-        let taken = match self.packets.is_whole() {
-            true => Ok(self.pop_behind(origin)?),
-            false => self.pop()?,
-        };
-        match taken {
+    pub(crate) fn pop_like(&mut self, flow: Flow, origin: &mut Origin) -> Option<Incoming> {
+        if self.packets.is_whole() {
+            return self.pop_behind(origin);
+        }
+        match self.pop()? {
             Ok((incoming, from)) if from.is_same(origin) && incoming.is_of(flow) => {
-                Some((incoming, from))
+                *origin = from;
+                Some(incoming)
             }
             other => {
                 self.next = Some(other);
@@ -291,23 +295,24 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Removes the next packet of a whole train, behind one from `origin`. All of them were sent
-    /// together, so only the first one's headers are examined.
+    /// Removes the next packet of a whole train, behind one from `origin`. One half sent all of
+    /// them together, so only the first one's headers are examined.
     #[inline]
-    fn pop_behind(&mut self, origin: &Origin) -> Option<(Incoming, Origin)> {
+    fn pop_behind(&mut self, origin: &mut Origin) -> Option<Incoming> {
         let skb = self.packets.pop()?;
-        let origin = Origin {
-            bytes: total(skb.len(), origin.ip_len),
-            // A network marks only the first one.
-            ecn: Ecn::NotCapable,
-            ..*origin
-        };
+        origin.bytes = total(skb.len(), origin.ip_len);
+        // A network marks only the first one.
+        origin.ecn = Ecn::NotCapable;
         let about = About {
-            vlan: self.dev.vlan_id(),
             sport: origin.sport,
-            is_local: true,
+            ..self.about
         };
-        Some((Incoming { skb, about }, origin))
+        let incoming = Incoming { skb, about };
+        if !incoming.is_intact() {
+            self.next = Some(Ok((incoming, *origin)));
+            return None;
+        }
+        Some(incoming)
     }
 }
 
@@ -331,6 +336,7 @@ impl Flow {
 }
 
 /// The source and the destination of a packet.
+#[derive(Clone, Copy)]
 pub(crate) struct Origin {
     /// The namespace that it was received in.
     pub(crate) net: NetId,

@@ -57,8 +57,8 @@ impl UdpReceive for Receiver {
         while let Some(taken) = batch.pop() {
             let mut kept = None;
             match taken {
-                Ok((incoming, origin)) => {
-                    if let Err(reason) = dispatch(incoming, &origin, &mut batch, &mut kept) {
+                Ok((incoming, mut origin)) => {
+                    if let Err(reason) = dispatch(incoming, &mut origin, &mut batch, &mut kept) {
                         let address = Some(origin.address());
                         refuse_unknown(address, dev, reason, origin.bytes, &kept);
                     }
@@ -80,7 +80,7 @@ impl UdpReceive for Receiver {
 #[inline]
 fn dispatch(
     incoming: Incoming,
-    origin: &Origin,
+    origin: &mut Origin,
     batch: &mut Batch<'_>,
     kept: &mut Option<Kept>,
 ) -> Result<(), Counter> {

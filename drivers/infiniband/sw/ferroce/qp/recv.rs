@@ -143,15 +143,15 @@ struct Run {
     regions: RegionCache,
 }
 
-/// Takes a request of the peer, and those of `flow` that came with it. Softirq or process context,
-/// no lock held.
+/// Takes a request of the peer, and those of `flow` that came with it. `origin` becomes that of the
+/// last of them. Softirq or process context, no lock held.
 ///
 /// # Errors
 ///
 /// The drop counter, if the first packet is not for this queue pair.
 pub(crate) fn request(
     qp: &IbQp,
-    origin: &Origin,
+    origin: &mut Origin,
     incoming: Incoming,
     flow: Flow,
     batch: &mut Batch<'_>,
@@ -171,12 +171,12 @@ pub(crate) fn request(
             if !qp.state().is_receiving() {
                 break;
             }
-            let Some((incoming, origin)) = batch.pop_like(flow, origin) else {
+            let Some(incoming) = batch.pop_like(flow, origin) else {
                 break;
             };
             traces::received_too(qp, &incoming);
             half.counters.received(origin.bytes);
-            half.see_mark(qp, &origin, &mut run);
+            half.see_mark(qp, origin, &mut run);
             half.take(qp, incoming, &mut run);
         }
         half.hand_over(qp, &mut run);

@@ -37,15 +37,15 @@ use roce::{
     wr::MemError, //
 };
 
-/// Handles a response of the peer, and those of `flow` that arrived with it. Softirq or process
-/// context, no lock held.
+/// Handles a response of the peer, and those of `flow` that arrived with it. `origin` becomes that
+/// of the last of them. Softirq or process context, no lock held.
 ///
 /// # Errors
 ///
 /// The drop counter, if the first packet is not for this queue pair.
 pub(crate) fn respond(
     qp: &QpRef,
-    origin: &Origin,
+    origin: &mut Origin,
     incoming: Incoming,
     flow: Flow,
     batch: &mut Batch<'_>,
@@ -65,12 +65,12 @@ pub(crate) fn respond(
         half.see_mark(origin, &incoming);
         half.take(qp, time, incoming, &mut regions);
         for _ in 1..BUDGET {
-            let Some((incoming, origin)) = batch.pop_like(flow, origin) else {
+            let Some(incoming) = batch.pop_like(flow, origin) else {
                 break;
             };
             traces::received_too(qp, &incoming);
             half.counters.received(origin.bytes);
-            half.see_mark(&origin, &incoming);
+            half.see_mark(origin, &incoming);
             half.take(qp, time, incoming, &mut regions);
         }
         // Without a budget, the half completes requests, and leaves the packets to the work item.
