@@ -2,13 +2,17 @@
 
 //! Copies of payload.
 
-/// The fewest bytes for which a string instruction is faster than `memcpy()`.
+/// The fewest bytes that are copied with a string instruction: it takes long to begin.
 #[cfg(all(CONFIG_X86_64, not(CONFIG_KASAN)))]
 const STRING: usize = 128;
 
-/// Copies `len` bytes in ascending order.
+/// Bytes of a word.
+#[cfg(all(CONFIG_X86_64, not(CONFIG_KASAN)))]
+const WORD: usize = size_of::<u64>();
+
+/// Copies `len` bytes.
 ///
-/// On x86-64 longer copies are `rep movsq`. The kernel's `memcpy()` is `rep movsb` where the
+/// On x86-64 short copies are a loop over words, and longer ones `rep movsq`. The kernel's `memcpy()` is `rep movsb` where the
 /// processor claims that this is fast. But if the target begins up to 63 bytes behind the source,
 /// modulo 4096, it takes 1400 ns for 4 KiB on an AMD EPYC, instead of 80; `rep movsq` takes 80 to
 /// 260 ns. KASAN does not see what an instruction accesses, so a kernel with it uses `memcpy()`.
@@ -35,8 +39,37 @@ pub(crate) unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
         }
         return;
     }
+    #[cfg(all(CONFIG_X86_64, not(CONFIG_KASAN)))]
+    if let Some(last) = len.checked_sub(WORD) {
+        let mut at = 0;
+        // SAFETY: By the contract of this function: each word lies within the `len` bytes. The last
+        // one may overlap with the one before.
+        unsafe {
+            while at < last {
+                copy_word(src.add(at), dst.add(at));
+                at = at.wrapping_add(WORD);
+            }
+            copy_word(src.add(last), dst.add(last));
+        }
+        return;
+    }
     // SAFETY: By the contract of this function.
     unsafe { core::ptr::copy_nonoverlapping(src, dst, len) };
+}
+
+/// Copies eight bytes.
+///
+/// # Safety
+///
+/// `src` must be valid for read and `dst` for write, for eight bytes each.
+#[cfg(all(CONFIG_X86_64, not(CONFIG_KASAN)))]
+#[inline]
+unsafe fn copy_word(src: *const u8, dst: *mut u8) {
+    // SAFETY: By the contract of this function.
+    unsafe {
+        dst.cast::<u64>()
+            .write_unaligned(src.cast::<u64>().read_unaligned())
+    };
 }
 
 #[cfg(CONFIG_KUNIT = "y")]
@@ -50,7 +83,9 @@ mod tests {
         for (value, byte) in (1..=250).cycle().zip(src.iter_mut()) {
             *byte = value;
         }
-        for len in [0, 1, 7, 8, 127, 128, 129, 135, 136, 200, 255, 256] {
+        for len in [
+            0, 1, 7, 8, 9, 15, 16, 63, 64, 127, 128, 129, 135, 136, 200, 255, 256,
+        ] {
             for offset in [0, 1, 8, 13] {
                 let mut dst = [0u8; 300];
                 // SAFETY: Both arrays have 300 bytes.

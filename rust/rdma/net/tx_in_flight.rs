@@ -8,7 +8,7 @@
 //! which calls the sender by number.
 //!
 //! ```text
-//!   sender:  admits()? --yes--> charge(skb), transmit
+//!   sender:  room()? --yes--> charge(skb), transmit
 //!              | no: paused
 //!   skb freed: at the low mark and paused --> wake(cookie), no longer paused
 //! ```
@@ -97,7 +97,7 @@ struct Inner {
 ///
 /// /// Called with bottom halves disabled.
 /// fn send(account: &TxInFlight, mut train: Train, dst: Dst<'_>) -> Result {
-///     if !account.admits(0, 64, 16) {
+///     if account.room(0, 64, 16) == 0 {
 ///         return Err(EAGAIN);
 ///     }
 ///     account.charge(&mut train)?;
@@ -131,18 +131,19 @@ impl TxInFlight {
         )?))
     }
 
-    /// Returns whether this CPU may send another packet if at most `limit` may be in flight. If
-    /// not, `wake` is called once no more than `low_mark` are in flight. The stack may keep packets
-    /// for ever, so call this again after `takeover` nanoseconds, too. Bottom halves are off.
+    /// Returns the number of packets that this CPU may send now if at most `limit` may be in flight.
+    /// If it is 0, `wake` is called once no more than `low_mark` are in flight. The stack may keep
+    /// packets for ever, so call this again after `takeover` nanoseconds, too. Bottom halves are
+    /// off.
     ///
     /// `pending` packets were admitted just before, and are not charged yet.
     #[inline]
-    pub fn admits(&self, pending: u32, limit: u32, low_mark: u32) -> bool {
+    pub fn room(&self, pending: u32, limit: u32, low_mark: u32) -> u32 {
         let now = jiffies();
-        self.admits_on(CpuId::current().as_u32(), now, pending, limit, low_mark)
+        self.room_on(CpuId::current().as_u32(), now, pending, limit, low_mark)
     }
 
-    fn admits_on(&self, cpu: u32, now: usize, pending: u32, limit: u32, low_mark: u32) -> bool {
+    fn room_on(&self, cpu: u32, now: usize, pending: u32, limit: u32, low_mark: u32) -> u32 {
         let inner = &*self.0;
         // The first packet of another CPU is admitted when none is in flight; then nothing is left
         // for the next ones to overtake.
@@ -150,15 +151,17 @@ impl TxInFlight {
             && inner.cpu.load(Relaxed) != cpu
             && now.wrapping_sub(inner.sent.load(Relaxed)) < inner.takeover;
         let (limit, low_mark) = if is_other { (1, 0) } else { (limit, low_mark) };
-        if inner.in_flight.load(Relaxed).saturating_add(pending) < limit {
-            return true;
+        let room = limit.saturating_sub(inner.in_flight.load(Relaxed).saturating_add(pending));
+        if room > 0 {
+            return room;
         }
         inner.low_mark.store(low_mark, Relaxed);
         // The order matters: either this sees the subtraction of the destructor, or the destructor
         // sees the pause. If both do, the one that resets the pause acts on it.
         inner.paused.xchg(true, Full);
-        inner.in_flight.load(Relaxed).saturating_add(pending) <= low_mark
-            && inner.paused.xchg(false, Full)
+        let is_over = inner.in_flight.load(Relaxed).saturating_add(pending) <= low_mark
+            && inner.paused.xchg(false, Full);
+        is_over.into()
     }
 
     /// Returns the number of packets in flight.
@@ -371,16 +374,16 @@ mod tests {
 
         WOKEN.store(0, Relaxed);
         for _ in 0..4 {
-            assert!(account.admits_on(0, 0, 0, 4, 1));
+            assert!(account.room_on(0, 0, 0, 4, 1) > 0);
             skbs.push(charged(&account).ok_or(ENOMEM)?, GFP_KERNEL)?;
         }
-        assert!(!account.admits_on(0, 0, 0, 4, 1));
+        assert_eq!(account.room_on(0, 0, 0, 4, 1), 0);
         skbs.truncate(2);
         assert!(account.0.paused.load(Relaxed));
         assert_eq!(WOKEN.load(Relaxed), 0);
         skbs.truncate(1);
         assert_eq!(WOKEN.load(Relaxed), 7);
-        assert!(account.admits_on(0, 0, 0, 4, 1));
+        assert!(account.room_on(0, 0, 0, 4, 1) > 0);
         skbs.clear();
         assert_eq!(WOKEN.load(Relaxed), 7);
         Ok(())
@@ -392,19 +395,19 @@ mod tests {
         let mut skbs = KVec::new();
 
         WOKEN.store(0, Relaxed);
-        assert!(account.admits_on(1, 0, 0, 4, 1));
+        assert!(account.room_on(1, 0, 0, 4, 1) > 0);
         for _ in 0..2 {
             skbs.push(charged(&account).ok_or(ENOMEM)?, GFP_KERNEL)?;
         }
-        assert!(account.admits_on(0, 0, 0, 4, 1));
-        assert!(!account.admits_on(1, 0, 0, 4, 1));
+        assert!(account.room_on(0, 0, 0, 4, 1) > 0);
+        assert_eq!(account.room_on(1, 0, 0, 4, 1), 0);
         // The packets may never be returned.
-        assert!(account.admits_on(1, kernel::bindings::HZ as usize, 0, 4, 1));
+        assert!(account.room_on(1, kernel::bindings::HZ as usize, 0, 4, 1) > 0);
         skbs.truncate(1);
         assert_eq!(WOKEN.load(Relaxed), 0);
         skbs.truncate(0);
         assert_eq!(WOKEN.load(Relaxed), 7);
-        assert!(account.admits_on(1, 0, 0, 4, 1));
+        assert!(account.room_on(1, 0, 0, 4, 1) > 0);
         Ok(())
     }
 
@@ -414,8 +417,9 @@ mod tests {
         let skb = SkBuff::alloc(0, 64).ok_or(ENOMEM)?;
 
         // Another CPU goes on with a train that it has begun.
-        assert!(account.admits_on(1, 0, 0, 4, 1) && account.admits_on(1, 0, 3, 4, 1));
-        assert!(!account.admits_on(1, 0, 4, 4, 1));
+        assert_eq!(account.room_on(1, 0, 0, 4, 1), 4);
+        assert_eq!(account.room_on(1, 0, 3, 4, 1), 1);
+        assert_eq!(account.room_on(1, 0, 4, 4, 1), 0);
         account.charge_on(0, 0, &skb, Train::MOST.into())?;
         assert_eq!(account.in_flight(), Train::MOST.into());
         WOKEN.store(0, Relaxed);

@@ -86,6 +86,7 @@ pub enum Payload {
 ///
 /// A violation is a [`WqeError`], which completes the request with its
 /// [`status`](WqeError::status).
+#[inline]
 pub fn parse_send(
     wqe: &SendWqe,
     tail: &[u8],
@@ -98,6 +99,7 @@ pub fn parse_send(
     })
 }
 
+#[inline]
 fn validate_send(
     wqe: &SendWqe,
     tail: &[u8],

@@ -104,6 +104,8 @@ pub(super) struct TxRun<M> {
     /// The maximum number of packets in flight. Set by the first packet: a half that has none to
     /// send is not counted as a sender.
     limit: Option<u32>,
+    /// The number of packets that may be sent before the next look at those in flight.
+    room: u32,
     /// Packets that were built and not handed over yet.
     train: Option<(Train, M)>,
 }
@@ -135,6 +137,7 @@ impl<M> TxRun<M> {
     pub(super) fn new() -> Self {
         Self {
             limit: None,
+            room: 0,
             train: None,
         }
     }
@@ -233,17 +236,22 @@ impl Tx {
                 return false;
             }
         }
-        let pending = run.pending();
-        let backoff = &mut self.backoff;
-        let limit = *run
-            .limit
-            .get_or_insert_with(|| qp.device().senders.limit(backoff));
-        // The stack calls `wake` when three quarters of the packets have left.
-        if self.in_flight.admits(pending, limit, limit / 4) {
-            return true;
+        if run.room == 0 {
+            let backoff = &mut self.backoff;
+            let limit = *run
+                .limit
+                .get_or_insert_with(|| qp.device().senders.limit(backoff));
+            // The stack calls `wake` when three quarters of the packets have left.
+            run.room = self.in_flight.room(run.pending(), limit, limit / 4);
         }
-        self.timer(qp).arm(clock().after(TAKEOVER).as_ns());
-        false
+        match run.room.checked_sub(1) {
+            Some(rest) => run.room = rest,
+            None => {
+                self.timer(qp).arm(clock().after(TAKEOVER).as_ns());
+                return false;
+            }
+        }
+        true
     }
 
     /// Builds a packet and hands it to the IP layer. Bottom halves are off.
