@@ -14,6 +14,7 @@ mod headers;
 mod list;
 mod pool;
 mod queue;
+mod raw;
 mod train;
 mod transmit;
 
@@ -212,11 +213,8 @@ impl SkBuff {
     /// Fails if the data is shared.
     #[inline]
     pub(super) fn check_writable(&self) -> Result {
-        // SAFETY: The packet is alive by the type invariant. Only a packet with the first flag can
-        // share its data, so the function is rarely called.
-        let is_shared =
-            unsafe { (*self.as_raw()).cloned() != 0 && bindings::skb_cloned(self.as_raw()) != 0 };
-        if is_shared {
+        // SAFETY: The packet is alive by the type invariant.
+        if unsafe { raw::skb_cloned(self.as_raw()) } {
             return Err(EBUSY);
         }
         Ok(())
@@ -231,13 +229,8 @@ impl SkBuff {
         if n > self.linear_len() {
             return Err(EINVAL);
         }
-        let skb = self.as_raw();
-        // CAST: The length of the linear part is a `u32`.
-        // SAFETY: The linear part has that many bytes.
-        unsafe {
-            (*skb).data = (*skb).data.add(n);
-            (*skb).len = (*skb).len.wrapping_sub(n as u32);
-        }
+        // SAFETY: The packet is owned, and its linear part has that many bytes.
+        unsafe { raw::__skb_pull(self.as_raw(), n) };
         Ok(())
     }
 

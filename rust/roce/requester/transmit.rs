@@ -260,7 +260,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     }
 
     /// Returns the number of packets, or of READ responses, of a request.
-    #[inline]
+    #[inline(always)]
     fn packets_of(&self, slot: &Slot) -> u32 {
         if self.transport == Transport::Ud || (slot.has_explicit_response() && !slot.is_read()) {
             return 1;

@@ -3,6 +3,7 @@
 //! Received packets: one, or those of a [`Train`](super::Train).
 
 use super::{
+    raw,
     train::{
         DATAGRAM,
         IPV4_LEN,
@@ -88,7 +89,7 @@ impl SkBuffList {
                 }
                 Form::Whole
             } else {
-                bindings::sk_buff_set_next(skb.as_ptr(), null_mut());
+                raw::set_next(skb.as_ptr(), null_mut());
                 Form::Single
             }
         };
@@ -120,9 +121,10 @@ impl SkBuffList {
             let mut next = first;
             while !next.is_null() {
                 let offset = bindings::skb_transport_offset(next);
-                bindings::__skb_pull(next, offset.unsigned_abs());
+                // CAST: Widening.
+                raw::__skb_pull(next, offset.unsigned_abs() as usize);
                 strip(next);
-                next = bindings::sk_buff_next(next);
+                next = raw::next(next);
             }
             // INVARIANT: The list is owned.
             Self {
@@ -152,8 +154,8 @@ impl SkBuffList {
         let first = NonNull::new(self.first)?;
         // SAFETY: The packet is owned by the type invariant.
         unsafe {
-            self.first = bindings::sk_buff_next(first.as_ptr());
-            bindings::sk_buff_set_next(first.as_ptr(), null_mut());
+            self.first = raw::next(first.as_ptr());
+            raw::set_next(first.as_ptr(), null_mut());
         }
         // SAFETY: By the type invariant; it is removed from the list.
         Some(unsafe { SkBuff::from_raw(first) })
@@ -196,7 +198,7 @@ unsafe fn datagram_to_gso(skb: *mut bindings::sk_buff) -> Result {
         {
             return Ok(());
         }
-        if bindings::skb_cloned(skb) != 0 {
+        if raw::skb_cloned(skb) {
             to_result(bindings::pskb_expand_head(skb, 0, 0, bindings::GFP_ATOMIC))?;
         }
         // A copy of the data has moved it.
@@ -217,9 +219,8 @@ unsafe fn datagram_to_gso(skb: *mut bindings::sk_buff) -> Result {
 #[inline]
 unsafe fn strip(skb: *mut bindings::sk_buff) {
     // SAFETY: By the requirement of this function.
-    // CAST: 8.
     unsafe {
-        bindings::__skb_pull(skb, UDP_LEN as u32);
+        raw::__skb_pull(skb, UDP_LEN);
         bindings::sk_buff_set_dev(skb, null_mut());
         bindings::skb_dst_drop(skb);
         bindings::skb_ext_reset(skb);
@@ -240,7 +241,7 @@ unsafe fn strip(skb: *mut bindings::sk_buff) {
 unsafe fn unlink(skb: *mut bindings::sk_buff) -> Option<()> {
     // SAFETY: The packet and those of its fragment list are alive by the requirement of this
     // function. The list is only read.
-    let (own, ip_len, mut rest) = unsafe {
+    let (own, ip_len, rest, truesize) = unsafe {
         let info = bindings::skb_shinfo(skb);
         let list = (*info).frag_list;
         let own = UDP_LEN.checked_add(usize::from((*info).gso_size))?;
@@ -250,22 +251,21 @@ unsafe fn unlink(skb: *mut bindings::sk_buff) -> Option<()> {
             || list.is_null()
             || (*info).nr_frags != 0
             || linear as usize != own
-            || bindings::skb_cloned(skb) != 0
+            || raw::skb_cloned(skb)
         {
             return None;
         }
-        let mut next = list;
+        let (mut next, mut truesize) = (list, 0u32);
         while !next.is_null() {
-            if bindings::skb_shared(next) != 0
-                || bindings::skb_cloned(next) != 0
-                || (*next).data_len != 0
-            {
+            if bindings::skb_shared(next) != 0 || raw::skb_cloned(next) || (*next).data_len != 0 {
                 return None;
             }
-            next = bindings::sk_buff_next(next);
+            truesize = truesize.wrapping_add((*next).truesize);
+            next = raw::next(next);
         }
         let from = bindings::skb_network_offset(skb);
-        (own, usize::try_from(from.checked_neg()?).ok()?, list)
+        let ip_len = usize::try_from(from.checked_neg()?).ok()?;
+        (own, ip_len, list, truesize)
     };
     // The lengths that the packet had before `Train::assemble`.
     let (at, len) = match ip_len {
@@ -289,13 +289,10 @@ unsafe fn unlink(skb: *mut bindings::sk_buff) -> Option<()> {
         (*info).gso_size = 0;
         (*info).gso_segs = 0;
         (*info).gso_type = 0;
-        bindings::sk_buff_set_next(skb, rest);
+        raw::set_next(skb, rest);
         (*skb).len = (*skb).len.wrapping_sub((*skb).data_len);
         (*skb).data_len = 0;
-        while !rest.is_null() {
-            (*skb).truesize = (*skb).truesize.wrapping_sub((*rest).truesize);
-            rest = bindings::sk_buff_next(rest);
-        }
+        (*skb).truesize = (*skb).truesize.wrapping_sub(truesize);
     }
     Some(())
 }
@@ -315,9 +312,8 @@ pub(super) mod tests {
         // SAFETY: The headers are present by the requirement of this function. The socket is not
         // used for a train that can be unlinked.
         unsafe {
-            bindings::skb_reset_network_header(skb.as_ptr());
-            bindings::skb_set_transport_header(skb.as_ptr(), IPV4_LEN as kernel::ffi::c_int);
-            bindings::__skb_pull(skb.as_ptr(), IPV4_LEN as u32);
+            raw::set_headers(skb.as_ptr(), IPV4_LEN as u16);
+            raw::__skb_pull(skb.as_ptr(), IPV4_LEN);
             Ok(SkBuffList::from_received(null_mut(), skb))
         }
     }

@@ -2,7 +2,10 @@
 
 //! Packets that wait.
 
-use super::SkBuff;
+use super::{
+    raw,
+    SkBuff, //
+};
 use crate::bindings;
 use core::{
     marker::PhantomData,
@@ -101,11 +104,11 @@ impl<T: Copy> SkBuffQueue<T> {
         // that is empty.
         unsafe {
             (&raw mut (*raw).cb).cast::<T>().write(value);
-            bindings::sk_buff_set_next(raw, null_mut());
+            raw::set_next(raw, null_mut());
             if self.first.is_null() {
                 self.first = raw;
             } else {
-                bindings::sk_buff_set_next(self.last, raw);
+                raw::set_next(self.last, raw);
             }
         }
         // INVARIANT: The packet was owned, and is the last one now.
@@ -121,8 +124,8 @@ impl<T: Copy> SkBuffQueue<T> {
         // SAFETY: By the type invariant the packet is owned.
         unsafe {
             // INVARIANT: The list begins with the next packet, or is empty.
-            self.first = bindings::sk_buff_next(first.as_ptr());
-            bindings::sk_buff_set_next(first.as_ptr(), null_mut());
+            self.first = raw::next(first.as_ptr());
+            raw::set_next(first.as_ptr(), null_mut());
         }
         self.len = self.len.wrapping_sub(1);
         // SAFETY: By the type invariant; it is removed from the list.

@@ -26,7 +26,10 @@
 //! train is sent as a plain datagram: `gso_size` is zero, its value is kept in `inner_protocol`,
 //! and `gso_type` has a combination of bits that no GSO packet has.
 
-use super::SkBuff;
+use super::{
+    raw,
+    SkBuff, //
+};
 use crate::{
     bindings,
     net::Dst, //
@@ -198,23 +201,20 @@ impl Train {
 
     fn link(&mut self, skb: SkBuff, ip_len: usize, payload: usize) {
         let raw = ManuallyDrop::new(skb).0;
-        // CAST: 20 or 40.
-        let ip = ip_len as kernel::ffi::c_int;
         let headers = ip_len.wrapping_add(UDP_LEN);
 
         // SAFETY: `raw` is a packet that this function owns; it begins with both headers, as
         // `room_for` has checked. `last` is the last packet by the type invariant; the only field
         // of it that is written is the link, or the list of the head, which is empty then.
         unsafe {
-            bindings::skb_reset_network_header(raw.as_ptr());
-            bindings::skb_set_transport_header(raw.as_ptr(), ip);
-            // CAST: 28 or 48.
-            bindings::__skb_pull(raw.as_ptr(), headers as u32);
-            bindings::sk_buff_set_next(raw.as_ptr(), null_mut());
+            // CAST: 20 or 40.
+            raw::set_headers(raw.as_ptr(), ip_len as u16);
+            raw::__skb_pull(raw.as_ptr(), headers);
+            raw::set_next(raw.as_ptr(), null_mut());
             if self.packets == 1 {
                 (*bindings::skb_shinfo(self.head.as_raw())).frag_list = raw.as_ptr();
             } else {
-                bindings::sk_buff_set_next(self.last.as_ptr(), raw.as_ptr());
+                raw::set_next(self.last.as_ptr(), raw.as_ptr());
             }
             self.truesize = self.truesize.wrapping_add((*raw.as_ptr()).truesize);
         }
@@ -273,8 +273,8 @@ impl Train {
         while let Some(raw) = NonNull::new(next) {
             // SAFETY: The packets of the list are owned. `data` is behind both headers.
             let skb = unsafe {
-                next = bindings::sk_buff_next(raw.as_ptr());
-                bindings::sk_buff_set_next(raw.as_ptr(), null_mut());
+                next = raw::next(raw.as_ptr());
+                raw::set_next(raw.as_ptr(), null_mut());
                 bindings::__skb_push(raw.as_ptr(), headers);
                 SkBuff::from_raw(raw)
             };

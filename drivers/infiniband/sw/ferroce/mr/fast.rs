@@ -10,6 +10,7 @@ use super::{
     Mr,
     Target, //
 };
+use core::ops::Deref;
 use kernel::prelude::*;
 use rdma::{
     ib::{
@@ -54,7 +55,7 @@ pub(super) struct Fast {
 }
 
 /// The pages that requests access.
-struct Active {
+pub(super) struct Active {
     /// Both keys, while they are valid.
     key: Option<u32>,
     access: Access,
@@ -161,21 +162,24 @@ impl Fast {
         Ok(())
     }
 
-    /// Calls a function with the memory of a registration, which cannot end meanwhile.
+    /// Keeps a registration from ending.
     ///
     /// # Errors
     ///
     /// [`MemError::Protection`] if it has ended.
-    pub(super) fn with<R>(
-        &self,
-        epoch: u64,
-        f: impl FnOnce(&Memory) -> Result<R>,
-    ) -> Result<Result<R>, MemError> {
+    pub(super) fn lock(&self, epoch: u64) -> Result<impl Deref<Target = Active> + '_, MemError> {
         let active = self.active.lock();
         if active.key.is_none() || active.epoch != epoch {
             return Err(MemError::Protection);
         }
-        Ok(f(&active.memory))
+        Ok(active)
+    }
+}
+
+impl Active {
+    /// Returns the memory of the registration.
+    pub(super) fn memory(&self) -> &Memory {
+        &self.memory
     }
 }
 

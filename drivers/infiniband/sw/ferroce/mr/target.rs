@@ -184,18 +184,21 @@ impl View<'_> {
     #[inline]
     fn with<R>(self, f: impl FnOnce(&Memory) -> Result<R>) -> Result<R, MemError> {
         let mr = &self.0.mr;
-        let result = match &self.0.key {
-            KeyKind::Region => f(&mr.memory),
+        // The locks are held until the end of the access.
+        let (_window, active);
+        let memory = match &self.0.key {
+            KeyKind::Region => &mr.memory,
             KeyKind::Window(window) => {
-                let _valid = window.lock()?;
-                f(&mr.memory)
+                _window = window.lock()?;
+                &mr.memory
             }
             KeyKind::Fast(epoch) => {
                 let fast = mr.fast.as_ref().ok_or(MemError::Protection)?;
-                fast.with(*epoch, f)?
+                active = fast.lock(*epoch)?;
+                active.memory()
             }
         };
-        result.map_err(mem_error)
+        f(memory).map_err(mem_error)
     }
 
     /// Stores `swap` at `at` if the value there is `compare`; returns the original value. The

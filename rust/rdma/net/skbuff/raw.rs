@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Accesses to a `struct sk_buff` for every packet, as the inline functions of C of the same names.
+//! A helper would be a call each.
+
+use crate::bindings;
+
+/// Returns the next packet of a list.
+///
+/// # Safety
+///
+/// `skb` must be alive.
+#[inline]
+pub(super) unsafe fn next(skb: *const bindings::sk_buff) -> *mut bindings::sk_buff {
+    // SAFETY: By the requirement of this function. All links have this type.
+    unsafe { (*skb).__bindgen_anon_1.__bindgen_anon_1.next }
+}
+
+/// Sets the next packet of a list.
+///
+/// # Safety
+///
+/// `skb` must be alive, and no one else may use its link.
+#[inline]
+pub(super) unsafe fn set_next(skb: *mut bindings::sk_buff, next: *mut bindings::sk_buff) {
+    // SAFETY: By the requirement of this function.
+    unsafe { (*skb).__bindgen_anon_1.__bindgen_anon_1.next = next };
+}
+
+/// Returns whether the data is shared with a clone.
+///
+/// # Safety
+///
+/// `skb` must be alive.
+#[inline]
+pub(super) unsafe fn skb_cloned(skb: *const bindings::sk_buff) -> bool {
+    // SAFETY: By the requirement of this function. Only a packet with the flag can share its data,
+    // so the function is rarely called.
+    unsafe { (*skb).cloned() != 0 && bindings::skb_cloned(skb) != 0 }
+}
+
+/// Removes `n` bytes from the front.
+///
+/// # Safety
+///
+/// `skb` must be owned, and its linear part have that many bytes.
+#[inline]
+pub(super) unsafe fn __skb_pull(skb: *mut bindings::sk_buff, n: usize) {
+    // SAFETY: By the requirement of this function.
+    // CAST: The length of the linear part is a `u32`.
+    unsafe {
+        (*skb).data = (*skb).data.add(n);
+        (*skb).len = (*skb).len.wrapping_sub(n as u32);
+    }
+}
+
+/// Sets the offsets of the headers of a packet that begins with an IP header of `ip_len` bytes.
+///
+/// # Safety
+///
+/// `skb` must be owned, and begin with that header.
+#[inline]
+pub(super) unsafe fn set_headers(skb: *mut bindings::sk_buff, ip_len: u16) {
+    // SAFETY: By the requirement of this function. `data` is behind `head`, in the same buffer, and
+    // these offsets are 16 bits wide.
+    unsafe {
+        // CAST: As above.
+        let at = (*skb).data.offset_from((*skb).head) as u16;
+        let headers = (*skb).__bindgen_anon_4.headers.as_mut();
+        headers.network_header = at;
+        headers.transport_header = at.wrapping_add(ip_len);
+    }
+}
