@@ -36,7 +36,6 @@ use core::{
 use kernel::{
     cpu::CpuId,
     error::to_result,
-    ffi,
     prelude::*, //
 };
 
@@ -91,14 +90,13 @@ impl SkBuff {
     /// end. Returns [`None`] without memory, or if both together are more than a MiB.
     pub fn alloc(headroom: usize, size: usize) -> Option<Self> {
         let total = linear_len(headroom, size)?;
-        let headroom = ffi::c_int::try_from(headroom).ok()?;
         // A peer can trigger this allocation, so a failure must not fill the log.
         let gfp = bindings::GFP_ATOMIC | bindings::__GFP_NOWARN;
 
         // SAFETY: No requirement.
         let skb = NonNull::new(unsafe { bindings::alloc_skb(total, gfp) })?;
         // SAFETY: The packet is empty and has room for `total` bytes.
-        unsafe { bindings::skb_reserve(skb.as_ptr(), headroom) };
+        unsafe { raw::skb_reserve(skb.as_ptr(), headroom) };
 
         // INVARIANT: The packet was just allocated, has no data, and no transport header.
         Some(Self(skb))
@@ -125,7 +123,7 @@ impl SkBuff {
         let skb = ManuallyDrop::new(self).as_raw();
 
         // SAFETY: The packet is alive by the type invariant.
-        let allocated_on = unsafe { bindings::sk_buff_alloc_cpu(skb) };
+        let allocated_on = unsafe { (*skb).__bindgen_anon_4.headers.as_ref().alloc_cpu };
         // SAFETY: Both only read the state of the CPU.
         let is_here = unsafe { bindings::in_softirq() && !bindings::in_hardirq() }
             && u32::from(allocated_on) == CpuId::current().as_u32();
@@ -194,6 +192,7 @@ impl SkBuff {
     /// # Errors
     ///
     /// `EBUSY` if it is shared with a clone.
+    #[inline]
     pub fn data_mut(&mut self) -> Result<&mut [u8]> {
         self.check_writable()?;
         // SAFETY: By the type invariant these bytes are initialised, and no one else accesses them

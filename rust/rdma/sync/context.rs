@@ -44,24 +44,37 @@ pub fn can_run() -> bool {
 ///     f();
 /// }
 /// ```
-pub struct BottomHalvesOff(NotThreadSafe);
+pub struct BottomHalvesOff {
+    /// True if they were on before.
+    turns_on: bool,
+    _task: NotThreadSafe,
+}
 
 impl BottomHalvesOff {
-    /// Turns bottom halves off.
+    /// Turns bottom halves off, unless they are.
     #[inline]
     #[expect(clippy::new_without_default)]
     pub fn new() -> Self {
-        // SAFETY: No requirement.
-        unsafe { bindings::local_bh_disable() };
-        Self(NotThreadSafe)
+        // SAFETY: This only reads the state of the CPU.
+        let turns_on = !unsafe { bindings::in_softirq() };
+        if turns_on {
+            // SAFETY: No requirement.
+            unsafe { bindings::local_bh_disable() };
+        }
+        Self {
+            turns_on,
+            _task: NotThreadSafe,
+        }
     }
 }
 
 impl Drop for BottomHalvesOff {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: Paired with the call in `new`, on the same thread.
-        unsafe { bindings::local_bh_enable() };
+        if self.turns_on {
+            // SAFETY: Paired with the call in `new`, on the same thread.
+            unsafe { bindings::local_bh_enable() };
+        }
     }
 }
 

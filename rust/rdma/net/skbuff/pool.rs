@@ -17,6 +17,7 @@
 
 use super::{
     linear_len,
+    raw,
     SkBuff, //
 };
 use crate::{
@@ -131,7 +132,6 @@ impl PacketPools {
     #[inline]
     fn alloc_pooled(&self, headroom: usize, total: u32) -> Option<SkBuff> {
         let gfp = bindings::GFP_ATOMIC | bindings::__GFP_NOWARN;
-        let headroom = ffi::c_int::try_from(headroom).ok()?;
         // SAFETY: No requirement.
         let mut size = unsafe { bindings::SKB_HEAD_ALIGN(total) };
         // CAST: Widening.
@@ -158,8 +158,8 @@ impl PacketPools {
         };
         // SAFETY: The packet is empty, has room for `total` bytes, and its head is of a pool.
         unsafe {
-            bindings::skb_mark_for_recycle(skb.as_ptr());
-            bindings::skb_reserve(skb.as_ptr(), headroom);
+            (*skb.as_ptr()).set_pp_recycle(1);
+            raw::skb_reserve(skb.as_ptr(), headroom);
         }
         // SAFETY: The packet was just made, has no data, and no transport header.
         Some(unsafe { SkBuff::from_raw(skb) })

@@ -39,6 +39,21 @@ pub(super) unsafe fn skb_cloned(skb: *const bindings::sk_buff) -> bool {
     unsafe { (*skb).cloned() != 0 && bindings::skb_cloned(skb) != 0 }
 }
 
+/// Leaves `n` bytes of an empty packet in front of its data.
+///
+/// # Safety
+///
+/// `skb` must be owned, empty, and have that much room.
+#[inline]
+pub(super) unsafe fn skb_reserve(skb: *mut bindings::sk_buff, n: usize) {
+    // SAFETY: By the requirement of this function.
+    // CAST: The room is a `u32`.
+    unsafe {
+        (*skb).data = (*skb).data.add(n);
+        (*skb).tail = (*skb).tail.wrapping_add(n as u32);
+    }
+}
+
 /// Removes `n` bytes from the front.
 ///
 /// # Safety

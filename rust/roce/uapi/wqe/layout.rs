@@ -15,10 +15,13 @@ use core::mem::{
     offset_of,
     size_of, //
 };
-use zerocopy::byteorder::native_endian::{
-    U16,
-    U32,
-    U64, //
+use zerocopy::{
+    byteorder::native_endian::{
+        U16,
+        U32,
+        U64, //
+    },
+    IntoBytes, //
 };
 use zerocopy_derive::{
     FromBytes,
@@ -217,6 +220,11 @@ const _: () = {
     assert!(offset_of!(SendWqe, args) == 24);
     assert!(offset_of!(SendWqe, scratch) == 144);
     assert!(offset_of!(SendWqe, dma) == 184);
+    assert!(size_of::<AtomicArgs>() >= size_of::<RdmaArgs>());
+    assert!(size_of::<AtomicArgs>() >= size_of::<FlushArgs>());
+    assert!(size_of::<AtomicArgs>() >= size_of::<BindArgs>());
+    assert!(size_of::<AtomicArgs>() >= size_of::<RegArgs>());
+    assert!(size_of::<AtomicArgs>() >= size_of::<UdArgs>());
     assert!(offset_of!(RdmaArgs, rkey) == 8);
     assert!(offset_of!(AtomicArgs, compare_add) == 8);
     assert!(offset_of!(AtomicArgs, swap) == 16);
@@ -257,6 +265,17 @@ impl From<&RegArgs> for LocalArgs {
 }
 
 impl SendWqe {
+    /// The offset of [`DmaInfo`] in an element, in bytes.
+    pub const DMA: usize = offset_of!(SendWqe, dma);
+
+    /// Returns the front of an element up to the end of the longest arguments. A copy needs no more
+    /// than this and [`DmaInfo`].
+    #[inline]
+    pub fn front_mut(&mut self) -> &mut [u8] {
+        let front = offset_of!(SendWqe, args) + size_of::<AtomicArgs>();
+        self.as_mut_bytes().get_mut(..front).unwrap_or_default()
+    }
+
     /// Returns the number of bytes of the tail that [`parse_send`](super::parse_send) needs.
     ///
     /// The result is bounded by `limits`, not by the contents of the WQE.

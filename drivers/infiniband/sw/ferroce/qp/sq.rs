@@ -351,7 +351,9 @@ impl Sq {
             return;
         };
         // If a read fails, the old contents remain, and are validated again.
-        self.queue.read(self.fetch, 0, wqe.as_mut_bytes());
+        self.queue.read(self.fetch, 0, wqe.front_mut());
+        let dma = wqe.dma.as_mut_bytes();
+        self.queue.read(self.fetch, SendWqe::DMA, dma);
         let len = wqe.tail_len(&self.limits).saturating_add(7) & !7;
         if let Some(tail) = tail.get_mut(..len) {
             self.queue.read(self.fetch, SEND_WQE_LEN, tail);
