@@ -88,7 +88,7 @@ use crate::{
 };
 
 /// The most packets from one acknowledgment request to the next (RC).
-pub const ACK_EVERY: u32 = 16;
+pub const ACK_EVERY: u32 = 32;
 
 /// The delay of the acknowledgment request for unsignalled requests, in ns.
 pub const ACK_REQUEST_NS: u64 = 1_000_000;

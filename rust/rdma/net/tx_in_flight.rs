@@ -63,7 +63,7 @@ static ACCOUNTS: Atomic<usize> = Atomic::new(0);
 /// Every value is counted in [`ACCOUNTS`] from [`Inner::new`] until it is dropped, even if it never
 /// gets into an [`Arc`].
 // The low bits of a pointer to one are free for the number of packets, less one.
-#[repr(align(16))]
+#[repr(align(32))]
 struct Inner {
     in_flight: Atomic<u32>,
     paused: Atomic<bool>,
@@ -268,7 +268,7 @@ unsafe extern "C" fn destructor_callback(skb: *mut bindings::sk_buff) {
         )
     };
 
-    // CAST: At most 15.
+    // CAST: At most 31.
     account.returned((more as u32).wrapping_add(1));
     drop(account);
 }

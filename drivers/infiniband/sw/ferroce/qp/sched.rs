@@ -7,7 +7,7 @@
 //! - If a process posts and polls in turn, the poster runs the half at once, because this needs no
 //!   wakeup.
 //! - If a process keeps posting, the work item runs the half ([`doorbell`](crate::doorbell)). It is
-//!   queued for a batch of doorbells, so that their packets leave in trains: by the 16th doorbell,
+//!   queued for a batch of doorbells, so that their packets leave in trains: by the 30th doorbell,
 //!   or by a timer that the first one arms. Arming a CQ does not end a batch: this made no burst
 //!   of requests faster, and READs of 64 bytes 5 % slower.
 //! - If the half waits for its peer (it is stalled), the next response or its timer runs it. A
@@ -23,7 +23,7 @@
 //!   Deferred     batch                   stalled: Stalled; else: Deferred
 //!   Stalled      nothing                 stalled: Stalled; else: Direct, again
 //!
-//!   batch: the first doorbell arms the timer, the 16th queues the work item, the others do nothing
+//!   batch: the first doorbell arms the timer, the 30th queues the work item, the others do nothing
 //!   the half used up its budget: queue, Deferred       work item done: Deferred -> Direct
 //!   a response over a long round trip, and data to send: queue, Deferred
 //! ```
@@ -49,10 +49,10 @@ use kernel::sync::{
 };
 
 /// The number of doorbells after which the work item is queued.
-const BATCH: u32 = 16;
+const BATCH: u32 = 30;
 
 /// The longest wait for more doorbells, in nanoseconds.
-pub(super) const BATCH_NS: u64 = 30_000;
+pub(super) const BATCH_NS: u64 = 50_000;
 
 /// The shortest round-trip time from which on it is long, in nanoseconds.
 const LONG_RTT_NS: u32 = 1_000_000;

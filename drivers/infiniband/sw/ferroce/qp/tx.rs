@@ -72,8 +72,12 @@ use roce::{
 const TAKEOVER: u64 = 100_000_000;
 
 /// The maximum number of packets that a half sends or takes, and of requests that it completes,
-/// before it drops its lock. As many packets of the largest MTU fit into a train.
-pub(super) const BUDGET: u32 = 15;
+/// before it drops its lock.
+///
+/// Two trains of 15 packets, the most of the largest MTU that fit into one, or one train of
+/// [`Train::MOST`] shorter packets. A run that ends with a short train costs as much as with a long
+/// one.
+pub(super) const BUDGET: u32 = 30;
 
 /// The half that a transmit side belongs to.
 #[derive(Clone, Copy)]
