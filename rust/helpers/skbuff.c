@@ -28,11 +28,6 @@ __rust_helper unsigned int rust_helper_skb_headlen(const struct sk_buff *skb)
 	return skb_headlen(skb);
 }
 
-__rust_helper unsigned int rust_helper_skb_headroom(const struct sk_buff *skb)
-{
-	return skb_headroom(skb);
-}
-
 __rust_helper int rust_helper_skb_linearize(struct sk_buff *skb)
 {
 	return skb_linearize(skb);
@@ -41,11 +36,6 @@ __rust_helper int rust_helper_skb_linearize(struct sk_buff *skb)
 __rust_helper int rust_helper_skb_network_offset(const struct sk_buff *skb)
 {
 	return skb_network_offset(skb);
-}
-
-__rust_helper void rust_helper_skb_mark_for_recycle(struct sk_buff *skb)
-{
-	skb_mark_for_recycle(skb);
 }
 
 __rust_helper unsigned int rust_helper_SKB_HEAD_ALIGN(unsigned int size)
@@ -63,11 +53,6 @@ __rust_helper void rust_helper_skb_orphan(struct sk_buff *skb)
 	skb_orphan(skb);
 }
 
-__rust_helper void rust_helper_skb_reserve(struct sk_buff *skb, int len)
-{
-	skb_reserve(skb, len);
-}
-
 __rust_helper void rust_helper_skb_reset_network_header(struct sk_buff *skb)
 {
 	skb_reset_network_header(skb);
@@ -77,17 +62,6 @@ __rust_helper void rust_helper_skb_set_transport_header(struct sk_buff *skb,
 							int offset)
 {
 	skb_set_transport_header(skb, offset);
-}
-
-__rust_helper unsigned char *
-rust_helper_skb_tail_pointer(const struct sk_buff *skb)
-{
-	return skb_tail_pointer(skb);
-}
-
-__rust_helper int rust_helper_skb_tailroom(const struct sk_buff *skb)
-{
-	return skb_tailroom(skb);
 }
 
 __rust_helper bool
@@ -126,12 +100,6 @@ __rust_helper void *rust_helper___skb_push(struct sk_buff *skb,
 					   unsigned int len)
 {
 	return __skb_push(skb, len);
-}
-
-__rust_helper void *rust_helper___skb_pull(struct sk_buff *skb,
-					   unsigned int len)
-{
-	return __skb_pull(skb, len);
 }
 
 __rust_helper int rust_helper_skb_mac_offset(const struct sk_buff *skb)
@@ -183,11 +151,6 @@ rust_helper_sk_buff_set_destructor(struct sk_buff *skb,
 	skb->destructor = destructor;
 }
 
-__rust_helper u16 rust_helper_sk_buff_alloc_cpu(const struct sk_buff *skb)
-{
-	return skb->alloc_cpu;
-}
-
 __rust_helper void *rust_helper_sk_buff_destructor_arg(struct sk_buff *skb)
 {
 	return skb_shinfo(skb)->destructor_arg;
@@ -203,18 +166,6 @@ __rust_helper void rust_helper_sk_buff_set_protocol(struct sk_buff *skb,
 						    __be16 protocol)
 {
 	skb->protocol = protocol;
-}
-
-__rust_helper struct sk_buff *
-rust_helper_sk_buff_next(const struct sk_buff *skb)
-{
-	return skb->next;
-}
-
-__rust_helper void rust_helper_sk_buff_set_next(struct sk_buff *skb,
-						struct sk_buff *next)
-{
-	skb->next = next;
 }
 
 __rust_helper void rust_helper_sk_buff_set_ip_summed(struct sk_buff *skb,

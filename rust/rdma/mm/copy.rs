@@ -2,7 +2,7 @@
 
 //! Copies of payload.
 
-/// The fewest bytes that are copied with a string instruction: it takes long to begin.
+/// The fewest bytes that are copied with a string instruction.
 #[cfg(all(CONFIG_X86_64, not(CONFIG_KASAN)))]
 const STRING: usize = 128;
 
@@ -12,10 +12,11 @@ const WORD: usize = size_of::<u64>();
 
 /// Copies `len` bytes.
 ///
-/// On x86-64 short copies are a loop over words, and longer ones `rep movsq`. The kernel's `memcpy()` is `rep movsb` where the
-/// processor claims that this is fast. But if the target begins up to 63 bytes behind the source,
-/// modulo 4096, it takes 1400 ns for 4 KiB on an AMD EPYC, instead of 80; `rep movsq` takes 80 to
-/// 260 ns. KASAN does not see what an instruction accesses, so a kernel with it uses `memcpy()`.
+/// On x86-64, short copies are a loop over words, because a string instruction takes long to begin.
+/// Longer ones are `rep movsq`. The kernel's `memcpy()` is `rep movsb` where the processor claims
+/// that this is fast. But if the target begins up to 63 bytes behind the source, modulo 4096, it
+/// takes 1400 ns for 4 KiB on an AMD EPYC, instead of 80; `rep movsq` takes 80 to 260 ns. KASAN
+/// does not see what an instruction accesses, so a kernel with it uses `memcpy()`.
 ///
 /// # Safety
 ///

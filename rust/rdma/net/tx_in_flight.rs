@@ -131,7 +131,8 @@ impl TxInFlight {
         )?))
     }
 
-    /// Returns the number of packets that this CPU may send now if at most `limit` may be in flight.
+    /// Returns the number of packets that this CPU may send now if `limit` may be in flight.
+    ///
     /// If it is 0, `wake` is called once no more than `low_mark` are in flight. The stack may keep
     /// packets for ever, so call this again after `takeover` nanoseconds, too. Bottom halves are
     /// off.

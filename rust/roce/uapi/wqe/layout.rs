@@ -272,8 +272,9 @@ impl SendWqe {
     /// than this and [`DmaInfo`].
     #[inline]
     pub fn front_mut(&mut self) -> &mut [u8] {
-        let front = offset_of!(SendWqe, args) + size_of::<AtomicArgs>();
-        self.as_mut_bytes().get_mut(..front).unwrap_or_default()
+        const LEN: usize = offset_of!(SendWqe, args) + size_of::<AtomicArgs>();
+
+        self.as_mut_bytes().get_mut(..LEN).unwrap_or_default()
     }
 
     /// Returns the number of bytes of the tail that [`parse_send`](super::parse_send) needs.
