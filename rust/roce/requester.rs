@@ -29,6 +29,7 @@ mod packet;
 mod probe;
 mod queue;
 mod read;
+mod refusal;
 mod response;
 mod retry;
 mod rtt;
@@ -71,6 +72,7 @@ use self::{
     gap::Gap,
     probe::Probe,
     queue::Queue,
+    refusal::Refusal,
     retry::Retry,
     window::Window, //
 };
@@ -199,6 +201,8 @@ pub struct Requester<S> {
     explicit: Explicit,
     /// The responses that are kept until missing explicit responses before them arrive.
     kept: Kept,
+    /// The NAK that ends the connection, while it waits for late responses.
+    refusal: Option<Refusal>,
     /// True if [`Requester::take_error`] has an error to report.
     error_pending: bool,
 }
@@ -227,6 +231,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             probe: Probe::default(),
             explicit: Explicit::default(),
             kept: Kept::default(),
+            refusal: None,
             error_pending: false,
         }
     }
@@ -445,6 +450,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.gap = Gap::default();
         self.probe = Probe::default();
         self.kept = Kept::default();
+        self.refusal = None;
     }
 
     /// Fails the unfinished slot at `index` once all slots before it have finished.
@@ -496,6 +502,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.retry.stop();
         self.probe.stop();
         self.kept = Kept::default();
+        self.refusal = None;
     }
 }
 
@@ -508,7 +515,7 @@ mod tests {
     const MISSING: Syndrome = Syndrome::Nak(NakCode::PsnSequence);
 
     /// Leaves a request, a wait or a result behind in a half that has sent PSN 0.
-    const USES: [fn(&mut Requester<&mut [Slot]>); 5] = [
+    const USES: [fn(&mut Requester<&mut [Slot]>); 6] = [
         |rc| {
             post(rc, &[wr(SendOp::Read, 2 * MTU)]);
             assert_eq!(send_all(rc), 1);
@@ -541,6 +548,12 @@ mod tests {
             post(rc, &[wr(SendOp::Send, 0); 2]);
             assert_eq!(send_all(rc), 2);
             acknowledge(rc, 1, Syndrome::Nak(NakCode::RemoteAccess));
+        },
+        |rc| {
+            post(rc, &[wr(SendOp::Read, MTU), wr(SendOp::Send, 0)]);
+            assert_eq!(send_all(rc), 2);
+            acknowledge(rc, 2, Syndrome::Nak(NakCode::RemoteAccess));
+            assert!(!rc.take_error());
         },
     ];
 

@@ -84,6 +84,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[cold]
     pub(super) fn on_early(&mut self, now: Instant, psn: Psn) -> Response {
         let is_early = self.next_explicit().is_before(psn);
+        if self.refusal.is_some() {
+            // The peer repeats no responses, but those it has sent may arrive.
+            return Response {
+                is_early,
+                ..ResponseKind::Early.into()
+            };
+        }
         if self.probe.take_lost_again(psn) {
             // This consumes no retry, because the responses may only arrive out of order.
             self.repeat_missing(now);
@@ -107,7 +114,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// last kept response.
     #[inline]
     pub(super) fn request_gap(&mut self, now: Instant) {
-        if self.kept.has_gap() {
+        if self.kept.has_gap() && self.refusal.is_none() {
             self.request_next_gap(now);
         }
     }

@@ -170,7 +170,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             return ResponseKind::Ack.into();
         }
         let kind = match aeth.syndrome {
-            Syndrome::Nak(code) if code != NakCode::PsnSequence => self.refused(psn, code),
+            Syndrome::Nak(code) if code != NakCode::PsnSequence => {
+                self.on_fatal_nak(now, psn, code)
+            }
+            _ if self.refusal.is_some() => ResponseKind::Duplicate,
             _ if !complete => return self.on_early(now, psn),
             Syndrome::Nak(_) => self.on_gap(now, psn, ResponseKind::NakSequence, true),
             Syndrome::Rnr { timer } if self.wait_rnr(now, timer) => ResponseKind::Rnr,
@@ -228,34 +231,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             self.peer_is_busy(now);
             ResponseKind::Duplicate
         }
-    }
-
-    /// Fails the request with PSN `psn`, which the peer refused.
-    ///
-    /// The peer executes no more requests and repeats no more responses. So an earlier request
-    /// whose response is missing is flushed, and so are all requests between the two: no request
-    /// can succeed after one that failed.
-    #[cold]
-    fn refused(&mut self, psn: Psn, code: NakCode) -> ResponseKind {
-        let mut status = match code {
-            NakCode::RemoteAccess => Status::RemAccess,
-            NakCode::RemoteOperation => Status::RemOp,
-            NakCode::PsnSequence | NakCode::InvalidRequest | NakCode::InvalidRd => {
-                Status::RemInvReq
-            }
-        };
-        if let Some(guilty) = self.slot_of(psn) {
-            while self.queue.done() < guilty {
-                if let Some(failure) = self.queue.due_failure() {
-                    // The request failed locally, and was not sent again yet.
-                    status = failure;
-                    break;
-                }
-                self.queue.finish(Status::WrFlush);
-            }
-        }
-        self.fail(status);
-        ResponseKind::NakFatal
     }
 
     /// Returns the index of the request that `psn` belongs to.
@@ -371,66 +346,6 @@ mod tests {
         post(&mut rc, &[wr(SendOp::Send, 0)]);
         assert_eq!(status(&mut rc), Some(Status::WrFlush));
         assert_eq!(send_all(&mut rc), 0);
-    }
-
-    /// Sends a SEND, a READ of two responses, and three requests of one packet.
-    fn requests_around_read(rc: &mut Requester<&mut [Slot]>) {
-        post(
-            rc,
-            &[
-                wr(SendOp::Send, 0),
-                wr(SendOp::Read, 2 * MTU),
-                wr(SendOp::Write, 0),
-                wr(SendOp::Send, 0),
-                wr(SendOp::Send, 0),
-            ],
-        );
-        assert_eq!(send_all(rc), 5);
-    }
-
-    #[test]
-    fn fatal_nak_behind_incomplete_read_fails_the_refused_request() {
-        // The PSN of the NAK, and the status of each request.
-        let cases = [
-            (1, [Status::RemOp, Status::WrFlush, Status::WrFlush]),
-            // A later part of the READ.
-            (2, [Status::RemOp, Status::WrFlush, Status::WrFlush]),
-            (3, [Status::WrFlush, Status::RemOp, Status::WrFlush]),
-            (4, [Status::WrFlush, Status::WrFlush, Status::RemOp]),
-        ];
-        for (psn, statuses) in cases {
-            let mut slots = slots::<5>();
-            let mut rc = requester(Transport::Rc, &mut slots);
-            requests_around_read(&mut rc);
-            let nak = Syndrome::Nak(NakCode::RemoteOperation);
-            assert_eq!(acknowledge(&mut rc, psn, nak), ResponseKind::NakFatal);
-            assert!(rc.take_error());
-            assert_eq!(status(&mut rc), Some(Status::Success));
-            for expected in statuses {
-                assert_eq!(status(&mut rc), Some(expected));
-            }
-            assert_eq!(status(&mut rc), Some(Status::WrFlush));
-            assert_eq!((status(&mut rc), send_all(&mut rc)), (None, 0));
-        }
-    }
-
-    #[test]
-    fn fatal_nak_behind_local_error_does_not_hide_it() {
-        let mut slots = slots::<5>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        requests_around_read(&mut rc);
-        rc.local_error(3, Status::LocProt);
-        let nak = Syndrome::Nak(NakCode::RemoteAccess);
-        assert_eq!(acknowledge(&mut rc, 5, nak), ResponseKind::NakFatal);
-        for expected in [
-            Status::Success,
-            Status::WrFlush,
-            Status::WrFlush,
-            Status::LocProt,
-            Status::WrFlush,
-        ] {
-            assert_eq!(status(&mut rc), Some(expected));
-        }
     }
 
     #[test]

@@ -177,7 +177,12 @@ impl Retry {
 
     /// Sets the probe timer to the end of the wait for a late packet or response.
     pub(super) fn wait_for_late(&mut self, now: Instant) {
-        self.timers.probe = Some(now.after(self.rtt.lateness()));
+        self.timers.probe = Some(now.after(self.lateness()));
+    }
+
+    /// Returns the time to wait for a late packet or response, in ns.
+    pub(super) fn lateness(&self) -> u64 {
+        self.rtt.lateness()
     }
 
     /// Returns whether the loss reported by the response with PSN `psn` is already known.
@@ -249,7 +254,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
         // Nothing is in flight during the RNR wait.
-        self.retry.rnr_until.or_else(|| {
+        let until = self.refusal.map(|refusal| refusal.until);
+        until.or(self.retry.rnr_until).or_else(|| {
             let Timers { deadline, probe } = self.retry.timers;
             [deadline, probe, self.acks.due()]
                 .into_iter()
@@ -262,6 +268,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     ///
     /// May be called early, late or without need.
     pub fn on_timeout(&mut self, now: Instant) -> Expired {
+        if self.expire_refusal(now) {
+            return Expired::Nothing;
+        }
         if let Some(until) = self.retry.rnr_until {
             if until.is_due(now) {
                 self.retry.rnr_until = None;
