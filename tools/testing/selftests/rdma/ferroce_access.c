@@ -342,6 +342,58 @@ static void test_peer_gone(void)
 	}
 }
 
+/*
+ * Refuses the last of `n` READs. The queue of the peer has room for one packet and holds it for
+ * 10 ms: first that of a WRITE. So all responses and the NAK have to wait, for less than the 50 ms
+ * after which they count as lost. Returns whether they did: on a slow host, the WRITE may be gone.
+ */
+static bool refuse_in_full_queue(int n)
+{
+	struct ibv_send_wr wrs[2];
+	struct ibv_sge sges[2];
+	struct stats before, after;
+	struct end a, b;
+
+	pair_open(&a, &b, IBV_QPT_RC, LEN);
+	fill(b.buf, LEN, n);
+	make_chain(wrs, sges, n, &a, &b, IBV_WR_RDMA_READ, 1000, IBV_SEND_SIGNALED);
+	wrs[n - 1].wr.rdma.rkey ^= 1;
+	stats_read(&before, "show link r2/1");
+	shell("tc -n n2 qdisc replace dev v2 root netem limit 1 delay 10ms");
+	post_send(&b, &a, IBV_WR_RDMA_WRITE, 0, ROOM, 64, 0);
+	post_wr(&a, wrs);
+	for (int i = 0; i < n - 1; i++)
+		expect(&a, i, IBV_WC_SUCCESS);
+	expect(&a, n - 1, IBV_WC_REM_ACCESS_ERR);
+	CHECK(n == 1 || filled(a.buf, 1000, n));
+	expect_event(&b, IBV_EVENT_QP_ACCESS_ERR);
+	end_await(&a, IBV_QPS_ERR);
+	shell("tc -n n2 qdisc del dev v2 root");
+	stats_read(&after, "show link r2/1");
+	pair_close(&a, &b);
+	return stats_get(&after, "tx_queue_full") > stats_get(&before, "tx_queue_full");
+}
+
+static void refuse_until_full(int n)
+{
+	for (int i = 0; i < 20; i++)
+		if (refuse_in_full_queue(n))
+			return;
+	test_skip("the queue was never full");
+}
+
+/* No retry elicits the NAK again, because the peer is in ERR. */
+static void test_nak_waits(void)
+{
+	refuse_until_full(1);
+}
+
+/* The responses before it stay before it. */
+static void test_nak_waits_for_responses(void)
+{
+	refuse_until_full(2);
+}
+
 static const struct test tests[] = {
 	{ "RC, bad WRITEs", test_rc_write },
 	{ "RC, bad WRITEs with immediate data", test_rc_write_imm },
@@ -354,6 +406,8 @@ static const struct test tests[] = {
 	{ "SENDs longer than the buffer", test_send_too_long },
 	{ "receiver not ready", test_rnr },
 	{ "peer gone", test_peer_gone },
+	{ "a NAK waits for room", test_nak_waits },
+	{ "a NAK and the responses before it wait for room", test_nak_waits_for_responses },
 };
 
 int main(int argc, char **argv)

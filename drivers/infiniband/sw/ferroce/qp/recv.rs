@@ -11,6 +11,7 @@ mod odp;
 mod place;
 mod read_response;
 pub(super) mod records;
+mod refusal;
 
 pub(crate) use self::flush::look;
 
@@ -119,6 +120,8 @@ pub(crate) struct RecvHalf {
     wait: OdpWait,
     /// A packet with a verdict that could not be applied yet. Later packets wait behind it.
     parked: Option<Parked>,
+    /// The NAK for a refused request that is still to be sent (ERR).
+    refusal: Option<Reply>,
     /// The counters, see [`Qp::count_in`](super::Qp::count_in).
     pub(super) counters: Arc<Counters>,
 }
@@ -208,6 +211,7 @@ pub(crate) fn run(qp: &IbQp) {
         let mut run = Run::new();
         match qp.state() {
             State::Err => {
+                half.send_refusal(qp, &mut run);
                 half.flush(qp, &mut run);
                 half.raise_last_wqe_reached(qp);
                 half.watch(qp);
@@ -282,6 +286,7 @@ impl RecvHalf {
                 next_look: Backoff::default(),
                 wait: OdpWait::new(),
                 parked: None,
+                refusal: None,
                 counters,
             }? Error),
             GFP_KERNEL_ACCOUNT,
@@ -297,6 +302,7 @@ impl RecvHalf {
         self.heard_at = Instant::default();
         self.is_early_watched = false;
         self.next_look.succeeded();
+        self.refusal = None;
         self.stop_waiting();
     }
 
@@ -553,10 +559,10 @@ impl RecvHalf {
             if core::mem::take(&mut run.notify) {
                 cq::notify(&qp.recv_cq);
             }
-            if let Syndrome::Nak(_) = reply.syndrome {
-                self.counters.count(Counter::NakSent);
+            match reply.syndrome {
+                Syndrome::Nak(_) => self.refuse(qp, reply, run),
+                _ => self.reply(qp, reply, run),
             }
-            self.reply(qp, reply, run);
         }
         match outcome.event {
             Some(AsyncEvent::AccessError) => qp.raise(QpEvent::AccessError),

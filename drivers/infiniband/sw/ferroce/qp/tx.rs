@@ -410,14 +410,50 @@ impl Tx {
         headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
         counters: &Counters,
     ) -> Result<(), SendError> {
+        self.pass_reply(headers, counters).inspect_err(|error| {
+            if *error == SendError::NoRoom {
+                counters.lost(Counter::Rejected, 1);
+            }
+        })
+    }
+
+    /// Sends the NAK that ends a connection. Unlike other acknowledgments, it waits for memory, and
+    /// for room in a queue below.
+    ///
+    /// # Errors
+    ///
+    /// See [`SendError`]. After [`SendError::NoRoom`], the half will be run again.
+    #[cold]
+    pub(super) fn send_last(
+        &mut self,
+        qp: &IbQp,
+        headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
+        clock: impl Fn() -> Instant,
+        counters: &Counters,
+    ) -> Result<(), SendError> {
+        if self.backoff.waits(&clock) {
+            return Err(SendError::NoRoom);
+        }
+        match self.pass_reply(headers, counters) {
+            Ok(()) => self.backoff.taken(1),
+            Err(SendError::NoRoom | SendError::NoMemory) => {
+                return Err(self.wait_for_room(qp, clock(), counters, 1));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Hands an acknowledgment or a CNP to the IP layer.
+    #[inline]
+    fn pass_reply(
+        &mut self,
+        headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
+        counters: &Counters,
+    ) -> Result<(), SendError> {
         let path = self.path.as_mut().ok_or(SendError::Lost)?;
         path.send(&mut self.route, headers, 0, |_| Ok(()), None, counters)
             .map(|_| ())
-            .inspect_err(|error| {
-                if *error == SendError::NoRoom {
-                    counters.lost(Counter::Rejected, 1);
-                }
-            })
     }
 
     /// Counts a packet of the peer with a congestion mark, and sends CNPs to its queue pair

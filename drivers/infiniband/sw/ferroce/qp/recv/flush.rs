@@ -54,7 +54,10 @@ impl RecvHalf {
 
     /// Flushes the posted requests (ERR).
     pub(super) fn flush(&mut self, qp: &IbQp, run: &mut Run) {
-        self.resp.reset();
+        // READ responses may have to be sent before the NAK that waits.
+        if self.refusal.is_none() {
+            self.resp.reset();
+        }
         self.stop_waiting();
         while qp.recv_flush_budget.take() {
             let Some(wr_id) = self.rq.flush_one() else {

@@ -8,7 +8,6 @@ use super::{
 };
 use crate::{
     clock,
-    counters::Counter,
     device::IbQp,
     mr::RegionCache,
     qp::{
@@ -52,7 +51,7 @@ impl RecvHalf {
 
     /// Sends responses; see [`RecvHalf::send_responses`]. Returns whether all of them were sent.
     #[inline]
-    fn build_responses(&mut self, qp: &IbQp, run: &mut Run) -> bool {
+    pub(super) fn build_responses(&mut self, qp: &IbQp, run: &mut Run) -> bool {
         while let Some(segment) = self.resp.poll_response() {
             if !self.tx.may_send(qp, &mut run.responses, clock::monotonic) || !run.spend() {
                 return false;
@@ -92,6 +91,12 @@ impl RecvHalf {
     /// Waits for the memory of a response, or ends the READ.
     #[cold]
     fn cannot_read(&mut self, qp: &IbQp, segment: &ReadSegment, error: MemError, run: &mut Run) {
+        if self.refusal.is_some() {
+            // In ERR, the half does not wait for memory. The NAK goes without the responses.
+            self.resp.response_failed(error);
+            run.again = true;
+            return;
+        }
         let result = match error {
             MemError::NotPresent => self.await_segment(qp, segment),
             error => Err(error),
@@ -101,8 +106,7 @@ impl RecvHalf {
         };
         let outcome = self.resp.response_failed(error);
         if let Some(reply) = &outcome.reply {
-            self.counters.count(Counter::NakSent);
-            self.reply(qp, reply, run);
+            self.refuse(qp, reply, run);
         }
         if outcome.event == Some(AsyncEvent::AccessError) {
             qp.raise(QpEvent::AccessError);
