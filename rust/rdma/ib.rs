@@ -32,6 +32,7 @@ pub mod umem;
 pub mod wr;
 
 mod capability;
+mod event;
 mod mcast;
 mod ops;
 mod qp_attr;

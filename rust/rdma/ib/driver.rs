@@ -59,6 +59,7 @@ use super::{
 };
 use crate::{
     bindings,
+    net::NetDevice,
     sync::Owned, //
 };
 use kernel::{
@@ -185,6 +186,16 @@ pub trait Driver: Sized + Send + Sync + 'static {
     ///
     /// `ENODEV` if its net device is gone.
     fn query_port(dev: &Device<Self>, attr: &mut PortAttr<'_>) -> Result;
+
+    /// Looks for a change of the state of the net device, and dispatches the event of the port.
+    /// Called with RTNL held, after the net device or its carrier went up or down. Optional.
+    ///
+    /// If there is no such method, the core dispatches the events. It does so, and calls this, only
+    /// for a net device that is neither a bond or team nor a part of one. For the others, a driver
+    /// has a notifier (`NetdevHandler`).
+    fn report_port_event(_dev: &Device<Self>, _netdev: &NetDevice) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Returns the value of entry `index` of [`COUNTERS`](Self::COUNTERS) for the port.
     fn read_counter(_dev: &Device<Self>, _index: usize) -> u64 {

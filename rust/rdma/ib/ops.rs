@@ -11,6 +11,7 @@ use super::{
         DeviceAttr,
         PortAttr, //
     },
+    event,
     gid,
     mad,
     mcast,
@@ -66,6 +67,7 @@ impl<D: Driver> VTable<D> {
         alloc_hw_port_stats: optional!(HAS_READ_COUNTER, stats::alloc_hw_port_stats::<D>),
         get_hw_stats: optional!(HAS_READ_COUNTER, stats::get_hw_stats::<D>),
         process_mad: optional!(HAS_PROCESS_MAD, mad::process_mad::<D>),
+        report_port_event: optional!(HAS_REPORT_PORT_EVENT, event::report_port_event::<D>),
         add_gid: Some(gid::add_gid::<D>),
         del_gid: Some(gid::del_gid::<D>),
 
