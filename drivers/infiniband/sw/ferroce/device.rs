@@ -130,11 +130,14 @@ impl Ferroce {
         &self.counters
     }
 
-    /// Records whether the port is active. Called under RTNL.
-    pub(crate) fn note_port(&self, active: bool) {
-        if self.active.xchg(active, Relaxed) && !active {
+    /// Records whether the port is active; returns whether this is a change. Called under RTNL.
+    pub(crate) fn note_port(&self, active: bool) -> bool {
+        let changed = self.active.xchg(active, Relaxed) != active;
+
+        if changed && !active {
             self.counters.count(Counter::LinkDowned);
         }
+        changed
     }
 
     /// Records the MTU of the port. Called under RTNL.

@@ -76,9 +76,10 @@ fn add(name: &CStr, netdev: &NetDevice) -> Result {
     };
     Device::register(&init, Ok(device))?;
     if let Some(device) = Device::<Ferroce>::by_netdev(netdev) {
-        // From here on, events of the net device find the device, so no change of the MTU is
-        // missed.
+        // From here on, events of the net device find the device, so no change of its state and its
+        // MTU is missed.
         let _rtnl = Rtnl::lock();
+        port::report(&device, netdev);
         device.note_mtu(port::fitting_mtu(netdev));
     }
     // The net device may have moved to another namespace before its event could find the device.
@@ -102,12 +103,13 @@ impl LinkType for CompatLink {
 
 impl NetdevHandler for Link {
     fn event(dev: &NetDevice, event: NetdevEvent) {
-        // Other changes need no handling: queries read state and speed, the core reports them, and
-        // routes are checked at each use.
+        // Other changes need no handling: queries read the speed, and routes are checked at each
+        // use.
         match event {
+            // The core calls the verb for most net devices, but not for those of a bond or team.
             NetdevEvent::Up | NetdevEvent::Down | NetdevEvent::Change => {
                 if let Some(device) = Device::<Ferroce>::by_netdev(dev) {
-                    device.note_port(dev.port_active());
+                    port::report(&device, dev);
                 }
             }
             NetdevEvent::ChangeMtu => {

@@ -84,6 +84,15 @@ pub(crate) fn query(dev: &Device<Ferroce>, attr: &mut PortAttr<'_>) -> Result {
     Ok(())
 }
 
+/// Dispatches an event if the state of the port has changed since the last call. Called under RTNL.
+pub(crate) fn report(dev: &Device<Ferroce>, netdev: &NetDevice) {
+    let active = netdev.port_active();
+
+    if dev.note_port(active) {
+        dev.dispatch_port_event(active);
+    }
+}
+
 /// Answers a management datagram for counters. Returns whether `request` is one.
 pub(crate) fn process_mad(dev: &Device<Ferroce>, request: &Mad, response: &mut Mad) -> bool {
     /// The number of the port.

@@ -99,7 +99,10 @@ use rdma::{
         Device,
         Driver, //
     },
-    net::Namespace,
+    net::{
+        Namespace,
+        NetDevice, //
+    },
     sync::Owned, //
 };
 use roce::{
@@ -132,6 +135,10 @@ impl Driver for Ferroce {
 
     fn query_port(dev: &Device<Self>, attr: &mut PortAttr<'_>) -> Result {
         port::query(dev, attr)
+    }
+
+    fn report_port_event(dev: &Device<Self>, netdev: &NetDevice) {
+        port::report(dev, netdev);
     }
 
     fn read_counter(dev: &Device<Self>, index: usize) -> u64 {

@@ -265,6 +265,42 @@ bonded() {
 	wait_for received_more "$(($(counter r1 rcvd_pkts) + 1000))"
 }
 
+# lag TYPE DEVICE: the port is on a bond or team, or on the net device below it. The core leaves the events of both to drivers.
+lag() {
+	local type=$1 dev=$2 events='' i
+
+	need "no $type" modprobe -q "rtnl-link-$type"
+	make_lag "$type"
+	add_link r1 n1 "$dev"
+	wait_state r1 ACTIVE
+	watch
+	for i in 1 2; do
+		ip -n n1 link set "$dev" down
+		wait_state r1 DOWN
+		events+="${events:+ }PORT_ERR"
+		wait_for saw "$events"
+		ip -n n1 link set "$dev" up
+		wait_state r1 ACTIVE
+		events+=" PORT_ACTIVE"
+		wait_for saw "$events"
+	done
+	ip -n n1 link set "$dev" arp off
+	ip -n n1 link set "$dev" arp on
+	settle 10.77.0.9 lag0
+	equal "$events" "$(port_events)"
+}
+
+# make_lag TYPE: lag0 in n1, above v1.
+make_lag() {
+	make_net
+	ip -n n1 link set v1 down
+	ip -n n1 link add lag0 mtu 4200 type "$1"
+	ip -n n1 link set v1 master lag0
+	ip -n n1 link set v1 up
+	ip -n n1 link set lag0 up
+	wait_for is_up n1 lag0
+}
+
 active_link() {
 	ip -n n1 -d link show bond0 | grep -q "active_slave $1 "
 }
@@ -284,6 +320,10 @@ test_case "active MTU follows the net device's; no port event" mtu
 test_case "net device renamed" rename
 test_case "addresses come and go" addresses
 test_case "bond changes its active link" bonded
+test_case "bond up and down: one event each" lag bond lag0
+test_case "net device of a bond up and down: one event each" lag bond v1
+test_case "team up and down: one event each" lag team lag0
+test_case "net device of a team up and down: one event each" lag team v1
 test_case "tun device opened and closed: one event each" tun_opened
 test_case "net device removed while a program has the device open" removed_while_open
 
