@@ -177,6 +177,18 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Kept for each counter that queue pairs are bound to.
     type Counter: Send + Sync;
 
+    /// Takes note of the net device: from now on, its events find the device. Optional.
+    ///
+    /// Called when the core enables the device: when it is registered, and after the core has moved
+    /// it to another namespace. While a device is disabled, [`Device::by_netdev`] does not find it,
+    /// so a notifier has missed the events of the net device.
+    ///
+    /// The core holds `devices_rwsem` for reading, and adds the device to its clients afterwards.
+    /// The method may take RTNL, and may call [`Device::unregister_queued`].
+    fn enable_driver(_dev: &Device<Self>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
     /// Fills in the attributes of the device.
     fn query_device(dev: &Device<Self>, attr: &mut DeviceAttr);
 

@@ -63,6 +63,7 @@ impl<D: Driver> VTable<D> {
         query_pkey: Some(query_pkey),
         get_port_immutable: Some(get_port_immutable::<D>),
         get_link_layer: Some(get_link_layer),
+        enable_driver: optional!(HAS_ENABLE_DRIVER, enable_driver::<D>),
         dealloc_driver: Some(dealloc_driver::<D>),
         alloc_hw_port_stats: optional!(HAS_READ_COUNTER, stats::alloc_hw_port_stats::<D>),
         get_hw_stats: optional!(HAS_READ_COUNTER, stats::get_hw_stats::<D>),
@@ -244,6 +245,17 @@ unsafe extern "C" fn get_link_layer(
     _port: u32,
 ) -> bindings::rdma_link_layer {
     bindings::rdma_link_layer::IB_LINK_LAYER_ETHERNET
+}
+
+/// Implements `ib_device_ops.enable_driver`. May sleep.
+///
+/// # Safety
+///
+/// Only for the core, with a device that has just been enabled.
+unsafe extern "C" fn enable_driver<D: Driver>(raw: *mut bindings::ib_device) -> ffi::c_int {
+    // SAFETY: The device is alive.
+    D::enable_driver(unsafe { Device::from_raw(raw) });
+    0
 }
 
 /// Implements `ib_device_ops.dealloc_driver`, the last call for a device. May sleep.
