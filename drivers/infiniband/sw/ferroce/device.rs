@@ -29,10 +29,7 @@ use kernel::{
 };
 use rdma::{
     ib,
-    net::{
-        netdevice::NetDevice,
-        NetId, //
-    },
+    net::netdevice::NetDevice,
     sync::Ref, //
 };
 use roce::qp::attr::Mtu;
@@ -97,20 +94,19 @@ pub(crate) struct Ferroce {
 }
 
 impl Ferroce {
-    /// Creates the state of a device on a net device in namespace `net`. Sleeps.
+    /// Creates the state of a device on a net device. Sleeps.
     ///
     /// # Errors
     ///
     /// See [`SocketRef::acquire`]; also `ENOMEM`.
-    pub(crate) fn new(netdev: &NetDevice, net: NetId) -> Result<Self> {
+    pub(crate) fn new(netdev: &NetDevice) -> Result<Self> {
         static NEXT: Atomic<u32> = Atomic::new(1);
 
+        // First: if the net device moves to another namespace meanwhile, `port::enable` finds out.
+        let link = Link::of(netdev);
         let sockets = SocketRef::acquire(netdev)?;
         Ok(Self {
-            link: Link {
-                net,
-                ifindex: netdev.ifindex(),
-            },
+            link,
             number: NEXT.fetch_add(1, Relaxed),
             guid: guid(netdev),
             counters: Counters::new(None)?,

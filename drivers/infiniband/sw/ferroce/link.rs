@@ -24,8 +24,7 @@ use rdma::{
         notifier::{
             NetdevEvent,
             NetdevHandler, //
-        },
-        Rtnl, //
+        }, //
     },
     sync::Global, //
 };
@@ -63,8 +62,7 @@ impl LinkType for Link {
 
 /// Creates a device on a net device.
 fn add(name: &CStr, netdev: &NetDevice) -> Result {
-    let net = netdev.net_id();
-    let device = Ferroce::new(netdev, net)?;
+    let device = Ferroce::new(netdev)?;
     let init = DeviceInit {
         name,
         netdev,
@@ -74,20 +72,7 @@ fn add(name: &CStr, netdev: &NetDevice) -> Result {
         // the number of vectors.
         comp_vectors: nr_cpu_ids(),
     };
-    Device::register(&init, Ok(device))?;
-    if let Some(device) = Device::<Ferroce>::by_netdev(netdev) {
-        // From here on, events of the net device find the device, so no change of its state and its
-        // MTU is missed.
-        let _rtnl = Rtnl::lock();
-        port::report(&device, netdev);
-        device.note_mtu(port::fitting_mtu(netdev));
-    }
-    // The net device may have moved to another namespace before its event could find the device.
-    if netdev.net_id() != net {
-        Device::<Ferroce>::unregister_queued_on(netdev);
-        return Err(ENODEV);
-    }
-    Ok(())
+    Device::register(&init, Ok(device))
 }
 
 /// The link type of C rxe, for scripts that were written for it.

@@ -4,6 +4,7 @@
 
 use crate::{
     device::Ferroce,
+    gids::Link,
     module_parameters, //
 };
 use kernel::prelude::*;
@@ -13,7 +14,10 @@ use rdma::{
         mad::Mad,
         Device, //
     },
-    net::netdevice::NetDevice, //
+    net::{
+        netdevice::NetDevice,
+        Rtnl, //
+    }, //
 };
 use roce::{
     pma,
@@ -82,6 +86,23 @@ pub(crate) fn query(dev: &Device<Ferroce>, attr: &mut PortAttr<'_>) -> Result {
         attr.set_least_speed();
     }
     Ok(())
+}
+
+/// Catches up with the net device, whose events do not find a device that is disabled. Takes RTNL.
+///
+/// Unregisters the device if the net device has moved to another namespace or is being removed.
+pub(crate) fn enable(dev: &Device<Ferroce>) {
+    let Some(netdev) = dev.netdev() else {
+        return;
+    };
+    let _rtnl = Rtnl::lock();
+
+    if !netdev.is_registered() || Link::of(&netdev) != dev.link {
+        dev.unregister_queued();
+        return;
+    }
+    report(dev, &netdev);
+    dev.note_mtu(fitting_mtu(&netdev));
 }
 
 /// Dispatches an event if the state of the port has changed since the last call. Called under RTNL.

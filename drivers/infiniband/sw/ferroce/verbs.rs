@@ -129,6 +129,10 @@ impl Driver for Ferroce {
     type Srq = Srq;
     type Counter = Arc<Counters>;
 
+    fn enable_driver(dev: &Device<Self>) {
+        port::enable(dev);
+    }
+
     fn query_device(dev: &Device<Self>, attr: &mut DeviceAttr) {
         limits::fill_attr(dev.guid, attr);
     }
