@@ -19,6 +19,9 @@
 #define REGION (FULL_ACCESS | IBV_ACCESS_MW_BIND)
 #define READ_WRITE (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
 
+/* A flag of no right, which the device does not know. */
+#define UNKNOWN_ACCESS (1 << 19)
+
 static unsigned char *buf;
 
 static void set_up(void)
@@ -36,7 +39,11 @@ struct scene {
 
 static void scene_open(struct scene *s, enum ibv_mw_type type)
 {
-	pair_open(&s->a, &s->b, IBV_QPT_RC, LEN);
+	end_init(&s->a, &r1, IBV_QPT_RC, LEN);
+	end_init(&s->b, &r2, IBV_QPT_RC, LEN);
+	s->a.ops = IBV_QP_EX_WITH_FLUSH;
+	s->b.access |= IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT;
+	pair_create(&s->a, &s->b);
 	memset(s->a.buf, 0x11, LEN);
 	memset(buf, 0x22, LEN);
 	s->mr = ibv_reg_mr(r2.pd, buf, LEN, REGION);
@@ -243,6 +250,72 @@ static void test_zero_based(void)
 	scene_close(&s);
 }
 
+static enum ibv_wc_status flush_by(struct end *e, uint32_t rkey, uint64_t va, size_t len,
+				   uint8_t type, uint8_t level)
+{
+	struct ibv_qp_ex *qp = ex_begin(e, 1, IBV_SEND_SIGNALED);
+
+	ibv_wr_flush(qp, rkey, va, len, type, level);
+	ex_post(e);
+	return one_completion(e);
+}
+
+/* FLUSH needs the right of the window, and none of its region. */
+static void test_flush(void)
+{
+	static const struct {
+		int64_t off;
+		size_t len;
+		uint8_t type, level;
+		int access;
+		bool ok;
+	} cases[] = {
+		{ 0, ROOM, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE, IBV_ACCESS_FLUSH_GLOBAL, true },
+		{ ROOM, 0, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE, IBV_ACCESS_FLUSH_GLOBAL, true },
+		{ -1, LEN, IBV_FLUSH_GLOBAL, IBV_FLUSH_MR, IBV_ACCESS_FLUSH_GLOBAL, true },
+		{ -1, 8, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE, IBV_ACCESS_FLUSH_GLOBAL, false },
+		{ ROOM - 7, 8, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE, IBV_ACCESS_FLUSH_GLOBAL, false },
+		{ 0, 8, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE, READ_WRITE, false },
+		{ 0, 8, IBV_FLUSH_GLOBAL, IBV_FLUSH_MR, READ_WRITE, false },
+		{ 0, 8, IBV_FLUSH_PERSISTENT, IBV_FLUSH_MR, IBV_ACCESS_FLUSH_GLOBAL, false },
+	};
+
+	for (size_t i = 0; i < 2 * ARRAY_LEN(cases); i++) {
+		enum ibv_mw_type type = i % 2 ? IBV_MW_TYPE_2 : IBV_MW_TYPE_1;
+		uint64_t va = (uintptr_t)buf + AT + cases[i / 2].off;
+		size_t len = cases[i / 2].len;
+		struct scene s;
+
+		printf("# FLUSH %zu, type %d\n", i / 2, type);
+		scene_open(&s, type);
+		bind_room(&s, cases[i / 2].access);
+		CHECK_EQ(flush_by(&s.a, s.mw->rkey, va, len, cases[i / 2].type, cases[i / 2].level),
+			 cases[i / 2].ok ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR);
+		scene_close(&s);
+	}
+}
+
+/* The flags of a region that give a peer no right are accepted, and give none. */
+static void test_no_effect(void)
+{
+	static const int flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND |
+				 IBV_ACCESS_ON_DEMAND | IBV_ACCESS_RELAXED_ORDERING;
+
+	for (int type = IBV_MW_TYPE_1; type <= IBV_MW_TYPE_2; type++) {
+		struct scene s;
+
+		scene_open(&s, type);
+		bind_room(&s, IBV_ACCESS_REMOTE_READ | flags);
+		CHECK_EQ(access_by(&s.a, IBV_WR_RDMA_READ, s.mw->rkey, (uintptr_t)buf + AT, PIECE),
+			 IBV_WC_SUCCESS);
+		CHECK(all_bytes(s.a.buf, PIECE, 0x22));
+		CHECK_EQ(access_by(&s.a, IBV_WR_RDMA_WRITE, s.mw->rkey, (uintptr_t)buf + AT, PIECE),
+			 IBV_WC_REM_ACCESS_ERR);
+		CHECK(all_bytes(buf, LEN, 0x22));
+		scene_close(&s);
+	}
+}
+
 enum refusal {
 	NOT_ALLOWED,
 	READ_ONLY,
@@ -256,7 +329,9 @@ enum refusal {
 	BOUND,
 	ZERO_REGION,
 	TYPE_1_ZERO,
-	LOCAL_RIGHTS,
+	PERSISTENT,
+	HUGE_PAGES,
+	UNKNOWN,
 	REFUSALS
 };
 
@@ -273,7 +348,9 @@ static const char *const refusal_names[] = {
 	"bound already, type 2",
 	"a region that begins at zero",
 	"type 1 that begins at zero",
-	"rights that windows do not have",
+	"FLUSH to persistent memory",
+	"huge pages",
+	"a flag that nobody knows",
 };
 
 /* A binding that is refused ends the queue pair and leaves the window as it was. */
@@ -317,8 +394,12 @@ static void test_refusals(void)
 			addr = 0;
 		if (i == TYPE_1_ZERO)
 			rights |= IBV_ACCESS_ZERO_BASED;
-		if (i == LOCAL_RIGHTS)
-			rights |= IBV_ACCESS_MW_BIND;
+		if (i == PERSISTENT)
+			rights |= IBV_ACCESS_FLUSH_PERSISTENT;
+		if (i == HUGE_PAGES)
+			rights |= IBV_ACCESS_HUGETLB;
+		if (i == UNKNOWN)
+			rights |= UNKNOWN_ACCESS;
 		CHECK_EQ(bind_request(&s.b, s.mw, mr, addr, len, rights), IBV_WC_MW_BIND_ERR);
 		end_await(&s.b, IBV_QPS_ERR);
 		/* It does not keep the region. */
@@ -456,6 +537,8 @@ static const struct test tests[] = {
 	{ "type 1", test_type_1 },
 	{ "type 2", test_type_2 },
 	{ "zero-based windows", test_zero_based },
+	{ "FLUSH", test_flush },
+	{ "flags without effect", test_no_effect },
 	{ "refused bindings", test_refusals },
 	{ "end of windows and queue pairs", test_ends },
 	{ "process exit", test_process_ends },

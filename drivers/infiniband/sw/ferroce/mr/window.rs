@@ -49,12 +49,18 @@ use rdma::{
 };
 use roce::wr::MemError;
 
-/// Rights that a window may have. LOCAL_WRITE is accepted and has no effect.
+/// Rights that a window may have.
 const SUPPORTED: Access = Access::REMOTE_WRITE
     .or(Access::REMOTE_READ)
     .or(Access::REMOTE_ATOMIC)
+    .or(Access::FLUSH_GLOBAL)
     .or(Access::ZERO_BASED)
-    .or(Access::LOCAL_WRITE)
+    .or(NO_EFFECT);
+
+/// Flags that are accepted and have no effect, as in C rxe: programs pass the flags of the region.
+const NO_EFFECT: Access = Access::LOCAL_WRITE
+    .or(Access::MW_BIND)
+    .or(Access::ON_DEMAND)
     .or(Access::OPTIONAL);
 
 /// The mask for tags of new windows. Programs add a small number to the current key to get the next
