@@ -363,6 +363,7 @@ pub(crate) fn read_response(opcode: Opcode, psn: u32, len: u32) -> Frame {
         rkey: Rkey::default(),
         va: 0,
         len,
+        rest: len,
         aeth: opcode.has_aeth().then_some(Aeth {
             syndrome: Syndrome::ACK,
             msn: 0,

@@ -72,7 +72,7 @@ impl<S: Records> Responder<S> {
             (Message::Send { offset }, Operation::Send) if !start => self.plan_send(pkt, offset),
             (Message::None, Operation::Write) if start => self.plan_new_write(pkt),
             (message @ Message::Write { .. }, Operation::Write) if !start => {
-                Self::plan_write(pkt, message, pkt.payload_len())
+                Self::plan_write(pkt, message)
             }
             _ => Err(Fault::Opcode),
         }
@@ -126,11 +126,11 @@ impl<S: Records> Responder<S> {
             remaining: reth.len,
             total: reth.len,
         };
-        Self::plan_write(pkt, message, reth.len)
+        Self::plan_write(pkt, message)
     }
 
     #[inline]
-    fn plan_write(pkt: &Packet<'_>, message: Message, check_len: u32) -> Result<Plan, Fault> {
+    fn plan_write(pkt: &Packet<'_>, message: Message) -> Result<Plan, Fault> {
         let Message::Write {
             rkey,
             va,
@@ -163,7 +163,7 @@ impl<S: Records> Responder<S> {
                 rkey,
                 va,
                 len,
-                check_len,
+                rest: remaining,
             },
             after,
             received: total.wrapping_sub(rest),

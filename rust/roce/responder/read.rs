@@ -55,6 +55,8 @@ pub struct ReadSegment {
     pub va: u64,
     /// The length of the payload in bytes.
     pub len: u32,
+    /// The length of the data of the READ from `va` on in bytes.
+    pub rest: u32,
     /// The acknowledgment, if the packet carries one.
     pub aeth: Option<Aeth>,
     /// The QPN of the peer.
@@ -238,6 +240,7 @@ impl<S: Records> Responder<S> {
             rkey: stream.rkey,
             va: stream.va,
             len,
+            rest: stream.remaining,
             aeth: opcode.has_aeth().then_some(Aeth {
                 syndrome: Syndrome::ACK,
                 msn: stream.msn,
@@ -544,9 +547,9 @@ mod tests {
             let verdict = request(&mut rx, &transmit);
             assert!(matches!(verdict, Verdict::Read(_)));
             assert_eq!(rx.start_read(Ok(())), None);
-            for offset in [0, u64::from(MTU)] {
-                let va = rx.poll_response().map(|segment| segment.va);
-                assert_eq!(va, Some(0x1000 + offset));
+            for (offset, rest) in [(0, 2 * MTU), (u64::from(MTU), MTU)] {
+                let place = rx.poll_response().map(|segment| (segment.va, segment.rest));
+                assert_eq!(place, Some((0x1000 + offset, rest)));
                 rx.response_sent();
             }
             assert!(!rx.read_in_progress());

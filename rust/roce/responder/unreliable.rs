@@ -134,23 +134,27 @@ mod tests {
     fn write_packets_are_placed_at_their_offsets() {
         let mut slots = slots::<1>();
         let mut uc = requester(Transport::Uc, &mut slots);
-        assert!(uc.post(wr(SendOp::WriteImm, MTU + 1)).is_ok());
+        assert!(uc.post(wr(SendOp::WriteImm, 2 * MTU + 1)).is_ok());
         let mut rx = responder(&recv_params());
         let mut rq = Recvs { left: 1, size: 0 };
         let mtu = u64::from(MTU);
-        for (va, len, check_len, ends) in [(0, MTU, MTU + 1, false), (mtu, 1, 1, true)] {
+        for (va, len, rest, ends) in [
+            (0, MTU, 2 * MTU + 1, false),
+            (mtu, MTU, MTU + 1, false),
+            (2 * mtu, 1, 1, true),
+        ] {
             let verdict = rx.on_request(&next(&mut uc).packet(), &mut rq);
             let place = Place::Remote {
                 rkey: crate::ids::Rkey::new(7),
                 va: 0x1000 + va,
                 len,
-                check_len,
+                rest,
             };
             assert_eq!(verdict, Verdict::Place(place));
             let outcome = rx.finish(Ok(()));
             assert_eq!(outcome.consumed, ends);
             let with_rdma = outcome.completion.map(|end| (end.with_rdma, end.byte_len));
-            assert_eq!(with_rdma, ends.then_some((true, MTU + 1)));
+            assert_eq!(with_rdma, ends.then_some((true, 2 * MTU + 1)));
         }
     }
 

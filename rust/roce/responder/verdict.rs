@@ -104,11 +104,10 @@ pub enum Place {
         va: u64,
         /// The length of the payload in bytes.
         len: u32,
-        /// The number of bytes from `va` on that the key must allow: the whole message on its first
-        /// packet, `len` on the others.
+        /// The length of the message from `va` on in bytes, which the key must allow.
         ///
         /// If it is 0, the key and the address are not checked (C9-88).
-        check_len: u32,
+        rest: u32,
     },
 }
 

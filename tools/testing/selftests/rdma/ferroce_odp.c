@@ -15,18 +15,25 @@
 #define LEN (64 * PAGE)
 #define ODP_ACCESS (FULL_ACCESS | IBV_ACCESS_ON_DEMAND)
 
+static size_t resident_pages(const struct end *e)
+{
+	unsigned char resident[LEN / PAGE];
+	size_t count = 0;
+
+	CHECK_EQ(mincore(e->buf, e->len, resident), 0);
+	for (size_t i = 0; i < e->len / PAGE; i++)
+		count += resident[i] & 1;
+	return count;
+}
+
 /* The buffer of an end becomes a region on demand, of which nothing is in memory. */
 static void on_demand(struct end *e)
 {
-	unsigned char resident[LEN / PAGE];
-
 	CHECK_EQ(ibv_dereg_mr(e->mr), 0);
 	CHECK_EQ(madvise(e->buf, e->len, MADV_DONTNEED), 0);
 	e->mr = ibv_reg_mr(e->dev->pd, e->buf, e->len, ODP_ACCESS);
 	CHECK(e->mr);
-	CHECK_EQ(mincore(e->buf, e->len, resident), 0);
-	for (size_t i = 0; i < e->len / PAGE; i++)
-		CHECK(!(resident[i] & 1));
+	CHECK_EQ(resident_pages(e), 0);
 }
 
 static void pair_open_odp(struct end *a, struct end *b, enum ibv_qp_type type)
@@ -398,6 +405,30 @@ static void test_implicit(void)
 	pair_close(&a, &b);
 }
 
+/* Pages that a message does not need are not fetched with the pages of its first packets. */
+static void test_beyond_message(void)
+{
+	static const enum ibv_wr_opcode ops[] = {
+		IBV_WR_SEND,
+		IBV_WR_RDMA_WRITE,
+		IBV_WR_RDMA_READ,
+	};
+	const uint32_t len = PAGE + 100;
+	struct end a, b;
+
+	for (size_t op = 0; op < ARRAY_LEN(ops); op++) {
+		printf("# opcode %d\n", ops[op]);
+		pair_open(&a, &b, IBV_QPT_RC, LEN);
+		on_demand(&b);
+		if (ops[op] == IBV_WR_SEND)
+			post_recv(&b, 1, 0, len);
+		post_send(&a, &b, ops[op], 1, 0, len, IBV_SEND_SIGNALED);
+		expect(&a, 1, IBV_WC_SUCCESS);
+		CHECK_EQ(resident_pages(&b), 2);
+		pair_close(&a, &b);
+	}
+}
+
 static struct end *victim;
 static atomic_bool stop;
 
@@ -484,6 +515,7 @@ static const struct test tests[] = {
 	{ "shared receive queue, RC", test_srq_rc },
 	{ "shared receive queue, UD", test_srq_ud },
 	{ "pinned and on demand in one SGE list", test_mixed_list },
+	{ "memory beyond a message", test_beyond_message },
 	{ "fork", test_fork },
 	{ "shared file", test_shared_file },
 	{ "implicit", test_implicit },

@@ -170,10 +170,18 @@ impl OdpWait {
     }
 }
 
-/// Returns the number of bytes behind the payload of a packet that are likely to be needed next.
-pub(super) fn ahead(opcode: Opcode) -> u64 {
-    const AHEAD: u64 = 64 << 10;
+/// The maximum number of bytes behind the payload of a packet that are fetched with it.
+const AHEAD: u64 = 64 << 10;
 
+/// Returns the number of bytes to fetch behind the payload of a packet whose message is `rest`
+/// bytes long, from the payload on, of which the payload is `len`.
+pub(super) fn ahead_in_message(rest: u32, len: u32) -> u64 {
+    AHEAD.min(rest.saturating_sub(len).into())
+}
+
+/// Returns the number of bytes to fetch behind the payload of a packet at most: the buffers, of
+/// which the caller fetches no more, are as long as the message, or its length is not known yet.
+pub(super) fn ahead(opcode: Opcode) -> u64 {
     if opcode.ends_message() {
         0
     } else {

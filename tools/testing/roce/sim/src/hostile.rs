@@ -392,11 +392,11 @@ impl Target {
                 rkey,
                 va,
                 len,
-                check_len,
+                rest,
             } => {
                 assert_eq!(len, pkt.payload_len());
-                assert!(check_len >= len && check_len <= MAX_MESSAGE_LEN);
-                let fits = va.checked_add(u64::from(check_len)).is_some();
+                assert!(rest >= len && rest <= MAX_MESSAGE_LEN);
+                let fits = va.checked_add(u64::from(rest)).is_some();
                 if rkey.get() % 8 != 7 && fits {
                     Ok(())
                 } else {

@@ -214,6 +214,7 @@ proptest! {
             rkey: Rkey::new(1),
             va: 0,
             len,
+            rest: len,
             aeth: opcode.has_aeth().then_some(Aeth { syndrome: Syndrome::ACK, msn: 5 }),
             dest_qpn: Qpn::new(9),
             again: false,

@@ -20,7 +20,10 @@ use crate::{
     packet::Incoming,
     qp::{
         command,
-        wait::ahead, //
+        wait::{
+            ahead,
+            ahead_in_message, //
+        }, //
     }, //
 };
 use kernel::prelude::*;
@@ -124,11 +127,11 @@ impl RecvHalf {
                 rkey,
                 va,
                 len,
-                check_len,
+                rest,
             }) => {
                 let region = mr::find_remote(rkey.get(), self.pd, qp.qpn, Access::REMOTE_WRITE)?;
-                let at = region.offset(va, u64::from(check_len))?;
-                Ok(region.odp_fault(at, u64::from(len), ahead(packet.opcode()), true))
+                let at = region.offset(va, u64::from(rest))?;
+                Ok(region.odp_fault(at, u64::from(len), ahead_in_message(rest, len), true))
             }
             Verdict::Execute(ref command) => command::odp_fault(command, self.pd, qp.qpn),
             _ => Ok(None),
@@ -153,7 +156,8 @@ impl RecvHalf {
         let region = mr::find_remote(segment.rkey.get(), self.pd, qp.qpn, Access::REMOTE_READ)?;
         let len = u64::from(segment.len);
         let at = region.offset(segment.va, len)?;
-        match region.odp_fault(at, len, ahead(segment.opcode), false) {
+        let ahead = ahead_in_message(segment.rest, segment.len);
+        match region.odp_fault(at, len, ahead, false) {
             Some(fault) => {
                 if self.wait.start(qp, psn, fault, fetched).is_err() {
                     // The memory cannot be fetched now. Skip the response: the peer requests it

@@ -48,18 +48,17 @@ impl RecvHalf {
             }
             // C9-88: key and address are not checked if there is nothing to write. rsockets sends
             // such WRITEs with a key of zero, to announce credits.
-            Place::Remote { check_len: 0, .. } => Ok(()),
+            Place::Remote { rest: 0, .. } => Ok(()),
             Place::Remote {
                 rkey,
                 va,
                 len,
-                check_len,
+                rest,
             } => {
                 let region =
                     run.regions
                         .find_remote(rkey.get(), self.pd, qp.qpn, Access::REMOTE_WRITE)?;
-                region.offset(va, u64::from(check_len))?;
-                let at = region.offset(va, u64::from(len))?;
+                let at = region.offset(va, u64::from(rest))?;
                 // CAST: Widening.
                 let bytes = payload.get(..len as usize).ok_or(MemError::Length)?;
                 region.memory().write(at, bytes)

@@ -355,9 +355,9 @@ impl Node {
                 rkey,
                 va,
                 len,
-                check_len,
+                rest,
             } => {
-                let room = Self::region(&mut self.memory, rkey, va, check_len);
+                let room = Self::region(&mut self.memory, rkey, va, rest);
                 Ok(room.map(|room| {
                     room[..len as usize].copy_from_slice(payload);
                     self.written += u64::from(len);
