@@ -417,8 +417,8 @@ mod tests {
         let account = TxInFlight::new(TAKEOVER, wake, 7)?;
         let skb = SkBuff::alloc(0, 64).ok_or(ENOMEM)?;
 
-        // Another CPU goes on with a train that it has begun.
-        assert_eq!(account.room_on(1, 0, 0, 4, 1), 4);
+        // Another CPU begins with one packet, and goes on with the train that it has begun.
+        assert_eq!(account.room_on(1, 0, 0, 4, 1), 1);
         assert_eq!(account.room_on(1, 0, 3, 4, 1), 1);
         assert_eq!(account.room_on(1, 0, 4, 4, 1), 0);
         account.charge_on(0, 0, &skb, Train::MOST.into())?;
