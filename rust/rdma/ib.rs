@@ -34,6 +34,7 @@ pub mod wr;
 mod capability;
 mod event;
 mod mcast;
+mod node_desc;
 mod ops;
 mod qp_attr;
 
@@ -44,3 +45,4 @@ pub use device::{
     DeviceRef, //
 };
 pub use driver::Driver;
+pub use node_desc::NodeDesc;

@@ -97,7 +97,8 @@ use rdma::{
         },
         Access,
         Device,
-        Driver, //
+        Driver,
+        NodeDesc, //
     },
     net::{
         Namespace,
@@ -135,6 +136,11 @@ impl Driver for Ferroce {
 
     fn query_device(dev: &Device<Self>, attr: &mut DeviceAttr) {
         limits::fill_attr(dev.guid, attr);
+    }
+
+    fn modify_node_desc(_dev: &Device<Self>, _desc: &NodeDesc) -> Result {
+        // No peer is told: that takes a subnet manager.
+        Ok(())
     }
 
     fn query_port(dev: &Device<Self>, attr: &mut PortAttr<'_>) -> Result {

@@ -7,7 +7,7 @@
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
 . "$(dirname "$0")/lib.sh"
 need_module
-need_programs ibv_rc_pingpong ibv_asyncwatch python3
+need_programs ibv_rc_pingpong ibv_asyncwatch python3 rdma-ndd
 # shellcheck disable=SC2034
 after_each=clean
 
@@ -219,6 +219,30 @@ values() {
 }
 
 test_case "ibv_devinfo, rdma dev and rdma resource" values
+
+# The description that the administrator gives a device, or rdma-core's daemon for descriptions.
+description() {
+	local sys=/sys/class/infiniband long
+
+	make_net
+	add_links
+	equal ferroce "$(cat "$sys/r1/node_desc")"
+	printf '%s' 'storage 7' >"$sys/r1/node_desc"
+	equal "storage 7" "$(cat "$sys/r1/node_desc")"
+	equal ferroce "$(cat "$sys/r2/node_desc")"
+	# As long as possible, which has no terminator, and what is longer is cut off.
+	long=$(printf '%064d' 7)
+	printf '%s' "${long}89" >"$sys/r1/node_desc"
+	equal "$long" "$(cat "$sys/r1/node_desc")"
+	printf '%s' short >"$sys/r1/node_desc"
+	equal short "$(cat "$sys/r1/node_desc")"
+	start ndd "" rdma-ndd --foreground
+	wait_for in_file "$(hostname) r1" "$sys/r1/node_desc"
+	wait_for in_file "$(hostname) r2" "$sys/r2/node_desc"
+	kill "$pid"
+}
+
+test_case "description" description
 
 # ---- Ends
 
