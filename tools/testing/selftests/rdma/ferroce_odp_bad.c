@@ -3,6 +3,8 @@
  * Memory on demand that is not there, may not be written to, never comes, or goes while it is used.
  */
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/ioctl.h>
@@ -248,6 +250,70 @@ static void test_slow_memory(void)
 }
 
 /*
+ * A child that thaws a file system once the other end of the pipe is closed. If that takes too long
+ * it does so anyway, and fails: this process may hang while a fetch holds its memory map.
+ */
+static pid_t thaw_later(const char *mount_point, int until[2])
+{
+	pid_t child = child_fork();
+	struct pollfd end;
+	int fd, closed;
+
+	if (child)
+		return child;
+	close(until[1]);
+	fd = open(mount_point, O_RDONLY);
+	end = (struct pollfd){ .fd = until[0] };
+	closed = poll(&end, 1, 40 * 1000);
+	ioctl(fd, FITHAW, 0);
+	_exit(closed != 1);
+}
+
+/*
+ * The pages behind the first one of a message are of a file system that is frozen, so fetching them
+ * for writing takes until it is thawed. The packets for the first page do not wait for them.
+ */
+static void test_frozen_file(void)
+{
+	char dir[] = "/tmp/ferroce_odp.XXXXXX", name[64];
+	uint32_t len = 16 * PAGE;
+	int fd, until[2], status;
+	struct end a, b;
+	pid_t child;
+
+	if (system("modprobe -q null_blk nr_devices=1 gb=1 memory_backed=1"))
+		return test_skip("no module null_blk");
+	CHECK(mkdtemp(dir));
+	shell("mkfs.ext4 -q -F /dev/nullb0 && mount /dev/nullb0 %s", dir);
+	snprintf(name, sizeof(name), "%s/file", dir);
+	shell("dd if=/dev/zero of=%s bs=4096 count=16 status=none", name);
+	CHECK_EQ(pipe(until), 0);
+	child = thaw_later(dir, until);
+	close(until[0]);
+
+	pair_open_odp(&a, &b, IBV_QPT_RC);
+	fd = open(name, O_RDWR);
+	CHECK(fd >= 0);
+	CHECK(mmap(b.buf + PAGE, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
+	      b.buf + PAGE);
+	fill(a.buf, len, 1);
+	memset(b.buf, 0x22, PAGE);
+	CHECK_EQ(ioctl(fd, FIFREEZE, 0), 0);
+	post_send(&a, &b, IBV_WR_RDMA_WRITE, 1, 0, len, IBV_SEND_SIGNALED);
+	wait_begin();
+	while (!filled(b.buf, PAGE, 1))
+		wait_more("the packets for the first page");
+	close(until[1]);
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK_EQ(status, 0);
+	expect(&a, 1, IBV_WC_SUCCESS);
+	CHECK(filled(b.buf, len, 1));
+	pair_close(&a, &b);
+	close(fd);
+	shell("umount %s && rmdir %s && modprobe -r null_blk", dir, dir);
+}
+
+/*
  * Memory that never comes keeps nobody from destroying what waits for it, in whatever order; nor
  * the process from ending.
  */
@@ -405,6 +471,7 @@ static const struct test tests[] = {
 	{ "bad memory, datagrams", test_damage_ud },
 	{ "secret memory", test_secret },
 	{ "slow memory", test_slow_memory },
+	{ "frozen file behind the first page", test_frozen_file },
 	{ "memory that never comes", test_stuck_memory },
 	{ "many completions while memory is awaited", test_many_end },
 	{ "exit while memory is awaited", test_exit },

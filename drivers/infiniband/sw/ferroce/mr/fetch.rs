@@ -61,7 +61,8 @@ pub(crate) enum Started {
 }
 
 impl OdpFault {
-    /// Starts to fetch the memory, and calls `done` in process context without any lock held.
+    /// Starts to fetch the memory, and calls `done` in process context without any lock held as
+    /// soon as the memory that is needed is present.
     /// Callable with bottom halves on or off. Without a `waiter`, the fetch does not wait for a
     /// permit.
     ///
@@ -93,10 +94,10 @@ impl OdpFault {
             let _permit = permit;
             let how = if write { Fetch::Write } else { Fetch::Read };
             let result = memory.fetch(at, len, how);
-            if result.is_ok() {
-                memory.fetch_ahead(at.saturating_add(len), ahead, how);
-            }
+            let ahead = if result.is_ok() { ahead } else { 0 };
             done(result.map_err(mem_error));
+            // Only now: this may wait for a file system, for which the half must not wait.
+            memory.fetch_ahead(at.saturating_add(len), ahead, how);
         });
         // Drop this only now: if `spawn` failed, it has dropped `memory`. That must not be the last
         // reference, because this context may not be allowed to sleep.
