@@ -3,6 +3,7 @@
 //! Memory regions and the checks of their keys.
 
 mod bound;
+mod by_qp;
 mod cache;
 mod fast;
 mod fetch;

@@ -159,8 +159,6 @@ pub(crate) struct Qp {
     events: Atomic<u32>,
     send_flush_budget: FlushBudget,
     recv_flush_budget: FlushBudget,
-    /// Set once a memory window of type 2 was bound to the queue pair.
-    pub(crate) windows: window::HadWindows,
     /// Serialises modify. Taken outside of the locks of the halves.
     #[pin]
     attributes: Mutex<Attributes>,
@@ -311,7 +309,6 @@ impl Qp {
             events: Atomic::new(0),
             send_flush_budget: FlushBudget::new(),
             recv_flush_budget: FlushBudget::new(),
-            windows: window::HadWindows::new(),
             attributes <- new_mutex!(Attributes::new(), "ferroce::Qp::attributes"),
             send <- new_spinlock_bh!(send, "ferroce::Qp::send"),
             recv <- new_spinlock_bh!(recv, "ferroce::Qp::recv"),
@@ -495,7 +492,7 @@ pub(crate) fn destroy(qp: &Owned<IbQp>) {
     recv.reset();
     drop((recv, send));
     qp.remove_completions();
-    window::release(qp.qpn, &qp.windows);
+    window::release(qp.qpn);
 }
 
 /// The callback of the retransmission timer of a queue pair, with its number.

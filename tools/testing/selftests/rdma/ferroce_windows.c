@@ -444,6 +444,52 @@ static void test_ends(void)
 	scene_close(&s);
 }
 
+/* A queue pair that goes takes its own windows along, also those that were not its own at first. */
+static void test_two_queue_pairs(void)
+{
+	uint64_t addr = (uintptr_t)buf + AT;
+	struct ibv_mw *mw[64];
+	struct ibv_mr *other;
+	struct end a, b;
+	struct scene s;
+
+	scene_open(&s, IBV_MW_TYPE_2);
+	pair_open(&a, &b, IBV_QPT_RC, LEN);
+	other = ibv_reg_mr(r2.pd, buf, LEN, REGION);
+	CHECK(other);
+	for (size_t i = 0; i < ARRAY_LEN(mw); i++) {
+		mw[i] = ibv_alloc_mw(r2.pd, IBV_MW_TYPE_2);
+		CHECK(mw[i]);
+		CHECK_EQ(bind_request(i % 2 ? &b : &s.b, mw[i], i % 2 ? other : s.mr, addr, ROOM,
+				      READ_WRITE), IBV_WC_SUCCESS);
+		if (i % 8 < 2)
+			CHECK_EQ(invalidate(i % 2 ? &b : &s.b, IBV_WR_LOCAL_INV, mw[i]->rkey),
+				 IBV_WC_SUCCESS);
+		if (i % 8 == 0)
+			CHECK_EQ(bind_request(&b, mw[i], other, addr, ROOM, READ_WRITE),
+				 IBV_WC_SUCCESS);
+		if (i % 8 == 2 || i % 8 == 3) {
+			CHECK_EQ(ibv_dealloc_mw(mw[i]), 0);
+			mw[i] = NULL;
+		}
+	}
+	pair_close(&s.a, &s.b);
+	CHECK_EQ(ibv_dereg_mr(s.mr), 0);
+	CHECK_EQ(ibv_dereg_mr(other), EBUSY);
+	for (size_t i = 0; i < ARRAY_LEN(mw); i++)
+		if (i % 8 == 0 || i % 8 == 5 || i % 8 == 7)
+			CHECK_EQ(access_by(&a, IBV_WR_RDMA_WRITE, mw[i]->rkey, addr, PIECE),
+				 IBV_WC_SUCCESS);
+	/* The windows of the first one can be bound again. */
+	CHECK_EQ(bind_request(&b, mw[4], other, addr, ROOM, READ_WRITE), IBV_WC_SUCCESS);
+	pair_close(&a, &b);
+	CHECK_EQ(ibv_dereg_mr(other), 0);
+	for (size_t i = 0; i < ARRAY_LEN(mw); i++)
+		if (mw[i])
+			CHECK_EQ(ibv_dealloc_mw(mw[i]), 0);
+	CHECK_EQ(ibv_dealloc_mw(s.mw), 0);
+}
+
 /* How many regions there are of the second device. */
 static int count_regions(void)
 {
@@ -543,6 +589,7 @@ static const struct test tests[] = {
 	{ "flags without effect", test_no_effect },
 	{ "refused bindings", test_refusals },
 	{ "end of windows and queue pairs", test_ends },
+	{ "windows of two queue pairs", test_two_queue_pairs },
 	{ "process exit", test_process_ends },
 	{ "invalidation while a peer writes", test_invalidate_under_traffic },
 };

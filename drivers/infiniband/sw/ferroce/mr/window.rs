@@ -8,6 +8,7 @@
 
 use super::{
     bound::BoundRange,
+    by_qp,
     target::Target,
     FIRST_MW,
     KEY_NUMBER_BITS, //
@@ -21,13 +22,7 @@ use crate::{
     }, //
 };
 use core::convert::Infallible;
-use kernel::{
-    prelude::*,
-    sync::atomic::{
-        Atomic,
-        Relaxed, //
-    }, //
-};
+use kernel::prelude::*;
 use rdma::{
     ib::{
         mw::MwType,
@@ -73,8 +68,9 @@ const LAST_MW: u32 = (1 << KEY_NUMBER_BITS) - 1;
 /// The windows, by number.
 static TABLE: Global<Table<Mw>> = Global::new();
 
-/// Constructs the table. Called once, before any device exists.
+/// Constructs the tables. Called once, before any device exists.
 pub(super) fn init() -> Result {
+    by_qp::init()?;
     TABLE.init::<Infallible>(Table::new_random(FIRST_MW..=LAST_MW, MAX_OBJECTS, 0))
 }
 
@@ -96,6 +92,10 @@ impl Window {
             key: super::key(number.get(), rdma::random::byte() & FIRST_TAGS),
             epoch: 0,
             bound: None,
+            by_qp: match ty {
+                MwType::One => None,
+                MwType::Two => Some(by_qp::Entry::new(number.get())?),
+            },
         };
         let mw = Owned::new(try_pin_init!(Mw {
             ty,
@@ -141,6 +141,8 @@ struct Binding {
     /// Changes whenever the window is bound or unbound.
     epoch: u64,
     bound: Option<Bound>,
+    /// Only for type 2: the window among those of the queue pair that it is bound to.
+    by_qp: Option<by_qp::Entry>,
 }
 
 #[derive(Clone, Copy)]
@@ -162,6 +164,18 @@ impl Binding {
         self.epoch = self.epoch.wrapping_add(1);
         if let Some(bound) = self.bound.take() {
             bound.range.give_back();
+            if let (Some(entry), Some(qpn)) = (&mut self.by_qp, bound.qpn) {
+                entry.remove_from(qpn);
+            }
+        }
+    }
+
+    /// Begins a binding, or none; ends the one before.
+    fn bind(&mut self, bound: Option<Bound>) {
+        self.unbind();
+        self.bound = bound;
+        if let (Some(entry), Some(qpn)) = (&mut self.by_qp, bound.and_then(|bound| bound.qpn)) {
+            entry.add_to(qpn);
         }
     }
 }
@@ -237,14 +251,13 @@ pub(crate) struct Bind {
 }
 
 /// Binds a memory window for a request of queue pair `qpn`, which is in protection domain `pd`.
-/// Sets `flag` if the window is of type 2.
 ///
 /// Called under the lock of the send half.
 ///
 /// # Errors
 ///
 /// [`MemError::Protection`]; the window is unchanged then.
-pub(crate) fn bind(bind: &Bind, pd: PdId, qpn: u32, flag: &HadWindows) -> Result<(), MemError> {
+pub(crate) fn bind(bind: &Bind, pd: PdId, qpn: u32) -> Result<(), MemError> {
     const TAG: u32 = (1 << super::KEY_BITS) - 1;
 
     let mw = lookup(bind.mw_rkey)?;
@@ -263,10 +276,7 @@ pub(crate) fn bind(bind: &Bind, pd: PdId, qpn: u32, flag: &HadWindows) -> Result
         MwType::Two if binding.bound.is_some() || bind.len == 0 => {
             return Err(MemError::Protection);
         }
-        MwType::Two => {
-            flag.set();
-            Some(qpn)
-        }
+        MwType::Two => Some(qpn),
     };
     let bound = if bind.len == 0 {
         None
@@ -283,8 +293,7 @@ pub(crate) fn bind(bind: &Bind, pd: PdId, qpn: u32, flag: &HadWindows) -> Result
             len: bind.len,
         })
     };
-    binding.unbind();
-    binding.bound = bound;
+    binding.bind(bound);
     binding.key = (binding.key & !TAG) | (bind.new_rkey & TAG);
     Ok(())
 }
@@ -306,41 +315,36 @@ pub(crate) fn invalidate(key: u32, pd: PdId, qpn: u32) -> Result<(), MemError> {
     Ok(())
 }
 
-/// A flag of a queue pair: windows of type 2 were bound to it.
-pub(crate) struct HadWindows(Atomic<u32>);
-
-impl HadWindows {
-    pub(crate) fn new() -> Self {
-        Self(Atomic::new(0))
-    }
-
-    fn set(&self) {
-        self.0.store(1, Relaxed);
-    }
-}
-
-/// Ends the bindings to a queue pair that is being destroyed and executes no more requests.
-pub(crate) fn release(qpn: u32, flag: &HadWindows) {
-    if flag.0.load(Relaxed) != 0 {
-        release_if(|bound| bound.qpn == Some(qpn));
-    }
-}
-
-/// Ends the bindings to a region that refuses new ones.
-pub(crate) fn release_region(number: u32) {
-    release_if(|bound| bound.range.is_of(number));
-}
-
-/// Ends the bindings for which `ends` returns true. Visits every window. May sleep.
-fn release_if(ends: impl Fn(&Bound) -> bool) {
+/// Ends the bindings to a queue pair that is being destroyed and executes no more requests. May
+/// sleep.
+pub(crate) fn release(qpn: u32) {
     let Some(table) = TABLE.get() else {
         return;
     };
     let mut last = 0;
-    while let Some((number, mw)) = table.after(last) {
+    while let Some(number) = by_qp::after(qpn, last) {
         last = number;
+        // A window that is being deallocated is not found. It ends its binding itself.
+        if let Some(mw) = table.get(number) {
+            let mut binding = mw.binding.lock();
+            if binding.bound.is_some_and(|bound| bound.qpn == Some(qpn)) {
+                binding.unbind();
+            }
+        }
+        rdma::sync::cond_resched();
+    }
+}
+
+/// Ends the bindings to a region that refuses new ones. Visits every window. May sleep.
+pub(crate) fn release_region(number: u32) {
+    let Some(table) = TABLE.get() else {
+        return;
+    };
+    let mut last = 0;
+    while let Some((next, mw)) = table.after(last) {
+        last = next;
         let mut binding = mw.binding.lock();
-        if binding.bound.as_ref().is_some_and(&ends) {
+        if binding.bound.is_some_and(|bound| bound.range.is_of(number)) {
             binding.unbind();
         }
         drop(binding);

@@ -293,7 +293,7 @@ impl Sq {
             len: local.args.length,
             access: Access::from_raw(local.args.access),
         };
-        window::bind(&bind, self.pd, qp.qpn, &qp.windows)
+        window::bind(&bind, self.pd, qp.qpn)
     }
 
     /// Registers the memory that a kernel consumer has mapped.
