@@ -53,17 +53,6 @@ __rust_helper void rust_helper_skb_orphan(struct sk_buff *skb)
 	skb_orphan(skb);
 }
 
-__rust_helper void rust_helper_skb_reset_network_header(struct sk_buff *skb)
-{
-	skb_reset_network_header(skb);
-}
-
-__rust_helper void rust_helper_skb_set_transport_header(struct sk_buff *skb,
-							int offset)
-{
-	skb_set_transport_header(skb, offset);
-}
-
 __rust_helper bool
 rust_helper_skb_transport_header_was_set(const struct sk_buff *skb)
 {

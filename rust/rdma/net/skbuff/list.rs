@@ -151,12 +151,8 @@ impl SkBuffList {
     /// Removes the first packet.
     #[inline]
     pub fn pop(&mut self) -> Option<SkBuff> {
-        let first = NonNull::new(self.first)?;
-        // SAFETY: The packet is owned by the type invariant.
-        unsafe {
-            self.first = raw::next(first.as_ptr());
-            raw::set_next(first.as_ptr(), null_mut());
-        }
+        // SAFETY: The packets are owned by the type invariant.
+        let first = unsafe { raw::take_first(&mut self.first) }?;
         // SAFETY: By the type invariant; it is removed from the list.
         Some(unsafe { SkBuff::from_raw(first) })
     }

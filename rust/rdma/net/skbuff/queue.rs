@@ -119,14 +119,10 @@ impl<T: Copy> SkBuffQueue<T> {
     /// Removes the packet that has waited longest, and its value.
     pub fn pop(&mut self) -> Option<(SkBuff, T)> {
         let value = self.first()?;
-        let first = NonNull::new(self.first)?;
 
-        // SAFETY: By the type invariant the packet is owned.
-        unsafe {
-            // INVARIANT: The list begins with the next packet, or is empty.
-            self.first = raw::next(first.as_ptr());
-            raw::set_next(first.as_ptr(), null_mut());
-        }
+        // INVARIANT: The list begins with the next packet, or is empty.
+        // SAFETY: By the type invariant the packets are owned.
+        let first = unsafe { raw::take_first(&mut self.first) }?;
         self.len = self.len.wrapping_sub(1);
         // SAFETY: By the type invariant; it is removed from the list.
         Some((unsafe { SkBuff::from_raw(first) }, value))

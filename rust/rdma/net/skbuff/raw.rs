@@ -4,6 +4,10 @@
 //! A helper would be a call each.
 
 use crate::bindings;
+use core::ptr::{
+    null_mut,
+    NonNull, //
+};
 
 /// Returns the next packet of a list.
 ///
@@ -25,6 +29,24 @@ pub(super) unsafe fn next(skb: *const bindings::sk_buff) -> *mut bindings::sk_bu
 pub(super) unsafe fn set_next(skb: *mut bindings::sk_buff, next: *mut bindings::sk_buff) {
     // SAFETY: By the requirement of this function.
     unsafe { (*skb).__bindgen_anon_1.__bindgen_anon_1.next = next };
+}
+
+/// Removes the first packet of a list.
+///
+/// # Safety
+///
+/// `list` must be null, or a packet of which no one else uses the link.
+#[inline]
+pub(super) unsafe fn take_first(
+    list: &mut *mut bindings::sk_buff,
+) -> Option<NonNull<bindings::sk_buff>> {
+    let first = NonNull::new(*list)?;
+    // SAFETY: By the requirement of this function.
+    unsafe {
+        *list = next(first.as_ptr());
+        set_next(first.as_ptr(), null_mut());
+    }
+    Some(first)
 }
 
 /// Returns whether the data is shared with a clone.

@@ -63,11 +63,19 @@ mod skbuff {
         SkBuff::alloc(16, 64).unwrap()
     }
 
+    /// Returns the number of bytes in front of the data.
+    fn headroom(skb: &SkBuff) -> isize {
+        let skb = skb.as_raw();
+        // SAFETY: The packet is alive. `data` is behind `head`, in the same buffer.
+        unsafe { (*skb).data.offset_from((*skb).head) }
+    }
+
     #[test]
     fn new_packet_is_empty_without_headers() {
         let skb = packet();
 
         assert!(skb.is_empty() && skb.is_linear());
+        assert!(headroom(&skb) >= 16);
         assert_eq!(skb.data(), b"");
         assert!(skb.network_header().is_none() && skb.received_headers().is_none());
     }
@@ -163,6 +171,7 @@ mod skbuff {
         for size in [100, 1500, 4200, 7000, 9000, 70_000] {
             let mut skb = pools.alloc(16, size).ok_or(ENOMEM)?;
             assert!(skb.is_empty() && skb.is_linear());
+            assert!(headroom(&skb) >= 16);
             skb.append_zeros(size)?;
             assert_eq!(skb.len(), size);
         }

@@ -270,11 +270,10 @@ impl Train {
             core::mem::replace(&mut (*info).frag_list, null_mut())
         };
         let result = head.transmit(dst);
-        while let Some(raw) = NonNull::new(next) {
-            // SAFETY: The packets of the list are owned. `data` is behind both headers.
+        // SAFETY: The packets of the list are owned.
+        while let Some(raw) = unsafe { raw::take_first(&mut next) } {
+            // SAFETY: The packet is owned. `data` is behind both headers.
             let skb = unsafe {
-                next = raw::next(raw.as_ptr());
-                raw::set_next(raw.as_ptr(), null_mut());
                 bindings::__skb_push(raw.as_ptr(), headers);
                 SkBuff::from_raw(raw)
             };

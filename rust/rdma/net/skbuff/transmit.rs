@@ -7,6 +7,7 @@
 //! [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
 
 use super::{
+    raw,
     SkBuff,
     ETHERNET_LEN, //
 };
@@ -49,17 +50,16 @@ impl SkBuff {
     /// The packet is gone in any case.
     pub fn transmit(self, dst: Dst<'_>) -> Result {
         let data = self.data();
-        let (len, output): (_, Output) = match data.first() {
+        let (len, output): (u16, Output) = match data.first() {
             Some(0x45) => (20, bindings::ip_local_out),
             Some(version) if version >> 4 == 6 => (40, bindings::ip6_local_out),
             _ => return Err(EINVAL),
         };
-        if data.len() < len {
+        if data.len() < usize::from(len) {
             return Err(EINVAL);
         }
-        // CAST: 20 or 40.
         // SAFETY: The packet begins with a header of that length and version.
-        unsafe { self.output(dst, len as ffi::c_int, output) }
+        unsafe { self.output(dst, len, output) }
     }
 
     /// Sends a frame that begins with its Ethernet header through a device.
@@ -96,7 +96,7 @@ impl SkBuff {
     /// The packet must begin with an IP header of `header_len` bytes of the version that `output`
     /// is for.
     #[inline]
-    unsafe fn output(self, dst: Dst<'_>, header_len: ffi::c_int, output: Output) -> Result {
+    unsafe fn output(self, dst: Dst<'_>, header_len: u16, output: Output) -> Result {
         // The header is completed.
         self.check_writable()?;
         let skb = ManuallyDrop::new(self).as_raw();
@@ -108,8 +108,7 @@ impl SkBuff {
         let ret = unsafe {
             // IP takes it for the parsed options of the header.
             (&raw mut (*skb).cb).write_bytes(0, 1);
-            bindings::skb_reset_network_header(skb);
-            bindings::skb_set_transport_header(skb, header_len);
+            raw::set_headers(skb, header_len);
             bindings::skb_dst_set_noref(skb, dst.as_raw());
             output(bindings::dst_dev_net_rcu(dst.as_raw()), null_mut(), skb)
         };

@@ -248,13 +248,11 @@ impl Tx {
             // The stack calls `wake` when three quarters of the packets have left.
             run.room = self.in_flight.room(run.pending(), limit, limit / 4);
         }
-        match run.room.checked_sub(1) {
-            Some(rest) => run.room = rest,
-            None => {
-                self.timer(qp).arm(clock().after(TAKEOVER).as_ns());
-                return false;
-            }
-        }
+        let Some(rest) = run.room.checked_sub(1) else {
+            self.timer(qp).arm(clock().after(TAKEOVER).as_ns());
+            return false;
+        };
+        run.room = rest;
         true
     }
 
