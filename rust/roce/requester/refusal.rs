@@ -6,6 +6,7 @@
 //! sent before the NAK may only be late. So if one is missing, the NAK waits a moment for it, and
 //! the requests before the refused one can still succeed. If it does not arrive, its request is
 //! flushed, and so are all requests between the two: no request can succeed after one that failed.
+//! Nothing is sent or executed during the wait.
 
 use core::ops::DerefMut;
 
@@ -252,6 +253,37 @@ mod tests {
         }
         assert_eq!(rc.snapshot().retries_left, left);
         assert_eq!(rc.next_timeout(), Some(GIVE_UP));
+    }
+
+    #[test]
+    fn nothing_is_sent_or_executed_while_nak_waits() {
+        for rewinds in [false, true] {
+            let mut slots = slots::<7>();
+            let mut rc = requester(Transport::Rc, &mut slots);
+            requests_around_read(&mut rc);
+            post(&mut rc, &[wr(SendOp::BindMw, 0), wr(SendOp::Send, 0)]);
+            assert!(rc.poll_local().is_some());
+            if rewinds {
+                acknowledge(&mut rc, 1, Syndrome::Nak(NakCode::PsnSequence));
+                assert!(rc.poll_transmit().is_some());
+            }
+            assert_eq!(acknowledge(&mut rc, 4, ACCESS), ResponseKind::NakFatal);
+            assert_eq!((rc.poll_local(), send_all(&mut rc)), (None, 0));
+            rc.on_timeout(GIVE_UP);
+            let [flushed, refused] = [Status::WrFlush, Status::RemAccess];
+            check(
+                &mut rc,
+                &[
+                    Status::Success,
+                    flushed,
+                    flushed,
+                    refused,
+                    flushed,
+                    flushed,
+                    flushed,
+                ],
+            );
+        }
     }
 
     #[test]
