@@ -32,6 +32,7 @@
 //! the *held* receive request until [`Outcome::consumed`] says that it is finished. If a UC message
 //! is aborted, the next message uses the held receive request.
 
+mod checkpoint;
 mod command;
 mod datagram;
 mod early;
@@ -45,10 +46,8 @@ mod unreliable;
 mod verdict;
 
 pub use self::{
-    read::{
-        ReadSegment,
-        ResponseCheckpoint, //
-    },
+    checkpoint::ResponseCheckpoint,
+    read::ReadSegment,
     resources::{
         records_for,
         Record,

@@ -355,6 +355,18 @@ pub(crate) fn respond_all(rx: &mut Responder) {
     }
 }
 
+/// Sends all responses, and compares opcodes and PSNs.
+pub(crate) fn check_responses(rx: &mut Responder, expected: &[(Opcode, u32)]) {
+    for &(opcode, psn) in expected {
+        let segment = rx.poll_response();
+        let found = segment.map(|segment| (segment.opcode, segment.psn.get()));
+        assert_eq!(found, Some((opcode, psn)));
+        rx.response_sent();
+    }
+    assert_eq!(rx.poll_response(), None);
+    assert!(!rx.read_in_progress());
+}
+
 /// Returns a READ response packet from the peer.
 pub(crate) fn read_response(opcode: Opcode, psn: u32, len: u32) -> Frame {
     let segment = ReadSegment {

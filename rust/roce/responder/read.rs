@@ -9,7 +9,6 @@ use super::{
         Records,
         SavedResponse, //
     },
-    sequence::next_msn,
     DropReason,
     Outcome,
     Pending,
@@ -65,10 +64,6 @@ pub struct ReadSegment {
     pub again: bool,
 }
 
-/// A position in the sequence of READ responses; see [`Responder::checkpoint_responses`].
-#[derive(Clone, Copy)]
-pub struct ResponseCheckpoint(Option<Stream>);
-
 impl ReadSegment {
     /// Writes all headers to the front of `buf` and returns their length in bytes, or `None` if
     /// they do not fit.
@@ -93,16 +88,16 @@ impl ReadSegment {
 /// The remaining responses to a READ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stream {
-    psn: Psn,
-    rkey: Rkey,
-    va: u64,
-    remaining: u32,
+    pub(super) psn: Psn,
+    pub(super) rkey: Rkey,
+    pub(super) va: u64,
+    pub(super) remaining: u32,
     /// True if no response was sent yet.
-    first: bool,
+    pub(super) first: bool,
     /// True if the READ is a duplicate.
-    again: bool,
+    pub(super) again: bool,
     /// The MSN of the acknowledgments.
-    msn: u32,
+    pub(super) msn: u32,
 }
 
 impl<S: Records> Responder<S> {
@@ -250,21 +245,6 @@ impl<S: Records> Responder<S> {
         })
     }
 
-    /// Returns the position of the next response.
-    #[inline]
-    pub fn checkpoint_responses(&self) -> ResponseCheckpoint {
-        ResponseCheckpoint(self.stream)
-    }
-
-    /// Takes back all responses since `checkpoint`: they were reported as sent, and are not.
-    ///
-    /// Since then, no request may have been executed except new READs, at most
-    /// [`MAX_RD_ATOMIC`](super::MAX_RD_ATOMIC) of them.
-    #[cold]
-    pub fn take_back_responses(&mut self, checkpoint: ResponseCheckpoint) {
-        self.stream = checkpoint.0;
-    }
-
     /// Reports that the response returned by [`Responder::poll_response`] was sent.
     #[inline]
     pub fn response_sent(&mut self) {
@@ -287,26 +267,6 @@ impl<S: Records> Responder<S> {
         } else {
             self.next_taken_back(psn, stream.msn)
         };
-    }
-
-    /// Returns the responses to the READ with PSN `psn`, which were taken back, too.
-    ///
-    /// `msn` is the MSN of the READ before it.
-    #[cold]
-    fn next_taken_back(&self, psn: Psn, msn: u32) -> Option<Stream> {
-        let record = self.resources.find(psn)?;
-        let SavedResponse::Read { rkey, va, len } = record.response else {
-            return None;
-        };
-        Some(Stream {
-            psn,
-            rkey,
-            va,
-            remaining: len,
-            first: true,
-            again: false,
-            msn: next_msn(msn),
-        })
     }
 
     /// Ends a READ because the memory that [`Responder::poll_response`] named cannot be read.
@@ -345,76 +305,6 @@ mod tests {
     use super::*;
     use crate::responder::AsyncEvent;
     use crate::testutil::*;
-
-    /// Sends all responses, and compares opcodes and PSNs.
-    fn check_responses(rx: &mut Responder, expected: &[(Opcode, u32)]) {
-        for &(opcode, psn) in expected {
-            let segment = rx.poll_response();
-            let found = segment.map(|segment| (segment.opcode, segment.psn.get()));
-            assert_eq!(found, Some((opcode, psn)));
-            rx.response_sent();
-        }
-        assert_eq!(rx.poll_response(), None);
-        assert!(!rx.read_in_progress());
-    }
-
-    #[test]
-    fn responses_taken_back_are_sent_again() {
-        let mut rx = responder();
-        assert!(matches!(
-            request(&mut rx, &read(2 * MTU + 1)),
-            Verdict::Read(_)
-        ));
-        assert_eq!(rx.start_read(Ok(())), None);
-        let whole = [
-            (Opcode::RcReadResponseFirst, 0),
-            (Opcode::RcReadResponseMiddle, 1),
-            (Opcode::RcReadResponseLast, 2),
-        ];
-        let checkpoint = rx.checkpoint_responses();
-        rx.response_sent();
-        rx.take_back_responses(checkpoint);
-        check_responses(&mut rx, &whole);
-        rx.take_back_responses(checkpoint);
-        rx.response_sent();
-        let checkpoint = rx.checkpoint_responses();
-        check_responses(&mut rx, &whole[1..]);
-        rx.take_back_responses(checkpoint);
-        assert!(rx.read_in_progress());
-        check_responses(&mut rx, &whole[1..]);
-    }
-
-    #[test]
-    fn responses_to_several_reads_are_taken_back() {
-        let mut rx = responder();
-        let mut transmit = read(MTU + 1);
-        let expected = [
-            (Opcode::RcReadResponseFirst, 0, 1),
-            (Opcode::RcReadResponseLast, 1, 1),
-            (Opcode::RcReadResponseOnly, 2, 2),
-            (Opcode::RcReadResponseOnly, 3, 3),
-        ];
-        let mut checkpoint = None;
-        for (psn, len) in [(0, MTU + 1), (2, 1), (3, 0)] {
-            transmit.psn = Psn::new(psn);
-            transmit.reth = transmit.reth.map(|reth| Reth { len, ..reth });
-            assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
-            assert_eq!(rx.start_read(Ok(())), None);
-            checkpoint = checkpoint.or(Some(rx.checkpoint_responses()));
-            while rx.poll_response().is_some() {
-                rx.response_sent();
-            }
-        }
-        rx.take_back_responses(checkpoint.unwrap());
-        for (opcode, psn, msn) in expected {
-            let segment = rx.poll_response().unwrap();
-            assert_eq!((segment.opcode, segment.psn.get()), (opcode, psn));
-            assert_eq!(segment.aeth.map(|aeth| aeth.msn), Some(msn));
-            rx.response_sent();
-        }
-        assert!(!rx.is_busy());
-        assert_eq!(rx.epsn().get(), 4);
-    }
 
     #[test]
     fn partial_repeat_of_read_gets_responses() {

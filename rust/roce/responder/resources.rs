@@ -97,6 +97,11 @@ impl<S: Records> ResponderResources<S> {
         self.records.as_ref().len()
     }
 
+    /// Returns the number of requests that were ever saved, wrapping.
+    pub(super) fn saved(&self) -> usize {
+        self.total
+    }
+
     /// Moves to other storage, together with the saved requests. Returns the old storage.
     pub(super) fn move_to(&mut self, records: S) -> S {
         let old = core::mem::replace(&mut self.records, records);

@@ -338,11 +338,13 @@ impl RecvHalf {
     }
 
     /// Hands over the READ responses before a packet, unless the response to the packet may join
-    /// their train: only responses to new READs share one.
+    /// their train: only responses to new READs share one, and only while they can be taken back.
     #[inline]
     fn share_train(&mut self, qp: &IbQp, incoming: &Incoming, run: &mut Run) {
-        if run.responses.pending() > 0 && !incoming.is_read(self.resp.epsn()) {
-            self.hand_over(qp, run);
+        if let Some(checkpoint) = run.responses.checkpoint() {
+            if !incoming.is_read(self.resp.epsn()) || !self.resp.may_read_since(checkpoint) {
+                self.hand_over(qp, run);
+            }
         }
     }
 

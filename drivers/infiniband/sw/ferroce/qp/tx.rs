@@ -154,6 +154,12 @@ impl<M> TxRun<M> {
             .map_or(0, |(train, _)| train.packets().into())
     }
 
+    /// Returns the position of the first packet of the train, if there is one.
+    #[inline]
+    pub(super) fn checkpoint(&self) -> Option<&M> {
+        self.train.as_ref().map(|(_, checkpoint)| checkpoint)
+    }
+
     /// Adds a packet to the train. Returns the packet if a new train has to begin with it.
     #[inline]
     pub(super) fn join(&mut self, skb: SkBuff) -> Result<(), SkBuff> {
