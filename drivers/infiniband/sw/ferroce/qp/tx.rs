@@ -440,8 +440,12 @@ impl Tx {
         }
         match self.pass_reply(headers, counters) {
             Ok(()) => self.backoff.taken(1),
-            Err(SendError::NoRoom | SendError::NoMemory) => {
-                return Err(self.wait_for_room(qp, clock(), counters, 1));
+            Err(SendError::NoRoom) => return Err(self.wait_for_room(qp, clock(), counters, 1)),
+            Err(SendError::NoMemory) => {
+                return Err(match self.pause(qp, clock()) {
+                    Refused::Again { .. } => SendError::NoRoom,
+                    Refused::Lost => SendError::lost(counters, Counter::Rejected),
+                });
             }
             Err(error) => return Err(error),
         }
@@ -491,16 +495,24 @@ impl Tx {
             // Datagrams to one address must not wait for room on the way to another.
             return SendError::lost(counters, Counter::Rejected);
         }
-        match self.backoff.refused(now, self.in_flight.in_flight()) {
-            Refused::Again { at, first } => {
+        match self.pause(qp, now) {
+            Refused::Again { first, .. } => {
                 if first {
                     counters.count(Counter::NoRoom);
                 }
-                self.timer(qp).arm(at.as_ns());
                 SendError::NoRoom
             }
             Refused::Lost => SendError::lost_all(counters, Counter::Rejected, packets),
         }
+    }
+
+    /// Pauses the half after packets could not be sent, unless it has tried too often.
+    fn pause(&mut self, qp: &IbQp, now: Instant) -> Refused {
+        let refused = self.backoff.refused(now, self.in_flight.in_flight());
+        if let Refused::Again { at, .. } = refused {
+            self.timer(qp).arm(at.as_ns());
+        }
+        refused
     }
 
     /// Returns the timer of the half. All reasons to wait share it, since only one applies at a
