@@ -36,6 +36,7 @@ use core::{
 use kernel::{
     cpu::CpuId,
     error::to_result,
+    page::PAGE_SIZE,
     prelude::*, //
 };
 
@@ -43,12 +44,16 @@ use kernel::{
 pub const ETHERNET_LEN: usize = 14;
 
 /// Returns the size of a linear packet with its headroom, in bytes. Returns [`None`] above a MiB,
-/// which is more than any packet has, and so small that `SKB_HEAD_ALIGN()` does not overflow.
+/// which is more than any packet has, and so small that `SKB_HEAD_ALIGN()` does not overflow. The
+/// headroom is at most a page, so that the offsets of the headers fit into 16 bits.
 #[inline]
 fn linear_len(headroom: usize, size: usize) -> Option<u32> {
     const MAX: usize = 1 << 20;
 
-    let total = headroom.checked_add(size).filter(|&total| total <= MAX)?;
+    let total = headroom.checked_add(size)?;
+    if headroom > PAGE_SIZE || total > MAX {
+        return None;
+    }
     u32::try_from(total).ok()
 }
 
@@ -63,6 +68,7 @@ fn linear_len(headroom: usize, size: usize) -> Option<u32> {
 ///   clones; it is not written then.
 /// - Every byte between `data` and the tail is initialised. If the transport header was set, every
 ///   byte from the network header on is initialised, too.
+/// - `data` is less than 32 KiB behind `head`, because the offsets of the headers have 16 bits.
 ///
 /// # Examples
 ///
@@ -73,9 +79,7 @@ fn linear_len(headroom: usize, size: usize) -> Option<u32> {
 /// let mut packet = SkBuff::alloc(64, 1024).ok_or(ENOMEM)?;
 /// *packet.append_array()? = *b"a header";
 /// packet.append(b"payload")?;
-/// assert_eq!(packet.len(), 15);
-/// packet.pull(8)?;
-/// assert_eq!(packet.data(), b"payload");
+/// assert_eq!(packet.data(), b"a headerpayload");
 /// # Ok::<(), Error>(())
 /// ```
 pub struct SkBuff(NonNull<bindings::sk_buff>);
@@ -87,7 +91,8 @@ impl SkBuff {
     /// Allocates an empty linear packet. Does not sleep.
     ///
     /// The network stack can add `headroom` bytes in front, and the caller at least `size` at the
-    /// end. Returns [`None`] without memory, or if both together are more than a MiB.
+    /// end. Returns [`None`] without memory, if `headroom` is more than a page, or if both together
+    /// are more than a MiB.
     pub fn alloc(headroom: usize, size: usize) -> Option<Self> {
         let total = linear_len(headroom, size)?;
         // A peer can trigger this allocation, so a failure must not fill the log.
@@ -98,7 +103,8 @@ impl SkBuff {
         // SAFETY: The packet is empty and has room for `total` bytes.
         unsafe { raw::skb_reserve(skb.as_ptr(), headroom) };
 
-        // INVARIANT: The packet was just allocated, has no data, and no transport header.
+        // INVARIANT: The packet was just allocated, has no data, and no transport header. The
+        // headroom is at most a page.
         Some(Self(skb))
     }
 
@@ -216,20 +222,6 @@ impl SkBuff {
         if unsafe { raw::skb_cloned(self.as_raw()) } {
             return Err(EBUSY);
         }
-        Ok(())
-    }
-
-    /// Removes `n` bytes from the front.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if there are fewer in the linear part.
-    pub fn pull(&mut self, n: usize) -> Result {
-        if n > self.linear_len() {
-            return Err(EINVAL);
-        }
-        // SAFETY: The packet is owned, and its linear part has that many bytes.
-        unsafe { raw::__skb_pull(self.as_raw(), n) };
         Ok(())
     }
 

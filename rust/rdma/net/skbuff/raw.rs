@@ -95,13 +95,13 @@ pub(super) unsafe fn __skb_pull(skb: *mut bindings::sk_buff, n: usize) {
 ///
 /// # Safety
 ///
-/// `skb` must be owned, and begin with that header.
+/// `skb` must be owned, and begin with that header, the end of which must be less than 64 KiB
+/// behind `head`.
 #[inline]
 pub(super) unsafe fn set_headers(skb: *mut bindings::sk_buff, ip_len: u16) {
-    // SAFETY: By the requirement of this function. `data` is behind `head`, in the same buffer, and
-    // these offsets are 16 bits wide.
+    // SAFETY: By the requirement of this function. `data` is behind `head`, in the same buffer.
     unsafe {
-        // CAST: As above.
+        // CAST: By the requirement of this function.
         let at = (*skb).data.offset_from((*skb).head) as u16;
         let headers = (*skb).__bindgen_anon_4.headers.as_mut();
         headers.network_header = at;
