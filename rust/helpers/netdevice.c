@@ -72,7 +72,7 @@ rust_helper_net_device_is_loopback(const struct net_device *dev)
 	return READ_ONCE(dev->flags) & IFF_LOOPBACK;
 }
 
-/* Whether nothing at the device can delay, change, drop or redirect packets. */
+/* Returns true if nothing attached to the device can delay, change, drop or redirect packets. */
 __rust_helper bool
 rust_helper_net_device_is_bare(const struct net_device *dev)
 {

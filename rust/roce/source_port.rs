@@ -8,7 +8,7 @@
 //!
 //! The sender itself may change the port by a modify of the address vector in SQD, or by
 //! `mlx5dv_modify_qp_udp_sport()`. C rxe sends its first responses before it has set the port. So
-//! another port is not refused for ever. Requests and responses are checked separately, because the
+//! another port is not refused forever. Requests and responses are checked separately, because the
 //! requester and the responder of the peer need not use the same port.
 
 use crate::time::Instant;
@@ -40,13 +40,13 @@ impl SourcePort {
         }
     }
 
-    /// Returns whether a packet from `port` is admitted. `now` is called only if the time matters.
+    /// Returns whether a packet from `port` is admitted. The clock is read only if time matters.
     #[inline]
-    pub fn admits(&mut self, port: u16, now: impl FnOnce() -> Instant) -> bool {
+    pub fn admits(&mut self, port: u16, clock: impl FnOnce() -> Instant) -> bool {
         if self.known.is_none_or(|known| known == port) {
             return true;
         }
-        self.admits_other(now())
+        self.admits_other(clock())
     }
 
     #[cold]

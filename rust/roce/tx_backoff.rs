@@ -149,8 +149,8 @@ impl TxBackoff {
 
     /// Returns whether the half pauses. Reads the clock only after a refusal.
     #[inline]
-    pub fn waits(&mut self, now: impl FnOnce() -> Instant) -> bool {
-        if self.until.is_some_and(|until| until.is_due(now())) {
+    pub fn waits(&mut self, clock: impl FnOnce() -> Instant) -> bool {
+        if self.until.is_some_and(|until| until.is_due(clock())) {
             self.until = None;
         }
         self.until.is_some()

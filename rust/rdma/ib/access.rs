@@ -58,7 +58,7 @@ impl Access {
         self.0
     }
 
-    /// Returns `self` if `condition` holds, else nothing.
+    /// Returns `self` if `condition` holds, else the empty set.
     pub const fn when(self, condition: bool) -> Self {
         if condition {
             self
@@ -78,7 +78,7 @@ impl Access {
         self.0 & other.0 != 0
     }
 
-    /// Returns `true` if `self` has nothing that `other` lacks.
+    /// Returns `true` if `self` is a subset of `other`.
     pub const fn is_within(self, other: Self) -> bool {
         self.0 & !other.0 == 0
     }

@@ -178,7 +178,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Kept for each counter that queue pairs are bound to.
     type Counter: Send + Sync;
 
-    /// Takes note of the net device: from now on, its events find the device. Optional.
+    /// Reads the state of the net device. From now on, its events find the device. Optional.
     ///
     /// Called when the core enables the device: when it is registered, and after the core has moved
     /// it to another namespace. While a device is disabled, [`Device::by_netdev`] does not find it,
@@ -260,7 +260,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Creates the driver's part of a user context.
     fn alloc_ucontext(dev: &Device<Self>) -> impl PinInit<Self::Ucontext, Error>;
 
-    /// Maps the memory that was offered at `offset`, in pages, into a process.
+    /// Maps the memory that the driver has announced at `offset`, in pages, into a process.
     fn mmap(_ucontext: &Ucontext<Self>, _vma: &VmaNew, _offset: u64) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }

@@ -113,7 +113,7 @@ numbers! {
     /// ```
     /// use rdma::ib::enums::QpCreateFlags;
     ///
-    /// /// Whether datagrams to a group reach the members on the sending host, too.
+    /// /// Returns whether datagrams to a group reach its members on the sending host.
     /// fn loops_back(flags: QpCreateFlags) -> bool {
     ///     !flags.contains(QpCreateFlags::BLOCK_MULTICAST_LOOPBACK)
     /// }
@@ -198,7 +198,7 @@ numbers! {
     /// ```
     /// use rdma::ib::enums::WcOpcode;
     ///
-    /// /// The core defines the numbers so that this bit tells receives from sends.
+    /// /// The core defines the numbers so that this bit distinguishes receives from sends.
     /// fn is_receive(opcode: WcOpcode) -> bool {
     ///     opcode.raw() & WcOpcode::RECV.raw() != 0
     /// }

@@ -3,7 +3,7 @@
 //! The number of packets of a sender that the network stack holds.
 //!
 //! The network stack frees a packet when it has left the device or was dropped, or orphans it
-//! earlier (`lo` does so within our own transmission); a tun device or netem may keep it for ever.
+//! earlier (`lo` does so within our own transmission); a tun device or netem may keep it forever.
 //! So a packet refers to an account with its own reference count, which can outlive the sender, and
 //! which calls the sender by number.
 //!
@@ -16,7 +16,7 @@
 //! Packets of one CPU may overtake those that another has just sent: both the backlog of packets
 //! for the same host and the queues of a device are per CPU. A sender whose packets must arrive in
 //! order continues on another CPU only when all of them have been returned, or none was sent for a
-//! while, because a packet may be kept for ever.
+//! while, because a packet may be kept forever.
 //!
 //! Packets are counted, not bytes: the size of a packet changes while the stack works on it. Those
 //! of a [`Train`] are returned together, with its head, even if a device sends them one by one.
@@ -134,7 +134,7 @@ impl TxInFlight {
     /// Returns the number of packets that this CPU may send now if `limit` may be in flight.
     ///
     /// If it is 0, `wake` is called once no more than `low_mark` are in flight. The stack may keep
-    /// packets for ever, so call this again after `takeover` nanoseconds, too. Bottom halves are
+    /// packets forever, so call this again after `takeover` nanoseconds, too. Bottom halves are
     /// off.
     ///
     /// `pending` packets were admitted just before, and are not charged yet.
@@ -287,7 +287,7 @@ compile_error!(
 );
 
 /// Waits until the network stack has returned every packet, and no code of this module runs for any
-/// of them. Sleeps, for ever if a packet is stuck.
+/// of them. Sleeps, forever if a packet is stuck.
 ///
 /// Call it when every sender is gone, before the module is unloaded. `report` is called with the
 /// number of accounts that packets still keep, every ten seconds.

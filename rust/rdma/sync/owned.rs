@@ -71,7 +71,7 @@ impl<T> Inner<T> {
 /// The owner's handle of an object that others may hold [`Ref`]s to.
 ///
 /// Dropping it may sleep: it waits until every [`Ref`] is gone. Remove the object from every
-/// [`Table`](super::Table) before, or this waits for ever.
+/// [`Table`](super::Table) before, or this waits forever.
 ///
 /// # Invariants
 ///
@@ -163,7 +163,7 @@ impl<T: Unpin> Owned<T> {
     /// Waits until the object is otherwise unused, and lets `f` change it. May sleep.
     ///
     /// Waits until every [`Ref`] is gone. Remove the object from every
-    /// [`Table`](super::Table) before, or this waits for ever.
+    /// [`Table`](super::Table) before, or this waits forever.
     pub fn exclusive<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
         let inner = self.inner.as_ptr();
 

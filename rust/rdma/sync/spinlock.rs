@@ -162,7 +162,7 @@ unsafe impl Backend for SpinLockBhBackend {
         name: *const ffi::c_char,
         key: *mut bindings::lock_class_key,
     ) {
-        // SAFETY: `ptr` is valid for write, `name` and `key` live for ever, by the contract of
+        // SAFETY: `ptr` is valid for write, `name` and `key` live forever, by the contract of
         // `init`.
         unsafe { bindings::__spin_lock_init(ptr, name, key) }
     }
@@ -220,7 +220,7 @@ unsafe impl Backend for SpinLockIrqSaveBackend {
         name: *const ffi::c_char,
         key: *mut bindings::lock_class_key,
     ) {
-        // SAFETY: `ptr` is valid for write, `name` and `key` live for ever, by the contract of
+        // SAFETY: `ptr` is valid for write, `name` and `key` live forever, by the contract of
         // `init`.
         unsafe { bindings::__spin_lock_init(ptr, name, key) }
     }

@@ -84,7 +84,8 @@ pub fn queues(asked: &Caps, limits: &Caps, has_srq: bool) -> Result<Queues, Over
         )?)
     };
 
-    // A ring may have room for more than the limit. What is granted can be requested again.
+    // A ring may have room for more than the limit. A request for the granted values gets the same
+    // values.
     let caps = Caps {
         max_send_wr: send.capacity().min(limits.max_send_wr),
         max_recv_wr: recv.map_or(0, |ring| ring.capacity().min(limits.max_recv_wr)),

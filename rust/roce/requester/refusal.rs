@@ -233,7 +233,7 @@ mod tests {
         check(&mut rc, &[done, done, refused, flushed, flushed]);
     }
 
-    /// The peer has refused a request, so it answers no retransmission.
+    /// The peer has refused a request, so it responds to no retransmission.
     #[test]
     fn nothing_is_requested_again_after_refusal() {
         let mut slots = slots::<5>();

@@ -78,7 +78,7 @@ impl<S: Records> Responder<S> {
     /// Accounts for the drop of all kept packets, while the first of them is not due.
     ///
     /// Either the next acknowledgment covers none of them, or the next packet is reported as early.
-    /// Both tell the peer that they are missing.
+    /// In both cases the peer learns that they are missing.
     pub fn forget_kept(&mut self) {
         self.early.kept = Kept::default();
     }

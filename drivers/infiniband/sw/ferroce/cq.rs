@@ -344,7 +344,7 @@ impl Cq {
     /// Accounts for a doorbell of a process, for a queue pair whose send requests complete here and
     /// whose receive requests complete to `recv_cq`. Returns whether the process keeps posting.
     pub(crate) fn ring_doorbell(&self, recv_cq: &Self) -> bool {
-        // Ask both in any case. If they are the same queue, the second answer is `false`.
+        // Check both in any case. If they are the same queue, the second check returns `false`.
         let received = recv_cq.doorbell.is_polled();
         self.doorbell.ring(self.doorbell.is_polled() || received)
     }

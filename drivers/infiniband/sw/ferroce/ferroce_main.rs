@@ -95,10 +95,10 @@ module! {
 struct Module {
     _compat: Option<Pin<KBox<LinkRegistration<link::CompatLink>>>>,
     #[pin]
-    _link: LinkRegistration<link::Link>,
+    _link: LinkRegistration<link::FerroceLink>,
     _devices: Devices<device::Ferroce>,
     #[pin]
-    _notifier: NetdevNotifier<link::Link>,
+    _notifier: NetdevNotifier<link::FerroceLink>,
     #[pin]
     _pernet: PernetRegistration<sockets::Namespaces>,
     #[pin]

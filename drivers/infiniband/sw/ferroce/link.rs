@@ -38,9 +38,9 @@ pub(crate) fn init() -> Result {
 }
 
 /// The link type.
-pub(crate) struct Link;
+pub(crate) struct FerroceLink;
 
-impl LinkType for Link {
+impl LinkType for FerroceLink {
     const TYPE: &'static CStr = c"ferroce";
 
     fn newlink(name: &CStr, netdev: &NetDevice) -> Result {
@@ -82,11 +82,11 @@ impl LinkType for CompatLink {
     const TYPE: &'static CStr = c"rxe";
 
     fn newlink(name: &CStr, netdev: &NetDevice) -> Result {
-        Link::newlink(name, netdev)
+        FerroceLink::newlink(name, netdev)
     }
 }
 
-impl NetdevHandler for Link {
+impl NetdevHandler for FerroceLink {
     fn event(dev: &NetDevice, event: NetdevEvent) {
         // Other changes need no handling: queries read the speed, and routes are checked at each
         // use.

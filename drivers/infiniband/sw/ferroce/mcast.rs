@@ -68,7 +68,7 @@ struct Member {
 #[derive(Default)]
 struct Members {
     all: u32,
-    /// Those of the user that asks.
+    /// Those of the requesting user.
     of_user: u32,
     /// True if the queue pair is one of them.
     is_member: bool,

@@ -30,7 +30,7 @@ use rdma::{
 };
 
 /// The maximum number of ranges of a process' memory that are fetched concurrently. Each occupies a
-/// worker, and the process can make all of its workers wait for ever.
+/// worker, and the process can make all of its workers wait forever.
 const MAX_FETCHES: u32 = 64;
 
 static USERS: Global<Users> = Global::new();

@@ -67,7 +67,7 @@ pub(crate) static QPS: Pool = Pool::new(Kind::Qp, MAX_OBJECTS);
 pub(crate) static SRQS: Pool = Pool::new(Kind::Srq, MAX_OBJECTS);
 
 impl Pool {
-    /// Creates a pool of which nothing is used.
+    /// Creates an unused pool.
     pub(crate) const fn new(kind: Kind, max: u32) -> Self {
         Self {
             kind,
@@ -110,7 +110,7 @@ impl Pool {
     }
 
     /// Applies `access` to the entries of a process and to those of its user, or to those of all
-    /// kernel consumers. Returns what it returned.
+    /// kernel consumers. Returns its results.
     fn held(&self, owner: Option<&Owner>, access: impl Fn(&Atomic<u32>) -> u32) -> share::Held {
         share::Held {
             process: access(owner.map_or(&self.kernel, |owner| owner.process.of(self.kind))),

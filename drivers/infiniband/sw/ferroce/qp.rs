@@ -189,7 +189,7 @@ pub(crate) struct Qp {
     recv_pacer: FineTimer<Pacer>,
     /// Bounds the wait for more doorbells.
     #[pin]
-    batch_timer: FineTimer<Batch>,
+    batch_timer: FineTimer<BatchTimer>,
     #[pin]
     work: Work<RunHalves>,
 }
@@ -321,7 +321,7 @@ impl Qp {
             watch_timer <- FineTimer::new(Watch(*qpn)),
             send_pacer <- FineTimer::new(Pacer(Half::Send, *qpn)),
             recv_pacer <- FineTimer::new(Pacer(Half::Recv, *qpn)),
-            batch_timer <- FineTimer::new(Batch(*qpn)),
+            batch_timer <- FineTimer::new(BatchTimer(*qpn)),
             work <- Work::new(RunHalves(*qpn)),
         }? Error))
     }
@@ -393,7 +393,7 @@ impl Qp {
     /// Adds a completion and returns the result. The caller notifies the consumer.
     ///
     /// Called under the lock of the half that completes. A queue pair whose completion is lost
-    /// fails, because the consumer would wait for the completion for ever.
+    /// fails, because the consumer would wait for the completion forever.
     pub(crate) fn complete(&self, cq: &CqRef, completion: &Completion) -> Pushed {
         let pushed = cq.push(completion);
         if pushed == Pushed::Lost && self.fail() {
@@ -536,9 +536,9 @@ impl TimerCallback for Pacer {
 
 /// The callback of the batch timer: the work item sends the requests of a process that keeps
 /// posting.
-struct Batch(u32);
+struct BatchTimer(u32);
 
-impl TimerCallback for Batch {
+impl TimerCallback for BatchTimer {
     fn expired(&self) {
         wake(self.0);
     }

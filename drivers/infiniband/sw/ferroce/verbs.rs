@@ -139,7 +139,7 @@ impl Driver for Ferroce {
     }
 
     fn modify_node_desc(_dev: &Device<Self>, _desc: &NodeDesc) -> Result {
-        // No peer is told: that takes a subnet manager.
+        // Without a subnet manager, no peer needs to know.
         Ok(())
     }
 

@@ -191,7 +191,7 @@ impl Paged {
         (first..=last).all(|page| table.get(page, write).is_some())
     }
 
-    /// Fetches `len` bytes at `offset`. May sleep for ever, because a process may serve its memory
+    /// Fetches `len` bytes at `offset`. May sleep forever, because a process may serve its memory
     /// itself: hold no lock, and let nothing wait for the call.
     ///
     /// Even after success, the memory may be absent again at the next access.

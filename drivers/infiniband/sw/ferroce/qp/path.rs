@@ -94,19 +94,19 @@ pub(crate) enum SendError {
     NoMemory,
     /// A queue below is full: the half will be run again to retry. Not counted.
     NoRoom,
-    /// There is no route, or the stack refused the packet: it is as good as lost on the wire.
+    /// There is no route, or the stack refused the packet: it counts as lost on the wire.
     /// Counted.
     Lost,
 }
 
 impl SendError {
-    /// Counts a packet that is as good as lost, and returns [`Self::Lost`].
+    /// Counts a lost packet, and returns [`Self::Lost`].
     #[cold]
     pub(super) fn lost(counters: &Counters, reason: Counter) -> Self {
         Self::lost_all(counters, reason, 1)
     }
 
-    /// Counts packets that are as good as lost, and returns [`Self::Lost`].
+    /// Counts lost packets, and returns [`Self::Lost`].
     #[cold]
     pub(super) fn lost_all(counters: &Counters, reason: Counter, packets: u16) -> Self {
         counters.lost(reason, packets);

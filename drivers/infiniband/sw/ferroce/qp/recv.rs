@@ -379,7 +379,7 @@ impl RecvHalf {
         }
     }
 
-    /// Drops a packet for want of memory, as if it were lost on the wire.
+    /// Drops a packet because memory is short, as if it were lost on the wire.
     #[cold]
     fn abandon(&mut self) {
         self.resp.abandon();
@@ -578,7 +578,7 @@ impl RecvHalf {
     }
 
     /// Sends an acknowledgment, after the READ responses before it. An acknowledgment that is not
-    /// sent is as good as lost on the wire.
+    /// sent counts as lost on the wire.
     #[inline]
     fn reply(&mut self, qp: &IbQp, reply: &Reply, run: &mut Run) {
         self.hand_over(qp, run);

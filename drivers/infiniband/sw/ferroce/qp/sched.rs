@@ -192,7 +192,7 @@ impl Sched {
     /// Records that the work item has left no work.
     ///
     /// Called after each of its runs, even if it is queued again by now: otherwise a process that
-    /// posts and polls in turn may stay deferred for ever, which makes small READs slow.
+    /// posts and polls in turn may stay deferred forever, which makes small READs slow.
     pub(super) fn work_done(&self) {
         self.change(State::Deferred, State::Direct);
     }

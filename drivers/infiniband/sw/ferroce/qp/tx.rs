@@ -67,7 +67,7 @@ use roce::{
 /// The time since the last packet after which another CPU may send even if packets are in flight,
 /// in nanoseconds.
 ///
-/// A packet may stay in the network stack for ever, so a half must not wait for its return without
+/// A packet may stay in the network stack forever, so a half must not wait for its return without
 /// a limit.
 const TAKEOVER: u64 = 100_000_000;
 
@@ -119,7 +119,7 @@ pub(super) struct TxRun<M> {
 pub(super) enum Handed<M> {
     /// The stack has accepted the train, or there was none.
     Over,
-    /// The train is as good as lost on the wire. Counted.
+    /// The train counts as lost on the wire. Counted.
     Lost(M),
     /// A queue below had no room: the packets must be sent again. The half will be run again to
     /// retry.
@@ -407,7 +407,7 @@ impl Tx {
     }
 
     /// Sends an acknowledgment or a CNP, which never waits and is not limited. A packet that is not
-    /// sent is as good as lost on the wire. It is counted, unless the half has no path.
+    /// sent counts as lost on the wire. It is counted, unless the half has no path.
     #[inline]
     pub(super) fn send_reply(
         &mut self,

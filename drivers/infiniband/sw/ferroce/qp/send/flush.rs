@@ -19,7 +19,7 @@ use rdma::sync::cond_resched;
 /// Process context, may sleep.
 ///
 /// It completes at most the requests that the ring holds and a few more, so a process that keeps
-/// posting cannot prolong it for ever.
+/// posting cannot prolong it forever.
 pub(crate) fn flush(qp: &IbQp, posted: u64) {
     qp.allow_flush();
     steps(qp, runs_of_ring(qp), || {
@@ -29,7 +29,7 @@ pub(crate) fn flush(qp: &IbQp, posted: u64) {
 
 /// Sends and completes the posted requests, as far as possible now. The number of steps is bounded
 /// by the size of the ring, so neither a process that keeps posting nor long messages can prolong
-/// it for ever. Process context, may sleep.
+/// it forever. Process context, may sleep.
 pub(crate) fn catch_up(qp: &IbQp) {
     steps(qp, runs_of_ring(qp), || false);
 }
