@@ -3,7 +3,7 @@
 """bench-loss-table.py build/NAME: from NAME/raw.csv (net,test,size,qps,driver,value,unit, no head line) writes
 
 NAME.csv  medians, their ratios to C rxe, and to the same driver over the clean network: above 1 is better
-NAME.dat  the ratios to C rxe, for the graph
+NAME.dat  the ratios of bandwidths and latencies to C rxe, for the graph
 NAME.txt  a table for people, which is printed too; NAME/conditions goes before it
 
 A figure of which one measurement failed is "failed": a median of the others would flatter."""
@@ -40,16 +40,14 @@ def width(driver):
 
 
 def write_dat(name, medians, drivers):
-    """A row for each figure, below the name of its network."""
-    last = None
-    with open(f"{name}.dat", "w", encoding="ascii") as dat:
-        print("label", *drivers, file=dat)
-        for (net, test, size, qps, unit), by_driver in medians.items():
-            if net != last:
-                last = net
-                TABLE.print_heading(dat, net.upper(), drivers)
-            ratios = [TABLE.ratio(by_driver.get(driver), by_driver.get("rxe"), unit) for driver in drivers]
-            TABLE.print_ratios(dat, (test, size, qps), ratios)
+    """The bandwidths and latencies of each network are a group."""
+    graph = TABLE.Graph()
+    for (net, test, size, qps, unit), by_driver in medians.items():
+        if unit not in ("MiB/s", "us"):
+            continue
+        ratios = [TABLE.ratio(by_driver.get(driver), by_driver.get("rxe"), unit) for driver in drivers]
+        graph.add(net.upper(), test, size, qps, ratios)
+    graph.write(f"{name}.dat", drivers)
 
 
 def main():

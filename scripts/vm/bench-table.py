@@ -56,17 +56,35 @@ def number(value):
     return f"{value:.2f}" if value < 1000 else f"{value:.0f}"
 
 
-def print_heading(dat, text, drivers):
-    """Of a group in the graph: rows without figures."""
-    for label in ("", text):
-        print(f'"{label}"', *("nan" for _ in drivers), file=dat)
+class Graph:
+    """The rows of the graph, in groups with a heading. The figures of a test and a size share a row: their points are below each
+    other, in the order of the numbers of queue pairs."""
 
+    def __init__(self):
+        self.rows = {}
 
-def print_ratios(dat, row, ratios):
-    """A row of the graph: its test, size and number of queue pairs, and a ratio, if there is one, for each driver."""
-    test, size, qps = row
-    label = f'"{test} {size_name(size)}, {qps} QP{"s" if qps != 1 else ""}"'
-    print(label, *(ratio or "nan" for ratio in ratios), file=dat)
+    def add(self, group, test, size, qps, ratios):
+        """A figure: a ratio, if there is one, for each driver."""
+        self.rows.setdefault((group, test, size), {})[qps] = ratios
+
+    def write(self, path, drivers):
+        """Two blocks: position and label of each row, then position and ratios of each figure. Before them the number of rows."""
+        labels, points = [], []
+        last = None
+        for (group, test, size), figures in self.rows.items():
+            if group != last:
+                last = group
+                labels += ["", group]
+            at = len(labels)
+            numbers = "/".join(str(qps) for qps in figures)
+            labels.append(f"{test} {size_name(size)}, {numbers} QP{'s' if numbers != '1' else ''}")
+            for index, ratios in enumerate(figures.values()):
+                height = at + (index + 1) / (len(figures) + 1) - 0.5
+                points.append(f"{height:.2f} " + " ".join(str(ratio or "nan") for ratio in ratios))
+        with open(path, "w", encoding="ascii") as dat:
+            print(len(labels), *(f'"{driver}"' for driver in drivers), file=dat)
+            print(*(f'{at} "{label}"' for at, label in enumerate(labels)), "", "", sep="\n", file=dat)
+            print(*points, sep="\n", file=dat)
 
 
 def write_csv(name, figures):
@@ -97,32 +115,28 @@ def main():
                      + tuple(f"{d:>10} ratio" for d in drivers[1:])
                      + (("control".rjust(9),) if control else ()))]
 
-    with open(f"{name}.dat", "w", encoding="ascii") as dat:
-        print("label", *drivers, file=dat)
-        group = None
-        for (test, size, qps, unit), by_driver in figures.items():
-            if GROUPS[unit] != group:
-                group = GROUPS[unit]
-                print_heading(dat, group, drivers)
-            medians = {driver: median(values) for driver, values in by_driver.items()}
-            ratios = {driver: ratio(value, medians.get("rxe"), unit) for driver, value in medians.items()}
-            line = f"{test:16}{size_name(size):>8}{qps:>5}{unit:>7}"
-            for driver in drivers:
-                value = medians.get(driver)
-                shown = number(value) if value is not None else "failed" if driver in medians else "-"
-                shown_ratio = f"{ratios[driver]:.2f}" if ratios.get(driver) is not None else ""
-                line += f"{shown:>10}" + (f" {shown_ratio:>5}" if driver != drivers[0] else "")
-                if shown == "failed":
-                    values = by_driver[driver]
-                    ours_failed |= driver in ("rxe", "ferroce")
-                    failures.append(f"failed: {test} {size_name(size)}, {qps} QPs, {driver}: "
-                                    f"{values.count('failed')} of {len(values)}")
-            if control:
-                beside = control.get((test, size, qps, unit), {})
-                against = ratio(median(beside.get("ferroce", [])), median(beside.get("rxe", [])), unit)
-                line += f"{against:9.2f}" if against is not None else "-".rjust(9)
-            lines.append(line)
-            print_ratios(dat, (test, size, qps), [ratios.get(d) for d in drivers])
+    graph = Graph()
+    for (test, size, qps, unit), by_driver in figures.items():
+        medians = {driver: median(values) for driver, values in by_driver.items()}
+        ratios = {driver: ratio(value, medians.get("rxe"), unit) for driver, value in medians.items()}
+        graph.add(GROUPS[unit], test, size, qps, [ratios.get(driver) for driver in drivers])
+        line = f"{test:16}{size_name(size):>8}{qps:>5}{unit:>7}"
+        for driver in drivers:
+            value = medians.get(driver)
+            shown = number(value) if value is not None else "failed" if driver in medians else "-"
+            shown_ratio = f"{ratios[driver]:.2f}" if ratios.get(driver) is not None else ""
+            line += f"{shown:>10}" + (f" {shown_ratio:>5}" if driver != drivers[0] else "")
+            if shown == "failed":
+                values = by_driver[driver]
+                ours_failed |= driver in ("rxe", "ferroce")
+                failures.append(f"failed: {test} {size_name(size)}, {qps} QPs, {driver}: "
+                                f"{values.count('failed')} of {len(values)}")
+        if control:
+            beside = control.get((test, size, qps, unit), {})
+            against = ratio(median(beside.get("ferroce", [])), median(beside.get("rxe", [])), unit)
+            line += f"{against:9.2f}" if against is not None else "-".rjust(9)
+        lines.append(line)
+    graph.write(f"{name}.dat", drivers)
 
     with open(f"{name}/conditions", encoding="utf-8") as file:
         conditions = file.read()
