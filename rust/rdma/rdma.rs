@@ -4,7 +4,9 @@
 //!
 //! - [`ib`]: the RDMA core, written as if it were `rust/kernel/rdma`.
 //! - [`net`]: the network stack, written as if it were `rust/kernel/net`.
-//! - The other modules: general extensions of crate `kernel`, such as locks and timers.
+//! - The other modules extend crate `kernel`, each as if it were the module of its name there:
+//!   [`sync`] (locks and tables that softirqs use), [`time`], [`fine_timer`] and [`workqueue`],
+//!   [`mm`] and [`list`] (memory), [`cred`] and [`modules`], [`crc32`], [`siphash`] and [`random`].
 //!
 //! The types are safe: a driver of an RDMA device needs no `unsafe` of its own. Nothing in here
 //! knows the protocol of a device or decides anything for the driver.

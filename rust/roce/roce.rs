@@ -13,6 +13,9 @@
 //!   completions come out.
 //! - [`wire`] is the packet format, [`opcode`] the table of operations, [`psn`] the arithmetic of
 //!   sequence numbers.
+//! - Decisions of the driver that need no kernel are here, too, so that the host can test them:
+//!   [`share`] and [`senders`] (fairness among users and queue pairs of a host), [`fifo`] (the CQ
+//!   of a kernel consumer) and [`backoff`].
 //!
 //! Nothing here allocates, and nothing here may panic: in the kernel, a remote peer could trigger
 //! the crash. Arithmetic is wrapping, checked or saturating, and slices are read with `get`. The
