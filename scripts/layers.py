@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""The imports of the crates: which module uses which, and what guidelines.rst forbids.
+"""The imports of the crates: the uses between modules, and violations of guidelines.rst.
 
 layers.py             prints each import that breaks a rule
 layers.py --dot CRATE prints the graph of a crate's modules, for graphviz
 
-The rules: a crate names only the crates below it; and modules may use each other in a circle only
-within one directory. What a module's ancestors define it may use; what they merely re-export
-counts as an import from where it is defined.
+The rules: a crate names only the crates below it; and modules may use each other in a cycle only
+within one directory. A module may use the definitions of its ancestors; a name that they only
+re-export counts as an import from the module that defines it.
 """
 
 import re
@@ -62,7 +62,7 @@ def leaves(tree):
 
 
 class Crate:
-    """The modules of a crate by path (a tuple of names), and what each one imports."""
+    """The modules of a crate by path (a tuple of names), and the imports of each one."""
 
     def __init__(self, name):
         root, self.allowed = CRATES[name]
@@ -135,8 +135,10 @@ class Crate:
             self.edges[module].setdefault(target, "::".join(path))
 
     def add_ancestors(self):
-        """A module may use its ancestors, which hold the types that it implements. A module elsewhere that uses it depends on
-        the ancestors, too."""
+        """Adds the ancestors of the modules that a module uses.
+
+        A module may use its ancestors, which hold the types that it implements. A module elsewhere
+        that uses it depends on the ancestors, too."""
         for module, edges in self.edges.items():
             for target, path in list(edges.items()):
                 for ancestor in self.ancestors[target]:
@@ -147,7 +149,7 @@ class Crate:
         return module if module in self.parents else module[:-1]
 
     def circles(self):
-        """Sets of modules of which each can be reached from each."""
+        """Sets of modules in several directories that can all be reached from one another."""
         order, low, stack, found = {}, {}, [], []
 
         def visit(module):
@@ -192,7 +194,7 @@ def main():
             for module in sorted(circle):
                 for other, path in crate.edges[module].items():
                     if other in circle:
-                        print(f"{crate.files[module]}: {path}: part of a circle of directories")
+                        print(f"{crate.files[module]}: {path}: part of a cycle of directories")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ verdict() {
 	fi
 }
 
-# sources [EXTENSION...]: files of the project, tracked or about to be.
+# sources [EXTENSION...]: files of the project, tracked or not yet, but not ignored.
 sources() {
 	git -c safe.directory="$PWD" ls-files -co --exclude-standard -- "${@/#/*.}" | while read -r file; do
 		[ ! -f "$file" ] || echo "$file"

@@ -40,12 +40,12 @@ UM_CONFIG=$SRC/scripts/lab/um.config
 UM_KEY=$(cat "$DEBUG_CONFIG" "$UM_CONFIG" | sha256sum | cut -c1-8)
 LAB_UM=$LAB_DIR/um-$UM_KEY
 
-# ARCH=um without what makes it slow.
+# ARCH=um without the sanitizers and checks.
 NATIVE_CONFIG=$SRC/scripts/lab/native.config
 NATIVE_KEY=$(cat "$DEBUG_CONFIG" "$UM_CONFIG" "$NATIVE_CONFIG" | sha256sum | cut -c1-8)
 LAB_NATIVE=$LAB_DIR/native-$NATIVE_KEY
 
-# A tree that modules are compiled against, of a kernel that is never built: ARCH=um with nothing but what ferroce needs.
+# A tree that modules are compiled against, of a kernel that is never built: ARCH=um with only the options that ferroce needs.
 MINIMAL_CONFIG=$SRC/scripts/lab/minimal.config
 MINIMAL_KEY=$(sha256sum <"$MINIMAL_CONFIG" | cut -c1-8)
 LAB_MINIMAL=$LAB_DIR/minimal-$MINIMAL_KEY

@@ -18,7 +18,7 @@ say() {
 	printf '[%s] %s (%d s)\n' "$STAGE" "$*" "$SECONDS"
 }
 
-# run LOG COMMAND...: runs it with its output in a log, and shows every 20 s how far that has come.
+# run LOG COMMAND...: runs a command with its output in a log, and shows the last line of that every 20 s.
 run() {
 	local log=$LAB_DIR/log/$1 pid
 	shift
@@ -36,8 +36,8 @@ run() {
 	die "${FAILED:-$1 failed}; the whole log is $log"
 }
 
-# lock FILE: waits until no other process works on what FILE stands for. The lock goes with the last process that
-# inherited it, so a compiler that outlives a killed set-up still keeps the next one away.
+# lock FILE: waits for the lock on FILE. The lock is released with the last process that inherited it, so a compiler that
+# outlives a killed set-up still keeps the next one away.
 lock() {
 	mkdir -p "${1%/*}" 2>/dev/null || die "cannot write to ${1%/*}: set FERROCE_LAB= to a directory with 12 GB of space"
 	exec 9>"$1"

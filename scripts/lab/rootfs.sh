@@ -3,7 +3,7 @@
 #
 # Stages 1 to 3 of the set-up: the host's packages and the root file system.
 
-# host_packages: what makes a root file system. All else runs inside it.
+# host_packages: installs the packages that make a root file system. All else runs inside it.
 host_packages() {
 	local need=()
 
@@ -16,7 +16,7 @@ host_packages() {
 		sh "${need[@]}"
 }
 
-# mirror: where this machine gets Debian from.
+# mirror: prints the Debian mirror of this machine.
 mirror() {
 	if [ -n "${FERROCE_MIRROR-}" ]; then
 		echo "$FERROCE_MIRROR"
@@ -41,7 +41,7 @@ base_root() {
 		run mmdebstrap mmdebstrap --variant=apt --mode=root --include=ca-certificates --skip=cleanup/apt/lists \
 		"$SUITE" "$tmp" "deb $from $SUITE main" "deb $from $SUITE-backports main"
 
-	# The apt inside goes the way that the one outside goes. No service starts in there.
+	# The apt inside uses the proxies and certificates of the one outside. No service starts in there.
 	apt-config dump | grep -E '^Acquire::.*(Proxy|CAInfo)' >"$tmp/etc/apt/apt.conf.d/90host" || true
 	printf '#!/bin/sh\nexit 101\n' >"$tmp/usr/sbin/policy-rc.d"
 	chmod +x "$tmp/usr/sbin/policy-rc.d"

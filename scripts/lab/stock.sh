@@ -16,8 +16,8 @@ kernel_source() {
 }
 
 # Debian's kernels have Rust, but their headers package leaves out the metadata that a Rust module is compiled against. The
-# same source, configuration and compilers make it again. Symbols get the names they have in the kernel image, because those
-# depend on just these.
+# same source, configuration and compilers make it again. Symbols get the same names as in the kernel image, because the names
+# depend only on these three.
 prepare_stock() {
 	local headers have image release tmp=$LAB_DIR/stock.tmp want
 
@@ -29,7 +29,7 @@ prepare_stock() {
 	[ "$want" = "$have" ] ||
 		die "Debian built $release with '$want', $SUITE has '$have': set FERROCE_SUITE= to the suite it was built for, or KDIR="
 
-	# make goes on where it was killed, so only the copies need care.
+	# make continues where it was killed, so only the copies need care.
 	if [ ! -d "$LAB_STOCK" ]; then
 		rm -rf "$tmp"
 		mkdir "$tmp"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# For bench-rounds and bench-loss-rounds: loads one driver at a time, and runs the programs that measure. They define rows, figure
+# For the scripts bench-*rounds: loads one driver at a time, and runs the programs that measure. The scripts define rows, figure
 # and record, and may define begin and end.
 
 PORT=18515 NETPERF_PORT=12865
@@ -53,12 +53,12 @@ measure_driver() {
 		finished=$((finished + 1))
 	done
 	end
-	# Two of them cannot be loaded side by side: that would be the end.
+	# Two drivers cannot be loaded side by side, so the benchmark ends.
 	unload "$driver" >/tmp/load 2>&1 || { note_failure "$driver does not unload: end" </tmp/load; return 1; }
 }
 
-# measure DRIVER TEST SIZE QPS: prints the value. perftest compares two clocks of the processor before it begins, and if the
-# host was too uneven for that, all its figures are 0: then nothing was measured.
+# measure DRIVER TEST SIZE QPS: prints the value. perftest compares two clocks of the processor before it begins, and if they
+# disagree on a busy host, all its figures are 0: then it is run again.
 measure() {
 	local value
 
@@ -94,7 +94,7 @@ start_netserver() {
 	[ -n "$netserver" ] || ip netns exec n1 netserver -p "$NETPERF_PORT" && wait_port n1 "$NETPERF_PORT" && netserver=1
 }
 
-# Succeeds if the module is not there, in whichever way it went.
+# Unloads the driver. A module that is already gone is no error.
 unload() {
 	case $1 in
 	tcp) return ;;
@@ -104,16 +104,16 @@ unload() {
 	[ ! -e "/sys/module/$1" ] || wait_for rmmod "$1"
 }
 
-# nominal_frequency: perftest wants to see the frequency of the processor in /proc/cpuinfo, which User Mode Linux does not have there.
-# If it is far from the one that perftest measures, that one counts.
+# nominal_frequency: perftest requires the frequency of the processor in /proc/cpuinfo, which User Mode Linux does not have there.
+# If it differs much from the one that perftest measures, perftest uses the latter.
 nominal_frequency() {
 	! grep -q '^cpu MHz' /proc/cpuinfo || return 0
 	{ cat /proc/cpuinfo; echo 'cpu MHz : 1'; } >/tmp/cpuinfo
 	mount --bind /tmp/cpuinfo /proc/cpuinfo
 }
 
-# perftest DRIVER COMMAND PREFIX: the result line, which is the last that begins with the size of the message. The prefix is the
-# client's alone.
+# perftest DRIVER COMMAND PREFIX: the result line, which is the last that begins with the size of the message. The prefix is
+# for the client only.
 perftest() {
 	local client server
 

@@ -6,7 +6,7 @@ NAME.csv  medians, their ratios to C rxe, and to the same driver over the clean 
 NAME.dat  the ratios of bandwidths and latencies to C rxe, for the graph
 NAME.txt  a table for people, which is printed too; NAME/conditions goes before it
 
-A figure of which one measurement failed is "failed": a median of the others would flatter."""
+A figure is "failed" if one of its measurements failed: the median of the others would look too good."""
 
 import csv
 import importlib.util
@@ -35,7 +35,7 @@ def shown(value):
 
 
 def width(driver):
-    """Of its column in the table."""
+    """The width of its column in the table."""
     return max(10, len(driver) + 3)
 
 

@@ -8,8 +8,8 @@ NAME.txt  a table for people, which is printed too; NAME/conditions goes before 
 
 With CONTROL, the table has its ratios in a column of their own, and CONTROL.csv its medians.
 
-A figure of which one measurement failed is "failed": a median of the others would flatter. The exit status says whether that
-happened to C rxe or ferroce; siw and TCP are for comparison only."""
+A figure is "failed" if one of its measurements failed: the median of the others would look too good. The exit status is 1 if
+that happened to C rxe or ferroce; siw and TCP are for comparison only."""
 
 import csv
 import statistics
@@ -31,7 +31,7 @@ def read(path):
 
 
 def median(values):
-    """None if one of them failed, or is no measurement."""
+    """The median of the values; None if one of them failed, or is no measurement."""
     try:
         result = statistics.median(float(value) for value in values)
     except ValueError:

@@ -16,8 +16,8 @@ load_ferroce() {
 	load_dependencies && insmod /out/ferroce.ko "$@"
 }
 
-# fewer_providers: of the providers that rdma-core brings, only those of soft devices stay. A program that opens a device loads them
-# all, which is two thirds of its start.
+# fewer_providers: removes the providers of rdma-core except those of software devices. A program that opens a device loads them
+# all, which takes two thirds of its start.
 fewer_providers() {
 	local file
 
@@ -26,14 +26,14 @@ fewer_providers() {
 	done
 }
 
-# A pipe that nothing ever comes through: to wait at it starts no program, as sleep does.
+# A pipe that never has data: waiting for it starts no program, unlike sleep.
 exec {nothing}<> <(:)
 
 moment() {
 	read -rt 0.02 -u "$nothing" || true
 }
 
-# wait_for [-t SECONDS] COMMAND...: until the command succeeds; fails after 30 s, or as many as are given.
+# wait_for [-t SECONDS] COMMAND...: waits until the command succeeds; fails after 30 s, or SECONDS.
 wait_for() {
 	local limit=30 end
 
@@ -48,7 +48,7 @@ wait_for() {
 	done
 }
 
-# in_ns NETNS COMMAND...; "" stands for the namespace that we are in.
+# in_ns NETNS COMMAND...: runs a command in a network namespace; "" is the current one.
 in_ns() {
 	local ns=$1
 
@@ -66,7 +66,7 @@ wait_state() {
 	wait_for grep -q ": $2\$" "/sys/class/infiniband/$1/ports/1/state"
 }
 
-# gid_of ADDRESS: as sysfs prints the GID of an IPv4 or IPv6 address.
+# gid_of ADDRESS: prints the GID of an IPv4 or IPv6 address as sysfs does.
 gid_of() {
 	local a
 
@@ -79,7 +79,7 @@ gid_of() {
 	esac
 }
 
-# find_gid DEVICE GID: index of a RoCE v2 GID. There are hundreds of empty entries: no process for each.
+# find_gid DEVICE GID: index of a RoCE v2 GID. There are hundreds of empty entries: it starts no process for each.
 find_gid() {
 	local dir=/sys/class/infiniband/$1/ports/1 file gid index type
 
@@ -110,7 +110,7 @@ make_net() {
 
 	ip netns add n1
 	ip netns add n2
-	# siw listens by the number of the net device, in whichever namespace.
+	# siw listens by the index of the net device, in any namespace.
 	ip link add v1 index 101 netns n1 mtu 4200 type veth peer name v2 index 102 netns n2 mtu 4200
 	for i in 1 2; do
 		ip -n "n$i" link set lo up
@@ -137,7 +137,7 @@ delete_links() {
 }
 
 # serve_and_connect PORT 'SERVER COMMAND' 'CLIENT COMMAND': the server in n1, or in $server_ns, the client in n2, or in $client_ns,
-# once the port listens. Fails with whichever fails.
+# once the port listens. Fails if either fails.
 serve_and_connect() {
 	local port=$1 server rc=0 server_ns=${server_ns:-n1} client_ns=${client_ns:-n2}
 

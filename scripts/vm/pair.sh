@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# For what runs in the two machines of scripts/vm/pair. Side 1 is the near one, which runs the script, side 2 the far one.
+# For scripts in the two machines of scripts/vm/pair. Side 1 is the near one, which runs the script, side 2 the far one.
 # Side N has net device vN with 10.77.0.N and fd77::N, and on it the RDMA device rN; commands have a network of their own,
 # which no test disturbs.
 
@@ -55,7 +55,7 @@ pair_unload() {
 
 # pair_conditions SIDE PATH-MTU NETEM: NETEM are words for tc, or none.
 pair_conditions() {
-	# IPv6 wants 1280.
+	# IPv6 requires 1280.
 	ip link set "v$1" mtu $(($2 < 1500 ? 1500 : $2 + 104)) && wait_for pair_mtu "r$1" "$2" || return
 	# shellcheck disable=SC2086 # Words.
 	if [ -n "$3" ]; then
@@ -74,13 +74,13 @@ port_listens() {
 	wait_port "" "$1"
 }
 
-# cm_listens: somebody listens in the connection manager.
+# cm_listens: waits until a listener exists in the connection manager.
 cm_listens() {
 	wait_for eval "rdma resource show cm_id | grep -q 'state LISTEN'"
 }
 
-# on SIDE COMMAND...: a command, or a function of this file, on either side; its exit code. When this process is killed, so is
-# the far command.
+# on SIDE COMMAND...: runs a command, or a function of this file, on either side; returns its exit code. When this process is
+# killed, so is the far command.
 on() {
 	local side=$1 fd line
 
@@ -104,7 +104,7 @@ on() {
 	return 255
 }
 
-# pair_up: both machines are there, and the near one can tell the far one what to do.
+# pair_up: waits until both machines run, and the near one can send commands to the far one.
 pair_up() {
 	pair_net 1 && wait_for -t 300 on 2 true
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# Finds in a kernel's log what a clean run does not have.
+# Finds lines that a clean run does not log.
 
 # One pattern a line. Taint lines are no complaint: an out-of-tree module always taints.
 LOG_COMPLAINTS='\bWARNING: |\bBUG\b|\bOops\b|\bKASAN\b|\bUBSAN\b|\bKCSAN\b|Kernel panic|general protection|unable to handle
@@ -12,7 +12,7 @@ rcu:? .*(stall|self-detected)|refcount_t: |ODEBUG: |list_(add|del) corruption|do
 kmemleak: [0-9]+ new|unreferenced object|unregister_netdevice: waiting|leaked|rust_kernel: panicked|panicked at'
 
 # scan_log FILE [ALLOWED]: prints the lines that look like a bug and do not match the regular expression ALLOWED, each with
-# what follows it, as the call trace tells where.
+# the lines after it, because the call trace shows the place.
 scan_log() {
 	local pattern
 

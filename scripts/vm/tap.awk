@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Takes one test program's TAP, ending with a line "exit: CODE", and prints its results at the top level under the program's
-# name (-v name=), everything else as diagnostics. What the program promised and did not give is a failure.
+# name (-v name=), everything else as diagnostics. Results that the plan promises and that are missing are a failure.
 
 function result(ok, text) {
 	print (ok ? "ok" : "not ok") " - " text

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Runs one module of rdma-core's tests in a process of its own, and reports each step as a line of JSON.
 
-What the tests print themselves goes to the standard output and error. The events, in order:
+The output of the tests themselves goes to the standard output and error. The events, in order:
 
     {"plan": [NAME, ...]}
     {"start": NAME}, {"end": NAME, "verdict": "ok" | "skipped" | "failed", "why": TEXT}    for each test
@@ -22,7 +22,7 @@ import unittest
 
 
 class Reporter(unittest.TestResult):
-    """Tells the events apart by test; the worst outcome of a test, its subtests and its clean-up counts."""
+    """Reports the outcome of each test: the worst one of the test, its subtests and its clean-up counts."""
 
     def __init__(self, send):
         super().__init__()
@@ -55,7 +55,7 @@ class Reporter(unittest.TestResult):
 
     def addError(self, test, err):
         super().addError(test, err)
-        # A verb that is not supported is what the tests are skipped for; some forget to say so.
+        # Tests are to be skipped if a verb is not supported; some raise its error instead.
         if self.current and getattr(err[1], "error_code", None) == errno.EOPNOTSUPP:
             self.addSkip(test, str(err[1]))
         else:
@@ -83,7 +83,7 @@ class Reporter(unittest.TestResult):
 
 
 def flatten(suite):
-    """The tests of a suite, however deep they lie."""
+    """The tests of a suite, at any depth."""
     for item in suite:
         if isinstance(item, unittest.TestSuite):
             yield from flatten(item)
@@ -122,7 +122,7 @@ def run(module, settled, events):
     faulthandler.enable()
 
     # A test that is skipped or fails half-way leaves objects in reference cycles. Collecting them closes a context before its
-    # objects, and the library dies of it, in the middle of a later test.
+    # objects, and the library crashes, in the middle of a later test.
     gc.disable()
 
     tests = list(flatten(unittest.defaultTestLoader.loadTestsFromName(f"tests.{module}")))
@@ -132,7 +132,7 @@ def run(module, settled, events):
 
 
 def start(module, settled, events, log):
-    """Forks a process, in a group of its own, that runs a module's tests and ends; returns its number."""
+    """Forks a process, in a group of its own, that runs a module's tests and ends; returns its PID."""
     pid = os.fork()
     if pid:
         return pid
@@ -149,5 +149,5 @@ def start(module, settled, events, log):
     except BaseException:  # pylint: disable=broad-exception-caught
         traceback.print_exc()
     finally:
-        # Without the interpreter's own end: that is no test, and frees what the tests left behind in any order.
+        # Skips the interpreter's shutdown: that is no test, and frees the remaining objects of the tests in any order.
         os._exit(code)

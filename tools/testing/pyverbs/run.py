@@ -3,8 +3,8 @@
 """Runs rdma-core's own tests (pyverbs) on a device and judges each one.
 
 Each module of tests has a process of its own. A process that dies or hangs fails the test that it was in, and the rest of its
-tests run in a new one. What would happen to a process after its last test does not matter: that of parent_domain would die, on
-C rdma_rxe too.
+tests run in a new one. A crash of a process after its last test does not matter: that of parent_domain would crash, on C
+rdma_rxe too.
 
 Prints a TAP line for each test and at the end a table, whose last line is "pyverbs: N ok, N skipped, N failed".
 
@@ -44,7 +44,7 @@ def read_list(path):
 
 
 class Process:
-    """One process of one module, and what it has said so far."""
+    """One process of one module, and its events so far."""
 
     def __init__(self, args, module, settled, log):
         self.planned = []
@@ -74,7 +74,7 @@ class Process:
         self.hung = True
 
     def run(self, on_outcome):
-        """Follows the process to its end; returns what ended it before its last test, or None."""
+        """Follows the process to its end; returns the reason if it ended before its last test, or None."""
         for line in self.lines():
             self.take(json.loads(line), on_outcome)
             if self.done:
@@ -113,7 +113,7 @@ class Process:
             pass
 
     def ended(self):
-        """Waits for the process to end, but not for ever."""
+        """Waits for the process to end, but not forever."""
         pidfd = os.pidfd_open(self.pid)
         poll = select.poll()
         poll.register(pidfd, select.POLLIN)
@@ -122,14 +122,14 @@ class Process:
         return bool(ended)
 
     def reap(self):
-        """The exit code; None for a process that does not go, because the kernel holds it."""
+        """The exit code; None for a process that does not end, because the kernel holds it."""
         if not self.ended():
             return None
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
 class Run:
-    """All modules, and what came out of them."""
+    """All modules, and their results."""
 
     def __init__(self, args):
         self.args = args
@@ -183,7 +183,7 @@ class Run:
         self.outcomes[module] = settled
 
     def judge(self, name, outcome):
-        """Prints the TAP line of a test, and returns what counts."""
+        """Prints the TAP line of a test, and returns the outcome that counts."""
         if outcome.verdict == "skipped" and name in self.required:
             outcome = Outcome("failed", f"must run, and was skipped: {outcome.why}")
         elif outcome.verdict == "ok" and name not in self.required:
@@ -196,12 +196,12 @@ class Run:
         return outcome
 
     def count(self, verdict, module=None):
-        """How many tests ended so, in a module or in all."""
+        """The number of tests with this verdict, in a module or in all."""
         modules = [module] if module else self.outcomes
         return sum(o.verdict == verdict for m in modules for o in self.outcomes[m].values())
 
     def by_reason(self, verdict):
-        """Names by reason, in the order in which they came."""
+        """Names by reason, in the order of the tests."""
         reasons = {}
         for outcomes in self.outcomes.values():
             for name, outcome in outcomes.items():
@@ -223,7 +223,7 @@ class Run:
         yield "pyverbs: " + ", ".join(f"{self.count(verdict)} {verdict}" for verdict in ("ok", "skipped", "failed"))
 
     def write_results(self, path):
-        """All tests, one a line: what a baseline is made of."""
+        """Writes all tests, one a line, for a baseline."""
         with open(path, "w", encoding="utf-8") as file:
             for outcomes in self.outcomes.values():
                 for name, outcome in sorted(outcomes.items()):

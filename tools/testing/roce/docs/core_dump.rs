@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Compares the table of transitions with what `ib_modify_qp_is_ok()` of the RDMA core accepts.
+//! Compares the table of transitions with the one of `ib_modify_qp_is_ok()` in the RDMA core.
 //!
-//! The KUnit suite in drivers/infiniband/sw/ferroce/modify_qp_kunit.rs asks the core and prints its
-//! answers. Its output is part of the source as ib_modify_qp_is_ok.txt, so that the comparison
+//! The KUnit suite in drivers/infiniband/sw/ferroce/modify_qp_kunit.rs queries the core and prints
+//! the results. Its output is part of the source as ib_modify_qp_is_ok.txt, so that the comparison
 //! needs no kernel.
 
 use roce::qp::{

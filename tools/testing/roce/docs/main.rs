@@ -18,7 +18,7 @@ mod core_dump;
 mod qp_states;
 mod rst;
 
-/// A page: the name of its file and what renders it.
+/// A page: the name of its file and the function that renders it.
 type Page = (&'static str, fn() -> String);
 
 const PAGES: &[Page] = &[("qp-states.rst", qp_states::render)];
@@ -54,7 +54,7 @@ fn write() -> io::Result<()> {
     Ok(())
 }
 
-/// Tells whether every page is up to date.
+/// Returns whether every page is up to date.
 fn check() -> io::Result<bool> {
     let mut good = true;
     for (name, render) in PAGES {

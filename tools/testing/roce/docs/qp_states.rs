@@ -91,7 +91,7 @@ fn attributes() -> String {
         + &rst::table(["attribute", "bit", "taken by"], &rows)
 }
 
-/// Tells whether any transition of `ty` requires or allows `attribute`.
+/// Returns whether any transition of `ty` requires or allows `attribute`.
 fn takes(ty: QpType, attribute: AttrMask) -> bool {
     TRANSITIONS.iter().any(|transition| {
         let rule = transition.rule(ty);

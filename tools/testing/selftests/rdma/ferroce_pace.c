@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The static rate of an address vector is a pace: what leaves, and when, is read at the net device.
+ * The static rate of an address vector limits the pace of packets, which is measured at the net
+ * device.
  *
- * That no WINDOW packets go faster than the rate holds on any machine. It says something only on
- * one that is faster without a rate, and the slowest rate is 2.5 Gb/s; elsewhere the case is
- * skipped, at its end. An emulated machine is fast enough if its time is that of its instructions:
- * the suite "pace" of scripts/check, which takes no skip.
+ * No WINDOW packets may be faster than the rate, on any machine. This is a test only on a machine
+ * that is faster without a rate, and the slowest rate is 2.5 Gb/s; elsewhere the case is skipped,
+ * at its end. An emulated machine is fast enough if its clock counts instructions: the suite "pace"
+ * of scripts/check, in which a skip is a failure.
  *
- * Packets are for a queue pair that does not exist, and the far net device drops them: nobody
- * spends time on receiving them.
+ * Packets are for a queue pair that does not exist, and the far net device drops them: no time is
+ * spent on receiving them.
  */
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
@@ -18,13 +19,13 @@
 #include <unistd.h>
 #include "ferroce_raw.h"
 
-/* As many as may be queued below, and some. */
+/* More packets than may be queued below. */
 #define PACKETS 192
 #define WINDOW 60
 #define MTU 4096
 #define LEN (PACKETS * MTU)
 #define NOBODY 0xfffffe
-/* What is made up for after a late timer, in nanoseconds. */
+/* The time that packets may catch up on after a late timer, in nanoseconds. */
 #define SLACK 50000
 
 /* Bytes on the wire: Ethernet with preamble and gap, IPv4, UDP, BTH, ICRC. */
@@ -44,7 +45,7 @@ static const struct {
 
 static int tap;
 
-/* Sees all that leaves the first net device. */
+/* Opens a tap that sees all packets that leave the first net device. */
 static void set_up(void)
 {
 	int before, one = 1, room = 16 << 20;
@@ -71,7 +72,7 @@ static void set_up(void)
 	      NOBODY, 0xffffff);
 }
 
-/* Takes one packet; returns whether it was one to NOBODY, and when it left. */
+/* Takes one packet; returns whether it was one to NOBODY, and sets the time when it left. */
 static bool tap_next(uint64_t *time)
 {
 	unsigned char head[14 + RAW_HEADERS + 12], control[CMSG_SPACE(sizeof(struct timespec))];
@@ -194,12 +195,12 @@ static uint64_t responses(uint8_t rate)
 	return least;
 }
 
-/* Has packets sent at each rate; `payload` is what they have beside WIRE. */
+/* Compares the times of packets at each rate; `payload` is their length beside WIRE. */
 static void compare(uint64_t (*send)(uint8_t rate), uint32_t payload)
 {
 	uint64_t took[ARRAY_LEN(rates)], gap;
 
-	/* The first finds the route and the neighbour, and memory. */
+	/* The first packets resolve the route and the neighbour, and allocate memory. */
 	send(0);
 	for (size_t i = 0; i < ARRAY_LEN(rates); i++) {
 		took[i] = send(rates[i].code);
@@ -214,7 +215,7 @@ static void compare(uint64_t (*send)(uint8_t rate), uint32_t payload)
 		test_skip("without a rate it is as slow: this shows nothing here");
 		return;
 	}
-	/* It is not slower than it must be, either. */
+	/* It must not be much slower than the rate, either. */
 	CHECK(took[1] < gap * 5 / 4);
 }
 
@@ -230,7 +231,7 @@ static void test_datagrams(void)
 
 static void test_responses(void)
 {
-	/* Those in the middle have no further header. */
+	/* Responses in the middle have no further header. */
 	compare(responses, MTU);
 }
 
@@ -257,7 +258,7 @@ static void test_data(void)
 	pair_close(&a, &b);
 }
 
-/* Each request ends once, in order, and none is sent behind one that is flushed. */
+/* Checks that each request completes once, in order, and none successfully after a flushed one. */
 static void all_end(struct end *e, uint64_t n)
 {
 	enum ibv_wc_status last = IBV_WC_SUCCESS;

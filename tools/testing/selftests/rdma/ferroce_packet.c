@@ -15,8 +15,8 @@
 #define LEN 16384
 
 /*
- * The queue pairs that packets name, and two that they do not. On r1 are rc[0], uc[0], ud[0] and
- * live[0].
+ * The queue pairs that packets are sent to, and live[], to which none are sent. On r1 are rc[0],
+ * uc[0], ud[0] and live[0].
  */
 static struct end rc[2], uc[2], ud[2], live[2];
 
@@ -35,8 +35,8 @@ static void exchange(struct end *to, struct end *from, uint32_t seed)
 }
 
 /*
- * Waits until all packets so far have been handled, and checks that who was not meant does not
- * notice.
+ * Waits until all packets so far have been handled, and checks that live[] works and its memory is
+ * unchanged.
  */
 static void settle(void)
 {
@@ -46,7 +46,7 @@ static void settle(void)
 	CHECK(all_bytes(live[0].buf, LEN, 0x33));
 }
 
-/* No packet so far was for these: no completion, nothing written, and they work. */
+/* Checks that no packet so far affected the pair: no completion, nothing written, and it works. */
 static void unharmed(struct end pair[2], uint32_t seed)
 {
 	settle();
@@ -88,7 +88,7 @@ static void test_control(void)
 		if (fault == 5)
 			p.bytes[1] |= 1; /* transport version */
 		if (fault == 6)
-			p.source = "10.77.0.99"; /* of a datagram anybody may be the source */
+			p.source = "10.77.0.99"; /* any host may send a datagram */
 		if (fault == 7)
 			p.len = 12 + 8 + 2, p.bytes[1] |= 3 << 4; /* more padding than payload */
 		if (fault == 8)
@@ -119,7 +119,7 @@ static void test_control(void)
 	all_unharmed(1);
 }
 
-/* Every length from nothing on, for each service, with a checksum that is right for it, or not. */
+/* Every length from zero on, for each service, with a correct checksum and with a wrong one. */
 static void test_truncated(void)
 {
 	static const unsigned int opcodes[] = { RC_SEND_ONLY, RC_WRITE_ONLY, RC_READ_REQUEST,
@@ -127,7 +127,7 @@ static void test_truncated(void)
 
 	for (size_t len = 0; len <= 64; len++) {
 		for (size_t i = 0; i < ARRAY_LEN(opcodes) + 2; i++) {
-			/* A PSN that is not its turn, or RC would rightly take some of them. */
+			/* Not the expected PSN, or RC would rightly accept some of them. */
 			struct packet p = make(i < 6 ? opcodes[i] : UC | RC_WRITE_ONLY,
 					       rc[0].qp->qp_num, next_psn(&rc[0]) + 5000);
 
@@ -159,7 +159,7 @@ static void test_opcodes(void)
 			send_packet(&p);
 			p.bad_icrc = true;
 			send_packet(&p);
-			/* At its turn, but the checksum is wrong, or it is from somebody else. */
+			/* The expected PSN, but a wrong checksum or another source. */
 			p = make(opcode, targets[i]->qp->qp_num, next_psn(targets[i]));
 			add_reth(&p, targets[i]->buf, targets[i]->mr->rkey, 64);
 			add_payload(&p, 64);
@@ -196,7 +196,7 @@ static void test_numbers(void)
 	all_unharmed(4);
 }
 
-/* Answers that nobody asked for, with PSNs around those in use. */
+/* Unsolicited responses, with PSNs around those in use. */
 static void test_responses(void)
 {
 	struct ibv_qp_init_attr init;
@@ -265,8 +265,8 @@ static const struct violation violations[] = {
 };
 
 /*
- * The queue pair fails and the peer gets a NAK for the packet. Without a receive request that it
- * could have used, the consumer is told by an event (C9-222.1).
+ * Checks that the queue pair fails. For operations without a receive request, also checks the NAK
+ * for the packet, and the event that the consumer gets (C9-222.1).
  */
 static void refused(struct end pair[2], const struct violation *v, uint32_t psn)
 {
@@ -332,10 +332,10 @@ static void test_refused_behind_read(void)
 
 		end_init(&pair[0], &r1, IBV_QPT_RC, LEN);
 		end_init(&pair[1], &r2, IBV_QPT_RC, LEN);
-		/* More than two hours. */
+		/* A timeout of more than two hours. */
 		pair[0].timeout = 31;
 		pair_create(&pair[0], &pair[1]);
-		/* It answers nothing. */
+		/* The peer does not respond. */
 		end_modify(&pair[1], IBV_QPS_RESET);
 		for (int i = 1; i <= 5; i++)
 			post_send(&pair[0], &pair[1], i == 2 ? IBV_WR_RDMA_READ : IBV_WR_SEND, i, 0,
@@ -355,7 +355,7 @@ static void test_refused_behind_read(void)
 
 /*
  * A queue pair that is destroyed soon after a message repeats the acknowledgment, which may have
- * been lost. After some seconds the peer would have asked for it.
+ * been lost. After some idle seconds it does not: the peer would have sent the request again.
  */
 static void test_last_acknowledgment(void)
 {
@@ -413,8 +413,8 @@ static void bad_port(struct packet *p, struct stats *stats)
 }
 
 /*
- * Nothing is wrong but the UDP source port. A request and a response, each from another port than
- * its peer uses, and then from the right one.
+ * Packets that are valid except for the UDP source port. A request and a response, each from
+ * another port than that of the peer, and then from the right one.
  */
 static void test_source_port(void)
 {
@@ -427,7 +427,7 @@ static void test_source_port(void)
 
 		end_init(&pair[0], &r1, type, LEN);
 		end_init(&pair[1], &r2, type, LEN);
-		/* More than two hours. */
+		/* A timeout of more than two hours. */
 		pair[0].timeout = 31;
 		pair_create(&pair[0], &pair[1]);
 		memset(pair[0].buf, 0x33, LEN);
@@ -483,7 +483,7 @@ static void test_changed_port(void)
 	pair_close(&pair[0], &pair[1]);
 }
 
-/* A notification is counted and narrows the window; it is no answer to anything. */
+/* A notification is counted and narrows the window; it acknowledges nothing. */
 static void test_congestion(void)
 {
 	static const struct growth handled[] = { { "rp_cnp_handled", 1 },
@@ -518,14 +518,14 @@ static void test_congestion(void)
 	p.source = "10.77.0.99";
 	send_packet(&p);
 	stats_grew_among(&stats, refused);
-	/* A request that comes too early, and marks on it. */
+	/* A mark on an early request causes a notification. */
 	raw_drain();
 	p = make(RC_SEND_ONLY, rc[0].qp->qp_num, next_psn(&rc[0]) + 5000);
 	p.tos = 3;
 	send_packet(&p);
 	raw_reply(rc[1].qp->qp_num, CNP, 0);
 	stats_grew_among(&stats, notified);
-	/* An acknowledgment cannot be sent more slowly. */
+	/* One on an acknowledgment does not: it cannot be sent more slowly. */
 	p = make(RC_ACK, rc[0].qp->qp_num, 0);
 	add_aeth(&p, ACK, 0);
 	p.tos = 3;

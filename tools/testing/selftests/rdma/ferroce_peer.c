@@ -2,10 +2,10 @@
 /*
  * ferroce_peer SIDE IP-VERSION MTU TEST PORT [SERVER]: one side of a test between two machines; the
  * other runs the same program with the same test. The one without an address is the server, which
- * listens on a TCP port and is the target of the operations. The driver on either side may be any.
+ * listens on a TCP port and is the target of the operations. Either side may have any driver.
  *
- * Both go through a test in step (in_step()). Whoever receives data, by whatever operation, looks
- * at each byte of it, and at what lies beside it.
+ * Both go through a test in step (in_step()). The side that receives data, by any operation, checks
+ * each byte of it, and the bytes around it.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -14,21 +14,21 @@
 #include "ferroce_mcast.h"
 
 #define MULTICAST_QPN 0xffffff
-/* The longest message, and what surrounds it. */
+/* The longest message, and the margin around it. */
 #define LONGEST 1048576
 #define MARGIN 64
 #define LEN (LONGEST + 2 * MARGIN + GRH_LEN)
 #define UNTOUCHED 0xee
-/* What multicast ends with when it does not arrive, and how often it is tried before. */
+/* The exit code if no multicast arrives, and the number of tries. */
 #define NOT_RECEIVED 3
 #define TRIES 200
-/* Datagrams that say where they were sent to, and how many are looked at. */
+/* Immediate data of datagrams by destination; the number of datagrams to check. */
 #define GROUP 1000
 #define DIRECT 1001
 #define COPIES 20
 #define SLOT 8192
 
-/* What the sides tell one another. */
+/* Data that the sides exchange. */
 struct hello {
 	union ibv_gid gid, gid6;
 	uint32_t qpn, psn, rkey;
@@ -43,7 +43,7 @@ static unsigned int mtu_bytes;
 static struct dev dev, far_dev;
 static struct ibv_qp far_qp;
 static struct ibv_mr far_mr;
-/* `far` stands for the other side where a function wants an end. */
+/* `far` stands for the other side where a function takes an end. */
 static struct end me, far;
 
 static void swap(const void *ours, void *theirs, size_t len)
@@ -52,7 +52,7 @@ static void swap(const void *ours, void *theirs, size_t len)
 	CHECK_EQ(recv(conn, theirs, len, MSG_WAITALL), len);
 }
 
-/* Waits until the other side is here, too. `step` must be the same. */
+/* Waits until the other side gets here, too. `step` must be the same. */
 static void in_step(unsigned int step)
 {
 	unsigned int theirs;
@@ -94,7 +94,7 @@ static void ends_open(enum ibv_qp_type type, uint64_t ops, unsigned int access)
 	me.access |= access;
 	me.region |= access;
 	me.timeout = 16;
-	/* C rxe takes 7 for ever. */
+	/* C rxe takes 7 to mean forever. */
 	me.retry_cnt = 6;
 	end_create(&me);
 	ours = (struct hello) {
@@ -121,7 +121,7 @@ static void ends_open(enum ibv_qp_type type, uint64_t ops, unsigned int access)
 	in_step(0);
 }
 
-/* What is received lies behind a margin. */
+/* Clears the buffer; data is received behind a margin. */
 static void clear(size_t len)
 {
 	memset(me.buf, UNTOUCHED, len + 2 * MARGIN);
@@ -188,7 +188,7 @@ static void transfers(const enum ibv_wr_opcode *ops, size_t n, size_t longest)
 			transfer(ops[op], lengths[i], step++);
 }
 
-/* The first three tell the target when they are there, which UC needs; UD has the first two. */
+/* The first three complete at the target, too, which UC needs; UD has the first two. */
 static const enum ibv_wr_opcode all_ops[] = {
 	IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_WRITE,
 	IBV_WR_RDMA_READ,
@@ -267,7 +267,7 @@ static void test_stream(void)
 			sent++;
 			continue;
 		}
-		/* READs are in no receive. */
+		/* READs consume no receive request. */
 		if (received % 4 == 3)
 			received++;
 		CHECK_EQ(ntohl(wc.imm_data), MESSAGES + received);
@@ -295,7 +295,7 @@ static void post_atomic(enum ibv_wr_opcode op, uint64_t compare_add, uint64_t sw
 	post_wr(&me, &wr);
 }
 
-/* Compare and swap, that does and that does not, and many additions at once. */
+/* Compare and swap with and without a match, and many additions at once. */
 static void test_atomic(void)
 {
 	enum { ADDS = 48 };
@@ -351,7 +351,7 @@ static void test_atomic_write(void)
 	}
 }
 
-/* A WRITE, and a FLUSH of a range of it or of all of the region behind it. */
+/* A WRITE, followed by a FLUSH of its range or of the whole region. */
 static void test_flush(void)
 {
 	const size_t len = 20000;
@@ -382,7 +382,7 @@ static void test_flush(void)
 	}
 }
 
-/* A datagram to the group or, behind it, to the server's queue pair itself. */
+/* Sends a datagram to the group, or to the server's queue pair itself. */
 static void send_datagram(struct ibv_ah *ah, uint32_t qpn, uint32_t seed)
 {
 	struct ibv_send_wr wr;
@@ -397,7 +397,7 @@ static void send_datagram(struct ibv_ah *ah, uint32_t qpn, uint32_t seed)
 	expect(&me, seed, IBV_WC_SUCCESS);
 }
 
-/* The next completion of the server, and where its datagram is. */
+/* Returns the next completion of the server, and checks its datagram. */
 static struct ibv_wc next_datagram(void)
 {
 	struct ibv_wc wc;
@@ -413,14 +413,14 @@ static struct ibv_wc next_datagram(void)
 }
 
 /*
- * Waits until the group reaches the server: net devices take new addresses into their filters in
- * their own time. Behind each try comes a datagram that does not go to the group.
+ * Waits until the group reaches the server: net devices add new addresses to their filters with
+ * some delay. Each try is followed by a datagram that does not go to the group.
  */
 static bool group_reached(struct ibv_ah *ah)
 {
 	bool reached = false, theirs;
 
-	/* Two receives are there for each try, in turn in two slots. */
+	/* There are two receives for each try, alternately in two slots. */
 	if (server)
 		post_recv(&me, 2, 2 * SLOT, SLOT);
 	for (int i = 0; i < TRIES && !reached; i++) {
@@ -443,7 +443,7 @@ static bool group_reached(struct ibv_ah *ah)
 	return reached;
 }
 
-/* The destination, which ends the IP header, whichever it is. */
+/* Returns whether the destination address, at the end of the IP header, is that of `gid`. */
 static bool went_to(const unsigned char *grh, union ibv_gid gid)
 {
 	return v6 ? !memcmp(grh + 24, gid.raw, 16) : !memcmp(grh + 36, gid.raw + 12, 4);

@@ -12,7 +12,7 @@
 #define LEN 16384
 #define ROUNDS 128
 
-/* A message to come: `len` times the byte `byte` at `at`. */
+/* The next message: `len` times the byte `byte` at `at`. */
 static struct {
 	unsigned char *at;
 	size_t len;
@@ -21,7 +21,7 @@ static struct {
 	unsigned char byte;
 } message;
 
-/* Numbers: of the message that the thread waits for, and of the last one it has seen. */
+/* Numbers of the message that the thread waits for, and of the last one it has seen. */
 static unsigned int wanted, seen;
 static bool ends;
 static pthread_t watcher;
@@ -74,7 +74,7 @@ static void stop_watching(void)
 
 static void start_watching(void)
 {
-	/* The thread of a test that failed. */
+	/* Stop the thread of a test that failed. */
 	stop_watching();
 	torn = 0;
 	early = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The counters of the port that every RDMA device has: the files of sysfs, and the management
- * datagrams that they are read by, which other nodes may send too.
+ * datagrams that read them, which other nodes may send too.
  */
 #include "ferroce_stat.h"
 
@@ -60,7 +60,7 @@ static void test_sysfs(void)
 	pair_close(&a, &b);
 }
 
-/* What there is nothing of is there, and zero; what there is something of is what else says it. */
+/* Counters without a source exist and are zero; the others equal hardware counters. */
 static void test_all_files(void)
 {
 	static const char *const zero[] = {
@@ -134,7 +134,7 @@ static void make_mad(unsigned char *mad, int method, int attribute, int port)
 	mad[65] = port;
 }
 
-/* Asks and returns the answer, which has this status. */
+/* Sends a query and returns the response, which must have this status. */
 static const unsigned char *answer(int method, int attribute, int port, int status)
 {
 	unsigned char mad[MAD_LEN];
@@ -147,7 +147,7 @@ static const unsigned char *answer(int method, int attribute, int port, int stat
 	CHECK_EQ(in[1], PERF_MGMT);
 	CHECK_EQ(in[3], GET_RESP);
 	CHECK_EQ(in[4] << 8 | in[5], status);
-	/* The upper half of the transaction is the kernel's to change in what it sends itself. */
+	/* The transaction ID: the kernel changes its upper half only in datagrams of its own. */
 	CHECK(!memcmp(in + 8, "transact", 8));
 	CHECK_EQ(in[16] << 8 | in[17], attribute);
 	return in;
@@ -203,7 +203,7 @@ static void test_wire(void)
 	in = answer(GET, PORT_COUNTERS, 1, 0);
 	CHECK_EQ(in[65], 1);
 	stats_read(&now, "show link r1/1");
-	/* It was counted before the answer was made, and the answer not yet. */
+	/* The query is counted before the response is built, and the response is not yet. */
 	CHECK_EQ(word(in + 100, 4), stats_get(&now, "rcvd_pkts"));
 	CHECK_EQ(word(in + 96, 4), stats_get(&now, "sent_pkts") - 1);
 	CHECK_EQ(word(in + 92, 4), stats_get(&now, "rcvd_bytes") / 4);
@@ -214,7 +214,7 @@ static void test_wire(void)
 	close_asker();
 }
 
-/* Unsupported requests get an error status; what is no request gets no response. */
+/* Unsupported requests get an error status; a response gets no response. */
 static void test_refused(void)
 {
 	unsigned char mad[MAD_LEN];
@@ -229,7 +229,7 @@ static void test_refused(void)
 	answer(SET, PORT_COUNTERS, 1, 0x0c);
 	stats_read(&after, "show link r1/1");
 	CHECK(stats_get(&after, "rcvd_pkts") > stats_get(&before, "rcvd_pkts"));
-	/* Answering a response could go on forever. */
+	/* Responses to responses could go on forever. */
 	make_mad(mad, GET_RESP, PORT_COUNTERS, 1);
 	ask(mad);
 	answer(GET, CLASS_PORT_INFO, 0, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Prefetch of memory on demand. The provider has no call for it: this speaks to the core itself.
+ * Prefetch of memory on demand. The provider does not support it: this calls the core directly.
  */
 #include <signal.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 #include "ferroce_traffic.h"
 
 #define PAGE 4096
-/* More than what is fetched before the key is looked up again. */
+/* More pages than are fetched before the key is looked up again. */
 #define PAGES 600
 #define LEN (PAGES * PAGE)
 #define ODP_ACCESS (FULL_ACCESS | IBV_ACCESS_ON_DEMAND)
@@ -27,7 +27,7 @@ static void set_up(void)
 {
 	buf = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(buf != MAP_FAILED);
-	/* Each page comes by itself. */
+	/* Each page is fetched by itself. */
 	CHECK_EQ(madvise(buf, LEN, MADV_NOHUGEPAGE), 0);
 }
 
@@ -38,7 +38,7 @@ static int advise_one(int advice, uint32_t flags, struct ibv_mr *mr, size_t off,
 	return advise_mr(r1.pd, advice, flags, &sge, 1);
 }
 
-/* How many pages of the buffer are in memory. */
+/* Returns the number of pages of the buffer in memory. */
 static int resident(void)
 {
 	unsigned char pages[PAGES];
@@ -52,7 +52,7 @@ static int resident(void)
 
 static void forget(void)
 {
-	/* What was asked for before may still be coming. */
+	/* An earlier prefetch may still be running. */
 	wait_begin();
 	do {
 		CHECK_EQ(madvise(buf, LEN, MADV_DONTNEED), 0);
@@ -94,7 +94,7 @@ static void test_later(void)
 	wait_begin();
 	while (resident() != PAGES)
 		wait_more_verb("memory");
-	/* The region goes while it is being fetched, and the process has its memory back. */
+	/* The region is deregistered during a prefetch, and the process gets its memory back. */
 	for (int i = 0; i < 50; i++) {
 		CHECK_EQ(madvise(buf, LEN, MADV_DONTNEED), 0);
 		CHECK_EQ(advise_one(READ, 0, mr, 0, LEN), 0);
@@ -103,7 +103,7 @@ static void test_later(void)
 		CHECK(mr);
 	}
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
-	/* What is still coming shall not disturb the tests after this one: it finds nothing. */
+	/* A prefetch that still runs must not disturb the next tests: it finds no memory. */
 	old = buf;
 	set_up();
 	CHECK_EQ(munmap(old, LEN), 0);
@@ -140,7 +140,7 @@ static void test_refused(void)
 		CHECK_EQ(advise_one(READ, flags, mr, -1, 2), EFAULT);
 		CHECK_EQ(advise_one(77, flags, mr, 0, PAGE), EOPNOTSUPP);
 	}
-	/* What the process does not have is an error at once, and none later. */
+	/* Unmapped memory is an error of a synchronous prefetch, not of an asynchronous one. */
 	CHECK_EQ(ibv_dereg_mr(pinned), 0);
 	CHECK_EQ(munmap(buf + 5 * PAGE, PAGE), 0);
 	CHECK_EQ(advise_one(READ, FLUSH, mr, 0, LEN), EFAULT);
@@ -151,7 +151,7 @@ static void test_refused(void)
 	CHECK_EQ(ibv_dereg_mr(other), 0);
 }
 
-/* Kilobytes that the kernel has for itself. */
+/* Returns the kilobytes of unreclaimable slab memory. */
 static long kernel_memory(void)
 {
 	FILE *f = fopen("/proc/meminfo", "r");
@@ -166,7 +166,7 @@ static long kernel_memory(void)
 	return kb;
 }
 
-/* An address range of 8 GB where nothing is, and in which each 2 MB have a table of their own. */
+/* An unmapped range of addresses, in which each 2 MB have a page table of their own. */
 #define NOWHERE 0x100000000000ull
 #define MB2 (2ull << 20)
 #define TABLES 4000
@@ -174,7 +174,7 @@ static long kernel_memory(void)
 
 static void test_no_tables(void)
 {
-	/* What the tables would take, in KB, if they stayed. */
+	/* A quarter of the memory that the tables would take, in KB, if they stayed. */
 	long limit = TABLES * ROUNDS * 4l / 4, before;
 	static struct ibv_sge sges[TABLES];
 	struct ibv_mr *mr = ibv_reg_mr(r1.pd, NULL, SIZE_MAX, ODP_ACCESS);
@@ -190,7 +190,7 @@ static void test_no_tables(void)
 	}
 	CHECK(kernel_memory() < before + limit);
 
-	/* Nor for memory that is there for a moment. */
+	/* No tables may stay for memory that was mapped only for a moment, either. */
 	for (int i = 0; i < TABLES * ROUNDS; i++) {
 		void *page = (void *)(uintptr_t)(NOWHERE + i * MB2);
 
@@ -204,7 +204,7 @@ static void test_no_tables(void)
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
 }
 
-/* Clock ticks that a process has spent in the kernel. */
+/* Returns the clock ticks that a process has spent in the kernel. */
 static long kernel_time(pid_t pid)
 {
 	char path[32];

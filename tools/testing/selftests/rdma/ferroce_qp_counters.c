@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Counters of queue pairs: bound by hand, and by type or process. What a counter counts is exact,
- * and the port goes on counting all.
+ * Counters of queue pairs: bound manually, and by type or process. The values of a counter are
+ * exact, and the port goes on counting all queue pairs.
  */
 #include <signal.h>
 #include <sys/wait.h>
@@ -24,7 +24,7 @@ static void exchange(int pair)
 	expect(&b[pair], wr_id, IBV_WC_SUCCESS);
 }
 
-/* That is one SEND of one packet, and its acknowledgment. */
+/* Checks that one SEND of one packet, and its acknowledgment, were counted. */
 static void sent_one(struct stats *stats)
 {
 	STATS_GREW(stats, { "sent_pkts", 1 }, { "sent_bytes", WIRE(BTH, 64) }, { "rdma_sends", 1 },
@@ -50,7 +50,7 @@ static void close_pairs(void)
 }
 
 /*
- * The counter that a queue pair of r1 is bound to, or 0. What the tool prints is the number of a
+ * Returns the counter that a queue pair of r1 is bound to, or 0. The tool prints the number of a
  * counter, its values, and "LQPN: <1,2>".
  */
 static int counter_of(uint32_t qpn)
@@ -118,11 +118,11 @@ static void test_bind(void)
 	exchange(0);
 	sent_one(&mine);
 	sent_one(&port);
-	/* Of the other one only the port knows. */
+	/* The other queue pair counts only for the port. */
 	exchange(1);
 	sent_one(&port);
 	sent_none(&mine);
-	/* What it counted stays with the port. */
+	/* The port keeps the values of the counter. */
 	count_no_more(&a[0], id);
 	CHECK_EQ(counter_of(a[0].qp->qp_num), 0);
 	sent_none(&port);
@@ -176,7 +176,7 @@ static void test_two_on_one(void)
 	sent_none(&mine);
 	exchange(1);
 	sent_one(&mine);
-	/* A bound queue pair may go, and takes nothing with it. */
+	/* A bound queue pair may be destroyed, and the port keeps its values. */
 	stats_read(&port, "show link r1/1");
 	end_close(&a[1]);
 	stats_grew_among(&port, (struct growth[]){ { "rdma_sends", 0 }, { "sent_bytes", 0 }, {} });

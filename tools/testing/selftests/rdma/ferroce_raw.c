@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Packets by hand. See ferroce_raw.h.
+ * Packets from a raw socket. See ferroce_raw.h.
  */
 #include <netinet/ip.h>
 #include <netinet/udp.h>
@@ -18,7 +18,7 @@ void raw_open(void)
 	CHECK(sock >= 0);
 	inet_pton(AF_INET, "10.77.0.2", &from);
 	CHECK_EQ(setsockopt(sock, IPPROTO_IP, IP_MULTICAST_IF, &from, sizeof(from)), 0);
-	/* Gets a copy of every packet, beside the device. */
+	/* Gets a copy of every packet, in addition to the device. */
 	replies = socket(AF_INET, SOCK_RAW | SOCK_NONBLOCK, IPPROTO_UDP);
 	CHECK(replies >= 0);
 	leave_ns(before);

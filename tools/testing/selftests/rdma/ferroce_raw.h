@@ -34,17 +34,17 @@ enum {
 	CNP = 0x81,
 };
 
-/* A packet to be: what follows the UDP header, and how to spoil it. */
+/* A packet to send: the bytes after the UDP header, and its faults. */
 struct packet {
 	unsigned char bytes[4200];
 	size_t len;
 	bool bad_icrc;
 	const char *source;
-	/* The UDP source port, unless it is that of the peer. */
+	/* The UDP source port; 0 for that of the peer. */
 	uint16_t sport;
 	/* The type of service. */
 	uint8_t tos;
-	/* The first device, unless this is a group. */
+	/* The destination; NULL for the first device. */
 	const char *dest;
 };
 
@@ -54,7 +54,7 @@ enum {
 	NAK_REMOTE_ACCESS = 0x62,
 };
 
-/* What came back: the syndrome, and what an atomic found. */
+/* A reply: the syndrome, and the original value of an atomic operation. */
 struct reply {
 	unsigned char syndrome;
 	uint64_t found;
@@ -67,7 +67,7 @@ void raw_open(void);
 void send_packet(struct packet *p);
 /* Waits until a queue pair that has just been connected has sent so many packets. */
 void await_sent(struct end *e, uint32_t count);
-/* Waits for a reply to a queue pair of the second device; others are passed over. */
+/* Waits for a reply to a queue pair of the second device; others are skipped. */
 struct reply raw_reply(uint32_t qpn, unsigned int opcode, uint32_t psn);
 /* Forgets replies so far. The socket has room for some hundreds; later ones would be lost. */
 void raw_drain(void);
@@ -78,10 +78,10 @@ void add(struct packet *p, const void *data, size_t len);
 void add_reth(struct packet *p, const void *va, uint32_t rkey, uint32_t len);
 void add_deth(struct packet *p, uint32_t qkey);
 void add_aeth(struct packet *p, uint32_t syndrome, uint32_t msn);
-/* Payload that nothing of ours consists of. */
+/* Adds payload of bytes that no buffer of the tests is filled with. */
 void add_payload(struct packet *p, size_t len);
 
-/* The PSN that a queue pair expects. */
+/* Returns the PSN that a queue pair expects. */
 uint32_t next_psn(struct end *e);
 
 #endif

@@ -27,7 +27,7 @@ connect() {
 	wait_for no_objects r2
 }
 
-# Nobody listens: refused, not silence.
+# Without a listener, the connection is rejected, not ignored.
 rejected() {
 	fails connect_only
 	grep -i reject "$tmp/client.log"
@@ -41,7 +41,7 @@ connect_only() {
 
 # programs ADDRESS PROGRAM [OPTIONS]: the program on both sides, with the same options. Those of rsockets, cmtime and the
 # others end with an error when something is missing; rstream and riostream verify the data with "-T v". They are not run
-# with "-T a": whoever polls last takes the other side's end for an error.
+# with "-T a": the side that polls last takes the other side's end for an error.
 programs() {
 	local address=$1 program=$2 server rc=0
 
@@ -51,7 +51,7 @@ programs() {
 	wait_for -t 100 listening
 	start client n2 "$program" -s "$address" "$@"
 	ends "$pid" || rc=$?
-	# A server that was never spoken to waits for ever.
+	# A server without a client waits forever.
 	[ "$rc" = 0 ] || kill "$server" 2>/dev/null || true
 	ends "$server" || rc=$?
 	cat "$tmp/server.log" "$tmp/client.log"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A hostile process: it writes garbage to the rings that it shares with the kernel, maps what it
- * should not, and sends commands that make no sense. A queue pair of another process goes on
- * meanwhile, and nobody's memory changes beyond what was registered.
+ * A hostile process: it writes garbage to the rings that it shares with the kernel, tries invalid
+ * mappings, and sends invalid commands. A queue pair of another process works meanwhile, and no
+ * memory changes except that of registered regions.
  *
  * The hostile process is this program, started again as "ferroce_ring hostile KIND KEY ADDRESS".
  */
@@ -23,14 +23,14 @@
 struct ring {
 	struct rxe_queue_buf *buf;
 	size_t size;
-	/* As the kernel set them; what is in the ring may be scribbled over. */
+	/* As the kernel set them; the values in the ring may be overwritten. */
 	unsigned int shift;
 	unsigned int mask;
 };
 
 static struct ring rings[MAX_RINGS];
 static atomic_int nr_rings;
-/* Of the victim, whose memory must not change. */
+/* The key and address of the victim's memory, which must not change. */
 static uint32_t foreign_key;
 static uint64_t foreign_address;
 static struct end ends[6];
@@ -43,7 +43,7 @@ static void add_ring(struct rxe_queue_buf *buf, size_t size)
 	CHECK(nr_rings < MAX_RINGS);
 	CHECK(ring.shift >= 6 && ring.shift <= 16);
 	rings[nr_rings] = ring;
-	/* The other thread looks for it. */
+	/* Last, because the other thread reads it. */
 	nr_rings++;
 }
 
@@ -70,7 +70,7 @@ static uint32_t pick(uint64_t *seed, const uint32_t *from, size_t n)
 	return rnd(seed) % 8 ? from[rnd(seed) % n] : rnd(seed);
 }
 
-/* Something that looks like a request as far as that is of use. */
+/* Makes garbage that resembles a request as far as that is useful. */
 static void garbage_wqe(struct rxe_send_wqe *wqe, size_t room, uint64_t *seed)
 {
 	struct end *e = &ends[rnd(seed) % ARRAY_LEN(ends)];
@@ -156,7 +156,7 @@ static void *scribbler(void *unused)
 	return unused;
 }
 
-/* One command by write(), which the kernel takes from programs older than ioctl(). */
+/* Sends a command by write(), which the kernel accepts from programs older than ioctl(). */
 static int command(struct ibv_context *ctx, uint32_t number, const void *body, size_t len,
 		   size_t out_len)
 {
@@ -183,7 +183,7 @@ static int ring_bell(struct end *e)
 	return command(e->dev->ctx, IB_USER_VERBS_CMD_POST_SEND, &cmd, sizeof(cmd), sizeof(resp));
 }
 
-/* Maps a ring behind the library's back. */
+/* Maps a ring without the library. */
 static void map_ring(struct ibv_context *ctx, const struct mminfo *info)
 {
 	void *at;
@@ -195,7 +195,7 @@ static void map_ring(struct ibv_context *ctx, const struct mminfo *info)
 		add_ring(at, info->size);
 }
 
-/* Has the kernel change a completion queue's ring, while the library goes on with the old one. */
+/* Makes the kernel replace a completion queue's ring, while the library keeps the old one. */
 static void resize_cq(struct ibv_cq *cq, uint64_t *seed)
 {
 	static struct {
@@ -216,8 +216,8 @@ static void resize_cq(struct ibv_cq *cq, uint64_t *seed)
 }
 
 /*
- * Has the kernel change a shared receive queue's ring, or think of it, without the library: where
- * to map the new one is written anywhere, and the library goes on with the old one.
+ * Makes the kernel replace a shared receive queue's ring, or try to, without the library: the
+ * kernel writes the new offset to an arbitrary address, and the library keeps the old ring.
  */
 static void modify_srq(struct ibv_srq *srq, uint64_t *seed)
 {
@@ -286,7 +286,7 @@ static void hostile_rings(bool shared)
 			if (state == IBV_QPS_ERR || state == IBV_QPS_SQE || rnd(&seed) % 16 == 0) {
 				end_modify(&ends[i], IBV_QPS_RESET);
 				CHECK_EQ(end_state(&ends[i]), IBV_QPS_RESET);
-				/* What the peer sends may fail it again before it gets there. */
+				/* Packets of the peer may move it to ERR before it gets there. */
 				raised += end_try(&ends[i], &ends[i ^ 1], IBV_QPS_RTS);
 			}
 			for (int k = 0; k < 40; k++)
@@ -299,7 +299,7 @@ static void hostile_rings(bool shared)
 				resize_cq(ends[i].cq, &seed);
 		}
 	}
-	/* Most of it was done by queue pairs that run. */
+	/* The queue pairs must have been in RTS often enough. */
 	printf("# %d times from RESET to RTS\n", raised);
 	CHECK(raised > ROUNDS / 4);
 	stop = true;
@@ -308,7 +308,7 @@ static void hostile_rings(bool shared)
 		CHECK(all_bytes(ends[i].buf, 1000, 0x77));
 		CHECK(all_bytes(ends[i].buf + LEN - 1000, 1000, 0x77));
 	}
-	/* Half of it is left for the end of the process to clean up. */
+	/* The other half is left for the kernel to clean up when the process ends. */
 	for (int i = 0; i < 3; i++)
 		end_close(&ends[i]);
 }
@@ -325,7 +325,7 @@ static void hostile_mmap(void)
 	uint64_t seed = 5;
 	void *at;
 
-	/* What the library has mapped cannot be mapped again, and there is nothing elsewhere. */
+	/* Rings that the library has mapped cannot be mapped again, and there are no others. */
 	pair_open(&ends[0], &ends[1], IBV_QPT_RC, LEN);
 	for (unsigned long offset = 0; offset < 256; offset++)
 		CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, r1.ctx->cmd_fd, offset << 12) ==
@@ -346,7 +346,7 @@ static void hostile_mmap(void)
 		offset = resp.driver.mi.offset;
 		CHECK(size >= 101 * 64 && offset);
 		switch (kind) {
-		case 0: /* more than there is */
+		case 0: /* beyond the end */
 			CHECK(mmap(NULL, size + 4096, PROT_READ, MAP_SHARED, r1.ctx->cmd_fd,
 				   offset) == MAP_FAILED);
 			break;
@@ -367,7 +367,7 @@ static void hostile_mmap(void)
 			CHECK(mremap(at, 4096, size, MREMAP_MAYMOVE) == MAP_FAILED);
 			CHECK(mprotect(at, 4096, PROT_READ) == 0);
 			break;
-		case 4: /* pages that stay mapped are nobody else's later */
+		case 4: /* pages that stay mapped are not reused */
 			at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, r1.ctx->cmd_fd,
 				  offset);
 			CHECK(at != MAP_FAILED);
@@ -407,7 +407,7 @@ static void hostile_commands(void)
 					  .comp_channel = -1 };
 
 	pair_open(&ends[0], &ends[1], IBV_QPT_RC, LEN);
-	/* A request in the command, where only a bell is due. */
+	/* A request in the command, which may only ring the doorbell. */
 	post.cmd.response = (uintptr_t)resp;
 	post.cmd.qp_handle = ends[0].qp->handle;
 	post.cmd.wqe_size = sizeof(post.wr);
@@ -421,12 +421,12 @@ static void hostile_commands(void)
 	CHECK_EQ(command(r1.ctx, IB_USER_VERBS_CMD_POST_SEND, &post, sizeof(post), 8), EINVAL);
 	post.cmd.qp_handle = 0x7fffffff;
 	CHECK(command(r1.ctx, IB_USER_VERBS_CMD_POST_SEND, &post, sizeof(post), 8));
-	/* Verbs that go through the rings are no commands. */
+	/* Verbs that use the rings are not supported as commands. */
 	post.cmd.qp_handle = ends[0].qp->handle;
 	CHECK_EQ(command(r1.ctx, IB_USER_VERBS_CMD_POST_RECV, &post, sizeof(post), 8), EOPNOTSUPP);
 	CHECK_EQ(command(r1.ctx, IB_USER_VERBS_CMD_POLL_CQ, &post, 24, 64), EOPNOTSUPP);
 
-	/* No room for what the driver answers. */
+	/* No room for the driver's response. */
 	for (size_t room = 0; room < sizeof(struct rxe_create_cq_resp); room += 4)
 		CHECK(command(r1.ctx, IB_USER_VERBS_CMD_CREATE_CQ, &cq, sizeof(cq),
 			      sizeof(struct ib_uverbs_create_cq_resp) + room));
@@ -442,10 +442,10 @@ static void hostile_commands(void)
 	for (size_t room = 0; room < sizeof(struct rxe_create_qp_resp); room += 4)
 		CHECK(command(r1.ctx, IB_USER_VERBS_CMD_CREATE_QP, &qp, sizeof(qp.cmd),
 			      sizeof(struct ib_uverbs_create_qp_resp) + room));
-	/* Input that there is none of. */
+	/* Input for the driver, which takes none. */
 	CHECK(command(r1.ctx, IB_USER_VERBS_CMD_CREATE_QP, &qp, sizeof(qp),
 		      sizeof(struct ib_uverbs_create_qp_resp) + sizeof(struct rxe_create_qp_resp)));
-	/* An answer that cannot be written; a shared receive queue that is none. */
+	/* A response that cannot be written; a shared receive queue that does not exist. */
 	qp.cmd.response = 8;
 	CHECK(command(r1.ctx, IB_USER_VERBS_CMD_CREATE_QP, &qp, sizeof(qp.cmd),
 		      sizeof(struct ib_uverbs_create_qp_resp) + sizeof(struct rxe_create_qp_resp)));
@@ -456,7 +456,7 @@ static void hostile_commands(void)
 	qp.cmd.is_srq = 1;
 	CHECK(command(r1.ctx, IB_USER_VERBS_CMD_CREATE_QP, &qp, sizeof(qp.cmd),
 		      sizeof(struct ib_uverbs_create_qp_resp) + sizeof(struct rxe_create_qp_resp)));
-	/* And what is right still works. */
+	/* Valid requests still work. */
 	CHECK_EQ(ring_bell(&ends[0]), 0);
 	post_recv(&ends[1], 1, 0, 64);
 	post_send(&ends[0], &ends[1], IBV_WR_SEND, 2, 0, 64, IBV_SEND_SIGNALED);
@@ -500,7 +500,7 @@ static void run_hostile(int kind)
 		execl("/proc/self/exe", "ferroce_ring", "hostile", number, key, address, NULL);
 		_exit(127);
 	}
-	/* As long as the other one works, so do we. */
+	/* This process's queue pairs work while the hostile process runs. */
 	do {
 		fill(live[1].buf, 3000, ++seed);
 		post_recv(&live[0], seed, 8192, 4096);

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# SMB Direct, the kernel's server (ksmbd) and client (cifs) on the device r1: what is written arrives, and what is there can be
+# SMB Direct, the kernel's server (ksmbd) and client (cifs) on the device r1: written data arrives, and existing files can be
 # read.
 
 # shellcheck disable=SC2317 # The cases are called by name.
@@ -13,7 +13,7 @@ need_module
 need_programs ksmbd.mountd ksmbd.adduser ksmbd.control
 { modprobe -q smbdirect && modprobe -q ksmbd && modprobe -q cifs; } || skip_all "no SMB Direct"
 
-# start_server: the daemon answers the kernel's questions about users and shares.
+# start_server: starts the daemon that answers the kernel's queries about users and shares.
 start_server() {
 	make_files || return
 	cat >"$tmp/ksmbd.conf" <<-END

@@ -72,7 +72,7 @@ disconnect() {
 	wait_for -t 60 fails hosts
 }
 
-# The device goes: neither side holds it up.
+# The device is removed: neither side blocks that.
 test_device_gone() {
 	connect
 	start_writing

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Shared receive queues: who takes which request, what happens when there is none, the limit event,
- * resizing with requests in the queue and under traffic, and queue pairs that fail.
+ * Shared receive queues: the order of requests, empty queues, the limit event, resizing with
+ * requests in the queue and under traffic, and queue pairs that fail.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -12,7 +12,7 @@
 #define LEN 65536
 #define SLOT 4096
 
-/* The receivers, on r1, and who sends to them. */
+/* The receivers, on r1, and their senders. */
 static struct end to[PAIRS], from[PAIRS];
 
 static struct ibv_srq *make_srq(uint32_t max_wr, uint32_t max_sge)
@@ -48,7 +48,7 @@ static int resize(struct ibv_srq *srq, uint32_t max_wr)
 	return ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR);
 }
 
-/* Pairs whose receivers have a queue in common. */
+/* Opens pairs whose receivers share a queue. */
 static void open_shared(int n, enum ibv_qp_type type, uint32_t max_wr)
 {
 	struct ibv_srq *srq = make_srq(max_wr, 4);
@@ -72,7 +72,7 @@ static void close_shared(int n)
 	CHECK_EQ(ibv_destroy_srq(srq), 0);
 }
 
-/* Memory of the first receiver, whoever takes it: all are of one protection domain. */
+/* Posts memory of the first receiver, for any of them: all are of one protection domain. */
 static void post(uint64_t wr_id)
 {
 	post_recv(&to[0], wr_id, wr_id % (LEN / SLOT) * SLOT, SLOT);
@@ -143,7 +143,7 @@ static void test_create(void)
 	}
 }
 
-/* A ring is full at what the query says, and the library refuses more entries than were granted. */
+/* A ring holds as many requests as a query returns, and the library refuses more, or more SGEs. */
 static void test_post(void)
 {
 	uint32_t max;
@@ -158,13 +158,13 @@ static void test_post(void)
 		send_one(0, 100 + i, 64);
 		expect(&from[0], 100 + i, IBV_WC_SUCCESS);
 		CHECK_EQ(expect(&to[0], i, IBV_WC_SUCCESS).byte_len, 64);
-		/* Its place is free as soon as it was taken. */
+		/* The slot of a request is free as soon as the request was taken. */
 		CHECK_EQ(try_post(i, 1, to[0].mr->lkey), 0);
 	}
 	close_shared(1);
 }
 
-/* Whoever needs a request gets the one that was posted first. */
+/* Any queue pair that needs a request gets the one that was posted first. */
 static void share(enum ibv_qp_type type)
 {
 	uint32_t grh = type == IBV_QPT_UD ? GRH_LEN : 0;
@@ -220,7 +220,7 @@ static void test_rdma(void)
 	close_shared(1);
 }
 
-/* RC waits for a request, as long as it is told to. */
+/* RC waits for a request, as long as rnr_retry allows. */
 static void test_empty_rc(void)
 {
 	open_shared(2, IBV_QPT_RC, 4);
@@ -254,7 +254,7 @@ static void test_empty_datagrams(void)
 		open_shared(2, type, 4);
 		send_one(0, 1, 700);
 		expect(&from[0], 1, IBV_WC_SUCCESS);
-		/* What comes later on the same way has passed it. */
+		/* A ping on the same path comes after the messages. */
 		send_one(1, 2, 700);
 		expect(&from[1], 2, IBV_WC_SUCCESS);
 		shell("ip netns exec n2 ping -qc 1 -W 10 10.77.0.1 >/dev/null");
@@ -283,7 +283,7 @@ static void take(int n)
 	}
 }
 
-/* Something that happens after every event so far was told. */
+/* Checks that there is no event, even after another message. */
 static void no_event(void)
 {
 	take(1);
@@ -314,9 +314,9 @@ static void test_limit(void)
 	take(1);
 	expect_event(&to[0], IBV_EVENT_SRQ_LIMIT_REACHED);
 	CHECK_EQ(query(to[0].srq).srq_limit, 0);
-	/* Once. */
+	/* The event comes once. */
 	no_event();
-	/* It is told at once if it was reached before. */
+	/* The event comes at once if the limit is already reached. */
 	CHECK_EQ(set_limit(to[0].srq, 12), 0);
 	expect_event(&to[0], IBV_EVENT_SRQ_LIMIT_REACHED);
 	no_event();
@@ -332,7 +332,7 @@ static void test_limit(void)
 	close_shared(1);
 }
 
-/* What is posted stays, in its order, and what does not fit is refused. */
+/* Posted requests stay, in their order, and a size that is too small for them is refused. */
 static void test_resize(void)
 {
 	static const uint32_t sizes[] = { 100, 15, 7, 40, 4000, 6 };
@@ -389,7 +389,7 @@ static void *resizer(void *arg)
 			return NULL;
 		}
 		resized++;
-		/* The library's lock, which a resize holds, is one that starves others. */
+		/* A resize holds the library's lock, which is unfair to other threads. */
 		while (rounds == seen && !stop)
 			sched_yield();
 		seen = rounds;
@@ -397,7 +397,7 @@ static void *resizer(void *arg)
 	return NULL;
 }
 
-/* Every message takes the next request, whichever ring that is in. */
+/* Every message takes the next request, from the old ring or the new one. */
 static void test_resize_traffic(void)
 {
 	uint64_t posted = 0, taken = 0;
@@ -409,7 +409,7 @@ static void test_resize_traffic(void)
 	resized = 0;
 	rounds = 0;
 	CHECK_EQ(pthread_create(&thread, NULL, resizer, to[0].srq), 0);
-	/* How often the thread runs beside the messages is not known. */
+	/* The number of resizes during the messages is not known. */
 	for (int round = 0; round < 300 || (resized <= 5 && !failed); round++) {
 		int i = round & 1;
 
@@ -452,10 +452,10 @@ static void test_last_wqe(void)
 		if (type != IBV_QPT_UD)
 			expect(&to[0], 0, IBV_WC_WR_FLUSH_ERR);
 		expect_event(&to[0], IBV_EVENT_QP_LAST_WQE_REACHED);
-		/* Once. */
+		/* The event comes once. */
 		end_modify(&to[0], IBV_QPS_ERR);
 		doorbell(&to[0]);
-		/* The others have the rest. */
+		/* The other receiver gets the rest. */
 		for (int k = type == IBV_QPT_UD ? 0 : 1; k < 4; k++) {
 			send_one(1, k + 10, 64);
 			expect(&from[1], k + 10, IBV_WC_SUCCESS);
@@ -463,7 +463,7 @@ static void test_last_wqe(void)
 			CHECK(!have_event(&to[1]));
 		}
 		expect_none(&to[0]);
-		/* And again after RESET. */
+		/* It comes again after RESET. */
 		end_modify(&to[0], IBV_QPS_RESET);
 		end_to(&to[0], &from[0], IBV_QPS_INIT);
 		end_modify(&to[0], IBV_QPS_ERR);
@@ -511,7 +511,7 @@ static void test_bad_requests(void)
 	CHECK_EQ(ibv_dealloc_pd(foreign), 0);
 }
 
-/* The keys of a request are those of the queue's protection domain, not of who takes it. */
+/* The keys of a request are those of the shared queue's protection domain, not the receiver's. */
 static void test_domains(void)
 {
 	struct ibv_pd *other = ibv_alloc_pd(r1.ctx);

@@ -17,7 +17,7 @@ void stats_read(struct stats *stats, const char *what)
 	char *text = stats_text(what), *word, *end, *save;
 
 	*stats = (struct stats){ .what = what };
-	/* Words, each name before its value. What is no number is a name. */
+	/* Words, each name before its value. A word that is no number is a name. */
 	for (word = strtok_r(text, " \t\n", &save); word; word = strtok_r(NULL, " \t\n", &save)) {
 		struct stat_value *last = &stats->values[stats->n];
 		long long value = strtoll(word, &end, 10);
@@ -79,7 +79,7 @@ static void compare(struct stats *stats, const struct growth *growth, bool other
 				break;
 		if (!g->name)
 			break;
-		/* A program is started for each look. */
+		/* Each round starts a program, so it counts as many polls. */
 		for (int i = 0; i < 4000; i++)
 			wait_more_verb(g->name);
 	}
@@ -91,7 +91,7 @@ static void compare(struct stats *stats, const struct growth *growth, bool other
 
 		for (g = growth; g->name && strcmp(g->name, name); g++)
 			;
-		/* What is in use is no counter: others use it, too. */
+		/* The numbers of objects in use are no counters: others use objects, too. */
 		if (by == wanted || (others && !g->name) || !strncmp(name, "pool_", 5))
 			continue;
 		printf("# %s: %s grew by %lld, not %lld\n", stats->what, name, by, wanted);

@@ -19,23 +19,23 @@ struct stats {
 	} values[MAX_STATS];
 };
 
-/* What a counter grows by. A list of them ends with one that has no name. */
+/* The growth of a counter. A list ends with an entry that has no name. */
 struct growth {
 	const char *name;
 	long long by;
 };
 
-/* What "rdma statistic WHAT" prints, until the next call. */
+/* Returns the output of "rdma statistic WHAT", which is valid until the next call. */
 char *stats_text(const char *what);
-/* The number in a file of the port of a device: in "counters" or "hw_counters". */
+/* Returns the number in a file of the port of a device: in "counters" or "hw_counters". */
 long long port_file(const char *dev, const char *dir, const char *name);
 
 /* Reads the counters that "rdma statistic WHAT" shows, say "show link r1/1". */
 void stats_read(struct stats *stats, const char *what);
 long long stats_get(const struct stats *stats, const char *name);
 /*
- * Waits until the counters have grown so much since `stats` was read, checks that they have not
- * grown more, and that no other has changed. Then `stats` is what they are.
+ * Waits until the counters have grown by these values since `stats` was read, checks that they have
+ * not grown more, and that no other has changed. Updates `stats`.
  */
 void stats_grew(struct stats *stats, const struct growth *growth);
 /* The same for the named ones only; others may be anything. */

@@ -9,7 +9,7 @@
 #include "ferroce_util.h"
 #include <rdma/rdma_user_rxe.h>
 
-/* As many as fit, one more is refused by the library, and the ring is usable afterwards. */
+/* Fills a ring: the library refuses one more request, and the ring is usable afterwards. */
 static void test_full_queue(void)
 {
 	struct ibv_send_wr wr, *bad;
@@ -36,7 +36,7 @@ static void test_full_queue(void)
 	pair_close(&a, &b);
 }
 
-/* Nothing of what was posted completes, and the queue pair can be used again. */
+/* None of the posted requests completes, and the queue pair can be used again. */
 static void test_reset_discards(void)
 {
 	struct end a, b;
@@ -101,7 +101,7 @@ static void test_sqd(void)
 
 	for (int notify = 0; notify < 2; notify++) {
 		pair_open(&a, &b, IBV_QPT_RC, 4096);
-		/* The peer is not ready, so that it takes a while. */
+		/* The peer has no receive request, so that draining takes a while. */
 		post_send(&a, &b, IBV_WR_SEND, 1, 0, 4096, IBV_SEND_SIGNALED);
 		attr.en_sqd_async_notify = notify;
 		attr.qp_state = IBV_QPS_SQD;
@@ -112,11 +112,11 @@ static void test_sqd(void)
 		CHECK_EQ(attr.qp_state, IBV_QPS_SQD);
 		CHECK_EQ(attr.sq_draining, 1);
 		CHECK(!have_event(&a));
-		/* A draining queue cannot go on yet. */
+		/* A draining queue cannot return to RTS yet. */
 		attr.qp_state = IBV_QPS_RTS;
 		CHECK_EQ(ibv_modify_qp(a.qp, &attr, IBV_QP_STATE), EINVAL);
 
-		/* What is posted now waits. */
+		/* A request that is posted now waits. */
 		post_send(&a, &b, IBV_WR_SEND, 2, 0, 64, IBV_SEND_SIGNALED);
 		post_recv(&b, 1, 0, 4096);
 		post_recv(&b, 2, 0, 4096);
@@ -130,7 +130,7 @@ static void test_sqd(void)
 			CHECK_EQ(ibv_query_qp(a.qp, &attr, IBV_QP_STATE, &init), 0);
 		} while (attr.sq_draining);
 		CHECK_EQ(attr.qp_state, IBV_QPS_SQD);
-		/* Once for each time. */
+		/* The event comes once for each drain. */
 		end_modify(&a, IBV_QPS_SQD);
 		CHECK(!have_event(&a));
 		expect_none(&a);
@@ -162,7 +162,7 @@ static void test_sqd_bad(void)
 		make_send(&wr, &sge, &a, &b, IBV_WR_SEND, 1, 0, 64, 0);
 		sge.lkey ^= 1;
 		post_wr(&a, &wr);
-		/* So few times rung, a doorbell has the queue looked at before it returns. */
+		/* The first few doorbells handle the queue before they return. */
 		doorbell(&a);
 		expect_none(&a);
 		CHECK_EQ(end_state(&a), IBV_QPS_SQD);
@@ -174,8 +174,8 @@ static void test_sqd_bad(void)
 }
 
 /*
- * An error of the send queue of UC and UD: the rest is flushed, receives go on, and RTS is one
- * modify away.
+ * After an error in the send queue of UC and UD, the rest is flushed, receives go on, and one
+ * modify returns to RTS.
  */
 static void test_sqe(void)
 {
@@ -235,7 +235,7 @@ static void test_sqe_many(void)
 	}
 }
 
-/* A ring that the library has mapped, by its last index. */
+/* Finds a ring that the library has mapped, by its last index. */
 static struct rxe_queue_buf *find_ring(uint32_t mask)
 {
 	struct rxe_queue_buf *buf, *found = NULL;
@@ -273,8 +273,8 @@ static void *keep_full(void *arg)
 
 /*
  * RTS ends SQE while another thread goes on posting. The requests that were posted before are
- * flushed, the others are flushed or sent; but the modify does not go on flushing as long as there
- * are any.
+ * flushed, the others are flushed or sent; but the modify must end although there are always new
+ * ones.
  */
 static void test_sqe_never_empty(void)
 {
@@ -372,8 +372,8 @@ static void test_query(void)
 }
 
 /*
- * The first message to a queue pair that may receive but not send yet is told of, once, since the
- * message that the connection waits for may be lost. One that may send already needs no telling.
+ * The first message to a queue pair in RTR raises an event, once, since the message that the
+ * connection waits for may be lost. In RTS there is no event.
  */
 static void test_communication_established(void)
 {

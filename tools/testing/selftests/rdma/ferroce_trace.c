@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Tracepoints: which events there are, and what is in them.
+ * Tracepoints: the events and their fields.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -20,9 +20,9 @@
 
 /* The number of requests with one doorbell. */
 #define CHAIN 3
-/* How many requests a process that does not poll sends itself. */
+/* The number of requests that a process sends itself if it does not poll. */
 #define MAX_DIRECT 2
-/* Why a queue pair drops what comes in RESET. */
+/* The reason why a queue pair drops packets in RESET. */
 #define DROP_REASON "rx_bad_state"
 
 static void trace_on(void)
@@ -46,7 +46,7 @@ static void await_events(const char *text, int wanted)
 	}
 }
 
-/* Whether a packet was traced as sent or received. */
+/* Returns whether a packet was traced as sent or received. */
 static bool packet(const char *event, const char *device, uint32_t qpn, const char *opcode,
 		   unsigned int psn, unsigned int len)
 {
@@ -54,7 +54,7 @@ static bool packet(const char *event, const char *device, uint32_t qpn, const ch
 		   opcode, psn, len);
 }
 
-/* Whether packets were traced as handed over together. */
+/* Returns whether packets were traced as handed over together. */
 static bool train(const char *device, uint32_t qpn, const char *half, int packets, int bytes,
 		  const char *result)
 {
@@ -95,7 +95,7 @@ static void traced_send(void)
 	CHECK(packet("send", "r2", qb, "RC_RDMA_READ_RESPONSE_MIDDLE", 1002, 1024));
 	CHECK(packet("receive", "r1", qa, "RC_RDMA_READ_RESPONSE_LAST", 1003, 952));
 
-	/* Off is off. */
+	/* Events that are off are not traced. */
 	shell("echo 0 >" EVENTS " && echo >" TRACING "trace");
 	post_send(&a, &b, IBV_WR_RDMA_WRITE, 4, 0, 10, IBV_SEND_SIGNALED);
 	expect(&a, 4, IBV_WC_SUCCESS);
@@ -185,7 +185,7 @@ static void traced_train(void)
 
 	pair_close(&a, &b);
 
-	/* No route, at three attempts: what never left needs no single packets. */
+	/* No route, at three attempts: a train that never left is not sent as single packets. */
 	open_pair(&a, &b);
 	a.v6 = true;
 	b.v6 = true;
@@ -291,7 +291,7 @@ static void traced_timeout(void)
 	pair_close(&a, &b);
 }
 
-/* A packet for nobody. */
+/* A packet to a queue pair that does not exist. */
 static void traced_stray(void)
 {
 	struct ibv_send_wr wr;
@@ -325,7 +325,7 @@ static void *switch_events(void *arg)
 	return failed ? "the switch failed" : NULL;
 }
 
-/* The branches in the code are patched while others run it. */
+/* The branches in the code are patched while other processors run it. */
 static void switched(void)
 {
 	pthread_t switcher;
@@ -343,7 +343,7 @@ static void switched(void)
 	CHECK_EQ(pthread_join(switcher, &result), 0);
 	CHECK(!result);
 	pair_close(&a, &b);
-	/* What follows has them on, and so has the end of the module. */
+	/* The events stay on for the next test and for the unload of the module. */
 	trace_on();
 }
 
@@ -398,10 +398,10 @@ static void *rename_device(void *arg)
 	return ok ? NULL : "the device could not be renamed";
 }
 
-/* Names that are not made of letters of both. */
+/* The number of names with other characters than those of the two names. */
 static int spoilt;
 
-/* Looks at each name that was read; returns how many there are. */
+/* Checks each name that was read; returns their number. */
 static int names(const char *before)
 {
 	int n = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A peer that goes on writing, whatever becomes of the memory: nobody tells it on UC. And what
- * changes a region meanwhile.
+ * A peer that goes on writing, even if the memory is gone, which UC does not report. And calls that
+ * change a region meanwhile.
  */
 #ifndef FERROCE_TRAFFIC_H
 #define FERROCE_TRAFFIC_H
@@ -14,26 +14,26 @@
 struct traffic {
 	/* `a` writes; its buffer holds bytes of 0x11. */
 	struct end a, b;
-	/* May change meanwhile. */
+	/* These may change meanwhile. */
 	uint32_t rkey;
 	uint64_t va;
-	/* How many pieces are written, one after the other, again and again. */
+	/* The number of pieces, which are written one after the other, again and again. */
 	unsigned int places;
 	int stop;
 	unsigned long done;
 };
 
-/* Writes until it shall stop or something fails: the body of a thread. */
+/* Writes until `stop` is set or a WRITE fails: the body of a thread. */
 void *traffic_run(void *arg);
 
-/* Whether a peer has written all of a piece, which nobody is told of on UC. */
+/* Returns whether a peer has written all of a piece, which UC does not report. */
 bool traffic_arrived(const unsigned char *p);
 
-/* What ibv_rereg_mr() would do if the provider had it. */
+/* Replaces ibv_rereg_mr(), which the provider lacks; returns 0 or the error. */
 int mr_rereg(struct ibv_mr *mr, int flags, void *start, size_t len, uint64_t va,
 	     struct ibv_pd *pd, int access);
 
-/* What ibv_advise_mr() would do; returns 0 or the error. */
+/* Replaces ibv_advise_mr(); returns 0 or the error. */
 int advise_mr(struct ibv_pd *pd, int advice, uint32_t flags, struct ibv_sge *sges, int n);
 
 #endif

@@ -39,7 +39,7 @@ xdp() {
 	xdp_pid[$1]=$pid
 }
 
-# xdp_off NUMBER: detaches it; $seen is how many packets it has seen.
+# xdp_off NUMBER: detaches it; sets $seen to the number of packets that it has seen.
 xdp_off() {
 	detach_xdp "${xdp_pid[$1]}" "v$1"
 }
@@ -49,7 +49,7 @@ feature() {
 	in_ns "n$1" "$here/ferroce_feature" "v$1" "$2" "$3"
 }
 
-# show_counters: of both devices, those that are not 0.
+# show_counters: prints the counters of both devices that are not 0.
 show_counters() {
 	grep -v '^0$' /sys/class/infiniband/r[12]/ports/1/hw_counters/* || true
 }
@@ -103,7 +103,7 @@ all_arrived() {
 	[ "$(counter r1 sent_pkts)" = "$(counter r2 rcvd_pkts)" ] && [ "$(counter r2 sent_pkts)" = "$(counter r1 rcvd_pkts)" ]
 }
 
-# intact: every packet arrived as it had been, and in order if there is RPS. On a slow machine there may be retries all the same,
+# intact: every packet arrived unchanged, and in order if there is RPS. On a slow machine there may be retries all the same,
 # because acknowledgments are late.
 intact() {
 	local dev reason reasons=(rx_bad_icrc rx_malformed)
@@ -115,13 +115,13 @@ intact() {
 	done
 }
 
-# unchanged: trains were sent, and every packet arrived as it had been.
+# unchanged: trains were sent, and every packet arrived unchanged.
 unchanged() {
 	all_sent r1 r2
 	intact
 }
 
-# In front of a device that takes a packet at a time, as most do.
+# Trains are taken apart in front of a device that takes a packet at a time, as most do.
 taken_apart() {
 	local i
 
@@ -165,7 +165,7 @@ xdp_generic() {
 	done
 }
 
-# In front of a net device with a native XDP program, the other end of the pair takes trains apart.
+# The other end of the pair takes trains apart in front of a net device with a native XDP program.
 xdp_native() {
 	local i seen=0
 
@@ -238,7 +238,7 @@ features_under_traffic() {
 	flows_whole
 }
 
-# rejected DEVICE...: $rejected is how many packets the stack has refused. No program is started for it.
+# rejected DEVICE...: sets $rejected to the number of packets that the stack has refused. Starts no program.
 rejected() {
 	local dev count
 
@@ -379,7 +379,7 @@ bridged() {
 	wait_for all_whole
 }
 
-# A VLAN device above, whose features are others.
+# A VLAN device on top, with other features.
 tagged() {
 	local i
 

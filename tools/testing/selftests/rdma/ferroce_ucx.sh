@@ -29,7 +29,7 @@ batch() {
 	wait_for no_objects r2
 }
 
-# ucp TRANSPORT TESTS: the transport is the only one that there is, so that nothing goes another way. By its short name, rc_v,
+# ucp TRANSPORT TESTS: the transport is the only one that there is, so that no traffic uses another one. By its short name, rc_v,
 # rc_verbs may make its connections through ud_verbs.
 ucp() {
 	local server_options="env UCX_NET_DEVICES=r1:1 UCX_TLS=${1/_verbs/_v} ucx_perftest"

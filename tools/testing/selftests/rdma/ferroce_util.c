@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the ferroce test programs share. See ferroce_util.h.
+ * Functions that the ferroce test programs share. See ferroce_util.h.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -20,13 +20,13 @@ static unsigned long waited;
 static time_t began;
 
 /*
- * How often, and for how many seconds, something is looked for before it counts as lost. Both: a
- * slow machine looks seldom, and on a busy host the processor that has to do it may rest while this
- * one looks and looks.
+ * The number of polls, and the seconds, after which a missing event counts as lost. Both must have
+ * passed: a slow machine polls seldom, and on a busy host the processor that has the work may not
+ * run while this one polls.
  */
 #define MAX_WAIT 8000000ul
 #define MAX_SECONDS 60
-/* A verb takes so much longer than a look at a ring. */
+/* A verb takes this many times as long as a poll of a ring. */
 #define VERB_WEIGHT 40ul
 
 static void give_up(void)
@@ -90,7 +90,7 @@ pid_t child_fork(void)
 	CHECK(child >= 0);
 	if (!child) {
 		in_child = true;
-		/* The network is the parent's. */
+		/* The parent cleans up the network. */
 		signal(SIGINT, SIG_DFL);
 		signal(SIGTERM, SIG_DFL);
 	}
@@ -531,7 +531,7 @@ void doorbell(struct end *e)
 	struct ibv_sge none[256] = {};
 	struct ibv_send_wr wr = { .sg_list = none, .num_sge = e->cap.max_send_sge + 1 }, *bad;
 
-	/* The library refuses the request, and rings all the same. */
+	/* The library refuses the request, but rings the doorbell all the same. */
 	CHECK(ibv_post_send(e->qp, &wr, &bad));
 }
 

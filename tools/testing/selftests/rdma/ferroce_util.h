@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the ferroce test programs share: two devices in two network namespaces, queue pairs with all
- * that they need, and checks.
+ * Functions that the ferroce test programs share: two devices in two network namespaces, queue
+ * pairs with all that they need, and checks.
  *
  * A check that fails ends the test case, not the program. Waiting ends after a number of polls and
  * a minute, whichever is later: under emulation, no fixed time is long enough.
@@ -22,7 +22,7 @@
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 
 #define QKEY 0x11223344
-/* Of every address vector; and the UDP source port that follows from it. */
+/* The flow label of every address vector, and the UDP source port that follows from it. */
 #define FLOW_LABEL 0x123
 #define SOURCE_PORT 0xc123
 #define GRH_LEN 40
@@ -54,7 +54,7 @@ struct end {
 	enum ibv_qp_type type;
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
-	/* If it is set before end_create(), receives are posted here. It is not the end's. */
+	/* If it is set before end_create(), receives are posted here. The end does not own it. */
 	struct ibv_srq *srq;
 	struct ibv_qp *qp;
 	struct ibv_mr *mr;
@@ -67,7 +67,7 @@ struct end {
 	int vector;
 	bool v6;
 	enum ibv_mtu mtu;
-	/* What the queue pair and the region allow. */
+	/* The access that the queue pair and the region allow. */
 	unsigned int access;
 	unsigned int region;
 	/* Operations of the extended post functions, 0 for a queue pair without them. */
@@ -102,7 +102,7 @@ int find_gid(struct ibv_context *ctx, const union ibv_gid *gid, uint32_t ifindex
 /* Waits until the port is active and has both GIDs, and looks their indexes up. */
 void dev_wait(struct dev *dev);
 
-/* Says that the running test, if it does not fail, has shown nothing. */
+/* Reports the running test as skipped, unless it fails. */
 void test_skip(const char *why);
 
 #define CHECK(cond) check(!!(cond), #cond, __func__, __LINE__)
@@ -116,11 +116,11 @@ void check_eq(long long got, long long wanted, const char *what, const char *fun
 void shell(const char *format, ...);
 /* fork(). In the child, a check that fails ends the process, with status 1. */
 pid_t child_fork(void);
-/* From here on the program, and what it starts, stays on the first CPU. */
+/* Keeps the program, and its children, on the first CPU from now on. */
 void stay_on_one_cpu(void);
 
 /*
- * Gives way to whatever is being waited for; fails once it was called too often since wait_begin().
+ * Yields the processor; fails after too many calls and too long a time since wait_begin().
  */
 void wait_begin(void);
 void wait_more(const char *what);
@@ -135,7 +135,7 @@ void leave_ns(int before);
 
 /* Fills an end with the attributes that most tests use, which may be changed before end_open(). */
 void end_init(struct end *e, struct dev *dev, enum ibv_qp_type type, size_t len);
-/* Creates what an end consists of. */
+/* Creates the objects of an end. */
 void end_create(struct end *e);
 void end_close(struct end *e);
 /* Takes the queue pair from RESET up to a state, with `peer` on the other side. */
@@ -169,8 +169,8 @@ void make_chain(struct ibv_send_wr *wrs, struct ibv_sge *sges, int n, struct end
 void post_send(struct end *e, struct end *to, enum ibv_wr_opcode op, uint64_t wr_id, size_t off,
 	       uint32_t len, unsigned int flags);
 /*
- * Starts a request of the extended post functions, and posts what was started. The result is to be
- * used in between.
+ * Starts a request of the extended post functions, and posts it. The result is to be used in
+ * between.
  */
 struct ibv_qp_ex *ex_begin(struct end *e, uint64_t wr_id, unsigned int flags);
 void ex_post(struct end *e);
@@ -185,7 +185,7 @@ struct ibv_wc expect(struct end *e, uint64_t wr_id, enum ibv_wc_status status);
 void expect_none(struct end *e);
 /* Waits for an asynchronous event and acknowledges it. */
 void expect_event(struct end *e, enum ibv_event_type type);
-/* Waits for each of these once, in whatever order, and checks that nothing else came. */
+/* Waits for each of these once, in any order, and checks that there is no other event. */
 void expect_events(struct end *e, const enum ibv_event_type *types, int n);
 bool have_event(struct end *e);
 

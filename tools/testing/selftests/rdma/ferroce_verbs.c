@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Objects: made, queried and destroyed; their limits at the bound and one above; what does not
- * exist is refused; keys, bounds and protection domains of memory that the own side names.
+ * Objects: creation, query and destruction; their limits at the bound and one above; unsupported
+ * types; keys, bounds and protection domains of local memory.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include "ferroce_util.h"
 #include <rdma/ib_user_verbs.h>
-/* The C library's <netinet/in.h> comes first, which the kernel's header gives way to. */
+/* After the C library's <netinet/in.h>, because the kernel's header then omits its definitions. */
 #include <rdma/rdma_user_rxe.h>
 
 static struct ibv_cq *cq;
 
-/* Creates a queue pair and returns what it got; with an errno, checks that it is refused so. */
+/* Creates a queue pair and returns its capacities, or checks that it fails with errno `wanted`. */
 static struct ibv_qp_cap try_qp(enum ibv_qp_type type, struct ibv_qp_cap cap, int wanted)
 {
 	struct ibv_qp_init_attr init = {
@@ -92,7 +92,7 @@ static void test_qp_limits(void)
 	try_qp(IBV_QPT_UD, full, EINVAL);
 }
 
-/* What a queue pair got can be asked for again, and is what a query returns. */
+/* The capacities of a queue pair can be requested again, and a query returns them. */
 static void test_qp_caps(void)
 {
 	for (unsigned int n = 1; n < 600; n = n * 2 + 1) {
@@ -114,7 +114,7 @@ static void test_qp_caps(void)
 		CHECK(init.cap.max_send_sge >= ask.max_send_sge &&
 		      init.cap.max_recv_sge >= ask.max_recv_sge);
 		CHECK(init.cap.max_inline_data >= ask.max_inline_data);
-		/* They share the room behind a request. */
+		/* SGEs and inline data share the room behind a request. */
 		CHECK_EQ(init.cap.max_send_sge, init.cap.max_inline_data / 16);
 		CHECK_EQ(ibv_query_qp(qp, &attr, IBV_QP_STATE | IBV_QP_CAP, &queried), 0);
 		CHECK_EQ(attr.qp_state, IBV_QPS_RESET);
@@ -153,7 +153,7 @@ static void test_cq_limits(void)
 }
 
 /*
- * A command of the write interface, of which the library does not show the driver's part. Returns
+ * Sends a command of the write interface, because the library hides the driver's part. Returns
  * whether it succeeds.
  */
 static bool try_verb(struct dev *dev, uint32_t command, void *cmd, size_t in, size_t out)
@@ -171,7 +171,7 @@ static void write_verb(uint32_t command, void *cmd, size_t in, size_t out)
 	CHECK(try_verb(&r1, command, cmd, in, out));
 }
 
-/* A completion queue that nobody maps. */
+/* A command for a completion queue that the library does not map. */
 struct create_cq {
 	struct {
 		struct ib_uverbs_create_cq_resp core;
@@ -194,7 +194,7 @@ static void make_create_cq(struct create_cq *create, int cqe)
 	};
 }
 
-/* Rings that are not mapped are bounded. */
+/* The number of rings that are not mapped is limited. */
 static void test_unmapped(void)
 {
 	struct create_cq create;
@@ -246,7 +246,7 @@ static void test_mmap(void)
 	munmap(ring, resp->mi.size);
 }
 
-/* In use: nothing is destroyed under what needs it. */
+/* Objects that others need cannot be destroyed. */
 static void test_dependencies(void)
 {
 	struct end a;
@@ -258,7 +258,7 @@ static void test_dependencies(void)
 	end_close(&a);
 }
 
-/* Asks for a queue pair without the library, as a process can; returns the errno. */
+/* Creates a queue pair without the library, as a process can; returns 0 or the errno. */
 static int create_qp_raw(enum ibv_qp_type type)
 {
 	struct {
@@ -326,11 +326,11 @@ static void test_mr(void)
 	errno = 0;
 	CHECK(!ibv_reg_mr(r1.pd, buf, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_HUGETLB));
 	CHECK_EQ(errno, EOPNOTSUPP);
-	/* Nothing there, wraps around, not ours. */
+	/* Unmapped, wraps around, memory of the kernel. */
 	CHECK(!ibv_reg_mr(r1.pd, NULL, 4096, IBV_ACCESS_LOCAL_WRITE));
 	CHECK(!ibv_reg_mr(r1.pd, buf, SIZE_MAX - 4096, IBV_ACCESS_LOCAL_WRITE));
 	CHECK(!ibv_reg_mr(r1.pd, (void *)0xffff888000000000, 4096, IBV_ACCESS_LOCAL_WRITE));
-	/* A bit that is a mere hint does no harm. */
+	/* A flag that is only a hint is accepted. */
 	mr = ibv_reg_mr(r1.pd, buf, 4096, IBV_ACCESS_RELAXED_ORDERING);
 	CHECK(mr);
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
@@ -478,7 +478,7 @@ static void test_recv_memory(void)
 	}
 }
 
-/* An address handle is as bound to its protection domain as a key is. */
+/* An address handle is bound to its protection domain, like a key. */
 static void test_foreign_ah(void)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(r1.ctx);

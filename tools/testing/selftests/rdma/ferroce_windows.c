@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory windows: what a peer may do through them, who may bind and invalidate them, and that
- * nothing goes through one that is bound no more.
+ * Memory windows: the access of a peer through them, the rights to bind and invalidate them, and no
+ * access through one that is no longer bound.
  */
 #include <pthread.h>
 #include <sys/mman.h>
@@ -19,7 +19,7 @@
 #define REGION (FULL_ACCESS | IBV_ACCESS_MW_BIND)
 #define READ_WRITE (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
 
-/* A flag of no right, which the device does not know. */
+/* A flag that the device does not know. */
 #define UNKNOWN_ACCESS 0x80000
 
 static unsigned char *buf;
@@ -30,7 +30,7 @@ static void set_up(void)
 	CHECK(buf != MAP_FAILED);
 }
 
-/* What a test needs: `a` is the peer, `b` owns the region and the window. */
+/* The objects of a test: `a` is the peer, `b` owns the region and the window. */
 struct scene {
 	struct end a, b;
 	struct ibv_mr *mr;
@@ -94,7 +94,7 @@ static void test_objects(void)
 	CHECK_EQ(ibv_dealloc_pd(pd), 0);
 }
 
-/* Where and how a peer gets at memory. */
+/* The bounds and the rights of accesses by a peer. */
 static void test_bounds(void)
 {
 	static const struct {
@@ -176,7 +176,7 @@ static void test_type_1(void)
 	CHECK_EQ(access_by(&a, IBV_WR_RDMA_WRITE, old, (uintptr_t)buf, 100), IBV_WC_REM_ACCESS_ERR);
 	pair_close(&a, &b);
 
-	/* Nothing invalidates it but a binding to nothing. */
+	/* Only a binding of length zero invalidates it. */
 	CHECK_EQ(invalidate(&s.b, IBV_WR_LOCAL_INV, s.mw->rkey), IBV_WC_MW_BIND_ERR);
 	pair_close(&s.a, &s.b);
 	pair_open(&s.a, &s.b, IBV_QPT_RC, LEN);
@@ -207,7 +207,7 @@ static void test_type_2(void)
 	pair_close(&a, &b);
 	end_init(&a, &r1, IBV_QPT_RC, LEN);
 	end_init(&b, &r2, IBV_QPT_RC, LEN);
-	/* It is not answered. */
+	/* The request gets no response. */
 	a.timeout = 10;
 	a.retry_cnt = 2;
 	pair_create(&a, &b);
@@ -220,7 +220,7 @@ static void test_type_2(void)
 		 IBV_WC_SUCCESS);
 	CHECK(all_bytes(buf + AT, PIECE, 0x11));
 
-	/* Its own does. Then it can be bound again, and the region can go. */
+	/* Its own queue pair does. Then it can be bound again, and the region deregistered. */
 	CHECK_EQ(invalidate(&s.b, IBV_WR_LOCAL_INV, s.mw->rkey), IBV_WC_SUCCESS);
 	bind_room(&s, READ_WRITE);
 	post_recv(&s.b, 3, 0, 64);
@@ -404,14 +404,14 @@ static void test_refusals(void)
 			rights |= UNKNOWN_ACCESS;
 		CHECK_EQ(bind_request(&s.b, s.mw, mr, addr, len, rights), IBV_WC_MW_BIND_ERR);
 		end_await(&s.b, IBV_QPS_ERR);
-		/* It does not keep the region. */
+		/* The window does not hold the region. */
 		CHECK_EQ(ibv_dereg_mr(mr), 0);
 		scene_close(&s);
 		CHECK_EQ(ibv_dealloc_pd(pd), 0);
 	}
 }
 
-/* What is not the end of a window by itself, but takes it along. */
+/* Bindings that end with the window or its queue pair. */
 static void test_ends(void)
 {
 	struct scene s;
@@ -430,7 +430,7 @@ static void test_ends(void)
 	CHECK(all_bytes(buf, LEN, 0x22));
 	scene_close(&s);
 
-	/* The queue pair goes: the region is free, and the window can be bound to another one. */
+	/* The queue pair is destroyed: the region is free, and another can bind the window. */
 	scene_open(&s, IBV_MW_TYPE_2);
 	bind_room(&s, READ_WRITE);
 	pair_close(&s.a, &s.b);
@@ -444,7 +444,7 @@ static void test_ends(void)
 	scene_close(&s);
 }
 
-/* A queue pair that goes takes its own windows along, also those that were not its own at first. */
+/* Destroying a queue pair unbinds its own windows, also those that another had bound at first. */
 static void test_two_queue_pairs(void)
 {
 	uint64_t addr = (uintptr_t)buf + AT;
@@ -490,7 +490,7 @@ static void test_two_queue_pairs(void)
 	CHECK_EQ(ibv_dealloc_mw(s.mw), 0);
 }
 
-/* How many regions there are of the second device. */
+/* Returns the number of regions of the second device. */
 static int count_regions(void)
 {
 	FILE *f = popen("rdma resource show r2 | sed -n 's/.* mr \\([0-9]*\\).*/\\1/p'", "r");
@@ -503,8 +503,8 @@ static int count_regions(void)
 }
 
 /*
- * A process ends and leaves a bound window behind. Its objects go the last one first, so the region
- * comes up before the window that is bound to it.
+ * A process ends and leaves a bound window behind. Its objects are destroyed last one first, so it
+ * is the region's turn before that of the window that is bound to it.
  */
 static void test_process_ends(void)
 {
@@ -541,7 +541,7 @@ static void test_process_ends(void)
 		wait_more_verb("the regions to go");
 }
 
-/* Once the completion of an invalidation is there, nobody writes through the key. */
+/* After the completion of an invalidation, no peer writes through the key. */
 static void test_invalidate_under_traffic(void)
 {
 	static struct traffic t;

@@ -79,7 +79,7 @@ static inline void post_access(struct end *e, enum ibv_wr_opcode op, uint32_t rk
 	post_wr(e, &wr);
 }
 
-/* The same, and how it ends. */
+/* The same; returns the status of its completion. */
 static inline enum ibv_wc_status access_by(struct end *e, enum ibv_wr_opcode op, uint32_t rkey,
 					   uint64_t va, uint32_t len)
 {

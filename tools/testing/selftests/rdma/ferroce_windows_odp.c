@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory windows of memory on demand, and of a region that comes to nothing.
+ * Memory windows of memory on demand, and of a region whose registration fails.
  */
 #include <pthread.h>
 #include <rdma/ib_user_verbs.h>
@@ -48,7 +48,7 @@ static void scene_close(void)
 	pair_close(&a, &b);
 }
 
-/* Both sides go on after a failure. */
+/* Connects both sides again after a failure. */
 static void reconnect(void)
 {
 	end_modify(&a, IBV_QPS_RESET);
@@ -81,7 +81,7 @@ static void fetch_and_add(uint64_t off, uint64_t add, uint64_t found)
 	CHECK_EQ(*(uint64_t *)a.buf, found);
 }
 
-/* Memory that is not there each time: all arrives in it, and nothing beside the window changes. */
+/* Memory that is discarded each time: all data arrives, and nothing beside the window changes. */
 static void comes_and_goes(void)
 {
 	uint64_t at = (uintptr_t)buf + AT;
@@ -95,7 +95,7 @@ static void comes_and_goes(void)
 		CHECK(all_bytes(buf, AT, 0));
 		CHECK(all_bytes(buf + AT + PIECE, LEN - AT - PIECE, 0));
 
-		/* What a READ fetches is zeros. */
+		/* A READ returns zeros. */
 		CHECK_EQ(madvise(buf, LEN, MADV_DONTNEED), 0);
 		CHECK_EQ(access_by(&a, IBV_WR_RDMA_READ, mw->rkey, at, PIECE), IBV_WC_SUCCESS);
 		CHECK(all_bytes(a.buf, PIECE, 0));
@@ -107,7 +107,7 @@ static void comes_and_goes(void)
 		if (mw->type == IBV_MW_TYPE_2)
 			CHECK_EQ(invalidate(&b, IBV_WR_LOCAL_INV, mw->rkey), IBV_WC_SUCCESS);
 	}
-	/* A byte too far. */
+	/* One byte beyond the end. */
 	bind_room();
 	CHECK_EQ(madvise(buf, LEN, MADV_DONTNEED), 0);
 	CHECK_EQ(access_by(&a, IBV_WR_RDMA_WRITE, mw->rkey, at + ROOM - 1, 2),
@@ -134,7 +134,7 @@ static void test_implicit(void)
 	}
 }
 
-/* A packet waits for memory of a window that is invalidated meanwhile, for which nobody waits. */
+/* A packet waits for memory of a window; the invalidation of the window does not wait for it. */
 static void test_waiting(void)
 {
 	uint64_t at;
@@ -154,7 +154,7 @@ static void test_waiting(void)
 	scene_close();
 }
 
-/* A registration whose response has nowhere to go. */
+/* A registration whose response cannot be written. */
 struct half_made {
 	void *response;
 	ssize_t ret;
@@ -188,7 +188,7 @@ static void *register_half(void *arg)
 	return NULL;
 }
 
-/* Returns the local key of the newest region of r2, which the core tells root, or 0. */
+/* Returns the local key of the newest region of r2, which the core shows to root, or 0. */
 static uint32_t newest_key(void)
 {
 	FILE *out = popen("rdma resource show mr dev r2 | sed -n '$s/.*lkey //p'", "r");
@@ -246,7 +246,7 @@ static void test_half_made(void)
 	CHECK(all_bytes(a.buf, PIECE, 0x22));
 	CHECK_EQ(access_by(&a, IBV_WR_RDMA_READ, mw->rkey, at, PIECE), IBV_WC_REM_ACCESS_ERR);
 	reconnect();
-	/* The window is as good as new. */
+	/* The window can be bound again. */
 	next = ibv_reg_mr(r2.pd, buf, LEN, REGION);
 	CHECK(next);
 	CHECK_EQ(bind_verb(&b, mw, next, at, ROOM, WINDOW), IBV_WC_SUCCESS);

@@ -7,7 +7,7 @@
 # Tests wait for a condition, with a limit: under emulation, no fixed time is long enough. To start a program takes a tenth of a
 # second there, so conditions that are checked again and again are read by the shell itself.
 
-# The module is FERROCE_KO, or what modprobe finds.
+# The module is FERROCE_KO, or the one that modprobe finds.
 : "${FERROCE_KO=/out/ferroce.ko}"
 
 names=() cases=()
@@ -74,7 +74,7 @@ run_cases() {
 	exit "$failed"
 }
 
-# On every way out.
+# Cleans up at every exit.
 finish() {
 	stop_all
 	clean >/dev/null 2>&1
@@ -103,14 +103,14 @@ equal() {
 	[ "$1" = "$2" ] || { echo "wanted '$1', got '$2'"; return 1; }
 }
 
-# A pipe that nothing ever comes through: to wait at it starts no program, as sleep does.
+# A pipe that never has data: waiting for it starts no program, unlike sleep.
 exec {nothing}<> <(:)
 
 moment() {
 	read -rt 0.02 -u "$nothing" || true
 }
 
-# wait_for [-t SECONDS] COMMAND...: until the command succeeds; fails after 30 s, or as many as are given.
+# wait_for [-t SECONDS] COMMAND...: waits until the command succeeds; fails after 30 s, or SECONDS.
 wait_for() {
 	local limit=30 end
 
@@ -125,15 +125,15 @@ wait_for() {
 	done
 }
 
-# slow: a kernel that checks itself at every step takes ten times as long; a selection of the cases has to do there.
+# slow: succeeds on a debug kernel, which takes ten times as long; a selection of the cases has to be enough there.
 slow() {
 	[[ $(uname -r) = *debug* ]]
 }
 
 # ---- Processes
 
-# in_ns NETNS COMMAND...; "" stands for the namespace that we are in. Only the network is another: /sys stays ours, as RDMA
-# devices are seen from everywhere, and a new mount of it for each command would be slow.
+# in_ns NETNS COMMAND...: runs a command in a network namespace; "" is the current one. It keeps its /sys, as RDMA devices are
+# seen from everywhere, and a new mount of it for each command would be slow.
 in_ns() {
 	local ns=$1
 
@@ -141,7 +141,7 @@ in_ns() {
 	if [ -n "$ns" ]; then nsenter --net="/run/netns/$ns" "$@"; else "$@"; fi
 }
 
-# start NAME NETNS COMMAND...: in the background, output in $tmp/NAME.log; $pid is its process. It ends with the case.
+# start NAME NETNS COMMAND...: runs it in the background, output in $tmp/NAME.log; $pid is its process. It ends with the case.
 start() {
 	local name=$1 ns=$2
 
@@ -154,7 +154,7 @@ start() {
 	echo "$pid" >>"$tmp/pids"
 }
 
-# Kills what start() started and waits for its end.
+# Kills the processes that start() started and waits for their end.
 stop_all() {
 	local pid
 
@@ -165,7 +165,7 @@ stop_all() {
 	rm "$tmp/pids"
 }
 
-# state PID: of the process, one letter, in $state; none once the process is no more.
+# state PID: sets $state to the state of a process, one letter; none once the process is gone.
 state() {
 	state=''
 	{ read -rd '' state <"/proc/$1/stat"; } 2>/dev/null || true
@@ -174,7 +174,7 @@ state() {
 	state=${state:0:1}
 }
 
-# gone PID: the process has ended, whether its parent knows or not.
+# gone PID: the process has ended, even if its parent has not waited for it.
 gone() {
 	local state
 
@@ -218,7 +218,7 @@ need_programs() {
 	done
 }
 
-# set_up COMMAND...: a step before the first case. Without it there is no use in going on.
+# set_up COMMAND...: a step before the first case. If it fails, the program ends.
 set_up() {
 	trap finish EXIT
 	"$@" >"$tmp/set_up.log" 2>&1 && return
@@ -227,7 +227,7 @@ set_up() {
 	exit 1
 }
 
-# need_module: with what it needs and what the network devices of the tests are made of. Some may be built in.
+# need_module: loads the module, its dependencies and the drivers of net devices for the tests. Some may be built in.
 need_module() {
 	[ "$(id -u)" = 0 ] || skip_all "must be root"
 	need_programs rdma ibv_devinfo ip ss nsenter
@@ -254,17 +254,17 @@ wait_state() {
 	wait_for in_file ": $2" "/sys/class/infiniband/$1/ports/1/state"
 }
 
-# active_mtu DEVICE: as the verbs say.
+# active_mtu DEVICE: prints the active MTU, as the verbs report it.
 active_mtu() {
 	ibv_devinfo -d "$1" | sed -n 's/.*active_mtu:[[:space:]]*\([0-9]*\).*/\1/p'
 }
 
-# socket NETNS [-4|-6]: somebody has UDP port 4791 there.
+# socket NETNS [-4|-6]: there is a socket at UDP port 4791.
 socket() {
 	in_ns "$1" ss -Huln ${2:+"$2"} 'sport = :4791' | grep -q .
 }
 
-# objects DEVICE: how many user programs have of it. The core has one protection domain, completion queue and queue pair itself.
+# objects DEVICE: the number of its objects in user programs. The core has one protection domain, completion queue and queue pair.
 objects() {
 	local count=-3 line
 
@@ -289,7 +289,7 @@ counter() {
 	echo "$(<"/sys/class/infiniband/$1/ports/1/hw_counters/$2")"
 }
 
-# gid_of ADDRESS: as sysfs prints the GID of an IPv4 or IPv6 address.
+# gid_of ADDRESS: prints the GID of an IPv4 or IPv6 address as sysfs does.
 gid_of() {
 	local a head tail i gid=''
 
@@ -324,7 +324,7 @@ find_gid() {
 	return 1
 }
 
-# has_gid DEVICE ADDRESS: now.
+# has_gid DEVICE ADDRESS: the device has the GID now.
 has_gid() {
 	find_gid "$1" "$(gid_of "$2")" >/dev/null
 }
@@ -356,8 +356,8 @@ make_net() {
 	local i
 
 	make_ns n1 n2 || return
-	# The indexes differ: if a device and its peer have the same one, linkwatch takes it for one without a peer, and lets it
-	# wait for up to a second. Until then it drops what it should send, replies to neighbour solicitations, too.
+	# The indexes differ: if a device and its peer have the same one, linkwatch takes it for one without a peer, and delays
+	# it for up to a second. Until then it drops all packets to send, replies to neighbour solicitations, too.
 	ip link add v1 index 101 netns n1 mtu "${1:-4200}" type veth peer name v2 index 102 netns n2 mtu "${1:-4200}" || return
 	for i in 1 2; do
 		# Duplicate address detection would keep the IPv6 GID away for seconds.
@@ -401,7 +401,7 @@ delete_links() {
 	rdma link delete r1 && rdma link delete r2
 }
 
-# clean: no device, namespace or net device of ours is left. Net devices are made in namespaces, and go with them.
+# clean: removes the devices and namespaces of the tests. Net devices are made in namespaces, and are removed with them.
 clean() {
 	local dev ns
 
@@ -432,13 +432,13 @@ listens_or_gone() {
 	listens "$@" || gone "$1"
 }
 
-# listening: a server listens at the connection manager, in whatever namespace.
+# listening: a server listens at the connection manager, in any namespace.
 listening() {
 	rdma resource show cm_id | grep -q 'state LISTEN'
 }
 
 # run_both PORT 'SERVER' 'CLIENT': the server in n1 (or $server_ns), the client in n2 (or $client_ns) once the port listens.
-# Fails with whichever fails, or reports wrong data.
+# Fails if either fails, or reports wrong data.
 run_both() {
 	local port=$1 client server rc=0
 
@@ -452,7 +452,7 @@ run_both() {
 		client=$pid
 		ends "$client" || rc=$?
 	fi
-	# A server that was never spoken to waits for ever.
+	# A server without a client waits forever.
 	[ "$rc" = 0 ] || kill "$server" 2>/dev/null || true
 	ends "$server" || rc=$?
 	# The pingpongs report wrong data and exit with 0.

@@ -3,7 +3,7 @@
 """smc.py add-eid | echo PORT | check ADDRESS PORT BYTES
 
 add-eid gives this host an enterprise ID, without which SMC-Rv2 is not negotiated. echo sends back the data of one connection
-after another. check sends data to it, and compares what comes back.
+after another. check sends data to it, and compares the reply.
 """
 
 import os

@@ -7,7 +7,7 @@ use syn::{
     UnOp, //
 };
 
-/// Returns what takes the place of a binary operator.
+/// Returns the operators that replace a binary operator.
 pub(crate) fn binary(op: &BinOp) -> Vec<BinOp> {
     let words: &[&str] = match op {
         BinOp::Eq(_) => &["!="],
@@ -48,7 +48,7 @@ pub(crate) fn unary(op: &UnOp) -> bool {
     matches!(op, UnOp::Not(_) | UnOp::Neg(_))
 }
 
-/// Returns the method that takes the place of another one.
+/// Returns the method that replaces another one.
 ///
 /// `roce` has no unchecked arithmetic, so that the operators above are only a part of it.
 pub(crate) fn method(name: &str, arguments: usize) -> Option<&'static str> {

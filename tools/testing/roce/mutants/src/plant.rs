@@ -131,7 +131,7 @@ struct Facts {
 }
 
 impl Facts {
-    /// Adds what the functions call that constants call.
+    /// Adds the functions that functions in `constant` call.
     fn close(&mut self) {
         loop {
             let before = self.constant.len();

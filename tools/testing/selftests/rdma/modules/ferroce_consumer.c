@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A kernel consumer: what no program reaches, nor the consumers in the kernel that other tests use.
- * Keys, regions of as many pages as there may be, and atomic operations; completions of a queue
- * pair that is destroyed before they are polled.
+ * A kernel consumer: tests of code that neither programs nor the kernel consumers of other tests
+ * reach. Keys, regions of as many pages as there may be, and atomic operations; completions of a
+ * queue pair that is destroyed before they are polled.
  *
- * Loading it runs everything between the devices r1 and r2, and fails if that does; the log says
- * where. ferroce_kernel.sh makes the devices.
+ * Loading it runs all tests between the devices r1 and r2, and fails if one fails; the log has the
+ * line. ferroce_kernel.sh makes the devices.
  */
 #include <linux/delay.h>
 #include <linux/module.h>
@@ -21,7 +21,7 @@ static bool brief;
 module_param(brief, bool, 0);
 MODULE_PARM_DESC(brief, "one region, one message, one atomic operation");
 
-/* More than the driver looks through at a time. */
+/* More entries than the driver scans at a time. */
 #define CQE 300
 
 #define TO_INIT (IB_QP_STATE | IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_ACCESS_FLAGS)
@@ -45,7 +45,7 @@ struct side {
 
 static struct side a, b;
 
-/* 0, or an error that the log has. */
+/* 0, or an error, which is logged. */
 #define TRY(expr) try_result(expr, #expr, __LINE__)
 #define TRY_PTR(expr) try_result(PTR_ERR_OR_ZERO(expr), #expr, __LINE__)
 #define EXPECT(cond) try_result((cond) ? 0 : -EINVAL, #cond, __LINE__)
@@ -107,7 +107,7 @@ static int open_side(struct side *s)
 		if (!s->pages[i])
 			return -ENOMEM;
 	}
-	/* Last page first, so that no two of them are one piece of memory. */
+	/* Last page first, so that no two of them are contiguous. */
 	sg_init_table(s->sgl, PAGES + 1);
 	for (int i = 0; i <= PAGES; i++)
 		sg_set_page(&s->sgl[i], s->pages[PAGES - i], PAGE_SIZE, 0);
@@ -215,7 +215,7 @@ static u8 *byte(struct side *s, u64 at)
 	return (u8 *)page_address(s->pages[PAGES - at / PAGE_SIZE]) + at % PAGE_SIZE;
 }
 
-/* What a byte of a region is to be. */
+/* The intended value of a byte of a region. */
 static u8 pattern(u64 at)
 {
 	return at * 31 + at / PAGE_SIZE;
@@ -250,7 +250,7 @@ static int test_pages(void)
 		return err;
 	for (u64 at = 0; at < LEN; at++)
 		*byte(&a, at) = 0;
-	/* The page that was left out is nobody's. */
+	/* The page that was left out is not part of the region. */
 	return transfer(IB_WR_RDMA_READ, 0, LEN, IB_WC_SUCCESS) ?: EXPECT(has_pattern(&a)) ?:
 	       EXPECT(!memchr_inv(page_address(b.pages[0]), 0, PAGE_SIZE));
 }
@@ -270,7 +270,7 @@ static int atomic(enum ib_wr_opcode op, u64 at, u64 compare_add, u64 swap, u64 f
 	       EXPECT(*(u64 *)byte(&a, 0) == found);
 }
 
-/* In the last word of a page and the first of the next, which are not beside each other. */
+/* In the last word of a page and the first of the next, which are not adjacent in memory. */
 static int test_atomics(void)
 {
 	int err;
@@ -289,7 +289,7 @@ static int test_atomics(void)
 	return 0;
 }
 
-/* What the driver does not support is refused when it is posted, and the queue pair goes on. */
+/* Unsupported requests are refused when they are posted, and the queue pair keeps working. */
 static int test_unsupported(void)
 {
 	struct ib_send_wr unknown = { .opcode = IB_WR_MASKED_ATOMIC_FETCH_AND_ADD };
@@ -305,8 +305,8 @@ static int test_unsupported(void)
 }
 
 /*
- * A key that was invalidated, by its owner, is good for nothing. To invalidate it again is no
- * error: the peer may do so at the same time.
+ * A key that its owner has invalidated gives no access. Invalidating it again is no error: the peer
+ * may do so at the same time.
  */
 static int test_invalidate(void)
 {
@@ -323,7 +323,7 @@ static int test_invalidate(void)
 	       EXPECT(*byte(&b, 0) == 0xbb);
 }
 
-/* Keys of regions that nothing was mapped to yet: one bit says that they are no window's. */
+/* Keys of regions that are not mapped yet: random but for one bit, which means "no window". */
 static int test_keys(void)
 {
 	enum { COUNT = 200, BITS = 31 };
@@ -346,7 +346,7 @@ static int test_keys(void)
 	return err;
 }
 
-/* A queue pair in ERR: what is posted to its send queue has completed when the call returns. */
+/* A queue pair in ERR: requests to its send queue have completed when the post returns. */
 static struct ib_qp *create_flushing(struct ib_cq *send_cq, struct ib_cq *recv_cq)
 {
 	struct ib_qp_init_attr init = {
@@ -394,7 +394,7 @@ static int post_both(struct ib_qp *x, struct ib_qp *y, u32 n)
 	return err;
 }
 
-/* All completions are of a queue pair, in the order of the requests, and there are `n` of them. */
+/* Checks that all completions are of a queue pair, in the order of the requests, `n` in total. */
 static int poll_all(struct ib_cq *cq, struct ib_qp *qp, u32 n)
 {
 	struct ib_wc wc;
