@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# What else looks at, changes or drops the packets of a net device.
+# Functions that make the kernel inspect, change or drop the packets of a net device.
 
 # shellcheck shell=bash
 here=$PWD
 [ -x "$here/ferroce_xdp" ] || here=$(dirname "$0")
 
-# hold_packets NETNS DEVICE: a packet socket whose packets are not read shares their memory.
+# hold_packets NETNS DEVICE: opens a packet socket that never reads its packets and so shares their memory.
 hold_packets() {
 	start holder "$1" python3 -c "
 import socket, time
@@ -18,7 +18,7 @@ time.sleep(1000000)
 	wait_for in_file bound "$tmp/holder.log"
 }
 
-# track NETNS: connection tracking; what it finds invalid is dropped.
+# track NETNS: turns on connection tracking; packets that it finds invalid are dropped.
 track() {
 	in_ns "$1" nft -f - <<-END
 		table inet roce {
@@ -28,7 +28,7 @@ track() {
 	END
 }
 
-# corrupt NETNS DEVICE: RoCE alone: TCP within a host has no checksum that finds what was corrupted.
+# corrupt NETNS DEVICE: corrupts RoCE packets only, as TCP within a host has no checksum that would detect it.
 corrupt() {
 	in_ns "$1" tc -batch - <<-END
 		qdisc add dev $2 root handle 1: prio bands 2 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
@@ -42,13 +42,13 @@ need_xdp() {
 	need "no BPF" [ -e /proc/sys/kernel/unprivileged_bpf_disabled ]
 }
 
-# attach_xdp NETNS DEVICE WORDS...: an XDP program: ferroce_xdp. $pid is the process that holds it.
+# attach_xdp NETNS DEVICE WORDS...: attaches an XDP program with ferroce_xdp. $pid is the process that holds it.
 attach_xdp() {
 	start "xdp-$2" "$1" "$here/ferroce_xdp" "${@:2}"
 	wait_for in_file attached "$tmp/xdp-$2.log"
 }
 
-# detach_xdp PID DEVICE: $seen is how many packets it has seen.
+# detach_xdp PID DEVICE: detaches the program; $seen is the number of packets that it has seen.
 detach_xdp() {
 	kill -TERM "$1"
 	ends "$1"

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a peer may do to memory, and how a request ends that goes too far: RDMA WRITE and READ with
- * bad keys, bounds and rights, messages that do not fit, receivers that are not ready and peers
- * that are gone.
+ * Remote access to memory, and the errors of bad requests: RDMA WRITE and READ with bad keys,
+ * bounds and rights, messages that do not fit, receivers that are not ready and peers that are
+ * gone.
  */
 #include <unistd.h>
 #include "ferroce_stat.h"
 
 #define LEN 16384
 /*
- * The region that is offered is in the middle of the buffer, so that there are bytes of ours on
- * both sides.
+ * The region of the target is in the middle of the buffer, so that writes outside it, on either
+ * side, show.
  */
 #define AT 4096
 #define ROOM 8192
@@ -96,13 +96,13 @@ static void one_fault(enum ibv_wr_opcode op, enum fault fault, bool is_rc, enum 
 		end_await(&b, IBV_QPS_ERR);
 		if (op == IBV_WR_RDMA_WRITE_WITH_IMM)
 			expect(&b, 9, takes ? IBV_WC_LOC_ACCESS_ERR : IBV_WC_WR_FLUSH_ERR);
-		/* The consumer of the target hears of it, once (C9-222.1). */
+		/* The consumer of the target gets one asynchronous error (C9-222.1). */
 		if (!takes)
 			expect_event(&b, IBV_EVENT_QP_ACCESS_ERR);
 		CHECK(!have_event(&b));
 	} else {
 		expect(&a, 1, IBV_WC_SUCCESS);
-		/* Nobody is told, and the next message arrives. */
+		/* Neither side gets an error, and the next message arrives. */
 		post_recv(&b, 10, LEN - 64, 64);
 		post_send(&a, &b, IBV_WR_SEND, 2, 0, 64, IBV_SEND_SIGNALED);
 		expect(&a, 2, IBV_WC_SUCCESS);
@@ -135,7 +135,7 @@ static void test_rc_write_imm(void)
 static void test_rc_read(void)
 {
 	for (int fault = 0; fault < FAULTS; fault++) {
-		/* Longer ones are requested in parts. The data of those before the fault arrive. */
+		/* READs of more packets are requested in parts: those before the fault succeed. */
 		enum ibv_mtu mtu = fault == TOO_LONG ? IBV_MTU_4096 : IBV_MTU_1024;
 
 		one_fault(IBV_WR_RDMA_READ, fault, true, mtu);
@@ -150,7 +150,7 @@ static void test_uc_write(void)
 	}
 }
 
-/* Where there is nothing to read or write, key and address may be anything. */
+/* Requests of zero length are valid with any key and address. */
 static void test_no_length(void)
 {
 	static const enum ibv_wr_opcode ops[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
@@ -181,7 +181,7 @@ static void test_no_length(void)
 	}
 }
 
-/* The queue pair of the target does not allow what the region allows. */
+/* The queue pair of the target does not allow the access that the region allows. */
 static void test_qp_rights(void)
 {
 	static const enum ibv_wr_opcode ops[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };
@@ -195,7 +195,7 @@ static void test_qp_rights(void)
 		memset(a.buf, 0x11, LEN);
 		memset(b.buf, 0x22, LEN);
 		post_send(&a, &b, ops[i], 1, AT, 64, IBV_SEND_SIGNALED);
-		/* C9-87 has an invalid request here; an access error is what others answer. */
+		/* C9-87 requires Invalid Request; other devices send Remote Access Error. */
 		expect(&a, 1, IBV_WC_REM_INV_REQ_ERR);
 		end_await(&a, IBV_QPS_ERR);
 		end_await(&b, IBV_QPS_ERR);
@@ -207,8 +207,8 @@ static void test_qp_rights(void)
 }
 
 /*
- * More than the READs that the target said it remembers are not outstanding, none at all is an
- * error.
+ * The requester may not have more READs outstanding than the target can remember. If that is none,
+ * a READ is an error.
  */
 static void test_no_reads(void)
 {
@@ -243,7 +243,7 @@ static void test_many_reads(void)
 	pair_close(&a, &b);
 }
 
-/* A SEND longer than the buffers that wait for it. */
+/* A SEND longer than the posted receive buffer. */
 static void test_send_too_long(void)
 {
 	static const uint32_t lens[] = { 65, 1024, 1025, 5000 };
@@ -274,7 +274,7 @@ static void test_send_too_long(void)
 	}
 }
 
-/* Nothing is posted: the sender gives up after this many retries. */
+/* No receive is posted: the sender gives up after rnr_retry retries. */
 static void test_rnr(void)
 {
 	struct end a, b;
@@ -298,7 +298,7 @@ static void test_rnr(void)
 		CHECK_EQ(end_state(&b), IBV_QPS_RTS);
 		pair_close(&a, &b);
 	}
-	/* Seven is for ever: longer than fewer retries last. */
+	/* An rnr_retry of 7 means forever: the queries last longer than fewer retries would. */
 	pair_open(&a, &b, IBV_QPT_RC, LEN);
 	post_send(&a, &b, IBV_WR_SEND, 1, 0, 64, IBV_SEND_SIGNALED);
 	for (int i = 0; i < 2000; i++)
@@ -310,7 +310,7 @@ static void test_rnr(void)
 	pair_close(&a, &b);
 }
 
-/* The peer's queue pair is destroyed, reset, or does not know us. */
+/* The peer's queue pair is destroyed, reset, or connected to another one. */
 static void test_peer_gone(void)
 {
 	struct end a, b;
@@ -388,7 +388,7 @@ static void test_nak_waits(void)
 	refuse_until_full(1);
 }
 
-/* The responses before it stay before it. */
+/* The responses before the NAK stay ahead of it. */
 static void test_nak_waits_for_responses(void)
 {
 	refuse_until_full(2);

@@ -51,14 +51,14 @@ static void change(const char *commands, bool v6)
 	}
 	shell("%s", commands);
 	dev_wait(&r1);
-	/* They know the old MAC address. */
+	/* The neighbour entries have the old MAC address. */
 	shell("ip -n n2 neigh flush dev v2");
 	for (size_t i = 0; i < ARRAY_LEN(types); i++) {
 		exchange(&a[i], &b[i], 3);
 		exchange(&b[i], &a[i], 4);
 		pair_close(&a[i], &b[i]);
 	}
-	/* The entry that they held is free. */
+	/* The GID entry that the ends held is free now. */
 	dev_wait(&r1);
 }
 
@@ -86,7 +86,7 @@ static void test_mac(void)
 
 #define VLAN_IFINDEX 107
 
-/* Adds a VLAN with an address, by which the device is used. */
+/* Adds a VLAN with an address, and makes `dev` use the GID of that address. */
 static void add_vlan(struct dev *dev, int number)
 {
 	char text[INET6_ADDRSTRLEN];

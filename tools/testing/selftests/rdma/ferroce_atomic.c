@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Compare and swap, fetch and add: what they find and leave, who else may do the same at the same
- * time, what a lossy link does to them (nothing), and how they are refused.
+ * Compare and swap, fetch and add: their results, concurrent operations on a word, a lossy link,
+ * which does not affect them, and errors.
  */
 #include <pthread.h>
 #include <sched.h>
 #include "ferroce_util.h"
 
 #define LEN 4096
-/* The word that is worked on. There are bytes of ours on both sides. */
+/* The offset of the word in the buffer. Writes on either side of it would show. */
 #define AT 512
 #define ATOMIC_ACCESS (FULL_ACCESS | IBV_ACCESS_REMOTE_ATOMIC)
 #define ATOMIC_OPS (IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
@@ -44,7 +44,7 @@ static void store(struct end *e, size_t off, uint64_t value)
 	__atomic_store_n((uint64_t *)(e->buf + off), value, __ATOMIC_RELEASE);
 }
 
-/* Posts an operation on a word of the peer; what it finds comes to `off` of the own buffer. */
+/* Posts an operation on a word of the peer; the original value goes to `off` of the own buffer. */
 static void post_atomic(struct end *e, struct end *to, enum ibv_wr_opcode op, uint64_t wr_id,
 			size_t off, size_t remote, uint64_t compare_add, uint64_t swap)
 {
@@ -84,7 +84,7 @@ static void test_compare_swap(void)
 	CHECK_EQ(wc.byte_len, 8);
 	CHECK_EQ(load(&a, 0), 100);
 	CHECK_EQ(load(&b, AT), 0x1122334455667788);
-	/* It is not what is compared with. */
+	/* The comparison fails. */
 	post_atomic(&a, &b, IBV_WR_ATOMIC_CMP_AND_SWP, 2, 8, AT, 100, 5);
 	expect(&a, 2, IBV_WC_SUCCESS);
 	CHECK_EQ(load(&a, 8), 0x1122334455667788);
@@ -96,7 +96,7 @@ static void test_compare_swap(void)
 	pair_close(&a, &b);
 }
 
-/* More than either side remembers, on the last word of a region; they wrap around. */
+/* More additions than either side remembers, on the last word of a region; the sum wraps around. */
 static void test_fetch_add(void)
 {
 	struct end a, b;
@@ -143,7 +143,7 @@ static void test_extended(void)
 	pair_close(&a, &b);
 }
 
-/* The buffers take the word, and nothing else: otherwise the request is not even sent. */
+/* The buffers must be exactly as long as a word: otherwise the request is not even sent. */
 static void test_lengths(void)
 {
 	static const uint32_t lens[] = { 0, 4, 7, 9, 16, 64 };
@@ -161,7 +161,7 @@ static void test_lengths(void)
 		pair_connect(&a, &b);
 		memset(a.buf, 0x11, LEN);
 		store(&b, AT, 7);
-		/* The plain function does not let less pass. */
+		/* ibv_post_send() itself refuses less than a word. */
 		if (i & 1 || len < 8) {
 			qp = ex_begin(&a, 1, IBV_SEND_SIGNALED);
 			ibv_wr_atomic_fetch_add(qp, b.mr->rkey, (uintptr_t)b.buf + AT, 1);
@@ -231,8 +231,8 @@ static void test_together(void)
 }
 
 /*
- * Requests and answers get lost, doubled and late; each addition is made once, and each finds what
- * those before it left.
+ * Requests and responses get lost, duplicated and delayed; each addition is made once, and returns
+ * the result of those before it.
  */
 static void test_loss(void)
 {
@@ -338,7 +338,7 @@ static void test_faults(void)
 		one_fault(fault);
 }
 
-/* Requests that the responder must refuse as invalid: unaligned, or not allowed at all. */
+/* Requests that the responder must refuse as invalid: unaligned, or not allowed on its QP. */
 static void test_invalid(void)
 {
 	struct ibv_qp_ex *qp;
@@ -365,7 +365,7 @@ static void test_invalid(void)
 	}
 }
 
-/* A request that the requester does not allow is not sent; a bad key for the result is an error. */
+/* A request that the own queue pair does not allow is not sent; a bad lkey is an error. */
 static void test_own_side(void)
 {
 	struct end a, b;
@@ -398,7 +398,7 @@ static void test_own_side(void)
 	pair_close(&a, &b);
 }
 
-/* A fenced request waits for the result, which it sends on. */
+/* A fenced SEND waits for the result of the operation before it, and sends that. */
 static void test_fence(void)
 {
 	struct end a, b;

@@ -3,8 +3,8 @@
  * The longest messages, 2^31 bytes, over little memory: the pages of a small file appear again and
  * again in the address space.
  *
- * The files of the two sides are of different length, so that what is in the target at the end
- * tells which part of the message was written there.
+ * The files of the two sides are of different length, so that the contents of the target at the
+ * end show which part of the message was written there.
  */
 #include <poll.h>
 #include <sys/mman.h>
@@ -19,7 +19,7 @@
 #define TARGET_LEN (4 * MIB + 8192)
 
 static struct end a, b;
-/* 2^31 bytes each. */
+/* Mappings of 2^31 bytes each. */
 static unsigned char *source, *target;
 static struct ibv_mr *source_mr[2], *target_mr[2];
 
@@ -80,7 +80,7 @@ static struct ibv_wc expect_long(struct end *e, uint64_t wr_id, enum ibv_wc_stat
 	return wc;
 }
 
-/* What the target holds after `len` bytes: each of its bytes is the last that was written there. */
+/* Checks the target after `len` bytes: each of its pages has the data that was written last. */
 static void check_target(const unsigned char *from, size_t from_len, const unsigned char *to,
 			 size_t to_len, size_t len)
 {
@@ -112,7 +112,7 @@ static void transfer(enum ibv_wr_opcode op, size_t len)
 		wr.wr.rdma.rkey = source_mr[1]->rkey;
 	}
 	if (is_send) {
-		/* In two buffers. */
+		/* Receives into two buffers. */
 		struct ibv_sge to[2] = {
 			{ (uintptr_t)target, len / 2, target_mr[1]->lkey },
 			{ (uintptr_t)target + len / 2, len - len / 2, target_mr[1]->lkey },
@@ -133,7 +133,7 @@ static size_t longest(void)
 	struct utsname name;
 
 	uname(&name);
-	/* Too slow to be of use there. */
+	/* A debug kernel is too slow for 2^31 bytes. */
 	return strstr(name.release, "debug") ? 9 * MIB : GIB2;
 }
 
@@ -153,8 +153,7 @@ static void test_send(void)
 }
 
 /*
- * One byte more than there may be, in two pieces, since one could not name it with a region of 2^31
- * bytes.
+ * One byte more than the maximum, in two SGEs, since one cannot exceed the region of 2^31 bytes.
  */
 static void test_too_long(void)
 {
@@ -181,7 +180,7 @@ static void test_too_long(void)
 		end_await(&c, IBV_QPS_ERR);
 		expect_none(&d);
 		CHECK(all_bytes(target, 4096, 0x44));
-		/* More than 32 bits can count. */
+		/* A length that does not fit in 32 bits. */
 		pair_close(&c, &d);
 		pair_open(&c, &d, IBV_QPT_RC, 4096);
 		sge[1].length = GIB2;

@@ -2,9 +2,9 @@
 /*
  * Every flag and every limit that the device reports, each shown in use or at its bound.
  *
- * There is a row for each field of what a query returns, and one for each flag. A field that is not
- * zero and has no row, and a flag that is set and has none, fail. So who makes the device report
- * more adds a row: with a function that shows it, or with the name of the test program that does.
+ * There is a row for each field that a query returns, and one for each flag. The test fails for a
+ * nonzero field without a row, and for a set flag without one. So a change that makes the device
+ * report more adds a row: with a function that shows it, or the name of the test program that does.
  */
 #include <unistd.h>
 #include <rdma/ib_user_verbs.h>
@@ -13,16 +13,16 @@
 struct ibv_device_attr_ex dev;
 struct ibv_port_attr port;
 
-/* What a row is about, and how it is shown. */
+/* A field or flag, and the function or test program that shows it. */
 struct row {
 	const char *name;
 	/* A field, or bits of one. */
 	const void *field;
 	size_t size;
 	uint64_t bits;
-	/* Shows it. It is called if the field is not zero, or a bit set. */
+	/* Shows it. Called if the field is not zero, or a bit is set. */
 	void (*show)(void);
-	/* Or: the test program that does. */
+	/* Or the test program that shows it. */
 	const char *program;
 };
 
@@ -89,7 +89,7 @@ static const struct row dev_rows[] = {
 	FIELD(dev.orig_attr.vendor_id, .show = identity),
 	FIELD(dev.orig_attr.max_qp, .show = show_many),
 	FIELD(dev.orig_attr.max_qp_wr, .show = show_qp_wr),
-	/* One by one, below. */
+	/* Each flag has a row below. */
 	FIELD(dev.orig_attr.device_cap_flags, .show = identity),
 	FIELD(dev.orig_attr.max_sge, .show = show_sge),
 	FIELD(dev.orig_attr.max_sge_rd, .show = show_sge_rd),
@@ -136,7 +136,7 @@ static const struct row port_rows[] = {
 	FIELD(port.max_mtu, .show = show_mtu),
 	FIELD(port.active_mtu, .show = show_mtu),
 	FIELD(port.gid_tbl_len, .show = show_gids),
-	/* One by one, below. */
+	/* Each flag has a row below. */
 	FIELD(port.port_cap_flags, .show = identity),
 	FIELD(port.max_msg_sz, .program = "ferroce_big"),
 	FIELD(port.pkey_tbl_len, .show = show_pkeys),
@@ -152,7 +152,7 @@ static const struct row port_rows[] = {
 /* enum ib_port_capability_mask_bits. */
 static const struct row port_flags[] = {
 	FLAG(IBV_PORT_CM_SUP, .program = "ferroce_rdmacm.sh"),
-	/* The core sets it: its GID table knows which GID is an IP address. */
+	/* The core sets it: its GID table distinguishes GIDs that are IP addresses. */
 	FLAG(IBV_PORT_IP_BASED_GIDS, .show = identity),
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the device reports, and the functions that show each of it in use or at its bound.
+ * The attributes of the device, and the functions that show each of them in use or at its bound.
  */
 #ifndef FERROCE_CAPS_H
 #define FERROCE_CAPS_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How what the device reports is shown in use or at its bound. See ferroce_caps.c.
+ * Functions that show each attribute of the device in use or at its bound. See ferroce_caps.c.
  */
 #include <sys/mman.h>
 #include "ferroce_caps.h"
@@ -68,7 +68,7 @@ void show_qp_wr(void)
 	}
 }
 
-/* As many pieces on both sides as there may be, and no more. */
+/* As many SGEs on both sides as allowed, and no more. */
 void show_sge(void)
 {
 	uint32_t max = dev.orig_attr.max_sge;
@@ -90,7 +90,7 @@ void show_sge(void)
 	b.cap.max_recv_sge = max;
 	pair_create(&a, &b);
 	fill(a.buf, max * 100, 1);
-	/* From the front to the back, and the other way round. */
+	/* Gathers from front to back, and scatters from back to front. */
 	for (uint32_t i = 0; i < max; i++) {
 		out[i] = (struct ibv_sge){ (uintptr_t)a.buf + i * 100, 100, a.mr->lkey };
 		in[i] = (struct ibv_sge){ (uintptr_t)b.buf + (max - 1 - i) * 100, 100,
@@ -143,7 +143,7 @@ void show_cqe(void)
 	CHECK_EQ(errno, EINVAL);
 }
 
-/* Returns an errno. */
+/* Creates a shared receive queue with the limits; returns an errno. */
 static int try_srq(uint32_t wr, uint32_t sge)
 {
 	struct ibv_srq_init_attr init = { .attr = { .max_wr = wr, .max_sge = sge } };
@@ -169,8 +169,8 @@ void show_srq_sge(void)
 }
 
 /*
- * As large as a region may be there is no memory, but a place in the address space that has none.
- * What is too large is refused for that, and not for want of memory.
+ * There is not enough memory for the largest region, so this uses address space without memory
+ * (EFAULT). A larger region is refused for its size (EINVAL), and not for lack of memory.
  */
 void show_mr_size(void)
 {
@@ -215,7 +215,7 @@ static struct end *open_many(int n)
 	return many;
 }
 
-/* Queue pairs, completion queues and regions, each many more than one page of a table has. */
+/* Queue pairs, completion queues and regions, many more of each than fit in one page of a table. */
 void show_many(void)
 {
 	enum { MANY = 300 };
@@ -259,8 +259,8 @@ void show_many_windows(void)
 }
 
 /*
- * All that processes may have, of all devices: r1.pd and r2.pd are two of them. Those of the kernel
- * do not count.
+ * The maximum for all processes on all devices: r1.pd and r2.pd are two of them. Those of the
+ * kernel do not count.
  */
 void show_pds(void)
 {
@@ -301,7 +301,7 @@ void show_ahs(void)
 		CHECK_EQ(ibv_destroy_ah(ahs[i]), 0);
 }
 
-/* READs outstanding: to RTR and RTS with so many, and not with more. */
+/* Moves a queue pair to RTR and RTS with these numbers of outstanding READs; returns an errno. */
 static int try_rd_atom(int as_responder, int as_requester)
 {
 	struct ibv_qp_attr rtr = {
@@ -345,7 +345,7 @@ void show_rd_atom(void)
 	CHECK_EQ(try_rd_atom(dest + 1, init), EINVAL);
 	CHECK_EQ(try_rd_atom(dest, init + 1), EINVAL);
 
-	/* More READs than there may be at a time, and all of them come. */
+	/* More READs than may be outstanding at a time, and all of them complete. */
 	end_init(&a, &r1, IBV_QPT_RC, LEN);
 	end_init(&b, &r2, IBV_QPT_RC, LEN);
 	a.rd_atomic = init;
@@ -360,7 +360,7 @@ void show_rd_atom(void)
 	pair_close(&a, &b);
 }
 
-/* Each queue pair has what it may use for itself: nothing is shared that might run out. */
+/* Each queue pair has its own resources for READs: no shared pool can run out. */
 void show_res_rd_atom(void)
 {
 	CHECK_EQ(dev.orig_attr.max_res_rd_atom,
@@ -379,7 +379,7 @@ void show_pkeys(void)
 	CHECK(ibv_query_pkey(r1.ctx, 1, dev.orig_attr.max_pkeys, &pkey));
 }
 
-/* The peer waits for an answer as long as this and its own timeout say. Five bits. */
+/* The peer adds this to its own timeout when it waits for a response. Five bits. */
 void show_ack_delay(void)
 {
 	CHECK(dev.orig_attr.local_ca_ack_delay < 32);
@@ -401,7 +401,7 @@ void show_flags_ex(void)
 	CHECK_EQ((uint32_t)dev.device_cap_flags_ex, dev.orig_attr.device_cap_flags);
 }
 
-/* An address vector of another port is refused, by the verb. */
+/* An address vector of another port is refused when the handle is created. */
 void show_av_port(void)
 {
 	struct ibv_ah_attr attr = {
@@ -441,7 +441,7 @@ void show_srq_resize(void)
 	CHECK_EQ(ibv_destroy_srq(srq), 0);
 }
 
-/* Messages over packets of the largest MTU, at which the tests' net devices allow it. */
+/* Messages in packets of the largest MTU, which the tests' net devices allow. */
 void show_mtu(void)
 {
 	struct end a, b;
@@ -472,10 +472,10 @@ static void change_addresses(const char *how, int n)
 	CHECK_EQ(pclose(ip), 0);
 }
 
-/* As many addresses as the table has room for are in it. */
+/* Fills the GID table with addresses. */
 void show_gids(void)
 {
-	/* More than there are, and in less bytes than the library can ask for. */
+	/* More entries than the table has, and fewer bytes than the library's limit. */
 	static struct ibv_gid_entry entries[1500];
 	union ibv_gid gid;
 

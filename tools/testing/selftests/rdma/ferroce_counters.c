@@ -19,13 +19,13 @@ static void begin(void)
 	stats_read(&s2, "show link r2/1");
 }
 
-/* Nothing has happened on the device. */
+/* Checks that no counter of the device has grown. */
 static void quiet(struct stats *stats)
 {
 	stats_grew(stats, (struct growth[]){ {} });
 }
 
-/* A reliable pair, and a message of three packets: one acknowledgment. */
+/* A reliable connection: a message of three packets gets one acknowledgment. */
 static void test_rc(void)
 {
 	long long bytes = 2 * WIRE(BTH, 1024) + WIRE(BTH, 952), ack = WIRE(BTH + AETH, 0);
@@ -43,7 +43,7 @@ static void test_rc(void)
 	STATS_GREW(&s2, { "sent_pkts", 1 }, { "sent_bytes", ack }, { "rdma_recvs", 1 },
 		   { "rcvd_pkts", 3 }, { "rcvd_bytes", bytes });
 
-	/* A READ is asked for in one packet and answered in three. */
+	/* A READ takes one request packet and three response packets. */
 	bytes = 2 * WIRE(BTH + AETH, 1024) + WIRE(BTH + AETH, 952) - AETH;
 	post_send(&a, &b, IBV_WR_RDMA_READ, 3, 0, 3000, IBV_SEND_SIGNALED);
 	expect(&a, 3, IBV_WC_SUCCESS);
@@ -103,7 +103,7 @@ static void test_multicast(void)
 	}
 	STATS_GREW(&s1, { "sent_pkts", 2 }, { "sent_bytes", 2 * WIRE(BTH + DETH, 100) },
 		   { "sent_mcast_pkts", 2 }, { "rdma_sends", 2 });
-	/* There is no receive request for the second one. */
+	/* There is no receive request for the second datagram. */
 	STATS_GREW(&s2, { "rcvd_pkts", 2 }, { "rcvd_bytes", 2 * WIRE(BTH + DETH, 100) },
 		   { "rcvd_mcast_pkts", 2 }, { "rdma_recvs", 2 }, { "rx_no_wqe", 2 });
 	CHECK_EQ(ibv_detach_mcast(b.qp, &group, 0), 0);
@@ -113,7 +113,7 @@ static void test_multicast(void)
 	pair_close(&a, &b);
 }
 
-/* Sends a packet to r1, which drops it for this reason. */
+/* Sends a packet to r1, and checks that r1 drops it for this reason. */
 static void dropped(struct packet *p, const char *reason)
 {
 	send_packet(p);
@@ -130,7 +130,7 @@ static struct packet datagram(uint32_t qpn)
 	return p;
 }
 
-/* Drops of packets that are for nobody, or for nobody yet. */
+/* Drops of packets that are invalid, or that no queue pair can receive. */
 static void test_drops(void)
 {
 	struct packet p;
@@ -167,7 +167,7 @@ static void test_drops(void)
 	pair_close(&a, &b);
 }
 
-/* A group in which an ordinary socket is, and no queue pair. */
+/* Packets to a group that an ordinary socket has joined, and no queue pair. */
 static void test_group_drops(void)
 {
 	struct ip_mreqn join = {};
@@ -192,7 +192,7 @@ static void test_group_drops(void)
 	close(fd);
 }
 
-/* Requests of a connected peer that do not fit. */
+/* Bad requests of a connected peer. */
 static void test_bad_requests(void)
 {
 	struct end a, b;
@@ -226,7 +226,7 @@ static void test_bad_requests(void)
 	qpn = a.qp->qp_num;
 	psn = next_psn(&a);
 	begin();
-	/* One NAK, and none for what follows, which is kept once. */
+	/* One NAK, and none for the packets that follow; one copy of each is kept. */
 	p = make(RC_SEND_ONLY, qpn, psn + 5);
 	send_packet(&p);
 	STATS_GREW(&s1, { "rcvd_pkts", 1 }, { "rcvd_bytes", WIRE(BTH, 0) },
@@ -242,7 +242,7 @@ static void test_bad_requests(void)
 		   { "sent_bytes", WIRE(BTH + AETH, 0) });
 	STATS_GREW(&s2, { "rcvd_pkts", 2 }, { "rcvd_bytes", 2 * WIRE(BTH + AETH, 0) },
 		   { "duplicate_response", 2 });
-	/* A wrong key ends it. */
+	/* A wrong key ends the connection. */
 	p = make(RC_WRITE_ONLY, qpn, psn);
 	add_reth(&p, a.buf, a.mr->rkey ^ 0x100, 64);
 	add_payload(&p, 64);
@@ -255,7 +255,7 @@ static void test_bad_requests(void)
 	pair_close(&a, &b);
 }
 
-/* A READ that was answered is asked for again. */
+/* A duplicate READ request gets its response again. */
 static void test_duplicate_read(void)
 {
 	struct packet p;
@@ -282,7 +282,7 @@ static struct packet response(struct end *e, unsigned int opcode, uint32_t psn, 
 	return p;
 }
 
-/* Responses that r1 did not deserve. The peer is in RESET and says nothing. */
+/* Forged responses to r1. The peer is in RESET and sends nothing. */
 static void test_responses(void)
 {
 	struct end a, b;
@@ -301,7 +301,7 @@ static void test_responses(void)
 	end_to(&a, &b, IBV_QPS_RTS);
 	dropped(&p, "duplicate_response");
 
-	/* Says that it was lost: sent again. */
+	/* A NAK for a sequence error: the request is sent again. */
 	post_send(&a, &b, IBV_WR_SEND, 1, 0, 0, IBV_SEND_SIGNALED);
 	STATS_GREW(&s1, { "sent_pkts", 1 }, { "sent_bytes", WIRE(BTH, 0) });
 	p = response(&a, RC_ACK, a.psn, 0x60);
@@ -317,7 +317,7 @@ static void test_responses(void)
 	STATS_GREW(&s1, { "rcvd_pkts", 1 }, { "rcvd_bytes", WIRE(BTH + AETH, 0) },
 		   { "rdma_sends", 1 });
 
-	/* The second of two answers first: the first is asked for again. It comes too short. */
+	/* The second of two responses first: the first is requested again. It is too short. */
 	post_send(&a, &b, IBV_WR_RDMA_READ, 2, 0, 2000, IBV_SEND_SIGNALED);
 	STATS_GREW(&s1, { "sent_pkts", 1 }, { "sent_bytes", WIRE(BTH + RETH, 0) });
 	p = response(&a, RC_READ_LAST, a.psn + 2, ACK);
@@ -335,7 +335,7 @@ static void test_responses(void)
 	pair_close(&a, &b);
 }
 
-/* Requests that end because the peer is not ready, is not there, or refuses. */
+/* Requests that fail because the peer is not ready, is gone, or refuses them. */
 static void test_failures(void)
 {
 	struct end a, b;
@@ -405,7 +405,7 @@ static void test_not_sent(void)
 	end_modify(&a, IBV_QPS_RTS);
 	shell("ip -n n1 link set v1 mtu 4200");
 
-	/* With IPv4 the stack takes an address without a route to be on the link. */
+	/* The IPv4 stack assumes that an address without a route is on the link. */
 	shell("ip -n n1 -6 route del fd77::/64");
 	post_send(&a, &b, IBV_WR_SEND, ++wr_id, 0, 64, IBV_SEND_SIGNALED);
 	expect(&a, wr_id, IBV_WC_SUCCESS);
@@ -420,7 +420,7 @@ static void test_not_sent(void)
 	quiet(&s2);
 	pair_close(&a, &b);
 
-	/* Retries run out, as if it were lost on the wire. */
+	/* Retries run out, as if the packet were lost on the wire. */
 	end_init(&a, &r1, IBV_QPT_RC, LEN);
 	end_init(&b, &r2, IBV_QPT_RC, LEN);
 	a.timeout = 10;
@@ -473,7 +473,7 @@ static void test_full_queue(void)
 	pair_close(&a, &b);
 }
 
-/* While a READ is answered requests wait: no more than these. */
+/* The maximum number of requests that wait while the response to a READ is sent. */
 #define WAITING 512
 
 static void test_backlog(void)
@@ -485,7 +485,7 @@ static void test_backlog(void)
 	pair_open(&a, &b, IBV_QPT_RC, 1 << 20);
 	begin();
 	first = stats_get(&s1, "sent_pkts");
-	/* The responder stops once 128 packets are on their way, and these do not get there. */
+	/* The responder stops once 128 packets are in flight, and these do not arrive. */
 	shell("tc -n n1 qdisc add dev v1 root netem limit 10000 slot 100s packets 1");
 	p = make(RC_READ_REQUEST, a.qp->qp_num, next_psn(&a));
 	add_reth(&p, a.buf, a.mr->rkey, 1 << 20);
@@ -497,13 +497,13 @@ static void test_backlog(void)
 		stats_read(&s1, "show link r1/1");
 	} while (sent < 128 || stats_get(&s1, "sent_pkts") - first != sent);
 	CHECK(sent < 140);
-	/* Copies of something old, which can do no harm. */
+	/* Copies of an old request, which have no effect. */
 	p = make(RC_SEND_ONLY, a.qp->qp_num, a.psn - 100);
 	for (int i = 0; i < WAITING + 7; i++)
 		send_packet(&p);
 	STATS_GREW(&s1, { "rcvd_pkts", WAITING + 7 },
 		   { "rcvd_bytes", (WAITING + 7) * WIRE(BTH, 0) }, { "rx_backlog_full", 7 });
-	/* Those that wait go with the queue pair. */
+	/* RESET drops the requests that wait. */
 	end_modify(&a, IBV_QPS_RESET);
 	STATS_GREW(&s1, { "rx_bad_state", WAITING });
 	shell("tc -n n1 qdisc del dev v1 root");
@@ -537,7 +537,7 @@ static void await_port(struct dev *dev, enum ibv_port_state state)
 		wait_more_verb("a state of the port");
 }
 
-/* An active port that goes down, by itself or with the other end. Not one that is down already. */
+/* An active port that goes down, itself or with its peer, counts; one that is down does not. */
 static void test_link_downed(void)
 {
 	begin();
@@ -559,7 +559,7 @@ static void test_sysfs(void)
 	struct stats now;
 
 	shell("echo 0 >/sys/class/infiniband/r1/ports/1/hw_counters/lifespan");
-	/* The core keeps a value for as long as the clock stands still. */
+	/* The core caches a value for the rest of a jiffy. */
 	usleep(20000);
 	stats_read(&now, "show link r1/1");
 	for (size_t i = 0; i < now.n; i++)
@@ -571,7 +571,7 @@ static void set_up(void)
 {
 	stay_on_one_cpu();
 	raw_open();
-	/* Trains are taken apart, whether something captures them or not. */
+	/* Trains are split, with and without a packet socket that captures them. */
 	shell("ip -n n1 link set v1 gso_max_segs 1");
 	shell("ip -n n2 link set v2 gso_max_segs 1");
 }

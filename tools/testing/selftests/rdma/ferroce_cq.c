@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Completion queues: sizes, resizing with completions in the queue and while more come, arming, and
- * what happens when there is no room.
+ * overflow.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -36,8 +36,8 @@ static void expect_some(uint64_t from, uint64_t to)
 }
 
 /*
- * Waits, without taking a completion, until what was posted is most likely complete: the peer has
- * handled what came behind it, and an acknowledgment of ours has come behind the peer's.
+ * Waits, without polling `a`, until the requests posted before are most likely complete: the peer
+ * has received a later SEND, and then has got an acknowledgment from `a` for a WRITE of its own.
  */
 static void settle(void)
 {
@@ -78,7 +78,7 @@ static void test_sizes(void)
 	CHECK_EQ(ibv_destroy_cq(cq), 0);
 }
 
-/* What waits stays, in its order, wherever in the ring it is. */
+/* Completions in the queue keep their order, at any position in the ring. */
 static void test_waiting(void)
 {
 	static const int sizes[] = { 7, 100, 15, 9, 1000, 7 };
@@ -95,7 +95,7 @@ static void test_waiting(void)
 		CHECK(a.cq->cqe >= size);
 		expect_some(next, next + n);
 		next += n;
-		/* And goes on in the new ring. */
+		/* More completions follow in the new ring. */
 		write_some(next, next + 5);
 		expect_some(next, next + 5);
 		next += 5;
@@ -104,7 +104,7 @@ static void test_waiting(void)
 	pair_close(&a, &b);
 }
 
-/* A size that is too small for what waits is refused, and nothing is lost by it. */
+/* A size too small for the completions in the queue is refused, and none of them is lost. */
 static void test_too_small(void)
 {
 	int cqe;
@@ -187,7 +187,7 @@ static void test_vectors(void)
 	}
 }
 
-/* A queue that is armed stays so. */
+/* A queue that is armed stays armed when it is resized. */
 static void test_armed(void)
 {
 	struct ibv_cq *cq;
@@ -202,7 +202,7 @@ static void test_armed(void)
 		expect_call();
 		CHECK_EQ(ibv_resize_cq(a.cq, round & 1 ? 60 : 15), 0);
 		expect_some(round, round + 1);
-		/* Once. */
+		/* It was armed for one event. */
 		write_some(100, 101);
 		expect_some(100, 101);
 		CHECK(ibv_get_cq_event(a.channel, &cq, &context));
@@ -223,7 +223,7 @@ static void *resizer(void *unused)
 		if (failed)
 			return "a resize failed";
 		resized = ++n;
-		/* The library's lock, which a resize holds, is one that starves others. */
+		/* A resize holds the library's lock, which is unfair and starves others. */
 		while (rounds == seen && !stop)
 			sched_yield();
 		seen = rounds;
@@ -231,7 +231,7 @@ static void *resizer(void *unused)
 	return unused;
 }
 
-/* Takes what there is of an end; all of it must be in order. */
+/* Polls the completions of an end, and checks that they are in order. */
 static void reap(struct end *e, uint64_t *next)
 {
 	struct ibv_wc wc[16];
@@ -264,12 +264,12 @@ static void test_traffic(void)
 	resized = 0;
 	rounds = 0;
 	CHECK_EQ(pthread_create(&thread, NULL, resizer, NULL), 0);
-	/* How often the thread gets to run beside the messages is not known. */
+	/* There is no guarantee that the thread runs often while messages are sent. */
 	while (recv_next < 3000 || (resized <= 10 && !failed)) {
 		rounds++;
 		while (posted - recv_next < 250)
 			post_recv(&b, posted++, 0, 64);
-		/* Fewer than there are receives, in pieces of any size. */
+		/* No more sends than posted receives, in bursts of any size. */
 		piece = 97 - sent % 97;
 		while (piece-- && sent - recv_next < 250 && sent - send_next < 250)
 			post_send(&a, &b, IBV_WR_SEND, sent++, 0, 64, IBV_SEND_SIGNALED);

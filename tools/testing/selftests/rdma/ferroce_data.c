@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Bytes that tell where they come from, so that a wrong, misplaced or missing one shows.
+ * Bytes that depend on a seed and their position, so that a wrong, misplaced or missing one shows.
  */
 #include "ferroce_util.h"
 

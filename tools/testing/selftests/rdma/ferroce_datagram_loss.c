@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * UC and UD over a link that loses and reorders packets. What arrives is whole and is one message,
- * at most once; what does not arrive is counted, and there is some.
+ * UC and UD over a link that loses and reorders packets. Messages arrive whole and at most once;
+ * the others are counted, and there must be some.
  */
 #include "ferroce_util.h"
 
@@ -15,7 +15,7 @@ struct header {
 	uint32_t seed;
 };
 
-/* One more ends the stream. */
+/* Messages that have arrived. One more ends the stream. */
 static unsigned char seen[MESSAGES + 1];
 
 /* The length of the shortest message. */
@@ -34,7 +34,7 @@ static void make_message(unsigned char *at, uint32_t sequence, uint32_t most)
 	fill(at + sizeof(header), length_of(sequence, most) - sizeof(header), header.seed);
 }
 
-/* Checks one message that arrived, by what it says itself. */
+/* Checks one message that arrived against its own header; returns its number. */
 static uint32_t check_message(const unsigned char *at, uint32_t len, uint32_t most)
 {
 	struct header header;
@@ -53,7 +53,7 @@ static uint32_t check_message(const unsigned char *at, uint32_t len, uint32_t mo
 static struct end a, b;
 static uint32_t delivered, last, reordered;
 
-/* Takes what has arrived; returns how many. */
+/* Takes the messages that have arrived; returns their number. */
 static int reap(uint32_t most, uint32_t grh)
 {
 	struct ibv_wc wc[8];
@@ -67,7 +67,7 @@ static int reap(uint32_t most, uint32_t grh)
 		CHECK_EQ(wc[i].status, IBV_WC_SUCCESS);
 		sequence = check_message(at + grh, wc[i].byte_len - grh, most);
 		CHECK_EQ(ntohl(wc[i].imm_data), sequence);
-		/* Bytes of one message do not survive into the next one. */
+		/* Bytes of one message must not pass for those of the next one. */
 		memset(at, 0xee, SLOT);
 		reordered += delivered && sequence < last;
 		last = sequence;
@@ -98,7 +98,7 @@ static void run(enum ibv_qp_type type, const char *netem, bool some_lost, bool i
 		/* The buffer is free once the request has completed. */
 		expect(&a, i, IBV_WC_SUCCESS);
 		sent++;
-		/* Nothing slows the sender down but this, which keeps receives posted. */
+		/* Only this slows the sender down, so that receives stay posted. */
 		wait_begin();
 		while (reap(most, grh) || (!some_lost && sent - delivered > DEPTH / 2))
 			wait_more("messages of a link without loss");
@@ -109,8 +109,8 @@ static void run(enum ibv_qp_type type, const char *netem, bool some_lost, bool i
 		wait_more("the last messages of a link without loss");
 	}
 	/*
-	 * What the link still holds is lost. A message after it arrives, if what came until then
-	 * has left it a receive request.
+	 * Packets that the link still holds are lost. A message after them arrives, if those before
+	 * have left it a receive request.
 	 */
 	shell("tc -n n1 qdisc delete dev v1 root");
 	while (reap(most, grh))
@@ -151,8 +151,8 @@ static void test_uc_loss(void)
 }
 
 /*
- * A message of one packet that the network doubles is delivered twice, as the specification has it;
- * one of several is not. And one packet may overtake others as a whole message.
+ * A message of one packet that the network duplicates is delivered twice, as in the specification;
+ * one of several packets is not. And a message of one packet may overtake others.
  */
 static void test_uc_all(void)
 {
@@ -174,7 +174,7 @@ static void test_ud_loss(void)
 	run(IBV_QPT_UD, "loss 5%", true, true);
 }
 
-/* A datagram has no number that would tell it from its duplicate, and no order. */
+/* A datagram has no number to distinguish it from its duplicate, and no order. */
 static void test_ud_reorder(void)
 {
 	run(IBV_QPT_UD, "delay 1ms loss 5% reorder 5%", true, false);

@@ -31,7 +31,7 @@ static void test_writes(void)
 	pair_close(&a, &b);
 }
 
-/* A READ among them is in flight while the data behind it is sent. */
+/* A READ among the requests is in flight while the data behind it is sent. */
 static void test_mixed(void)
 {
 	static const enum ibv_wr_opcode ops[] = {

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# In the place of C rxe: the kernel's own scripts for rdma_rxe, not a byte of them changed, with the module installed and the
-# modprobe.d files that come with ferroce. KERNEL_SELFTESTS is the kernel's directory of selftests (rdma and kselftest in it),
-# MODPROBE_D that of the modprobe.d files.
+# ferroce in place of C rxe: the kernel's own scripts for rdma_rxe, unmodified, with the module installed and the modprobe.d
+# files that come with ferroce. KERNEL_SELFTESTS is the kernel's directory of selftests (rdma and kselftest in it), MODPROBE_D
+# that of the modprobe.d files.
 
 # shellcheck disable=SC2317 # The cases are called by name.
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
@@ -14,11 +14,11 @@ need_programs modprobe modinfo depmod rping ping
 [ -e "$KERNEL_SELFTESTS/rdma/rxe_ipv6.sh" ] || skip_all "no selftests of the kernel in $KERNEL_SELFTESTS"
 
 modules=/lib/modules/$(uname -r)
-# modprobe reads this directory beside /etc/modprobe.d, and it does not outlive the machine.
+# modprobe reads this directory as well as /etc/modprobe.d, and its files do not survive a reboot.
 config=/run/modprobe.d
 
-# install_module: as "make modules_install" does, in a directory of modules that has what ferroce, rdma_rxe and the scripts
-# need, and not all those thousands that depmod reads. A module that is installed already is taken where it is.
+# install_module: installs ferroce as "make modules_install" does, in a directory with only the modules that ferroce, rdma_rxe
+# and the scripts need, so that depmod does not read thousands. A module that is installed already is used where it is.
 install_module() {
 	local base=$tmp/base
 
@@ -36,7 +36,7 @@ install_module() {
 	mount --bind "$base$modules" "$modules"
 }
 
-# use FILE: of those that come with ferroce.
+# use FILE: installs one of the modprobe.d files that come with ferroce.
 use() {
 	cp "$MODPROBE_D/$1" "$config"
 }
@@ -64,7 +64,7 @@ clean() {
 	load_module
 }
 
-# takes_its_place: the name and the link type give ferroce, although the other module is installed.
+# takes_its_place: the name and the link type of rdma_rxe load ferroce, although rdma_rxe is installed.
 takes_its_place() {
 	use ferroce-as-rxe.conf
 	[ -n "$(find "$modules" -name 'rdma_rxe.ko*')" ]
@@ -79,12 +79,12 @@ takes_its_place() {
 	loaded ferroce
 	fails loaded rdma_rxe
 	ibv_devinfo -d r1
-	# Its own type goes on.
+	# The link type of ferroce still works.
 	rdma link delete r1
 	rdma link add r1 type ferroce netdev v1
 }
 
-# without_it: no link type rxe but with the parameter.
+# without_it: without the module parameter there is no link type rxe.
 without_it() {
 	modprobe ferroce
 	ip link add v1 type veth peer name v2
@@ -92,7 +92,7 @@ without_it() {
 	fails device r1
 }
 
-# kept_away: with the other file rdma_rxe is not loaded by any name, before ferroce and after.
+# kept_away: with the other file, rdma_rxe is not loaded under any name, before ferroce or after it.
 kept_away() {
 	use ferroce-no-rxe.conf
 	ip link add v1 type veth peer name v2
@@ -105,14 +105,15 @@ kept_away() {
 	loaded ferroce
 }
 
-# kernel_script SCRIPT: it passes, with ferroce, and leaves nothing. Skipping is not passing: what it wants is there. Some
-# start a server and give it one second, which may be too short: when the client says that nobody listens, again.
+# kernel_script SCRIPT: the script passes with ferroce and leaves nothing behind. A skip is a failure, as all that it needs is
+# there. Some scripts give a server one second to start, which may be too short: they are repeated if the client is rejected
+# because there is no listener.
 kernel_script() {
 	local before tries=3
 
 	use ferroce-as-rxe.conf
 	before=$(rxe_loads)
-	# Where there is a udev the node of tun stays when its module goes.
+	# With udev, the device node of tun stays when the module is removed.
 	modprobe tun
 	until script "$1"; do
 		tries=$((tries - 1))
@@ -135,7 +136,7 @@ script() {
 	return "$rc"
 }
 
-# rxe_loads: how often rdma_rxe has said that it is there.
+# rxe_loads: prints the number of times that rdma_rxe has reported that it is loaded.
 rxe_loads() {
 	dmesg | grep -c 'rdma_rxe: loaded' || true
 }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Explicit congestion notification: a network that marks packets in place of dropping them.
+# Explicit congestion notification: a network that marks packets instead of dropping them.
 
 # shellcheck disable=SC2317 # The cases are called by name.
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
@@ -21,7 +21,7 @@ prepare() {
 	for i in 1 2; do in_ns "n$i" tc qdisc replace dev "v$i" root netem loss 10% ecn; done
 }
 
-# heard DEVICE PEER: it got the notifications of its peer, but for those that came too late.
+# heard DEVICE PEER: checks that the device handled congestion notifications of its peer; some may have come too late.
 heard() {
 	[ "$(counter "$1" rp_cnp_handled)" -gt 0 ]
 	[ "$(counter "$1" rp_cnp_handled)" -le "$(counter "$2" np_cnp_sent)" ]
@@ -54,8 +54,9 @@ reads() {
 	heard r1 r2
 }
 
-# A queue that marks packets drops all others while it is congested, here always. That includes the first packets to a peer that
-# was not heard yet. On a slow machine there may be timeouts all the same, because acknowledgments are late.
+# A queue that marks ECN-capable packets drops all others while it is congested, here always. So the first packets to a peer, from
+# which none has arrived yet, must be capable too. On a slow machine there may be timeouts all the same, because acknowledgments
+# are late.
 only_capable() {
 	local i
 

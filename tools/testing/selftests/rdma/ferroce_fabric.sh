@@ -20,7 +20,7 @@ fabric() {
 	[ "$endpoint" = msg ] || suffix=-dgram
 	run_both 47592 "fi_pingpong -p verbs -e $endpoint -c -d r1$suffix $*" \
 		"fi_pingpong -p verbs -e $endpoint -c -d r2$suffix $* 10.77.0.1"
-	# One line for each size, with a figure.
+	# There is a line of results for each size.
 	grep -E '^[0-9].* [0-9.]+ +[0-9.]+' "$tmp/client.log" || { cat "$tmp/client.log"; return 1; }
 	wait_for no_objects r1
 	wait_for no_objects r2

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Memory that keeps the kernel waiting.
+ * Memory with page faults that the test resolves itself (userfaultfd), so that the kernel waits.
  */
 #ifndef FERROCE_FAULT_H
 #define FERROCE_FAULT_H
@@ -17,7 +17,7 @@
 
 /*
  * Opens a userfaultfd. The kernel's own faults are reported only if the opener is privileged; it
- * may stop being so afterwards.
+ * may drop its privileges afterwards.
  */
 static inline int userfault_open(void)
 {
@@ -29,7 +29,7 @@ static inline int userfault_open(void)
 	return fd;
 }
 
-/* From here on this memory comes only once the process itself brings it. */
+/* From here on, pages of this memory appear only when the process calls bring(). */
 static inline void userfault_add(int fd, void *at, size_t len)
 {
 	struct uffdio_register reg = {
@@ -41,7 +41,7 @@ static inline void userfault_add(int fd, void *at, size_t len)
 	CHECK_EQ(ioctl(fd, UFFDIO_REGISTER, &reg), 0);
 }
 
-/* Memory that comes only once the process itself brings it; returns what it hears of that by. */
+/* Does the same with a new userfaultfd, and returns that. */
 static inline int userfault(void *at, size_t len)
 {
 	int fd = userfault_open();
@@ -50,7 +50,7 @@ static inline int userfault(void *at, size_t len)
 	return fd;
 }
 
-/* Waits until somebody wants memory. */
+/* Waits for a page fault; returns the address of the page. */
 static inline uint64_t wanted(int fd)
 {
 	struct uffd_msg msg;

@@ -2,7 +2,7 @@
 /*
  * Every verb that creates, changes or destroys an object, while one of its allocations fails.
  *
- * ferroce_faults.sh runs this and then removes the module, and looks for what is left.
+ * ferroce_faults.sh runs this and then removes the module, and checks that nothing is left.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -28,8 +28,8 @@ static struct ibv_qp *qp;
 #define GOT(object) ((errno = 0, (object)) ? 0 : errno ?: EIO)
 
 /*
- * Destroying what an attempt to destroy it has left. Where only the response was lost the object is
- * gone already, and the library does not know.
+ * Checks the result of destroying an object again after a failed attempt. If only the response was
+ * lost, the object is gone already, and the library does not know.
  */
 static void check_rest(int err)
 {
@@ -97,7 +97,7 @@ static void test_contexts(void)
 
 /* Rights of the region to be registered. */
 static unsigned int region_access;
-/* All of the process' memory. */
+/* Selects an implicit region: all memory of the process. */
 static bool implicit;
 
 static int try_reg_mr(void)
@@ -227,7 +227,7 @@ static void undo_channel(void)
 	CHECK_EQ(ibv_destroy_comp_channel(channel), 0);
 }
 
-/* Which maps the ring, too. */
+/* Creates a completion queue, which maps the ring, too. */
 static int try_create_cq(void)
 {
 	return GOT(cq = ibv_create_cq(r1.ctx, 300, NULL, channel, 0));
@@ -272,7 +272,7 @@ static void test_completion_queues(void)
 	inject(&(struct call){ "resize_cq", do_create_cq, try_resize_cq, NULL, rest_cq });
 	inject(&(struct call){ "req_notify_cq", do_create_cq, try_notify, NULL, rest_cq });
 	inject(&(struct call){ "destroy_cq", do_create_cq, try_destroy_cq, NULL, rest_cq });
-	/* A queue of which only the response was lost still counts for the library. */
+	/* The library still counts a queue if only the response to its destruction was lost. */
 	if (ibv_destroy_comp_channel(channel))
 		close(channel->fd);
 	channel = NULL;
@@ -526,7 +526,7 @@ static int try_detach(void)
 	return ibv_detach_mcast(qp, &gid, 0);
 }
 
-/* The net device is in the IP group as well. */
+/* Checks that the net device is in the IP group as well. */
 static void undo_attach(void)
 {
 	if (over_six)
@@ -539,7 +539,7 @@ static void rest_detach(void)
 {
 	int err = try_detach();
 
-	/* It is a member no more. */
+	/* EINVAL: it is no longer a member. */
 	CHECK(!err || err == EINVAL);
 }
 
@@ -562,7 +562,7 @@ static void set_up(void)
 	inject_open();
 	buf = mmap(NULL, 2 * REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(buf != MAP_FAILED);
-	/* Each page comes by itself. A kernel without huge pages does not know the advice. */
+	/* No huge pages: each page is separate. A kernel without them rejects the advice. */
 	CHECK(!madvise(buf, 2 * REGION, MADV_NOHUGEPAGE) || errno == EINVAL);
 	memset(buf, 0x22, 2 * REGION);
 }

@@ -11,12 +11,12 @@
 void test_links(void);
 void test_counters(void);
 
-/* Packets. */
+/* Packets, with faults in the thread that posts them. */
 void test_posted(void);
 void test_posted_datagrams(void);
 void test_posted_frames(void);
 
-/* The same in every context. */
+/* Packets, with faults in any context. */
 void test_traffic_on_demand(void);
 void test_traffic_window(void);
 void test_traffic_group(void);

@@ -15,7 +15,7 @@ here=$PWD
 [ -x "$here/ferroce_faults" ] || here=$(dirname "$0")
 leaks=/sys/kernel/debug/kmemleak
 
-# pins: pages that are pinned for devices. Each processor counts for itself at first.
+# pins: prints the number of pages pinned for devices. The refresh adds the counts of each processor to the total.
 pins() {
 	echo 1 >/proc/sys/vm/stat_refresh
 	awk '$1 == "nr_foll_pin_acquired" { n += $2 } $1 == "nr_foll_pin_released" { n -= $2 } END { print n + 0 }' /proc/vmstat
@@ -25,8 +25,8 @@ pins_are() {
 	[ "$(pins)" = "$1" ]
 }
 
-# no_leaks: what nothing refers to any more. An object that was just allocated, or is between two references, is found at the
-# second look at the latest. It fails if kmemleak has turned itself off.
+# no_leaks: checks that there are no unreferenced objects. An object that was just allocated, or is between two references, is
+# recognized by the second scan at the latest. It fails if kmemleak has turned itself off.
 no_leaks() {
 	[[ $(</proc/cmdline) = *kmemleak=on* ]] || return 0
 	echo scan >"$leaks"
@@ -35,7 +35,7 @@ no_leaks() {
 	fails grep . "$tmp/leaks"
 }
 
-# leaked: kmemleak's report without two leaks of Linux 7.3 that any driver meets. If a device cannot be opened,
+# leaked: prints kmemleak's report without two leaks of Linux 7.3 that occur with any driver. If a device cannot be opened,
 # UVERBS_METHOD_GET_CONTEXT frees the context without rdma_restrack_put(), and keeps a reference to the task. If a device cannot
 # be registered, uverbs_alloc_api() leaves those nodes of its radix tree that have no entries yet.
 leaked() {
@@ -48,12 +48,12 @@ forget_leaks() {
 	[ ! -e "$leaks" ] || echo clear >"$leaks" 2>/dev/null || true
 }
 
-# pass PATTERN: the cases of ferroce_faults with this in their name, then the module goes.
+# pass PATTERN: runs the cases of ferroce_faults with this in their name, then removes the module and checks for leaks.
 pass() {
 	local before
 
 	if loaded ferroce; then rmmod ferroce; fi
-	# Each entry has files in sysfs, and each file is some allocations of "rdma link add".
+	# Each entry has files in sysfs, and each file takes some allocations of "rdma link add".
 	load_module gid_table=8
 	forget_leaks
 	before=$(pins)

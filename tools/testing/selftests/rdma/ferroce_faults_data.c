@@ -6,7 +6,7 @@
 #include "ferroce_faults.h"
 
 #define LEN 16384
-/* Bytes of a message: some packets. */
+/* Bytes of a message, which takes several packets. */
 #define MESSAGE 5000
 
 static struct end a, b;
@@ -30,7 +30,7 @@ static void open_pair(enum ibv_qp_type type)
 	for (int i = 0; i < 2; i++) {
 		struct end *e = i ? &b : &a;
 
-		/* 134 ms: each packet that is lost costs that. */
+		/* 134 ms, the delay that each lost packet causes. */
 		e->timeout = 15;
 		e->access |= IBV_ACCESS_REMOTE_ATOMIC;
 		e->region |= IBV_ACCESS_REMOTE_ATOMIC;
@@ -52,7 +52,7 @@ static void make_ready(void)
 		post_recv(&b, number, 0, MESSAGE);
 }
 
-/* What the library returns does not matter: the request is in the ring. */
+/* Posts a request. An error of the library does not matter: the request is in the ring. */
 static int post(void)
 {
 	uint32_t len = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : MESSAGE;
@@ -68,7 +68,7 @@ static int post(void)
 	return ibv_post_send(a.qp, &wr, &bad);
 }
 
-/* It is done, once and rightly. */
+/* Checks that the request completes once, with the right data. */
 static void finish(void)
 {
 	unsigned char wanted[8];
@@ -106,10 +106,10 @@ void test_posted(void)
 	pair_close(&a, &b);
 }
 
-/* Receives that are posted. */
+/* The number of posted receives. */
 static int receives;
 
-/* A datagram that is lost is lost; the one behind it arrives. */
+/* A datagram may get lost; the one behind it arrives. */
 static void make_datagram(void)
 {
 	number++;

@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include "ferroce_faults.h"
 
-/* Beside this program. */
+/* Returns the path of the module, which is beside this program. */
 static const char *consumer(void)
 {
 	static char path[4096];

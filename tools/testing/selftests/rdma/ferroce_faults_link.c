@@ -22,7 +22,7 @@ static void open_sock(void)
 {
 	if (sock >= 0)
 		close(sock);
-	/* Afresh: an acknowledgment that was lost leaves an error. */
+	/* A new socket, as a lost acknowledgment leaves an error on the old one. */
 	sock = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_RDMA);
 	CHECK(sock >= 0);
 }
@@ -55,7 +55,7 @@ static void put_number(struct command *cmd, int type, uint32_t number)
 	put(cmd, type, &number, sizeof(number));
 }
 
-/* Sends a command; returns 0 or the error, which may be that the answer was lost. */
+/* Sends a command; returns 0 or an errno, which may mean that the response was lost. */
 static int run(struct command *cmd)
 {
 	struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
@@ -72,7 +72,7 @@ static int run(struct command *cmd)
 	}
 }
 
-/* The number of a device, or -1. */
+/* Returns the index of a device, or -1. */
 static int index_of(const char *name)
 {
 	int number = -1, found = -1;
@@ -113,7 +113,7 @@ static void make_delete(void)
 	put_number(&cmd, RDMA_NLDEV_ATTR_DEV_INDEX, index_of("r3"));
 }
 
-/* Whatever became of the command, none is left. */
+/* Deletes r3 if it exists: the command may have failed or succeeded. */
 static void rest_link(void)
 {
 	if (!access("/sys/class/infiniband/r3", F_OK))

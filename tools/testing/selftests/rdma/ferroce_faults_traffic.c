@@ -19,7 +19,7 @@
 static struct end a, b, c;
 static uint64_t number;
 
-/* The timeout is 4.096 us * 2^timeout: each packet that is lost costs that. */
+/* The timeout is 4.096 us * 2^timeout, the delay that each lost packet causes. */
 static void open_reliable(unsigned int access, enum ibv_mtu mtu, size_t len, uint8_t timeout)
 {
 	end_init(&a, &r1, IBV_QPT_RC, len);
@@ -48,8 +48,8 @@ static bool succeeded(struct end *e)
 	CHECK_EQ(wc.wr_id, number);
 	/*
 	 * A page that cannot be faulted in is an error of the queue pair. With several faults in a
-	 * row the responder's NAK gets no memory either, and is lost. Nothing is answered after it,
-	 * so the requester gives up.
+	 * row the responder's NAK gets no memory either, and is lost. There is no response after
+	 * it, so the requester gives up.
 	 */
 	if (wc.status == IBV_WC_RETRY_EXC_ERR)
 		CHECK_EQ(end_state(&b), IBV_QPS_ERR);
@@ -90,7 +90,7 @@ static void fetch(void)
 	transfer(opcode, 8 * PAGE);
 }
 
-/* The memory is there for the next connection. */
+/* Connects again after an error, and checks that memory can be fetched for the new connection. */
 static void reconnect(void)
 {
 	if (!broken)
@@ -130,7 +130,7 @@ static void start_window(void)
 	fill(b.buf + WINDOW, WINDOW, number);
 	post_send(&a, &b, IBV_WR_RDMA_WRITE, number, 0, WINDOW, IBV_SEND_SIGNALED);
 	post_send(&a, &b, IBV_WR_RDMA_READ, number + 1, WINDOW, WINDOW, IBV_SEND_SIGNALED);
-	/* Faults last this long: less than the retries. */
+	/* The faults last this long, which is less than the retries. */
 	usleep(200000);
 }
 
@@ -169,7 +169,7 @@ void test_traffic_window(void)
 }
 
 static struct ibv_ah *ah;
-/* Receives that are posted. */
+/* The numbers of posted receives. */
 static int receives_b, receives_c;
 
 static void send_datagram(void)
@@ -196,7 +196,7 @@ static void send_burst(void)
 		send_datagram();
 }
 
-/* Takes what has arrived; returns whether the last datagram has. */
+/* Takes the datagrams that have arrived; returns whether the last one has. */
 static bool take(struct end *e, int *receives)
 {
 	struct ibv_wc wc;
@@ -265,7 +265,7 @@ static void close_group(void)
 
 void test_traffic_group(void)
 {
-	/* Longer than a burst takes to be posted. */
+	/* Longer than it takes to post a burst. */
 	begin_delay(500);
 	open_group();
 	inject_periodic(&(struct traffic_call){ "multicast", send_burst, take_group });

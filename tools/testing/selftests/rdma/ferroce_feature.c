@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * ferroce_feature NETDEV FEATURE on|off: changes a feature of a net device, as "ethtool -K" does.
- * Fails if the net device does not have it so afterwards.
+ * Fails if the feature is not in that state afterwards.
  */
 #include <err.h>
 #include <stdbool.h>
@@ -31,7 +31,7 @@ static void request(void *data)
 	close(fd);
 }
 
-/* The number of a feature. */
+/* Returns the number of a feature. */
 static uint32_t find(const char *name)
 {
 	struct {
@@ -75,7 +75,7 @@ int main(int argc, char **argv)
 	on = !strcmp(argv[3], "on");
 	feature = find(argv[2]);
 	bit = 1U << feature % 32;
-	/* How many blocks there are. */
+	/* Get the number of blocks. */
 	request(&get);
 	set.head.size = get.head.size;
 	set.blocks[feature / 32].valid = bit;

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The filter of Documentation/infiniband/ferroce/threat-model.rst: users of the peer's host do not get at the UDP port of a device,
-# and the device of that host does.
+# The filter of Documentation/infiniband/ferroce/threat-model.rst: users of the peer's host cannot reach the UDP port of a device,
+# and the RDMA device of that host can.
 
 # shellcheck disable=SC2317 # The cases are called by name.
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
@@ -29,12 +29,12 @@ add_filter() {
 	END
 }
 
-# user_sends ADDRESS: a user without privileges sends from the peer's host.
+# user_sends ADDRESS: sends from the peer's host as a user without privileges.
 user_sends() {
 	in_ns n2 setpriv --reuid 65534 --clear-groups bash -c "echo forged >/dev/udp/$1/4791"
 }
 
-# dropped: packets that r1 got and that nobody can make sense of.
+# dropped: prints the number of malformed packets that r1 got.
 dropped() {
 	rdma -j statistic show link r1/1 | sed -n 's/.*"rx_malformed":\([0-9]*\).*/\1/p'
 }
@@ -67,7 +67,7 @@ with() {
 		both ibv_rc_pingpong -c -n 20
 		both ibv_ud_pingpong -c -n 20
 	done
-	# The connection manager, which sends from the kernel, too.
+	# The connection manager sends from the kernel, too.
 	start server n1 rping -s -a 10.77.0.1 -V -C 3
 	server=$pid
 	wait_for listening

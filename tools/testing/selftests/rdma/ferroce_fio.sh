@@ -17,7 +17,7 @@ listening_or_gone() {
 	listening || gone "$1"
 }
 
-# jobs SERVER_OPTIONS -- CLIENT_OPTIONS: the client only ever writes in fio's sense, whatever goes over the wire.
+# jobs SERVER_OPTIONS -- CLIENT_OPTIONS: runs a server and a client, whose job is a write for fio with any verb.
 jobs() {
 	local options=() rc=0 server
 
@@ -33,7 +33,7 @@ jobs() {
 		start client n2 fio --thread --name=client --ioengine=rdma --hostname=10.77.0.1 --port=18600 --rw=write "$@"
 		ends "$pid" || rc=$?
 	fi
-	# Left alone a server waits for ever, whatever it is sent.
+	# A server without a client waits forever, and only SIGKILL ends it.
 	[ "$rc" = 0 ] || kill -KILL "$server" 2>/dev/null || true
 	ends "$server" || rc=$?
 	touch "$tmp/client.log"
@@ -45,13 +45,13 @@ jobs() {
 	wait_for no_objects r1 && wait_for no_objects r2
 }
 
-# moved LOG MIB: fio has counted that many.
+# moved LOG MIB: checks that fio has counted that many.
 moved() {
 	grep -qE "io=($(($2 * 1024))KiB|$2\.0MiB)" "$tmp/$1.log" || { cat "$tmp/$1.log"; return 1; }
 }
 
 # sends BLOCK MESSAGES MIB: fio asks for no RNR retries, so there is a receive for every message from the start. The server
-# has half a second for that, which may be too short: then once more.
+# has half a second to post them, which may be too short: then the jobs are repeated.
 sends() {
 	local options=(--bs="$1" --size="$3M" --verify=crc32c --do_verify=0) tries=3
 
@@ -64,7 +64,7 @@ sends() {
 	moved client "$3"
 }
 
-# A wrong byte is found: the server wants another pattern than the client sends.
+# Wrong data is detected: the server expects another pattern than the client sends.
 finds_wrong_data() {
 	local options=(--bs=4k --iodepth=16 --size=64k --verify=pattern --do_verify=0)
 
@@ -72,14 +72,14 @@ finds_wrong_data() {
 	grep -q 'verify' "$tmp/server.log"
 }
 
-# sums FILE BLOCK: of each block.
+# sums FILE BLOCK: prints the checksums of the blocks, each once.
 sums() {
 	split -b "$2" --filter='md5sum' "$1" | sort -u
 }
 
-# memory VERB BLOCK DEPTH MIB: every block that was written or read into is one of the other side's, and none is what was there
-# before. fio takes one of its peer's blocks at random each time, so there are many more turns than blocks. It removes the files
-# at its end: the data stays under a second name.
+# memory VERB BLOCK DEPTH MIB: checks that every block of the destination is equal to one of the other side, and none to one
+# from before. fio picks one of its peer's blocks at random each time, so there are many more operations than blocks. It removes
+# the files at its end: the data stays under a second name.
 memory() {
 	local verb=$1 block=$2 depth=$3 side from=client to=server
 	local options=(--bs="$2" --iodepth="$3" --size="$4M" --scramble_buffers=0)

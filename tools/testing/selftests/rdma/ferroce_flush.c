@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * ERR flushes what is posted, whether a doorbell rings for it or not.
+ * ERR flushes posted requests, with and without a doorbell.
  */
 #include <unistd.h>
 #include "ferroce_util.h"
@@ -45,10 +45,10 @@ static void test_both(void)
 		pair_open(&a, &b, type, 4096);
 		end_modify(&a, IBV_QPS_ERR);
 		CHECK_EQ(end_state(&a), IBV_QPS_ERR);
-		/* Posting a send rings; both queues are flushed then, unsignalled requests too. */
+		/* A send rings the doorbell; both queues are flushed then, unsignalled too. */
 		post_both(&a, &b, 20);
 		expect_flushed(&a, 20, 20);
-		/* Receives alone ring no bell: the next one, or the next modify, need not wait. */
+		/* Receives ring no doorbell: the next doorbell or modify flushes them at once. */
 		post_recv(&a, 100, 0, 64);
 		doorbell(&a);
 		expect_flushed(&a, 1, 0);
@@ -59,7 +59,7 @@ static void test_both(void)
 	}
 }
 
-/* A list of requests with one doorbell, more than were asked for and as many as were granted. */
+/* A list of requests with one doorbell, as many as were granted and more than were asked for. */
 static void test_granted(void)
 {
 	static const uint32_t asked[] = { 2, 5, 10 };
@@ -85,7 +85,7 @@ static void test_granted(void)
 	}
 }
 
-/* Receives that are posted in ERR are flushed although nothing rings a bell, at any time. */
+/* Receives that are posted in ERR are flushed without a doorbell, at any time. */
 static void flushed_unrung(struct end *e, int rounds)
 {
 	for (int round = 0; round < rounds; round++) {
@@ -103,7 +103,7 @@ static void test_receives(void)
 		pair_open(&a, &b, type, 4096);
 		end_modify(&a, IBV_QPS_ERR);
 		flushed_unrung(&a, 4);
-		/* RESET ends it: what is posted then stays, for longer than the peer's in ERR. */
+		/* RESET ends that: a receive posted then stays, while the peer's are flushed. */
 		end_modify(&a, IBV_QPS_RESET);
 		end_modify(&b, IBV_QPS_ERR);
 		end_to(&a, &b, IBV_QPS_RTS);
@@ -115,7 +115,7 @@ static void test_receives(void)
 		post_send(&b, &a, IBV_WR_SEND, 8, 0, 64, IBV_SEND_SIGNALED);
 		expect(&b, 8, IBV_WC_SUCCESS);
 		expect(&a, 7, IBV_WC_SUCCESS);
-		/* And ERR begins it again, also without a modify. */
+		/* ERR starts it again, also without a modify. */
 		post_recv(&a, 9, 0, 63);
 		if (type != IBV_QPT_UD) {
 			post_send(&b, &a, IBV_WR_SEND, 8, 0, 64, IBV_SEND_SIGNALED);
@@ -128,8 +128,8 @@ static void test_receives(void)
 }
 
 /*
- * Requests that the peer did not answer yet are flushed in order, and none of them is sent again.
- * The network drops what leaves before that, so that nothing is on its way when the peer posts a
+ * Requests that the peer has not acknowledged are flushed in order, and none of them is sent again.
+ * The network drops the packets sent before that, so that none is in flight when the peer posts a
  * receive.
  */
 static void test_in_flight(void)
@@ -194,7 +194,7 @@ static void test_many_receives(void)
 
 	pair_create_long(&a, &b, IBV_QPT_RC, 3000);
 	end_modify(&a, IBV_QPS_ERR);
-	/* The first round may use what the modify allows to flush. */
+	/* The first round may use the flush budget of the modify. */
 	for (int round = 0; round < 2; round++) {
 		for (uint32_t i = 0; i < 3000; i++)
 			post_recv(&a, i, 0, 64);

@@ -17,7 +17,7 @@
 #define HEADER 14
 /* make_net's MTU. */
 #define MTU 4200
-/* For local experiments. */
+/* An EtherType for local experiments. */
 #define TYPE 0x88b5
 
 static int capture = -1;
@@ -87,7 +87,7 @@ static void send_frame(uint64_t wr_id, size_t len, unsigned int flags)
 	post_wr(&raw, &wr);
 }
 
-/* Waits for the next frame of ours; others are passed over. Tags are taken off on the way. */
+/* Waits for the next frame of this test, skips others, and checks it. The tag is gone by then. */
 static void captured(size_t len, bool tagged)
 {
 	unsigned char in[8192], wanted[8192];
@@ -140,7 +140,7 @@ static void frames(void)
 	end_close(&raw);
 }
 
-/* More than the queue holds, and than may be under way. */
+/* More frames than the queue holds, and than may be in flight. */
 static void many(void)
 {
 	open_raw();
@@ -176,7 +176,7 @@ static void errors(void)
 			send_frame(i, HEADER - 1, 0);
 			break;
 		case 1:
-			/* Without a tag there is no room for one. */
+			/* A frame without a tag may not use the room for one. */
 			send_frame(i, MTU + HEADER + 1, 0);
 			break;
 		case 2:
@@ -237,7 +237,7 @@ static void states(void)
 	end_close(&raw);
 }
 
-/* Packets to its number, of whatever transport. */
+/* Packets of any transport to the number of the queue pair. */
 static void nothing_received(void)
 {
 	static const unsigned int opcodes[] = { UD_SEND_ONLY, RC_SEND_ONLY, UC | RC_SEND_ONLY,
@@ -268,7 +268,7 @@ static void nothing_received(void)
 	end_close(&raw);
 }
 
-/* Only who may send frames anyway. */
+/* Only processes with CAP_NET_RAW, which may send frames anyway, can create the queue pair. */
 static void privilege(void)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -320,7 +320,7 @@ static void link_down(void)
 	expect(&raw, 1, IBV_WC_SUCCESS);
 	nothing_captured();
 	shell("ip -n n1 link set v1 up");
-	/* Whether there is a carrier is known a little later. */
+	/* The carrier is detected a little later. */
 	shell("for i in $(seq 1000); do ip -n n1 link show v1 | grep -q LOWER_UP && exit; done;"
 	      "exit 1");
 	make_frame(100, false, 2);
@@ -330,7 +330,7 @@ static void link_down(void)
 	end_close(&raw);
 }
 
-/* It does not wait for the queue pair. The last case: r1 is gone. */
+/* Deleting the net device does not wait for the queue pair. The last case: r1 is gone. */
 static void link_deleted(void)
 {
 	open_raw();

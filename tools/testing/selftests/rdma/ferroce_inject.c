@@ -13,19 +13,19 @@
 #define DEBUG "/sys/kernel/debug/"
 /* This attribute fails no allocation: it reallocates skbs. */
 #define REALLOC "fail_skb_realloc"
-/* No call makes as many allocations: one that seems to never comes to its end. */
+/* More allocations than any call makes: a call that reaches this would never end. */
 #define MAX_STEPS 20000
 /* Allocations in a row that fail in the second round of inject_traffic(). */
 #define IN_A_ROW 4
 /* The longest period of inject_periodic(). */
 #define MAX_PERIOD 7
 
-/* The fault attributes, and the smallest amount that one allocation takes from "space". */
+/* The fault attributes, and the smallest amount that one allocation subtracts from "space". */
 static const struct {
 	const char *dir;
 	unsigned int unit;
 } kinds[] = {
-	/* In pages. The first, while the page pools of the driver are empty. */
+	/* In pages. This is first, while the page pools of the driver are empty. */
 	{ "fail_page_alloc", 1 },
 	/* In bytes. */
 	{ "failslab", 64 },
@@ -79,7 +79,7 @@ static long get_number(const char *dir, const char *name)
 	return n;
 }
 
-/* The attributes of one kind of faults: none but those that are asked for, and no messages. */
+/* Resets the attributes of one kind of faults: no faults, and no messages by default. */
 static void reset(const char *dir)
 {
 	set(dir, "probability", "0");
@@ -131,7 +131,7 @@ static void find_ranges(const char *module, const char *name, unsigned long long
 	if (!strcmp(module, "ferroce")) {
 		if (!driver.start || addr < driver.start)
 			driver.start = addr;
-		/* Nothing is allocated in the last function, of which the end is not known. */
+		/* The end of the last function is not known, but it allocates nothing. */
 		if (addr > driver.end)
 			driver.end = addr;
 		return;
@@ -143,7 +143,7 @@ static void find_ranges(const char *module, const char *name, unsigned long long
 		kmemleak.end = addr;
 }
 
-/* No faults are left over from a test that failed. */
+/* Clears faults left over from a failed test, and sets the filter of call chains. */
 static void begin(bool driver_only)
 {
 	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
@@ -184,7 +184,7 @@ void inject_arm(unsigned int n)
 	char text[16];
 	int len = snprintf(text, sizeof(text), "%u", n);
 
-	/* To write it is a copy from user memory, which may be the one that fails: once. */
+	/* The write copies from user memory, which may be the call that fails: once. */
 	if (pwrite(nth, text, len, 0) != len)
 		CHECK_EQ(pwrite(nth, text, len, 0), len);
 }
@@ -194,7 +194,7 @@ unsigned int inject_disarm(void)
 	char text[16] = {};
 
 	/*
-	 * To read it is a copy to user memory, which counts, and may be the one that fails: but the
+	 * The read copies to user memory, which counts, and may be the call that fails; but the
 	 * number was taken before.
 	 */
 	if (pread(nth, text, sizeof(text) - 1, 0) <= 0) {
@@ -205,7 +205,7 @@ unsigned int inject_disarm(void)
 	return strtoul(text, NULL, 10);
 }
 
-/* The objects that exist, of every device and process. */
+/* Reads the numbers of existing objects, of every device and process. */
 static void count_objects(char *text, size_t len)
 {
 	FILE *out = popen("rdma resource show", "r");
@@ -245,7 +245,7 @@ void inject_traffic(const struct traffic_call *call)
 	begin(true);
 	for (size_t i = 0; kinds[i].unit; i++) {
 		for (size_t r = 0; r < ARRAY_LEN(rows); r++) {
-			/* With several in a row, a longer step skips none. */
+			/* With several faults in a row, a longer step skips no allocation. */
 			for (passed = 0, n = 0; run_with(i, passed, 1, rows[r], call); n++) {
 				CHECK(n < MAX_STEPS);
 				passed += kinds[i].unit * rows[r];

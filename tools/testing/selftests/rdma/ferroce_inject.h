@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Fault injection: a call is made again and again, and each time one allocation later fails in it,
- * until it runs through without a fault.
+ * Fault injection: a call is repeated, and each time the next of its allocations fails, until it
+ * runs through without a fault.
  *
- * /proc/thread-self/fail-nth covers what the calling thread does in process context: slab, pages
- * (per-CPU memory and vmalloc come out of these two), and copies from and to user memory where
- * CONFIG_FAULT_INJECTION_USERCOPY is set. It does not act in softirqs and work items. There the
- * attributes in debugfs do, with a filter by call chain.
+ * /proc/thread-self/fail-nth covers the calling thread in process context: slab, pages (per-CPU
+ * memory and vmalloc come out of these two), and copies from and to user memory where
+ * CONFIG_FAULT_INJECTION_USERCOPY is set. It has no effect in softirqs and work items. The
+ * attributes in debugfs, with a filter by call chain, cover these.
  */
 #ifndef FERROCE_INJECT_H
 #define FERROCE_INJECT_H
@@ -14,15 +14,15 @@
 #include "ferroce_util.h"
 
 /*
- * A call under test. What is not needed may be NULL. Each function but attempt() runs without
- * faults and checks what it does; attempt() returns 0 or an errno.
+ * A call under test. Functions that are not needed may be NULL. All but attempt() run without
+ * faults and check their results; attempt() returns 0 or an errno.
  */
 struct call {
 	const char *name;
 	/* Before each attempt. */
 	void (*prepare)(void);
 	int (*attempt)(void);
-	/* Takes back what a successful attempt did. */
+	/* Undoes a successful attempt. */
 	void (*undo)(void);
 	/* After each attempt, and after undo(). */
 	void (*tidy)(void);
@@ -57,7 +57,7 @@ void inject_periodic(const struct traffic_call *call);
 /* Runs the traffic while each skb is reallocated at every check of its headers. */
 void inject_realloc(const struct traffic_call *call);
 
-/* Makes the n-th allocation of this thread from here on fail; disarms, and returns what is left. */
+/* Makes the n-th allocation of this thread from here on fail; disarms, and returns the rest. */
 void inject_arm(unsigned int n);
 unsigned int inject_disarm(void);
 

@@ -26,13 +26,13 @@ make_target() {
 		echo 0 >"$group/attrib/demo_mode_write_protect" && echo 1 >"$group/enable"
 }
 
-# node OPTIONS: the initiator's record of the target.
+# node OPTIONS: runs iscsiadm on the initiator's record of the target.
 node() {
 	iscsiadm -m node -T "$name" -p "$portal" "$@"
 }
 
-# Until the connection is back the initiator keeps commands for so many seconds. iscsiadm makes its directory of locks, but not the
-# one that it is in.
+# The initiator keeps commands for replacement_timeout seconds until the connection is back. iscsiadm creates its directory of
+# locks, but not the parent.
 start_daemon() {
 	echo "InitiatorName=iqn.2026-01.ferroce:initiator" >"$tmp/initiator" || return
 	mkdir -p /run/lock && iscsid -i "$tmp/initiator" && wait_for iscsiadm -m node -o new -T "$name" -p "$portal" -I iser &&
@@ -65,7 +65,7 @@ disconnect() {
 	wait_for -t 60 fails sessions
 }
 
-# The device goes: neither side holds it up, and the initiator gives up its commands.
+# The device is removed: neither side blocks that, and the initiator gives up its commands.
 test_device_gone() {
 	connect
 	start_writing

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# A consumer in the kernel: regions of as many pages as there may be, atomic operations, completions of destroyed queue
+# A consumer in the kernel: regions with the maximum number of pages, atomic operations, completions of destroyed queue
 # pairs (modules/ferroce_consumer.c).
 
 # shellcheck disable=SC2317 # The cases are called by name.

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# In the middle of traffic: processes are killed, links and net devices deleted, the module removed. Afterwards nothing is left
-# of what was there, and new traffic works.
+# In the middle of traffic, processes are killed, links and net devices deleted, and the module is removed. Afterwards none of
+# their objects are left, and new traffic works.
 
 # shellcheck disable=SC2317 # The cases are called by name.
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
@@ -12,7 +12,7 @@ need_programs ibv_rc_pingpong ib_write_bw ping
 # shellcheck disable=SC2034
 after_each=clean
 
-# packets: how many r1 has sent and received.
+# packets: prints the number of packets that r1 has sent and received.
 packets() {
 	echo $(($(counter r1 sent_pkts) + $(counter r1 rcvd_pkts)))
 }
@@ -35,7 +35,7 @@ flow() {
 	wait_for -t 100 more_packets $(($(packets) + 200)) || no_flow
 }
 
-# no_flow: shows what is known of traffic that does not flow, and fails.
+# no_flow: shows the state of traffic that does not flow, and fails.
 no_flow() {
 	local dev
 
@@ -53,13 +53,13 @@ network() {
 	gid2=$(gid_index r2 10.77.0.2)
 }
 
-# end PID: kill -9 and wait. A program may have ended when the other one did.
+# end PID: kills the process and waits for its end. A program may have ended when the other one did.
 end() {
 	kill -KILL "$1" || true
 	wait_for -t 100 gone "$1"
 }
 
-# dies WHO PROGRAM [OPTIONS]: first WHO is killed, then the other. Nothing of theirs is left.
+# dies client|server PROGRAM [OPTIONS]: kills that one first, then the other. No objects of theirs are left.
 dies() {
 	local who=$1
 
@@ -69,7 +69,7 @@ dies() {
 	cat "$tmp/server.log" "$tmp/client.log"
 	[ "$(objects r1)" -gt 0 ]
 	[ "$(objects r2)" -gt 0 ]
-	# Nobody has ended before time.
+	# Neither has ended early.
 	fails gone "$client"
 	fails gone "$server"
 	if [ "$who" = client ]; then
@@ -136,7 +136,7 @@ free_namespaces() {
 	done
 }
 
-# stopped PID...: the processes are stopped, and no packet of theirs goes out or comes in any more.
+# stopped PID...: checks that the processes are stopped, and that r1 sends and receives no more packets.
 stopped() {
 	local before i pid
 

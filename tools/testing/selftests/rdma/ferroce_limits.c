@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Pools that all users share: one of them takes what it can get, and another one still gets some.
+ * Pools that all users share: one user takes as much as it can get, and another still gets some.
  *
- * Documentation/infiniband/ferroce/limits.rst has the pools and the rule.
+ * Documentation/infiniband/ferroce/limits.rst describes the pools and the rule.
  */
 #include <grp.h>
 #include <signal.h>
@@ -24,12 +24,12 @@
 #define ODP_ACCESS (FULL_ACCESS | IBV_ACCESS_ON_DEMAND)
 #define CGROUP "/tmp/ferroce_limits"
 
-/* Makes the calling process one of a user, with devices that it opened as such. */
+/* Makes the calling process one of a user, and opens the devices as that user. */
 static void become(uid_t uid)
 {
 	struct rlimit all = { RLIM_INFINITY, RLIM_INFINITY };
 
-	/* These limits are not what is tested. */
+	/* RLIMIT_MEMLOCK is not under test. */
 	CHECK_EQ(setrlimit(RLIMIT_MEMLOCK, &all), 0);
 	CHECK_EQ(setgroups(0, NULL), 0);
 	CHECK_EQ(setgid(uid), 0);
@@ -37,7 +37,7 @@ static void become(uid_t uid)
 	devs_open();
 }
 
-/* A process that holds what it could get, and how much that is. */
+/* A process that holds all that it could get, and the amount. */
 struct holder {
 	pid_t pid;
 	int got;
@@ -46,7 +46,7 @@ struct holder {
 static struct holder holders[64];
 static int n_holders;
 
-/* Has a process of a user take what it can get; returns how much that is. */
+/* Has a process of a user take all that it can get; returns the amount. */
 static int hold(uid_t uid, int (*take)(int fault))
 {
 	struct holder *holder = &holders[n_holders];
@@ -61,7 +61,7 @@ static int hold(uid_t uid, int (*take)(int fault))
 		close(fds[0]);
 		fault = userfault_open();
 		become(uid);
-		/* Not before: a change of the user ends it. */
+		/* Not before become(): a change of the user resets it. */
 		CHECK_EQ(prctl(PR_SET_PDEATHSIG, SIGKILL), 0);
 		got = take(fault);
 		if (write(fds[1], &got, sizeof(got)) != sizeof(got))
@@ -76,7 +76,7 @@ static int hold(uid_t uid, int (*take)(int fault))
 	return holder->got;
 }
 
-/* Ends all holders, those of a case that failed too. */
+/* Ends all holders, including those of a failed case. */
 static void release(void)
 {
 	while (n_holders) {
@@ -87,7 +87,7 @@ static void release(void)
 	}
 }
 
-/* A process of a user needs no more than this. */
+/* Checks that need() succeeds in a process of a user. */
 static void as(uid_t uid, void (*need)(void))
 {
 	pid_t child;
@@ -183,9 +183,9 @@ static void groups(void)
 	release();
 }
 
-/* Places in a group. */
+/* Members of a group. */
 
-/* As many as all processes may have. */
+/* The maximum for all processes. */
 #define MEMBERS 64
 
 static int take_members(int fault)
@@ -213,7 +213,7 @@ static void members(void)
 	got = hold(GREEDY, take_members);
 	printf("# one process got %d\n", got);
 	CHECK(got > 1);
-	/* Not the processes of a user, but users share them. */
+	/* They are shared among users, not among the processes of one user. */
 	CHECK_EQ(hold(GREEDY, take_members), 0);
 	CHECK(hold(OTHER, take_members) > 1);
 	need_group();
@@ -222,7 +222,7 @@ static void members(void)
 
 /* Fetches of memory on demand. */
 
-/* As many as all processes may have. */
+/* The maximum for all processes. */
 #define FETCHES 1024
 
 static int take_fetches(int fault)
@@ -285,7 +285,7 @@ static void fetches(void)
 
 /* Memory of packets that wait for memory on demand. */
 
-/* Packets that wait for a queue pair, and queue pairs, that together make the pool full. */
+/* Packets that wait for each queue pair, and queue pairs: together they fill the pool. */
 #define WAITING 128
 #define QUEUES 64
 
@@ -298,7 +298,7 @@ static void stall(struct end *e, int fault)
 	post_recv(e, 9, 0, 1024);
 }
 
-/* A READ response for memory that is not there is dropped, if it has no room to wait. */
+/* Checks that a READ response for absent memory is dropped if it has no room to wait. */
 static void need_room_for_response(int fault)
 {
 	static struct end a, b;
@@ -317,7 +317,7 @@ static void need_room_for_response(int fault)
 	wait_begin();
 	while (port_file("r2", "hw_counters", "rx_backlog_full") == before)
 		wait_more_verb("a dropped response");
-	/* It is requested, and dropped, again and again. */
+	/* The response is requested, and dropped, repeatedly. */
 	end_close(&a);
 	end_close(&b);
 }
@@ -334,7 +334,7 @@ static int take_backlog(int fault)
 		stall(&b[i], fault);
 	}
 	end_to(&a, &b[0], IBV_QPS_RTS);
-	/* One more, for which the memory is fetched. */
+	/* One more packet, for which the memory is fetched. */
 	for (int n = 0; n < WAITING + 1; n++) {
 		for (int i = 0; i < QUEUES; i++)
 			post_send(&a, &b[i], IBV_WR_SEND, i, 0, 64, IBV_SEND_SIGNALED);
@@ -347,12 +347,12 @@ static int take_backlog(int fault)
 
 static long long backlog_drops(void)
 {
-	/* The core reads counters again after 10 ms only. */
+	/* The core caches counters for 10 ms. */
 	usleep(50000);
 	return port_file("r2", "hw_counters", "rx_backlog_full");
 }
 
-/* A few requests come while the memory of the first one is fetched. */
+/* Checks that none of a few requests is dropped while the memory of the first one is fetched. */
 static void need_backlog_from(int fault)
 {
 	enum { MANY = 10 };
@@ -401,7 +401,7 @@ static void backlog(void)
 	release();
 }
 
-/* Each object is charged to its pool, and given back when it is destroyed. */
+/* Each object is charged to its pool, and uncharged when it is destroyed. */
 
 static const char *const pool_names[] = {
 	"pool_pd", "pool_mr", "pool_mw", "pool_cq", "pool_srq", "pool_qp", "pool_ah"
@@ -409,7 +409,7 @@ static const char *const pool_names[] = {
 
 static void pools_read(long long *used)
 {
-	/* The core keeps values for the rest of a jiffy. */
+	/* The core caches values for the rest of a jiffy. */
 	usleep(20000);
 	for (size_t i = 0; i < ARRAY_LEN(pool_names); i++)
 		used[i] = port_file("r1", "hw_counters", pool_names[i]);
@@ -450,7 +450,7 @@ static void charged(void)
 	}
 }
 
-/* The limits of the rdma cgroup hold. */
+/* The limits of the rdma cgroup are enforced. */
 
 static int in_cgroup(int fault)
 {
@@ -459,7 +459,7 @@ static int in_cgroup(int fault)
 
 	(void)fault;
 	CHECK_EQ(system("echo $PPID >" CGROUP "/limited/cgroup.procs"), 0);
-	/* One handle and one object. */
+	/* This takes one handle and one object. */
 	dev_open(&r1, 1);
 	while (ibv_alloc_pd(r1.ctx))
 		n++;

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Links: on which net devices they can be made, what is refused, which addresses they have, and how they end.
+# Links: net devices that can have one, refused requests, addresses, and removal.
 
 # shellcheck disable=SC2317 # The cases are called by name.
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
@@ -13,7 +13,7 @@ after_each=clean
 
 # ---- Kinds of net devices
 
-# kind NETDEV ADDRESS STATE: a device on it, up and down again, and nothing left.
+# kind NETDEV ADDRESS STATE: creates a device on it, deletes it again, and checks that nothing is left.
 kind() {
 	ip -n n1 link set "$1" up
 	ip -n n1 addr show dev "$1" | grep -qF "$2/" || ip -n n1 addr add "$2/24" dev "$1"
@@ -50,7 +50,7 @@ unknown_speeds() {
 	dmesg | grep -ac "speed is unknown" || true
 }
 
-# Any user may ask for the speed, as often as he likes.
+# Any user may query the speed repeatedly, so the kernel must not log each query.
 speed_unknown() {
 	local before i
 
@@ -67,11 +67,11 @@ speed_unknown() {
 on_tun() {
 	make_ns n1
 	ip -n n1 tuntap add mode tun t1
-	# Nobody has it open: no carrier.
+	# No process has it open: no carrier.
 	kind t1 10.78.0.1 DOWN
 }
 
-# The addresses of a VLAN device are GIDs of the device below, and a device on the VLAN device itself would have no use.
+# The addresses of a VLAN device are GIDs of the device below, so a device on the VLAN device itself would be useless.
 on_vlan() {
 	local i
 
@@ -105,7 +105,7 @@ twice() {
 	add_link r1 n1 v1
 	refused "File exists" add_link r3 n1 v1
 	fails device r3
-	# The core's word for a name that is taken.
+	# The core's error for a name that is in use.
 	refused "Too many open files" add_link r1 n2 v2
 	fails socket n2
 	rdma link delete r1
@@ -128,7 +128,7 @@ names() {
 	rdma link delete r1
 }
 
-# The port is somebody else's: no device then, and the other family's socket is not left open either.
+# The UDP port is in use: no device is created, and the other family's socket is not left open either.
 port_taken() {
 	local family=$1 other=$2
 
@@ -143,7 +143,7 @@ time.sleep(1000)"
 	refused "in use" add_link r1 n1 v1
 	fails device r1
 	fails socket n1 "$other"
-	# Another namespace is another matter.
+	# Other namespaces are not affected.
 	add_link r2 n2 v2
 	kill -KILL "$pid"
 	wait_for fails socket n1
@@ -189,7 +189,7 @@ only_v6() {
 test_case "only IPv4 addresses" only_v4
 test_case "only IPv6 addresses" only_v6
 
-# ---- What the tools say
+# ---- Output of the tools
 
 values() {
 	make_net
@@ -210,7 +210,7 @@ values() {
 	rdma resource show r1 | grep 'pd 1 cq 1 qp 1 cm_id 0 mr 0 ctx 0'
 	rdma resource show qp link r1 | grep 'lqpn 1 type GSI state RTS'
 	[ -e /dev/infiniband/uverbs0 ]
-	# Each open context is counted, and uncounted.
+	# The number of contexts follows each open and close.
 	start watch "" ibv_asyncwatch -d r1
 	wait_for in_file FD "$tmp/watch.log"
 	rdma resource show r1 | grep 'ctx 1'
@@ -220,7 +220,7 @@ values() {
 
 test_case "ibv_devinfo, rdma dev and rdma resource" values
 
-# The description that the administrator gives a device, or rdma-core's daemon for descriptions.
+# The node description, as set by the administrator or by rdma-core's daemon, rdma-ndd.
 description() {
 	local sys=/sys/class/infiniband long
 
@@ -230,7 +230,7 @@ description() {
 	printf '%s' 'storage 7' >"$sys/r1/node_desc"
 	equal "storage 7" "$(cat "$sys/r1/node_desc")"
 	equal ferroce "$(cat "$sys/r2/node_desc")"
-	# As long as possible, which has no terminator, and what is longer is cut off.
+	# The maximum length, which has no terminator; a longer text is cut off.
 	long=$(printf '%064d' 7)
 	printf '%s' "${long}89" >"$sys/r1/node_desc"
 	equal "$long" "$(cat "$sys/r1/node_desc")"
@@ -244,7 +244,7 @@ description() {
 
 test_case "description" description
 
-# ---- Ends
+# ---- Removal
 
 netdev_deleted() {
 	make_net
@@ -264,7 +264,7 @@ netns_deleted() {
 	wait_for fails socket n2
 }
 
-# The one device of two in a namespace that goes leaves the other its socket.
+# If one of two devices in a namespace is deleted, the other one keeps its socket.
 shared_socket() {
 	make_net
 	ip -n n1 link add d1 type dummy

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What programs print and files say, and pairs of queue pairs of which all PSNs are known.
+ * The output of programs, and pairs of queue pairs with known PSNs.
  */
 #ifndef FERROCE_LOOK_H
 #define FERROCE_LOOK_H
@@ -11,19 +11,22 @@
 #define PSN_A 1000
 #define PSN_B 2000
 
-/* What was read last. */
+/* The output that was read last. */
 extern char seen[1 << 20];
 
 /* Runs a command and keeps its output. */
 void read_all(const char *format, ...);
-/* The same, on one line. */
+/* Does the same, and makes one line of the output. */
 void look(const char *format, ...);
 
-/* What stands behind a word of it, which must be there; as a number; whether it is this. */
+/*
+ * Returns the text behind a word of the output, which must be there; returns it as a number;
+ * returns whether it is `value`.
+ */
 const char *behind(const char *word);
 long long number(const char *word);
 bool says(const char *word, const char *value);
-/* Whether, and how often, a text is in it. */
+/* Returns whether, and how often, a text is in the output. */
 bool has(const char *format, ...);
 int count(const char *format, ...);
 

@@ -49,7 +49,7 @@ all_arrived() {
 	[ "$(counter r1 sent_pkts)" = "$(counter r1 rcvd_pkts)" ]
 }
 
-# intact: trains were sent, and every packet arrived as it had been.
+# intact: checks that trains were sent, and that every packet arrived unchanged.
 intact() {
 	[ "$(counter r1 tx_trains)" -gt 0 ]
 	wait_for all_arrived
@@ -79,14 +79,14 @@ short_mtu() {
 	[ "$(counter r1 rx_trains)" -lt "$(counter r1 tx_trains)" ]
 }
 
-# As README.md says to show each packet in a capture.
+# The setting that README.md gives to show each packet in a capture.
 one_by_one() {
 	prepare
 	ip -n n1 link set lo gso_max_segs 1
 	split
 }
 
-# A packet socket whose packets are not read shares their memory.
+# A packet socket that does not read its packets shares their memory.
 shared() {
 	prepare
 	hold_packets n1 lo
@@ -118,7 +118,7 @@ corrupted() {
 	equal 0 "$(counter r1 rx_trains)"
 }
 
-# split: packets cross lo one by one.
+# split: checks that packets cross lo one by one.
 split() {
 	traffic
 	intact
@@ -137,7 +137,7 @@ xdp() {
 	[ "$seen" -ge "$(counter r1 rcvd_pkts)" ]
 }
 
-# The default of the longest packet of police is far below that of a train.
+# The default packet size limit of police is far below the length of a train.
 policed() {
 	need "no police" modprobe -q act_police
 	prepare

@@ -27,8 +27,8 @@ losses() {
 	[ "$(counter r2 out_of_order_response)" -gt 0 ]
 }
 
-# Nothing but a probe or a timeout notices the loss of a message that the requester waits for. A probe comes first, unless
-# the round trip takes as long as the timeout.
+# Only a probe or a timeout detects the loss of a message that the requester waits for. A probe comes first, unless the
+# round trip takes as long as the timeout.
 probes() {
 	local i
 
@@ -50,7 +50,7 @@ test_case "ib_read_bw under loss" both ib_read_bw -F -n 100
 test_case "ib_send_bw under loss" both ib_send_bw -F -n 30
 test_case "ib_write_bw 4 queue pairs both ways under loss" both ib_write_bw -F -n 10 -s 8192 -q 4 -b
 test_case "ib_send_lat under loss" both ib_send_lat -F -n 50
-# Every way in which a loss can meet a message, as far as chance goes.
+# Many messages, so that losses hit them in as many ways as possible.
 test_case "ibv_rc_pingpong many times under loss" both ibv_rc_pingpong -c -n "$many"
 test_case "packets were lost" losses
 test_case "probes come before timeouts" probes

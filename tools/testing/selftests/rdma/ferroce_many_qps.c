@@ -3,22 +3,22 @@
  * Many queue pairs: the kernel memory that an idle one costs, and the time that the ten-thousandth
  * takes.
  *
- * Memory is counted in two ways, over so many queue pairs that what caches keep for each CPU does
- * not matter: what allocators say that they have given out, and what is gone from free memory.
+ * Memory is counted in two ways, over so many queue pairs that per-CPU caches do not matter: by the
+ * statistics of the allocators, and by the decrease of free memory.
  */
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 #include "ferroce_util.h"
 
-/* Of which memory is counted, and those that are there before. */
+/* Queue pairs whose memory is counted, and those that exist before. */
 #define COUNTED 1000
 #define EARLIER 200
-/* At most, in bytes for each queue pair. */
+/* The maximum, in bytes for each queue pair. */
 #define MOST_BESIDES_RINGS (6 << 10)
 
 #define MANY 10000
-/* Times are the least of so many medians, each over as many queue pairs: the host is shared. */
+/* Times are the least of ROUNDS medians, each over BATCH queue pairs: the host is shared. */
 #define ROUNDS 5
 #define BATCH 200
 #define MESSAGE 64
@@ -88,9 +88,9 @@ struct cache {
 struct memory {
 	/* Bytes of objects, and of areas of pages. */
 	long slab, vmalloc, percpu;
-	/* Bytes that nobody has, and those of the process. */
+	/* Free bytes, and those of the process. */
 	long left, process;
-	/* Of mapped rings. */
+	/* Bytes of mapped rings. */
 	long rings;
 	int n_caches;
 	struct cache caches[1024];
@@ -123,7 +123,7 @@ static void read_memory(struct memory *m)
 	FILE *file;
 	long kb;
 
-	/* What waits for RCU is freed every five seconds. */
+	/* Memory that waits for RCU is freed every five seconds. */
 	sleep(6);
 	shell("sync && echo 3 >/proc/sys/vm/drop_caches");
 	read_slabs(m);
@@ -172,7 +172,7 @@ static void print_caches(const struct memory *before, const struct memory *after
 	}
 }
 
-/* What the queue pairs cost that were created since `before`. */
+/* Prints and checks the memory of the queue pairs that were created since `before`. */
 static void judge(const char *what, const struct memory *before, const struct memory *after)
 {
 	long rings = (after->rings - before->rings) / COUNTED;
@@ -194,8 +194,8 @@ static void judge(const char *what, const struct memory *before, const struct me
 	}
 	CHECK(besides <= MOST_BESIDES_RINGS);
 	/*
-	 * Pages that neither count shows would be gone, too. There is no lower bound: what earlier
-	 * programs have used is still being freed, or is reused.
+	 * Pages that no allocator counts would be gone, too. There is no lower bound: memory of
+	 * earlier programs is still being freed, or is reused.
 	 */
 	CHECK(gone < (besides + rings) / 2 * 3);
 }
@@ -207,7 +207,7 @@ static void memory(void)
 
 	cq = ibv_create_cq(r1.ctx, 255, NULL, NULL, 0);
 	CHECK(cq);
-	/* Caches of the allocators are in use afterwards. */
+	/* Fill the caches of the allocators. */
 	create_all(0, EARLIER);
 	connect_all(0, EARLIER);
 	read_memory(&before);
@@ -338,7 +338,7 @@ static void many(void)
 	printf("# destroyed after %.1f s\n", (now_us() - began) / 1e6);
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
 	CHECK_EQ(ibv_destroy_cq(cq), 0);
-	/* Only on a machine of which the time is that of its instructions. */
+	/* On a debug kernel, the times are mostly those of its checks. */
 	if (!is_debug_kernel())
 		CHECK(last.create <= 2 * first.create && last.destroy <= 2 * first.destroy);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Multicast over the wire between r1 and r2, IPv4 and IPv6. The connection manager refuses IPv6
- * groups on RoCE v2, so that nothing but the verbs tests these.
+ * groups on RoCE v2, so that only the verbs can test these.
  *
  * The program stays on one processor, so that packets arrive in the order in which they are sent.
  */
@@ -55,7 +55,7 @@ static void received(struct end *e, uint64_t wr_id, struct end *from, uint64_t s
 	CHECK_EQ(wc.src_qp, from->qp->qp_num);
 	CHECK(wc.wc_flags & IBV_WC_GRH);
 	CHECK(filled(at + GRH_LEN, LEN, seed));
-	/* The destination ends the IP header, whichever it is. */
+	/* The destination is at the end of the IP header, for both versions. */
 	if (group.raw[0] == 0xff)
 		CHECK(!memcmp(at + 24, group.raw, 16));
 	else
@@ -72,8 +72,8 @@ static void open_end(struct end *e, struct dev *dev)
 static struct end a, b, c, after;
 
 /*
- * Waits until what was sent before has been handled by every member on r2: a datagram behind it, to
- * a queue pair that has nothing to do with groups.
+ * Waits until every member on r2 has handled the datagrams sent before: sends another one behind
+ * them, to a queue pair that is in no group.
  */
 static void settle(struct end *from)
 {
@@ -103,7 +103,7 @@ static void close_all(void)
 	end_close(&a);
 }
 
-/* Members on both sides, the sender too; others hear nothing. */
+/* Members on both sides, the sender too; other queue pairs receive nothing. */
 static void deliver(union ibv_gid group, union ibv_gid other)
 {
 	struct ibv_ah *ah, *ah_other;
@@ -112,7 +112,7 @@ static void deliver(union ibv_gid group, union ibv_gid other)
 	ah = group_ah(&a, group);
 	ah_other = group_ah(&a, other);
 
-	/* Nobody is a member. */
+	/* No members. */
 	ready(&a, 1);
 	ready(&b, 1);
 	ready(&c, 1);
@@ -122,7 +122,7 @@ static void deliver(union ibv_gid group, union ibv_gid other)
 	expect_none(&b);
 	expect_none(&c);
 
-	/* One. */
+	/* One member. */
 	CHECK_EQ(ibv_attach_mcast(b.qp, &group, 0), 0);
 	send_group(&a, ah, 11, MULTICAST_QPN);
 	received(&b, 1, &a, 11, group);
@@ -131,7 +131,7 @@ static void deliver(union ibv_gid group, union ibv_gid other)
 	expect_none(&c);
 	ready(&b, 2);
 
-	/* All, each with a request of its own; the sender too. Another group does not matter. */
+	/* All, each with a receive of its own; the sender too. Other groups do not matter. */
 	CHECK_EQ(ibv_attach_mcast(c.qp, &group, 0), 0);
 	CHECK_EQ(ibv_attach_mcast(a.qp, &group, 0), 0);
 	send_group(&a, ah_other, 12, MULTICAST_QPN);
@@ -140,20 +140,20 @@ static void deliver(union ibv_gid group, union ibv_gid other)
 	received(&c, 1, &a, 13, group);
 	received(&a, 1, &a, 13, group);
 
-	/* One without a request, or whose queue pair cannot receive, keeps it from nobody else. */
+	/* A member without a receive, or in ERR, does not keep the datagram from the others. */
 	end_modify(&b, IBV_QPS_ERR);
 	ready(&c, 2);
 	send_group(&a, ah, 14, MULTICAST_QPN);
 	received(&c, 2, &a, 14, group);
 	expect_none(&a);
 
-	/* A queue pair's own number does not lead a multicast address to it. */
+	/* A datagram to a multicast address does not reach a queue pair by its own number. */
 	ready(&c, 3);
 	send_group(&a, ah, 15, c.qp->qp_num);
 	settle(&a);
 	expect_none(&c);
 
-	/* No member any more. */
+	/* No longer a member. */
 	CHECK_EQ(ibv_detach_mcast(c.qp, &group, 0), 0);
 	send_group(&a, ah, 16, MULTICAST_QPN);
 	settle(&a);
@@ -180,7 +180,7 @@ static void deliver6(void)
 	deliver(group6(1), group6(2));
 }
 
-/* Members that take their requests from one shared receive queue: a copy takes one. */
+/* Members that share a receive queue: each copy takes one request. */
 static void shared_queue(void)
 {
 	struct ibv_srq_init_attr init = { .attr = { .max_wr = 16, .max_sge = 1 } };
@@ -222,7 +222,7 @@ static void shared_queue(void)
 		CHECK(filled(b->buf + SLOT + GRH_LEN, LEN, round));
 		CHECK(filled(b->buf + 2 * SLOT + GRH_LEN, LEN, round));
 	}
-	/* One request for two copies: one of them is lost, and its member works on. */
+	/* One request for two copies: one of them is lost, and its member still works. */
 	ready(b, 2);
 	send_group(&a, ah, 50, MULTICAST_QPN);
 	settle(&a);
@@ -239,7 +239,7 @@ static void shared_queue(void)
 	CHECK_EQ(ibv_destroy_srq(srq), 0);
 }
 
-/* A member whose buffers are memory on demand that is not there, beside one with pinned memory. */
+/* A member with buffers in absent memory on demand, beside one with pinned memory. */
 static void on_demand(void)
 {
 	union ibv_gid group = group4(10);
@@ -276,7 +276,7 @@ static void on_demand(void)
 	end_close(&a);
 }
 
-/* Groups that differ only in the bits that their MAC addresses do not have. */
+/* Groups that differ only in bits that their MAC addresses do not include. */
 static void same_mac(void)
 {
 	union ibv_gid group = group4(5), other = group4(5);
@@ -409,7 +409,7 @@ static void hostile(void)
 		if (fault == 3)
 			p.bytes[1] |= 1; /* transport version */
 		if (fault == 4)
-			p.bytes[7] ^= 1; /* not the number of groups */
+			p.bytes[7] ^= 1; /* not the multicast QPN */
 		if (fault == 5)
 			p.dest = "239.7.14.16";
 		send_packet(&p);
@@ -419,7 +419,7 @@ static void hostile(void)
 		p.len = len;
 		send_packet(&p);
 	}
-	/* To the address of the device, but the number of groups. */
+	/* To the address of the device, but to the multicast QPN. */
 	p = to_group(UD_SEND_ONLY, QKEY);
 	p.dest = NULL;
 	send_packet(&p);
@@ -427,7 +427,7 @@ static void hostile(void)
 	send_packet(&p);
 	CHECK_EQ(expect(&a, 1, IBV_WC_SUCCESS).byte_len, 64 + GRH_LEN);
 
-	/* More than anybody takes. */
+	/* Many packets, for which there is no receive. */
 	for (int i = 0; i < 20000; i++)
 		send_packet(&p);
 	expect_none(&a);
@@ -438,7 +438,7 @@ static void hostile(void)
 	end_close(&a);
 }
 
-/* What is on the wire: MAC and IP address of the group, hop limit and traffic class. */
+/* Headers on the wire: MAC and IP address of the group, hop limit and traffic class. */
 static void wire(void)
 {
 	static const unsigned char mac4[] = { 0x01, 0x00, 0x5e, 0x07, 0x01, 0x02 };

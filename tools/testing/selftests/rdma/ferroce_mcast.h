@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Groups, and queue pairs to put into them.
+ * Multicast groups, and queue pairs to attach to them.
  */
 #ifndef FERROCE_MCAST_H
 #define FERROCE_MCAST_H
 
 #include "ferroce_util.h"
 
-/* The number that a datagram to a group has as its destination. */
+/* The destination QPN of a datagram to a group. */
 #define MULTICAST_QPN 0xffffff
 
 /* IPv4 groups 239.7.x.x. */
@@ -30,7 +30,7 @@ static inline union ibv_gid group6(unsigned int n)
 	return gid;
 }
 
-/* The address handle by which an end sends to a group. */
+/* Creates the address handle by which an end sends to a group. */
 static inline struct ibv_ah *group_ah(struct end *e, union ibv_gid group)
 {
 	bool v6 = group.raw[0] == 0xff;
@@ -49,7 +49,7 @@ static inline struct ibv_ah *group_ah(struct end *e, union ibv_gid group)
 	return ah;
 }
 
-/* A datagram queue pair in RESET. */
+/* Creates a UD queue pair in RESET. */
 static inline struct ibv_qp *bare_qp(struct dev *dev, struct ibv_cq *cq)
 {
 	struct ibv_qp_init_attr init = {

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Multicast through the connection manager (mckey), and what becomes of groups when a device goes. The verbs themselves are
-# tested by ferroce_mcast.
+# Multicast through the connection manager (mckey), and the end of group memberships when a device is removed. The verbs
+# themselves are tested by ferroce_mcast.
 
 # shellcheck disable=SC2317 # The cases are called by name.
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
@@ -18,13 +18,13 @@ prepare() {
 	add_links
 }
 
-# route DEVICE_PREFIX DEVICE_SUFFIX: the connection manager asks the routing table for the way to a group.
+# route DEVICE_PREFIX DEVICE_SUFFIX: adds the routes by which the connection manager selects the device for a group.
 route() {
 	ip -n n1 route add 239.0.0.0/8 dev "$1"1"$2"
 	ip -n n2 route add 239.0.0.0/8 dev "$1"2"$2"
 }
 
-# mckeys GROUP RECEIVER SENDER [OPTIONS]: the receiver, bound to its address in n1, ends when it has got everything.
+# mckeys GROUP RECEIVER SENDER [OPTIONS]: runs mckey. The receiver, bound to its address in n1, ends when it has got everything.
 mckeys() {
 	local group=$1 receiver=$2 sender=$3 server
 
@@ -65,7 +65,7 @@ cm_vlan() {
 	mckeys 239.8.8.9 10.81.0.1 10.81.0.2
 }
 
-# A member hears its group again after the net device was down.
+# A member receives datagrams of its group again after the net device was down.
 down_and_up() {
 	prepare
 	route v ''
@@ -76,14 +76,14 @@ down_and_up() {
 	wait_state r1 ACTIVE
 	gid_index r1 10.77.0.1
 	joined n1
-	# The route went with the device.
+	# The kernel removed the route when the device went down.
 	ip -n n1 route add 239.0.0.0/8 dev v1
 	ip -n n1 addr replace fd77::1/64 dev v1 nodad
 	in_ns n1 sh -c 'grep -q 01005e070a0b /proc/net/dev_mcast && grep -q 333300070a0b /proc/net/dev_mcast'
 	mckeys 239.7.10.12 10.77.0.1 10.77.0.2
 }
 
-# joined NETNS: the net device v1 is in both of the groups of "hold".
+# joined NETNS: checks that the net device v1 is in both of the groups of "hold".
 joined() {
 	in_ns "$1" cat /proc/net/igmp | grep -q 0B0A07EF &&
 		in_ns "$1" cat /proc/net/igmp6 | grep -q 'v1.*ff15.*00070a0b'
@@ -94,7 +94,7 @@ left() {
 		! in_ns "$1" cat /proc/net/igmp6 | grep -q 'ff15.*00070a0b'
 }
 
-# hold: a process with a queue pair of r1 in two groups.
+# hold: starts a process with a queue pair of r1 in two groups.
 hold() {
 	start member "" ./ferroce_mcast_groups hold r1
 	wait_for in_file joined "$tmp/member.log"
@@ -125,7 +125,7 @@ namespace_deleted() {
 	wait_gone r1 r2
 }
 
-# The groups of a net device do not move with it, and those of others where it goes are not touched.
+# The groups of a net device do not move with it into another namespace, and the groups there are not affected.
 netdev_moved() {
 	prepare
 	hold

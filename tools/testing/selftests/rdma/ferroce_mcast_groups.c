@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Membership in multicast groups: the net device joins and leaves with the queue pairs, limits, and
- * what is refused.
+ * refused requests.
  *
  * "ferroce_mcast_groups hold DEVICE" is a process that is in two groups and waits.
  */
@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include "ferroce_mcast.h"
 
-/* Whether the net device of a namespace is in a group, as the kernel says. */
+/* Returns whether a net device of the namespace is in a group, according to a file in /proc/net. */
 static bool joined(int number, const char *table, const char *text)
 {
 	char command[200];
@@ -54,8 +54,8 @@ static void join(void)
 }
 
 /*
- * Joins an IPv4 and an IPv6 group as a process of its own, says so, and waits for ever. No checks:
- * this is no test case.
+ * Joins an IPv4 and an IPv6 group in a process of its own, reports that, and waits forever. No
+ * checks: this is not a test case.
  */
 static int hold(const char *name, int fd)
 {
@@ -78,7 +78,7 @@ static int hold(const char *name, int fd)
 	qp = ibv_create_qp(ibv_alloc_pd(ctx), &init);
 	if (!qp || ibv_attach_mcast(qp, &four, 0) || ibv_attach_mcast(qp, &six, 0))
 		return 1;
-	/* It may be destroyed only when it is no member. */
+	/* The queue pair may be destroyed only when it is not a member. */
 	if (ibv_destroy_qp(qp) != EBUSY)
 		return 1;
 	if (write(fd, "joined\n", 7) != 7)
@@ -87,7 +87,7 @@ static int hold(const char *name, int fd)
 		pause();
 }
 
-/* A process that ends has left its groups. */
+/* When a process ends, it leaves its groups. */
 static void killed(void)
 {
 	int fds[2], status;
@@ -126,7 +126,7 @@ static void refused(void)
 	/* Attaching twice makes one membership. */
 	CHECK_EQ(ibv_attach_mcast(a.qp, &group, 0), 0);
 	CHECK_EQ(ibv_attach_mcast(a.qp, &group, 0), 0);
-	/* The LID, of which there is none here, does not make another membership. */
+	/* RoCE has no LIDs, so another LID does not make another membership. */
 	CHECK_EQ(ibv_attach_mcast(a.qp, &group, 0xc001), EINVAL);
 	CHECK_EQ(ibv_detach_mcast(a.qp, &group, 0xc001), EINVAL);
 	CHECK_EQ(ibv_detach_mcast(a.qp, &group, 0), 0);
@@ -139,7 +139,7 @@ static void refused(void)
 	end_close(&rc);
 }
 
-/* Each limit is what the device says, to the last one. */
+/* The limits are exactly those that the device reports. */
 static void limits(void)
 {
 	static struct ibv_qp *qps[65];
@@ -182,7 +182,7 @@ static void limits(void)
 		CHECK_EQ(ibv_detach_mcast(qps[0], &group, 0), 0);
 	}
 
-	/* Members of a group, and all of them. */
+	/* Members of one group, and members of all groups. */
 	for (n = 0; n < total; n++) {
 		group = group4(n / members);
 		CHECK_EQ(ibv_attach_mcast(qps[n % members], &group, 0), 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory regions that are more than a part of an address space: their first byte has the address
- * zero, or they are changed while they are in use.
+ * Memory regions that do not simply map a part of the address space: their first byte has the
+ * address zero, or they are changed while they are in use.
  */
 #include <pthread.h>
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 #include "ferroce_traffic.h"
 
 #define LEN 16384
-/* The region is in the middle of the buffer, so that there are bytes of ours on both sides. */
+/* The region is in the middle of the buffer, so that writes on either side of it show. */
 #define AT 4196
 #define ROOM 8000
 #define PIECE 3000
@@ -25,8 +25,8 @@ static void set_up(void)
 }
 
 /*
- * Has a peer that knows nothing but the key write or read some bytes, and returns how that ends. A
- * WRITE brings 0x11, and a READ must bring what `wanted` has.
+ * Has a new peer write or read some bytes with the key, and returns the status. A WRITE brings
+ * 0x11, and a READ must return the bytes of `wanted`.
  */
 static enum ibv_wc_status remote(enum ibv_wr_opcode op, struct ibv_mr *mr, uint64_t va,
 				 const void *wanted)
@@ -129,7 +129,7 @@ static void test_change_access(void)
 	CHECK_EQ(change_access(mr, FULL_ACCESS), 0);
 	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, va + PIECE, NULL), IBV_WC_SUCCESS);
 
-	/* What is refused leaves everything as it was. */
+	/* A refused change leaves everything as it was. */
 	CHECK_EQ(change_access(mr, IBV_ACCESS_REMOTE_WRITE), EINVAL);
 	CHECK_EQ(change_access(mr, FULL_ACCESS | IBV_ACCESS_ON_DEMAND), EINVAL);
 	CHECK_EQ(change_access(mr, FULL_ACCESS | IBV_ACCESS_ZERO_BASED), EINVAL);
@@ -137,7 +137,7 @@ static void test_change_access(void)
 	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, va, NULL), IBV_WC_SUCCESS);
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
 
-	/* Pages that were pinned to be read are not written to. */
+	/* Pages that were pinned for reading cannot become writable. */
 	mr = ibv_reg_mr(r2.pd, buf, LEN, IBV_ACCESS_REMOTE_READ);
 	CHECK(mr);
 	CHECK_EQ(change_access(mr, FULL_ACCESS), EACCES);
@@ -188,14 +188,14 @@ static void test_change_memory(void)
 	CHECK(all_bytes(other + AT + PIECE, ROOM - PIECE, 0x33));
 	CHECK(all_bytes(other + AT + ROOM, PIECE, 0x11));
 	CHECK(all_bytes(other + AT + ROOM + PIECE, LEN - AT - ROOM - PIECE, 0x33));
-	/* What cannot be pinned changes nothing. */
+	/* An attempt with memory that cannot be pinned changes nothing. */
 	CHECK_EQ(change_memory(mr, NULL, 4096, 0), EFAULT);
 	CHECK_EQ(change_memory(mr, buf, LEN, va), EINVAL);
 	CHECK_EQ(change_memory(mr, buf, LEN, -4096), EINVAL);
 	memset(other, 0x33, LEN);
 	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, va + ROOM, NULL), IBV_WC_SUCCESS);
 	CHECK(all_bytes(other + AT + ROOM, PIECE, 0x11));
-	/* And to a region that begins at zero, in the middle of a page. */
+	/* Change it to a region that begins at zero, in the middle of a page. */
 	CHECK_EQ(change_both(mr, buf + AT, ROOM, va, FULL_ACCESS | IBV_ACCESS_ZERO_BASED), 0);
 	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, 0, NULL), IBV_WC_SUCCESS);
 	CHECK_EQ(remote(IBV_WR_RDMA_WRITE, mr, va, NULL), IBV_WC_REM_ACCESS_ERR);
@@ -204,8 +204,8 @@ static void test_change_memory(void)
 }
 
 /*
- * Once a region has been moved to other memory nobody writes to what it was before, and nobody but
- * the old and the new memory is ever written to.
+ * Once a region has been moved to other memory, its old memory is not written to any more, and
+ * memory other than the old and the new is never written to.
  */
 static void test_change_under_traffic(void)
 {
@@ -243,7 +243,7 @@ static void test_change_under_traffic(void)
 	pair_close(&t.a, &t.b);
 }
 
-/* Checks that the key before says nothing of `bits`: each differs about every other time. */
+/* Checks that `bits` do not depend on the previous key: each differs about every other time. */
 static void check_random(const uint32_t *keys, int count, uint32_t bits)
 {
 	for (int bit = 0; bit < 32; bit++) {
@@ -258,7 +258,7 @@ static void check_random(const uint32_t *keys, int count, uint32_t bits)
 	}
 }
 
-/* One bit tells a window from a region; programs count in the seven low ones of a window. */
+/* One bit distinguishes windows; another is 0 in new ones, as programs add to the low bits. */
 static void test_keys(void)
 {
 	enum { COUNT = 400 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Messages of every service: all lengths around multiples of the MTU, scatter and gather, inline
- * and immediate data, fences, solicited and unsignalled completions, and what a completion queue
- * does that overflows.
+ * and immediate data, fences, solicited and unsignalled completions, and the overflow of a
+ * completion queue.
  */
 #include "ferroce_util.h"
 
@@ -13,12 +13,12 @@ static unsigned int mtu_bytes(enum ibv_mtu mtu)
 	return 128 << mtu;
 }
 
-/* One message of each operation that the service has, with guard bytes around where it lands. */
+/* One message of each operation that the service has, with guard bytes around the destination. */
 static void one_length(struct end *a, struct end *b, uint32_t len)
 {
 	static uint32_t seed;
 	struct ibv_wc wc;
-	/* Odd places, so that nothing is aligned that need not be. */
+	/* Odd offsets, so that nothing is aligned unless required. */
 	size_t from = 4096 + seed % 13, guard = 64;
 	size_t grh = a->type == IBV_QPT_UD ? GRH_LEN : 0;
 
@@ -112,7 +112,7 @@ static void test_ud_lengths(void)
 
 /*
  * A datagram longer than the MTU fails, signalled or not, and nothing is sent: an error of the send
- * queue, so what was posted behind it is flushed.
+ * queue, so requests posted behind it are flushed.
  */
 static void expect_too_long(struct end *a, struct end *b, uint32_t len)
 {
@@ -136,7 +136,7 @@ static void test_ud_too_long(void)
 	fill(a.buf, 4096, 5);
 	post_send(&a, &b, IBV_WR_SEND, 3, 0, 4096, IBV_SEND_SIGNALED);
 	expect(&a, 3, IBV_WC_SUCCESS);
-	/* It is the first that arrives. */
+	/* This is the first datagram that arrives. */
 	expect(&b, 1, IBV_WC_SUCCESS);
 	CHECK(filled(b.buf + GRH_LEN, 4096, 5));
 	expect_none(&b);
@@ -149,7 +149,7 @@ static void set_mtu(int mtu)
 		shell("ip -n n%d link set v%d mtu %d", i, i, mtu);
 }
 
-/* For datagrams the MTU of the port counts as it is now, not as it was when they were set up. */
+/* Datagrams are limited by the current MTU of the port, not that at the setup of the queue pair. */
 static void test_ud_mtu_changes(void)
 {
 	struct end a, b;
@@ -166,7 +166,7 @@ static void test_ud_mtu_changes(void)
 	CHECK(filled(b.buf + GRH_LEN, 2000, 6));
 	expect_none(&b);
 	pair_close(&a, &b);
-	/* Set up while it was small. */
+	/* Queue pairs that were set up while the MTU was small. */
 	set_mtu(1500);
 	pair_open(&a, &b, IBV_QPT_UD, LEN);
 	set_mtu(4200);
@@ -174,7 +174,7 @@ static void test_ud_mtu_changes(void)
 	pair_close(&a, &b);
 }
 
-/* The address handle is needed only until the datagrams are posted, however many they are. */
+/* The address handle is needed only until the datagrams are posted, even if they are many. */
 static void test_ud_address_gone(void)
 {
 	enum { N = 48 };
@@ -207,7 +207,7 @@ static void test_loopback(void)
 		pair_create(&a, &b);
 		one_length(&a, &b, 4096);
 		one_length(&b, &a, 1);
-		/* To itself. */
+		/* A queue pair that is connected to itself. */
 		end_modify(&a, IBV_QPS_RESET);
 		a.psn = 7;
 		end_to(&a, &a, IBV_QPS_RTS);
@@ -237,7 +237,7 @@ static void test_32_sges(void)
 	make_send(&send, from, &a, &b, IBV_WR_SEND, 4, 0, 0, IBV_SEND_SIGNALED);
 	memset(b.buf, 0xa5, b.len);
 	for (int i = 0; i < 32; i++) {
-		/* Pieces of no length are there, too. */
+		/* Some pieces have zero length. */
 		uint32_t n = i % 7 ? i * 29 + 1 : 0, m = i % 5 ? 700 - i * 3 : 0;
 
 		from[i] = (struct ibv_sge){ (uintptr_t)a.buf + i * 2000 + i, n, a.mr->lkey };
@@ -264,7 +264,7 @@ static void test_32_sges(void)
 	pair_close(&a, &b);
 }
 
-/* Inline data is the program's again as soon as the post returns, whatever its key. */
+/* The program may reuse inline data as soon as the post returns; the lkey is not checked. */
 static void test_inline(void)
 {
 	struct ibv_send_wr wr, *bad;
@@ -310,7 +310,7 @@ static void test_imm(void)
 	}
 }
 
-/* A fenced SEND begins after the READ before it has brought its data, which is what it sends. */
+/* A fenced SEND begins after the READ before it has completed, and sends the data of the READ. */
 static void test_fence(void)
 {
 	struct end a, b;
@@ -329,8 +329,8 @@ static void test_fence(void)
 }
 
 /*
- * Only what asked for it completes visibly, in order; the room of the others comes back all the
- * same.
+ * Only signalled requests generate completions, in order; the room of the others becomes free all
+ * the same.
  */
 static void test_unsignalled(void)
 {
@@ -380,11 +380,11 @@ static void test_solicited(void)
 	wait_begin();
 	while (!told(&b))
 		wait_more_verb("the event of a solicited completion");
-	/* Once only. */
+	/* It was armed for one event. */
 	post_send(&a, &b, IBV_WR_SEND, 3, 0, 8, IBV_SEND_SOLICITED);
 	expect(&b, 3, IBV_WC_SUCCESS);
 	CHECK(!told(&b));
-	/* Any completion, and arming for less does not disarm. */
+	/* Armed for any completion; arming for solicited ones then has no effect. */
 	CHECK_EQ(ibv_req_notify_cq(b.cq, 0), 0);
 	CHECK_EQ(ibv_req_notify_cq(b.cq, 1), 0);
 	post_send(&a, &b, IBV_WR_SEND, 4, 0, 8, 0);
@@ -392,7 +392,7 @@ static void test_solicited(void)
 	wait_begin();
 	while (!told(&b))
 		wait_more_verb("the event of a completion");
-	/* An error is solicited. */
+	/* An error counts as solicited. */
 	CHECK_EQ(ibv_req_notify_cq(b.cq, 1), 0);
 	end_modify(&b, IBV_QPS_ERR);
 	wait_begin();
@@ -403,8 +403,8 @@ static void test_solicited(void)
 }
 
 /*
- * The requests after the lost one are flushed, and those for which there is room by now complete,
- * in order.
+ * Checks that the completions after the lost one, for which there is room by now, are those of
+ * flushed requests, in order.
  */
 static void expect_only_flushed(struct end *e, uint64_t lost)
 {
@@ -421,8 +421,9 @@ static void expect_only_flushed(struct end *e, uint64_t lost)
 }
 
 /*
- * Nobody polls: the queue holds what it said, says once that more was lost, and never holds wrong
- * entries. The queue pair whose completion is lost ends, since nobody would hear of it otherwise.
+ * Without polling, the queue holds as many completions as it promised, reports the overflow once,
+ * and never holds wrong entries. A queue pair whose completion is lost goes to ERR, since its
+ * consumer would not notice otherwise.
  */
 static void test_cq_overflow(void)
 {
@@ -476,7 +477,7 @@ static void test_cq_overflow_rc(void)
 		expect(&b, id, IBV_WC_SUCCESS);
 	expect_none(&b);
 
-	/* The sender's own queue. */
+	/* The overflow of the sender's own queue. */
 	pair_close(&a, &b);
 	end_init(&a, &r1, IBV_QPT_RC, LEN);
 	end_init(&b, &r2, IBV_QPT_RC, LEN);

@@ -5,15 +5,14 @@
  * are refused, and nothing changes.
  *
  * The rules below are those of the tables of Modify QP in chapter 11 of the IBTA specification, as
- * Linux reads it. They are written down here once more on purpose: the driver's own table is what
- * is tested.
+ * Linux interprets it. They are repeated here on purpose, to test the driver's own table.
  */
 #include "ferroce_util.h"
 
 enum { RC = 1, UC = 2, UD = 4, ALL = RC | UC | UD };
 
 #define STATES 7
-/* Bits of attributes that exist, beside the state. */
+/* The number of the last attribute bit; the state is bit 0. */
 #define LAST_ATTR 20
 
 static const struct rule {
@@ -76,7 +75,7 @@ static const struct rule {
 
 static const struct rule anywhere = { .types = ALL };
 
-/* Where the queue pairs under test would connect to. */
+/* The peer of the queue pairs under test. */
 static struct end peer;
 
 static int type_bit(enum ibv_qp_type type)
@@ -95,7 +94,7 @@ static const struct rule *find_rule(enum ibv_qp_type type, int from, int to)
 	return NULL;
 }
 
-/* Values that are all valid, and not those that end_to() sets. */
+/* Returns values that are all valid, and differ from those that end_to() sets. */
 static struct ibv_qp_attr good(struct end *e, int from, int to)
 {
 	return (struct ibv_qp_attr){
@@ -123,7 +122,7 @@ static struct ibv_qp_attr good(struct end *e, int from, int to)
 	};
 }
 
-/* Creates a queue pair in a state; RC is never in SQE, so there is none. */
+/* Creates a queue pair in a state; returns false for SQE on RC, which does not exist. */
 static bool open_in(struct end *e, enum ibv_qp_type type, enum ibv_qp_state state)
 {
 	if (type == IBV_QPT_RC && state == IBV_QPS_SQE)
@@ -158,7 +157,7 @@ static struct ibv_qp_attr query(struct end *e)
 	return attr;
 }
 
-/* One modify that must fail and change nothing. */
+/* Checks that a modify fails and changes nothing. */
 static void refuse(struct end *e, struct ibv_qp_attr attr, int mask, const char *why)
 {
 	struct ibv_qp_attr before = query(e), after;
@@ -184,7 +183,7 @@ static void allow(struct end *e, struct ibv_qp_attr attr, int mask)
 	CHECK_EQ(end_state(e), attr.qp_state);
 }
 
-/* Attributes that are allowed by the rules and not carried by the driver. */
+/* Attributes that the rules allow and the driver does not support. */
 #define NOT_CARRIED IBV_QP_ALT_PATH
 
 static void masks(enum ibv_qp_type type)
@@ -256,7 +255,7 @@ static void test_ud_masks(void)
 #define BAD(mask, type, field, bad) \
 	{ IBV_QP_##mask, offsetof(struct ibv_qp_attr, field), sizeof(type), bad }
 
-/* Where a value is, how long it is, and what it must not be. */
+/* The position and size of a value, and an invalid value. */
 static const struct bad_value {
 	int attribute;
 	size_t offset;
@@ -292,7 +291,7 @@ static const struct bad_value {
 static int spoil(struct ibv_qp_attr *attr, size_t kind)
 {
 	if (kind < ARRAY_LEN(bad_values)) {
-		/* Little-endian, as the only machines that this driver is for. */
+		/* Little-endian, like all machines that this driver supports. */
 		memcpy((char *)attr + bad_values[kind].offset, &bad_values[kind].value,
 		       bad_values[kind].size);
 		return bad_values[kind].attribute;
@@ -310,8 +309,8 @@ static int spoil(struct ibv_qp_attr *attr, size_t kind)
 }
 
 /*
- * A bad value alone, and as one of everything that may be set, in each transition that takes the
- * attribute.
+ * A bad value alone, and together with all attributes that may be set, in each transition that
+ * takes the attribute.
  */
 static void test_values(void)
 {
@@ -361,7 +360,7 @@ static void test_long_psn(void)
 	end_close(&e);
 }
 
-/* The path MTU may not be longer than that of the port. */
+/* The path MTU must not be larger than that of the port. */
 static void test_mtu_of_port(void)
 {
 	struct ibv_qp_attr attr;

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The module: loaded, removed with devices and open contexts, never beside C rxe; and RDMA network namespaces of one's own.
+# The module: loaded, removed with devices and open contexts, never beside C rxe; and exclusive RDMA network namespaces.
 
 # shellcheck disable=SC2317 # The cases are called by name.
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
@@ -43,12 +43,12 @@ removed_while_open() {
 	load_module
 	add_links
 	both ibv_rc_pingpong -c -n 10
-	# The old context ends after the module that it came from.
+	# The old context is closed after its module was removed.
 	kill "$pid" || true
 	wait_for gone "$pid"
 }
 
-# Early demux finds the socket of ferroce for a datagram to a multicast group, and NFQUEUE takes a reference to it. The other
+# Early demux finds the socket of ferroce for a datagram to a multicast group, and NFQUEUE takes a reference to it. The VXLAN
 # tunnel keeps the tunnels of UDP enabled.
 removed_before_verdict() {
 	need "no nft_queue" modprobe -q nft_queue
@@ -103,7 +103,7 @@ gid_table() {
 	add_links
 	gids=(/sys/class/infiniband/r1/ports/1/gids/*)
 	equal 3 "${#gids[@]}"
-	# Link-local, IPv4, IPv6: it is full, and goes on.
+	# Link-local, IPv4, IPv6: the table is full, and the device still works.
 	in_ns n1 ip addr add 10.77.0.3/24 dev v1
 	fails has_gid r1 10.77.0.3
 	both ibv_rc_pingpong -c -n 10
@@ -142,7 +142,7 @@ refused_beside_rxe() {
 exclusive() {
 	local i
 
-	# Refused while there are other namespaces; those of the case before are still going.
+	# Refused while there are other namespaces; those of the case before are still being removed.
 	wait_for rdma system set netns exclusive
 	rdma system show | grep 'netns exclusive'
 	make_net
@@ -163,7 +163,7 @@ exclusive() {
 		"ip netns exec n2 ibv_rc_pingpong -c -n 10 -d r2 -g $(<"$tmp/index2") 10.77.0.1"
 	ip netns exec n1 rdma link delete r1
 	equal "" "$(ip netns exec n1 rdma dev)"
-	# The other one goes with its namespace.
+	# The other device is removed with its namespace.
 	ip netns delete n2
 	ip netns delete n1
 	wait_gone r2

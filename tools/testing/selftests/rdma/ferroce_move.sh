@@ -34,12 +34,13 @@ held() {
 	in_file Y "/sys/module/ferroce_hold/parameters/in_$1"
 }
 
-# disabled PID: the process moves a device, has disabled it, and waits for devices_rwsem. The file leaves out the functions of locks.
+# disabled PID: checks that the process moves a device, has disabled it, and waits for devices_rwsem. The file omits functions of
+# locks.
 disabled() {
 	[[ $(<"/proc/$1/stack") = '[<0>] rdma_dev_change_netns+'* ]]
 }
 
-# move COMMAND...: r1 moves from n1 to n3; the command runs while it is disabled.
+# move COMMAND...: moves r1 from n1 to n3, and runs the command while it is disabled.
 move() {
 	local mover adder
 
@@ -47,7 +48,7 @@ move() {
 	start mover n1 rdma dev set r1 netns n3
 	mover=$pid
 	wait_for held remove
-	# As long as the core adds this device, the other one is not enabled.
+	# While the core adds this device, it does not enable the other one.
 	hold add Y
 	start adder n3 rdma link add r3 type ferroce netdev v3
 	adder=$pid
@@ -63,7 +64,7 @@ move() {
 
 # prepare: r1 in n1 and r2 in n2, each seen only there; MTU 1500.
 prepare() {
-	# Refused while there are other namespaces; those of the case before are still going.
+	# Refused while there are other namespaces; those of the case before are still being removed.
 	wait_for rdma system set netns exclusive
 	insmod "$client"
 	make_net 1500
@@ -73,12 +74,12 @@ prepare() {
 	add_link r2 n2 v2
 }
 
-# index NETNS DEVICE ADDRESS: of the GID, in the /sys of the namespace.
+# index NETNS DEVICE ADDRESS: prints the index of the GID, from the /sys of the namespace.
 index() {
 	ip netns exec "$1" bash -c ". ${BASH_SOURCE[0]%/*}/lib.sh; gid_index $2 $3; rm -r \$tmp"
 }
 
-# downed NETNS DEVICE: how often the link went down.
+# downed NETNS DEVICE: prints the number of times that the link went down.
 downed() {
 	in_ns "$1" rdma statistic show link "$2/1" | sed -n 's/.*link_downed \([0-9]*\).*/\1/p'
 }
@@ -89,7 +90,7 @@ goes_down() {
 	equal 1 "$(downed n3 r1)"
 }
 
-# Afterwards there are datagrams longer than the port allowed before.
+# Datagrams afterwards are longer than the port allowed before.
 changes_mtu() {
 	prepare
 	move ip -n n1 link set v1 mtu 4200
@@ -99,7 +100,7 @@ changes_mtu() {
 		"ip netns exec n2 timeout 60 ibv_ud_pingpong -c -n 20 -s 2048 -d r2 -g $(index n2 r2 10.77.0.2) 10.77.0.1"
 }
 
-# It takes no RDMA device along. Once nothing is left of that, there can be another one.
+# The RDMA device does not move with its net device. Once it is gone, another one can be created.
 netdev_moves() {
 	prepare
 	move ip -n n1 link set v1 netns n3

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Ports follow their net devices, and programs are told once of each change.
+# Ports follow their net devices, and programs get one event for each change.
 
 # shellcheck disable=SC2317 # The cases are called by name.
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
@@ -11,7 +11,7 @@ need_programs ibv_rc_pingpong ibv_asyncwatch python3
 # shellcheck disable=SC2034
 after_each=clean
 
-# port_events: what the watcher of r1 has seen of the port so far.
+# port_events: prints the events of the port that the watcher of r1 has seen so far.
 port_events() {
 	sed -n 's/.*IBV_EVENT_\(PORT_[A-Z]*\).*/\1/p' "$tmp/watch.log" | paste -sd ' '
 }
@@ -26,8 +26,8 @@ watch() {
 	wait_for in_file FD "$tmp/watch.log"
 }
 
-# carrier_told NETNS NETDEV: until all have heard that there is a carrier, which may take a second. That is news to the core even if
-# the device was added later: it raises an event.
+# carrier_told NETNS NETDEV: waits until the kernel has reported the carrier, which may take a second. The core raises an event
+# for that even if the device was added later.
 carrier_told() {
 	wait_for is_up "$1" "$2"
 }
@@ -36,7 +36,7 @@ is_up() {
 	[[ $(ip -n "$1" link show dev "$2") = *' state UP '* ]]
 }
 
-# settle ADDRESS: until the event of a new address has come, and with it everything before it.
+# settle ADDRESS: waits for the event of a new address, and so for all events before it.
 settle() {
 	local count
 
@@ -67,7 +67,7 @@ up_and_down() {
 		events+=" PORT_ACTIVE"
 		wait_for saw "$events"
 	done
-	# The core hears of this, and the port is as it was.
+	# The core is notified of this, and the port does not change.
 	ip -n n1 link set v1 arp off
 	ip -n n1 link set v1 arp on
 	settle 10.77.0.9
@@ -135,7 +135,7 @@ mtu() {
 	has_gid r1 10.77.0.1
 }
 
-# A net device with another name has the same RDMA device, which still works.
+# A renamed net device has the same RDMA device, which still works.
 rename() {
 	make_net
 	add_links
@@ -157,8 +157,8 @@ rename() {
 	wait_gone r1 r2
 }
 
-# Addresses that come and go while the device is there carry traffic, and are GIDs only as long as they are there. Each time
-# programs are told.
+# Addresses that are added and removed while the device exists carry traffic, and are GIDs only as long as they exist. Programs
+# get an event each time.
 addresses() {
 	local count
 
@@ -201,8 +201,8 @@ tun_opened() {
 	ip -n n1 link set t1 up
 	add_link r1 n1 t1
 	wait_state r1 DOWN
-	# The core does not know the state that a port has before its first change, and may tell of it first, or, as each
-	# event is a work item of its own, after it. So nobody listens to the first round.
+	# The core does not know the state that a port has before its first change, and may report it first, or, as each
+	# event is a work item of its own, after it. So the watcher starts after the first round.
 	tun_open
 	tun_close
 	watch
@@ -215,7 +215,7 @@ tun_opened() {
 	done
 }
 
-# The program that has a device open hears that it is gone, and can end.
+# A program that has a device open gets an event when the device is removed, and can end.
 removed_while_open() {
 	make_net
 	add_links
@@ -290,7 +290,7 @@ lag() {
 	equal "$events" "$(port_events)"
 }
 
-# make_lag TYPE: lag0 in n1, above v1.
+# make_lag TYPE: creates lag0 in n1, above v1.
 make_lag() {
 	make_net
 	ip -n n1 link set v1 down

@@ -11,7 +11,7 @@ need_programs ibv_rc_pingpong rping python3
 # shellcheck disable=SC2034
 after_each=clean
 
-# prepare: r1 in n1, r2 in n2, and n3 with nothing.
+# prepare: r1 in n1, r2 in n2, and an empty n3.
 prepare() {
 	make_net
 	add_links
@@ -19,7 +19,7 @@ prepare() {
 	fails socket n3
 }
 
-# upper NETDEV ADDRESS TYPE...: a net device of that type in n3, above v1 in n1.
+# upper NETDEV ADDRESS TYPE...: creates a net device of that type in n3, above v1 in n1.
 upper() {
 	local dev=$1 address=$2
 
@@ -35,7 +35,7 @@ both_sockets() {
 	wait_for socket "$1" -6
 }
 
-# traffic ADDRESS CLIENT_ADDRESS: connected, datagrams, and the connection manager; servers in n3.
+# traffic ADDRESS CLIENT_ADDRESS: connections, datagrams, and the connection manager, with servers in n3.
 traffic() {
 	local server_ns=n3 a1 a2 server
 
@@ -70,7 +70,7 @@ vlan() {
 	traffic 10.81.0.1 10.81.0.2
 }
 
-# Open as long as there is an address.
+# The sockets are open as long as there is an address.
 counted() {
 	prepare
 	upper m1 10.77.0.3 macvlan mode bridge
@@ -82,7 +82,7 @@ counted() {
 	ip -n n3 link delete m2
 	wait_for fails socket n3
 	socket n1
-	# And again.
+	# They open again.
 	upper m1 10.77.0.3 macvlan mode bridge
 	both_sockets n3
 	traffic 10.77.0.3 10.77.0.2
@@ -92,7 +92,7 @@ counted() {
 	socket n2
 }
 
-# The device was there last.
+# The RDMA device is created last.
 device_later() {
 	make_net
 	make_ns n3
@@ -129,7 +129,7 @@ namespace_ends() {
 	both ibv_rc_pingpong -c -n 20
 }
 
-# Somebody else has the port there: nothing happens to the device, and later it works.
+# The UDP port is in use in n3: the device is not affected, and works there later.
 port_busy() {
 	local holder
 

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# NFS over RDMA, the kernel's server in one namespace and its client in another: what is written arrives, what is there can
-# be read, and a mount outlives its device.
+# NFS over RDMA, the kernel's server in one namespace and its client in another: written data arrives, existing data can be
+# read, and a mount outlives its device.
 
 # shellcheck disable=SC2317 # The cases are called by name.
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
@@ -15,8 +15,8 @@ need_programs rpc.nfsd rpc.mountd nfsdcld exportfs mount.nfs4
 
 pipes=$tmp/pipes
 
-# start_server: in n1; rpc.nfsd wants TCP beside RDMA. The daemons answer the kernel's questions: who may mount what, and which
-# clients there were before (there were none, so nobody waits for them).
+# start_server: starts the server in n1; rpc.nfsd requires TCP beside RDMA. The daemons answer the kernel's requests for the
+# permissions of clients, and for the list of earlier clients (there were none, so the server does not wait for them).
 start_server() {
 	make_files && mkdir -p "$pipes" "$tmp/clients" &&
 		in_ns n1 mount -t rpc_pipefs pipes "$pipes" && in_ns n1 mount -t nfsd nfsd /proc/fs/nfsd &&
@@ -26,7 +26,7 @@ start_server() {
 		in_ns n1 rpc.nfsd -N 3 --rdma=20049 4
 }
 
-# daemons: what was started above.
+# daemons: prints the PIDs of the daemons started above.
 daemons() {
 	pgrep -x 'rpc\.mountd|nfsdcld'
 }
@@ -49,7 +49,8 @@ mount_it() {
 	grep " $here .*proto=rdma" /proc/mounts
 }
 
-# no_queue_pairs DEVICE: but the core's own. Completion queues stay: the core keeps them for the next consumer.
+# no_queue_pairs DEVICE: checks that only the core's own is left. Completion queues stay: the core keeps them for the next
+# consumer.
 no_queue_pairs() {
 	rdma resource show "$1" | grep -q ' qp 1 '
 }
@@ -63,8 +64,8 @@ written() {
 	[ "$(stat -c %s "$there/file")" -gt 0 ]
 }
 
-# no_new_connections: the connection manager finds no way to the server. Packets of a connection that there is go by UDP, and
-# are not meant.
+# no_new_connections: makes the connection manager find no route to the server. Packets of existing connections are UDP, and
+# are not affected.
 no_new_connections() {
 	ip -n n2 rule add pref 1 ipproto udp lookup main && ip -n n2 rule add pref 2 to 10.77.0.1 unreachable
 }
@@ -73,10 +74,11 @@ new_connections() {
 	ip -n n2 rule del pref 2 && ip -n n2 rule del pref 1
 }
 
-# The client's device goes while it writes, and comes again: the client connects anew, and all of it arrives.
+# The client's device is removed while the client writes, and added again: the client reconnects, and all data arrives.
 #
-# Not before it has gone: xprtrdma hears of it first, and if it then finds the device at once, whose connections rdma_cm is just
-# about to end, rdma_resolve_route() returns EINVAL, which the RPC client takes for final and hands to the writer.
+# It must not reconnect before the device is gone: xprtrdma learns of the removal first, and if it then still finds the device,
+# whose connections rdma_cm is about to end, rdma_resolve_route() returns EINVAL, which the RPC client treats as final and returns
+# to the writer.
 test_device_gone() {
 	mount_it
 	no_new_connections

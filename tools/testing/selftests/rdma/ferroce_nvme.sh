@@ -34,7 +34,7 @@ clean() {
 	clean_block
 }
 
-# controllers: those of the host that go through RDMA.
+# controllers: prints the controllers of the host that use RDMA.
 controllers() {
 	local dir
 
@@ -44,7 +44,7 @@ controllers() {
 	return 0
 }
 
-# disks: what the host has of the target.
+# disks: prints the host's disk of the target.
 disks() {
 	local dir
 
@@ -79,7 +79,7 @@ has_srq() {
 	rdma resource show srq | grep nvmet_rdma
 }
 
-# The target takes what it receives from a shared queue, until the end of the program.
+# The target uses a shared receive queue, until the end of the program.
 test_shared_queue() {
 	rm "$nvmet/ports/1/subsystems/ferroce"
 	wait_for modprobe -r nvmet-rdma
@@ -96,7 +96,7 @@ test_shared_queue() {
 	disconnect
 }
 
-# The device goes: neither side holds it up. If the target hears of it first, the host tries for a while to connect again.
+# The device is removed: neither side blocks that. If the target learns of it first, the host tries to reconnect for a while.
 test_device_gone() {
 	connect reconnect_delay=1,ctrl_loss_tmo=5
 	start_writing

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The driver's part of "rdma -dd resource show", for objects that are stopped where each value is
- * known.
+ * The driver's part of "rdma -dd resource show", for objects that are stopped in a state in which
+ * each value is known.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -43,7 +43,7 @@ static void idle(void)
 	CHECK_EQ(number("drv_rq_size"), a.cap.max_recv_wr);
 	CHECK_EQ(number("drv_rq_expects"), PSN_B);
 	CHECK_EQ(number("drv_rq_msn"), 0);
-	/* Nobody's address. */
+	/* No addresses of the kernel. */
 	CHECK(!strstr(seen, "ffff8") && !strstr(seen, "ffffc9"));
 	end_modify(&a, IBV_QPS_SQD);
 	look_at(&a);
@@ -54,7 +54,7 @@ static void idle(void)
 	pair_close(&a, &b);
 }
 
-/* PSNs and the number of the peer are what a forged packet needs. */
+/* Checks that PSNs and the number of the peer, which a forged packet needs, are not shown. */
 static void see_nothing(struct end *a)
 {
 	CHECK(says("state", "RTS"));
@@ -86,7 +86,7 @@ static bool told_owner(struct end *a, struct end *b)
 	return status == 0;
 }
 
-/* CAP_NET_ADMIN counts in the user namespace that owns the device, not in one of their own. */
+/* CAP_NET_ADMIN counts in the user namespace that owns the device, not in one of the user's own. */
 static void unprivileged(void)
 {
 	static const char show[] = "rdma -dd resource show qp link %s/1 lqpn %u";
@@ -112,7 +112,7 @@ static void unprivileged(void)
 	pair_close(&a, &b);
 }
 
-/* A peer that is not there any more: everything stays as it was sent. */
+/* A peer in RESET, which does not respond: all requests stay outstanding. */
 static void unanswered(void)
 {
 	struct end a, b;
@@ -137,7 +137,7 @@ static void unanswered(void)
 	CHECK_EQ(number("drv_sq_window"), 16);
 	CHECK(number("drv_sq_due_us") > 8000000000 && number("drv_sq_due_us") <= 8796093023);
 	post_send(&a, &b, IBV_WR_RDMA_READ, 3, 0, 10, IBV_SEND_SIGNALED);
-	/* By the work item: it is the third in a row. */
+	/* The work item sends it, as the third request in a row. */
 	wait_begin();
 	for (;;) {
 		look_at(&a);
@@ -202,8 +202,8 @@ static void no_receive(void)
 }
 
 /*
- * A device that sends next to nothing: the half waits until its packets have left. On UC, as it
- * has no window: that of RC may stay below what the queue of the device takes on a busy host.
+ * A device that sends almost nothing: the send half waits until its packets have left. On UC, as it
+ * has no window: that of RC may stay below the size of the device's queue on a busy host.
  */
 static void slow_device(void)
 {
@@ -214,8 +214,8 @@ static void slow_device(void)
 	for (int i = 0; i < 4; i++)
 		post_send(&a, &b, IBV_WR_RDMA_WRITE, i, 0, LEN, IBV_SEND_SIGNALED);
 	/*
-	 * A few went before it was slow. The half may first wait for 100 ms with fewer packets,
-	 * because another CPU has sent them.
+	 * A few packets left before the device was slow. The half may first wait for 100 ms with
+	 * fewer packets, because another CPU has sent them.
 	 */
 	wait_begin();
 	for (;;) {
@@ -235,7 +235,7 @@ static void slow_device(void)
 	pair_close(&a, &b);
 }
 
-/* Queue pairs that are connected and do not send take nothing of what others may have in flight. */
+/* Connected queue pairs that do not send do not reduce the packets others may have in flight. */
 static void idle_neighbours(void)
 {
 	static struct end idle[64];
@@ -440,7 +440,7 @@ static void described_v6(void)
 	described(true);
 }
 
-/* More than one message of netlink holds. */
+/* More objects than one message of netlink holds. */
 static void many(void)
 {
 	static struct end ends[64];
@@ -452,7 +452,7 @@ static void many(void)
 	look("rdma -dd resource show qp");
 	for (size_t i = 0; i < ARRAY_LEN(ends); i++)
 		CHECK_EQ(count(" lqpn %u ", ends[i].qp->qp_num), 1);
-	/* The core has one on each device. */
+	/* The core has one queue pair on each device. */
 	CHECK_EQ(count(" drv_sq_state "), ARRAY_LEN(ends) + 2);
 	for (size_t i = 0; i < ARRAY_LEN(ends); i++)
 		end_close(&ends[i]);

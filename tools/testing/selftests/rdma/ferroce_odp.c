@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory that is fetched when it is used (on-demand paging): what arrives in it while the process
- * takes it away, replaces it and forks. ferroce_odp_bad.c has what must not work.
+ * Memory that is fetched when it is used (on-demand paging): data arrives in it while the process
+ * drops it, replaces it and forks. ferroce_odp_bad.c has the errors.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -26,7 +26,7 @@ static size_t resident_pages(const struct end *e)
 	return count;
 }
 
-/* The buffer of an end becomes a region on demand, of which nothing is in memory. */
+/* Makes the buffer of an end a region on demand, with no page in memory. */
 static void on_demand(struct end *e)
 {
 	CHECK_EQ(ibv_dereg_mr(e->mr), 0);
@@ -43,7 +43,7 @@ static void pair_open_odp(struct end *a, struct end *b, enum ibv_qp_type type)
 	on_demand(b);
 }
 
-/* What a process may do to its memory between two messages. */
+/* Changes that a process may make to its memory between two messages. */
 enum change { KEEP, FORGET, REPLACE, PROTECT, LAZY_FREE, CHANGES };
 
 static void change(struct end *e, enum change change)
@@ -300,8 +300,8 @@ static void test_srq_ud(void)
 }
 
 /*
- * After a fork, what a peer writes is seen by the parent alone, and what the child writes by the
- * child.
+ * After a fork, the parent alone sees the data that a peer writes; the child keeps the data from
+ * before.
  */
 static void test_fork(void)
 {
@@ -314,7 +314,7 @@ static void test_fork(void)
 	fill(a.buf, LEN, 1);
 	for (int round = 0; round < 5; round++) {
 		memset(b.buf, 0x33, LEN);
-		/* The pages are known, and writable. */
+		/* The device knows the pages, and they are writable. */
 		post_send(&a, &b, IBV_WR_RDMA_WRITE, 1, 0, LEN / 2, IBV_SEND_SIGNALED);
 		expect(&a, 1, IBV_WC_SUCCESS);
 		memset(b.buf, 0x44, LEN);
@@ -338,7 +338,7 @@ static void test_fork(void)
 	pair_close(&a, &b);
 }
 
-/* What a peer writes to a file that is mapped shared is in the file. */
+/* Data that a peer writes to a shared mapping of a file is in the file. */
 static void test_shared_file(void)
 {
 	int fd = syscall(SYS_memfd_create, "odp", 0);
@@ -353,7 +353,7 @@ static void test_shared_file(void)
 		fill(a.buf, LEN, round);
 		post_send(&a, &b, IBV_WR_RDMA_WRITE, 1, 0, LEN, IBV_SEND_SIGNALED);
 		expect(&a, 1, IBV_WC_SUCCESS);
-		/* Not mapped any more: what is in the file is what was written back to it. */
+		/* Not mapped any more: the file has only the data that was written back to it. */
 		change(&b, FORGET);
 		CHECK_EQ(pread(fd, seen, LEN, 0), LEN);
 		CHECK(filled(seen, LEN, round));
@@ -363,7 +363,7 @@ static void test_shared_file(void)
 	free(seen);
 }
 
-/* All of the address space: memory that was there before and memory that came later. */
+/* A region of all of the address space: memory that was mapped before it, and later. */
 static void test_implicit(void)
 {
 	unsigned char on_stack[3000];
@@ -398,7 +398,7 @@ static void test_implicit(void)
 		CHECK(filled(late + 2000, sizeof(on_stack), i));
 		CHECK_EQ(munmap(late, 4 * PAGE), 0);
 	}
-	/* A second one of the same process. */
+	/* A second such region of the same process. */
 	mr = ibv_reg_mr(r1.pd, NULL, SIZE_MAX, ODP_ACCESS);
 	CHECK(mr);
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
@@ -458,7 +458,7 @@ static void *disturb(void *unused)
 	return NULL;
 }
 
-/* Everything arrives, whatever becomes of it, while memory comes and goes on each side. */
+/* All requests succeed while pages come and go on each side; the data does not matter. */
 static void test_storm(void)
 {
 	static const enum ibv_wr_opcode ops[] = {
@@ -490,7 +490,7 @@ static void test_storm(void)
 	}
 }
 
-/* What the device says is what the tests of this file and of ferroce_odp_bad.c show. */
+/* The device reports the capabilities that this file and ferroce_odp_bad.c test. */
 static void test_caps(void)
 {
 	uint32_t ud = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;

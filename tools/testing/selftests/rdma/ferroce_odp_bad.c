@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory on demand that is not there, may not be written to, never comes, or goes while it is used.
+ * Memory on demand that is absent, is read-only, is never provided, or is dropped while it is used.
  */
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -16,7 +16,7 @@
 #include "ferroce_raw.h"
 
 #define LEN (64 * PAGE)
-/* The page of the buffer that something is wrong with, and how far before it messages start. */
+/* The offset of the bad page in the buffer, and the distance from the start of messages to it. */
 #define BAD (8 * PAGE)
 #define BEFORE 2500
 #define ODP_ACCESS (FULL_ACCESS | IBV_ACCESS_ON_DEMAND)
@@ -91,7 +91,7 @@ static void one_damage(enum ibv_wr_opcode op, bool at_target, enum damage how)
 		else
 			expect_event(&b, IBV_EVENT_QP_ACCESS_ERR);
 	}
-	/* What is behind it was not touched. */
+	/* The bytes behind the bad page are unchanged. */
 	CHECK(all_bytes(a.buf + BAD + PAGE, LEN - BAD - PAGE, 0x11));
 	CHECK(all_bytes(b.buf + BAD + PAGE, LEN - BAD - PAGE, 0x22));
 	pair_close(&a, &b);
@@ -127,7 +127,7 @@ static void test_damage_ud(void)
 			end_await(&b, IBV_QPS_ERR);
 		} else {
 			end_await(&a, IBV_QPS_SQE);
-			/* Once it is mended, the queue pair goes on. */
+			/* Once the page is mapped again, the queue pair works. */
 			CHECK(mmap(a.buf + BAD, PAGE, PROT_READ | PROT_WRITE,
 				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == a.buf + BAD);
 			end_modify(&a, IBV_QPS_RTS);
@@ -153,12 +153,12 @@ static void test_register(void)
 	pair_open(&a, &b, IBV_QPT_RC, LEN);
 	CHECK(!ibv_reg_mr(r1.pd, a.buf, 0, ODP_ACCESS));
 	CHECK(!ibv_reg_mr(r1.pd, (void *)(uintptr_t)-PAGE, 2 * PAGE, ODP_ACCESS));
-	/* Huge pages are for memory on demand. */
+	/* IBV_ACCESS_HUGETLB is for memory on demand only. */
 	CHECK(!ibv_reg_mr(r1.pd, a.buf, LEN, FULL_ACCESS | hugetlb));
 	mr = ibv_reg_mr(r1.pd, a.buf, LEN, ODP_ACCESS | hugetlb);
 	CHECK(mr);
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
-	/* The kernel's memory: may be named, and is not there. */
+	/* Addresses of the kernel can be registered, and have no memory. */
 	mr = ibv_reg_mr(r1.pd, (void *)(uintptr_t)0xffffffff81000000, LEN, ODP_ACCESS);
 	CHECK(mr);
 	make_send(&wr, &sge, &a, &b, IBV_WR_RDMA_WRITE, 1, 0, 64, IBV_SEND_SIGNALED);
@@ -181,7 +181,7 @@ static void test_register(void)
 	pair_close(&a, &b);
 }
 
-/* Memory that is kept from the kernel itself. */
+/* Memory that is hidden from the kernel itself. */
 static void test_secret(void)
 {
 	int fd = syscall(SYS_memfd_secret, 0);
@@ -204,7 +204,7 @@ static int fault_end(struct end *e)
 	return userfault(e->buf, e->len);
 }
 
-/* Where a message waits for memory. */
+/* Operations, and the side on which each waits for memory. */
 static const struct {
 	enum ibv_wr_opcode op;
 	bool at_target;
@@ -217,8 +217,8 @@ static const struct {
 };
 
 /*
- * Memory that takes long to come: nothing is lost, and nobody waits for the page behind it, which
- * never comes.
+ * Memory that is provided late: nothing is lost, and no message waits for the page behind it, which
+ * is never provided.
  */
 static void slow_memory(uint32_t len)
 {
@@ -250,8 +250,8 @@ static void test_slow_memory(void)
 }
 
 /*
- * A child that thaws a file system once the other end of the pipe is closed. If that takes too long
- * it does so anyway, and fails: this process may hang while a fetch holds its memory map.
+ * Starts a child that thaws a file system once the other end of the pipe is closed. If that takes
+ * too long it does so anyway, and fails: this process may hang while a fetch holds its memory map.
  */
 static pid_t thaw_later(const char *mount_point, int until[2])
 {
@@ -271,7 +271,7 @@ static pid_t thaw_later(const char *mount_point, int until[2])
 
 /*
  * The pages behind the first one of a message are of a file system that is frozen, so fetching them
- * for writing takes until it is thawed. The packets for the first page do not wait for them.
+ * for writing blocks until it is thawed. The packets for the first page do not wait for them.
  */
 static void test_frozen_file(void)
 {
@@ -314,8 +314,8 @@ static void test_frozen_file(void)
 }
 
 /*
- * Memory that never comes keeps nobody from destroying what waits for it, in whatever order; nor
- * the process from ending.
+ * Memory that is never provided does not keep the process from destroying the objects that wait for
+ * it, in any order, nor from ending.
  */
 static void test_stuck_memory(void)
 {
@@ -336,7 +336,7 @@ static void test_stuck_memory(void)
 			a.mr = NULL;
 			b.mr = NULL;
 		} else {
-			/* What waits is flushed. */
+			/* Requests that wait are flushed. */
 			end_modify(&a, IBV_QPS_ERR);
 			end_modify(&b, IBV_QPS_ERR);
 			expect(&a, 1, IBV_WC_WR_FLUSH_ERR);
@@ -364,7 +364,7 @@ static void acknowledge(struct end *end, uint32_t count, uint32_t last)
  */
 static void test_many_end(void)
 {
-	/* The first window, which their acknowledgment doubles, and more. */
+	/* The first window, which its acknowledgment doubles, and more requests. */
 	enum { FIRST = 16, MANY = FIRST + 31 };
 	struct end a, b;
 	int fd;
@@ -392,7 +392,7 @@ static void test_many_end(void)
 	close(fd);
 }
 
-/* The process ends: its memory is waited for, and only its end makes that come to an end. */
+/* A process ends while fetches wait for its memory, and only its end ends their wait. */
 static void test_exit(void)
 {
 	int status;
@@ -403,7 +403,7 @@ static void test_exit(void)
 		struct end a, b;
 		int fd;
 
-		/* Contexts of its own: those of the parent are the parent's. */
+		/* Contexts of its own: those of the parent belong to the parent. */
 		devs_open();
 		pair_open_odp(&a, &b, IBV_QPT_RC);
 		fd = fault_end(&a);
@@ -428,7 +428,7 @@ static void *forget(void *unused)
 	return NULL;
 }
 
-/* A region that is deregistered while it is written to, read from and taken away. */
+/* A region that is deregistered while it is written and read and its pages are dropped. */
 static void test_dereg(void)
 {
 	static const enum ibv_wr_opcode ops[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };

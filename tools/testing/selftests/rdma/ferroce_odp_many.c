@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * More memory on demand is waited for than is fetched at a time.
+ * More queue pairs wait for memory on demand than the driver has fetches at a time.
  */
 #include <sys/mman.h>
 #include "ferroce_fault.h"
 #include "ferroce_look.h"
 
-/* As many fetches of one process as the driver runs at a time, and some more. */
+/* The fetches of one process that the driver runs at a time, and queue pairs beyond that. */
 #define FETCHES 64
 #define WAITERS 8
 
-/* Posts a WRITE of what is in a page of a region. */
+/* Posts a WRITE of data in a page of a region. */
 static void write_from(struct end *e, struct end *to, struct ibv_mr *mr, int page)
 {
 	struct ibv_send_wr wr;
@@ -22,7 +22,7 @@ static void write_from(struct end *e, struct end *to, struct ibv_mr *mr, int pag
 	post_wr(e, &wr);
 }
 
-/* Waits until the driver says that the send half waits for memory, and not for a time. */
+/* Waits until the send half waits for memory, according to the driver, and not for a retry. */
 static void await_memory(struct end *e)
 {
 	wait_begin();
@@ -37,7 +37,7 @@ static void await_memory(struct end *e)
 
 /*
  * More queue pairs wait for memory than may have it fetched at a time. The others wait for their
- * turn: each fetch that ends lets the next one begin, also where that one has given up its turn.
+ * turn: each fetch that ends lets the next one begin, even if some have given up their turn.
  */
 static void test_turns(void)
 {
@@ -64,7 +64,7 @@ static void test_turns(void)
 		write_from(&a[i], &b[i], mr, FETCHES + i);
 		await_memory(&a[i]);
 	}
-	/* The first in line gives up its turn; the third goes before it has one. */
+	/* The first in line gives up its turn; the third is destroyed before its turn. */
 	end_modify(&a[0], IBV_QPS_ERR);
 	expect(&a[0], FETCHES, IBV_WC_WR_FLUSH_ERR);
 	pair_close(&a[2], &b[2]);
