@@ -148,7 +148,7 @@ class Crate:
     def directory(self, module):
         return module if module in self.parents else module[:-1]
 
-    def circles(self):
+    def cycles(self):
         """Sets of modules in several directories that can all be reached from one another."""
         order, low, stack, found = {}, {}, [], []
 
@@ -162,10 +162,10 @@ class Crate:
                 elif other in stack:
                     low[module] = min(low[module], order[other])
             if low[module] == order[module]:
-                circle = set(stack[stack.index(module) :])
+                cycle = set(stack[stack.index(module) :])
                 del stack[stack.index(module) :]
-                if len({self.directory(member) for member in circle}) > 1:
-                    found.append(circle)
+                if len({self.directory(member) for member in cycle}) > 1:
+                    found.append(cycle)
 
         for module in self.files:
             if module not in order:
@@ -190,10 +190,10 @@ def main():
         crate = Crate(name)
         for module, other in crate.foreign:
             print(f"{crate.files[module]}: crate {name} must not know {other}")
-        for circle in crate.circles():
-            for module in sorted(circle):
+        for cycle in crate.cycles():
+            for module in sorted(cycle):
                 for other, path in crate.edges[module].items():
-                    if other in circle:
+                    if other in cycle:
                         print(f"{crate.files[module]}: {path}: part of a cycle of directories")
 
 

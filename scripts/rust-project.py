@@ -27,7 +27,7 @@ def main():
         for name in DEPENDS.get(crate["display_name"], []):
             crate["deps"].append({"crate": index[name], "name": name})
         if crate["display_name"] in ("roce", "rdma", "ferroce_trace", "ferroce_main"):
-            crate["env"]["FERROCE_OBJTREE"] = objtree
+            crate["env"]["MODULE_OBJTREE"] = objtree
     if "rdma" in index:
         project["crates"][index["rdma"]]["source"] = {
             "include_dirs": ["rust/rdma", objtree],

@@ -39,7 +39,7 @@ unsafe impl Zeroable for ib_mr_type {}
 unsafe impl<T> Zeroable for __BindgenUnionField<T> {}
 
 include!(concat!(
-    env!("FERROCE_OBJTREE"),
+    env!("MODULE_OBJTREE"),
     "/rust/bindings/bindings_generated.rs"
 ));
 
@@ -47,7 +47,7 @@ mod helpers {
     use super::*;
 
     include!(concat!(
-        env!("FERROCE_OBJTREE"),
+        env!("MODULE_OBJTREE"),
         "/rust/bindings/bindings_helpers_generated.rs"
     ));
 }

@@ -66,7 +66,7 @@ lab_packages() {
 	missing=$(comm -23 <(printf '%s\n' "${list[@]}" | sort) <(in_root apt-cache pkgnames | sort) | xargs)
 	[ -z "$missing" ] || die "not in $SUITE nor $SUITE-backports: $missing: set FERROCE_SUITE= to a suite that has them"
 
-	say "  kernel $release, ${#list[@]} packages and what they depend on"
+	say "  kernel $release, ${#list[@]} packages and their dependencies"
 	FAILED="apt-get could not install the packages" run packages "$SRC/scripts/lab/enter" \
 		apt-get install -y --no-install-recommends -o DPkg::Options::=--force-unsafe-io -o APT::Keep-Downloaded-Packages=true \
 		"${list[@]}"

@@ -237,7 +237,7 @@ def main(argv=None):
     parser.add_argument("--must-run", required=True, help="file that names the tests that must run")
     parser.add_argument("--device", required=True, help="RDMA device")
     parser.add_argument("--limit", type=float, default=300, help="seconds after which a test hangs")
-    parser.add_argument("--log", default="/dev/null", help="file for what the tests print")
+    parser.add_argument("--log", default="/dev/null", help="file for the output of the tests")
     parser.add_argument("--results", help="file for a line for each test")
     parser.add_argument("modules", nargs="*", default=MODULES, help="modules, without test_ (default: all)")
     args = parser.parse_args(argv)

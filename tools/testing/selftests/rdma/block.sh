@@ -34,7 +34,7 @@ clean_block() {
 	modprobe -r null_blk
 }
 
-# disks: what the host has of $storage. A test of NVMe has its own.
+# disks: prints the device of the initiator's disk. A test of NVMe has its own.
 disks() {
 	local dir
 

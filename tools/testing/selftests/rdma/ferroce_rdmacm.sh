@@ -81,7 +81,7 @@ streams() {
 test_case "rping IPv4" connect 10.77.0.1 -C 10
 test_case "rping IPv6" connect fd77::1 -C 10
 test_case "rping size 4000" connect 10.77.0.1 -C 5 -S 4000
-test_case "rping where nobody listens" rejected
+test_case "rping without a listener" rejected
 test_case "ucmatose" transfers 10.77.0.1 ucmatose
 test_case "ucmatose, 8 connections, 100 messages of 3000 bytes, IPv6" \
 	transfers fd77::1 ucmatose -f ipv6 -c 8 -C 100 -S 3000

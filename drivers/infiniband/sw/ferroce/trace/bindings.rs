@@ -21,6 +21,6 @@ use kernel::ffi;
 pub(crate) use kernel::bindings::*;
 
 include!(concat!(
-    env!("FERROCE_OBJTREE"),
+    env!("MODULE_OBJTREE"),
     "/drivers/infiniband/sw/ferroce/trace/bindings_generated.rs"
 ));

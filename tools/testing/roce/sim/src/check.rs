@@ -329,7 +329,7 @@ impl Check {
             identify(peer_ops, &completion.imm, &held.buffer, self.transport)
         };
         let Some(op) = op else {
-            return wrong("nobody sent that");
+            return wrong("was not sent");
         };
         if completion.status != Status::Success {
             let expected = match op.sabotage {
