@@ -79,6 +79,7 @@ fn linear_len(headroom: usize, size: usize) -> Option<u32> {
 /// let mut packet = SkBuff::alloc(64, 1024).ok_or(ENOMEM)?;
 /// *packet.append_array()? = *b"a header";
 /// packet.append(b"payload")?;
+/// assert_eq!(packet.len(), 15);
 /// assert_eq!(packet.data(), b"a headerpayload");
 /// # Ok::<(), Error>(())
 /// ```

@@ -4,14 +4,9 @@
 
 use super::{
     read::Stream,
-    resources::{
-        Records,
-        SavedResponse, //
-    },
-    sequence::next_msn,
+    resources::Records,
     Responder, //
 };
-use crate::psn::Psn;
 
 /// A position in the sequence of READ responses; see [`Responder::checkpoint_responses`].
 #[derive(Clone, Copy)]
@@ -45,26 +40,6 @@ impl<S: Records> Responder<S> {
     #[cold]
     pub fn take_back_responses(&mut self, checkpoint: ResponseCheckpoint) {
         self.stream = checkpoint.stream;
-    }
-
-    /// Returns the responses to the READ with PSN `psn`, which were taken back, too.
-    ///
-    /// `msn` is the MSN of the READ before it.
-    #[cold]
-    pub(super) fn next_taken_back(&self, psn: Psn, msn: u32) -> Option<Stream> {
-        let record = self.resources.find(psn)?;
-        let SavedResponse::Read { rkey, va, len } = record.response else {
-            return None;
-        };
-        Some(Stream {
-            psn,
-            rkey,
-            va,
-            remaining: len,
-            first: true,
-            again: false,
-            msn: next_msn(msn),
-        })
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
         Records,
         SavedResponse, //
     },
+    sequence::next_msn,
     DropReason,
     Outcome,
     Pending,
@@ -88,16 +89,16 @@ impl ReadSegment {
 /// The remaining responses to a READ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stream {
-    pub(super) psn: Psn,
-    pub(super) rkey: Rkey,
-    pub(super) va: u64,
-    pub(super) remaining: u32,
+    psn: Psn,
+    rkey: Rkey,
+    va: u64,
+    remaining: u32,
     /// True if no response was sent yet.
-    pub(super) first: bool,
+    first: bool,
     /// True if the READ is a duplicate.
-    pub(super) again: bool,
+    again: bool,
     /// The MSN of the acknowledgments.
-    pub(super) msn: u32,
+    msn: u32,
 }
 
 impl<S: Records> Responder<S> {
@@ -267,6 +268,26 @@ impl<S: Records> Responder<S> {
         } else {
             self.next_taken_back(psn, stream.msn)
         };
+    }
+
+    /// Returns the responses to the READ with PSN `psn`, which were taken back, too.
+    ///
+    /// `msn` is the MSN of the READ before it.
+    #[cold]
+    fn next_taken_back(&self, psn: Psn, msn: u32) -> Option<Stream> {
+        let record = self.resources.find(psn)?;
+        let SavedResponse::Read { rkey, va, len } = record.response else {
+            return None;
+        };
+        Some(Stream {
+            psn,
+            rkey,
+            va,
+            remaining: len,
+            first: true,
+            again: false,
+            msn: next_msn(msn),
+        })
     }
 
     /// Ends a READ because the memory that [`Responder::poll_response`] named cannot be read.

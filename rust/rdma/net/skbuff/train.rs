@@ -204,8 +204,9 @@ impl Train {
         let headers = ip_len.wrapping_add(UDP_LEN);
 
         // SAFETY: `raw` is a packet that this function owns; it begins with both headers, as
-        // `room_for` has checked. `last` is the last packet by the type invariant; the only field
-        // of it that is written is the link, or the list of the head, which is empty then.
+        // `room_for` has checked, close enough to `head` by the invariant of `SkBuff`. `last` is
+        // the last packet by the type invariant; the only field of it that is written is the link,
+        // or the list of the head, which is empty then.
         unsafe {
             // CAST: 20 or 40.
             raw::set_headers(raw.as_ptr(), ip_len as u16);

@@ -104,7 +104,8 @@ impl SkBuff {
         // SAFETY: The packet is owned and given away here. It refers to the route without a
         // reference of its own: by the type invariant of `Dst` the RCU read lock is held and the
         // route is alive, and a queue that keeps the packet for longer takes a reference. The
-        // namespace of the route's device is under RCU. No socket is needed.
+        // namespace of the route's device is under RCU. No socket is needed. The header is close
+        // enough to `head` by the type invariant.
         let ret = unsafe {
             // IP takes it for the parsed options of the header.
             (&raw mut (*skb).cb).write_bytes(0, 1);
