@@ -52,6 +52,9 @@ bench-loss: module ## C rdma_rxe, ferroce and TCP over a network that loses pack
 bench-peer: module ## C rdma_rxe and ferroce as each other's peers, in two virtual machines (build/bench-peer.csv)
 	@scripts/vm/bench --peer
 
+profile: module ## the instructions of a message by function (TEST=send_bw SIZE=64 QPS=1 DRIVER=ferroce LINES=40)
+	@scripts/vm/profile
+
 bench-publish: ## take the results of these into Documentation
 	@scripts/vm/bench-publish
 
@@ -111,4 +114,4 @@ clean: ## remove what was built here (the lab stays)
 help: ## show this
 	@awk -F ':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-z_-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' Makefile
 
-.PHONY: module samples modules_install demo shell bench bench-icount bench-nic bench-native bench-pairs bench-loss bench-peer bench-publish check check-pyverbs check-interop check-debug mutants lab lab-debug lab-um lab-native fmt fmt-check clippy doc rust-analyzer clean help
+.PHONY: module samples modules_install demo shell bench bench-icount bench-nic bench-native bench-pairs bench-loss bench-peer profile bench-publish check check-pyverbs check-interop check-debug mutants lab lab-debug lab-um lab-native fmt fmt-check clippy doc rust-analyzer clean help

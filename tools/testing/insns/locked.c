@@ -8,7 +8,6 @@
  */
 
 #include <stdio.h>
-#include <string.h>
 
 #include "mark.h"
 #include "qemu-plugin.h"
@@ -63,14 +62,6 @@ static int is_locked(const uint8_t *code, size_t len)
 	return lock || (at + 1 < len && (code[at] & 0xfe) == 0x86 && code[at + 1] < 0xc0);
 }
 
-static int is_mark(const uint8_t *code, size_t len, uint32_t address)
-{
-	static const uint8_t nopl[] = { 0x0f, 0x1f, 0x84, 0x00 };
-
-	return len == sizeof(nopl) + sizeof(address) && !memcmp(code, nopl, sizeof(nopl)) &&
-	       !memcmp(code + sizeof(nopl), &address, sizeof(address));
-}
-
 static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
 	size_t i, len;
@@ -97,7 +88,7 @@ QEMU_PLUGIN_EXPORT
 int qemu_plugin_install(qemu_plugin_id_t id, const void *info, int argc, char **argv)
 {
 	if (argc != 1 || strncmp(argv[0], "out=", 4)) {
-		fprintf(stderr, "locked-insns: error: name a file for the counts: out=FILE\n");
+		fprintf(stderr, "locked: error: name a file for the counts: out=FILE\n");
 		return -1;
 	}
 	out = fopen(argv[0] + 4, "w");

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * A plugin of QEMU that counts the instructions of an interval by address.
+ *
+ * The guest marks the interval with two no-ops (mark.h). At its end, the file that the argument
+ * "out" names gets a line for each block of instructions that was executed: its address, and the
+ * number of instructions, all executions together. A block that a fault ended early counts whole.
+ */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "mark.h"
+#include "qemu-plugin.h"
+
+/* The length of the marks. */
+#define MARK_LEN 8
+
+QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
+
+/* A translated block of instructions. QEMU may translate the same instructions more than once. */
+struct block {
+	uint64_t vaddr;
+	uint64_t insns;
+	uint64_t executed;
+	struct block *next;
+};
+
+/* With -icount one thread executes all processors. */
+static struct block *blocks;
+static int counting;
+static const char *out;
+
+static void on_block(unsigned int vcpu, void *data)
+{
+	struct block *block = data;
+
+	block->executed += counting;
+}
+
+static void on_start(unsigned int vcpu, void *data)
+{
+	struct block *block;
+
+	for (block = blocks; block; block = block->next)
+		block->executed = 0;
+	counting = 1;
+}
+
+static void on_stop(unsigned int vcpu, void *data)
+{
+	struct block *block;
+	FILE *file = fopen(out, "w");
+
+	counting = 0;
+	if (!file) {
+		perror(out);
+		return;
+	}
+	for (block = blocks; block; block = block->next)
+		if (block->executed)
+			fprintf(file, "%" PRIx64 " %" PRIu64 "\n", block->vaddr,
+				block->executed * block->insns);
+	fclose(file);
+}
+
+static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+{
+	struct block *block = calloc(1, sizeof(*block));
+	size_t i, len;
+
+	if (!block)
+		abort();
+	block->vaddr = qemu_plugin_tb_vaddr(tb);
+	block->insns = qemu_plugin_tb_n_insns(tb);
+	block->next = blocks;
+	blocks = block;
+	qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_NO_REGS, block);
+	for (i = 0; i < block->insns; i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+		void (*cb)(unsigned int vcpu, void *data) = NULL;
+		uint8_t code[MARK_LEN + 1];
+
+		len = qemu_plugin_insn_data(insn, code, sizeof(code));
+		if (is_mark(code, len, MARK_START))
+			cb = on_start;
+		else if (is_mark(code, len, MARK_STOP))
+			cb = on_stop;
+		if (cb)
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, cb, QEMU_PLUGIN_CB_NO_REGS,
+							       NULL);
+	}
+}
+
+QEMU_PLUGIN_EXPORT
+int qemu_plugin_install(qemu_plugin_id_t id, const void *info, int argc, char **argv)
+{
+	if (argc != 1 || strncmp(argv[0], "out=", 4)) {
+		fprintf(stderr, "profile: error: name a file for the counts: out=FILE\n");
+		return -1;
+	}
+	out = strdup(argv[0] + 4);
+	if (!out)
+		return -1;
+	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+	return 0;
+}
