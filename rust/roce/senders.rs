@@ -134,7 +134,7 @@ mod tests {
                 self.senders = self.senders.with_another(period);
                 self.writes += 1;
             }
-            half.limit(self.senders.count(period))
+            half.limit(self.senders.count(period), false)
         }
     }
 

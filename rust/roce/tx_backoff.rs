@@ -81,6 +81,10 @@ impl TxBackoff {
     /// The smallest share of a sender.
     pub(crate) const SHARE: u32 = 16;
 
+    /// The smallest share of a sender whose packets leave in trains: room for the longest train. A
+    /// queue counts a train as one packet.
+    const SHARE_IN_TRAINS: u32 = 32;
+
     /// The lower bound of the limit after refusals.
     const LEAST: u32 = 4;
 
@@ -107,11 +111,17 @@ impl TxBackoff {
         self.counted.replace(period) != Some(period)
     }
 
-    /// Returns the limit of packets in flight if `senders` halves send.
+    /// Returns the limit of packets in flight if `senders` halves send. `in_trains` is true if the
+    /// packets of this half leave in trains.
     #[inline]
-    pub fn limit(&self, senders: u32) -> u32 {
+    pub fn limit(&self, senders: u32, in_trains: bool) -> u32 {
         let share = Self::SHARED.checked_div(senders).unwrap_or(Self::MOST);
-        self.limit.min(share.max(Self::SHARE))
+        let least = if in_trains {
+            Self::SHARE_IN_TRAINS
+        } else {
+            Self::SHARE
+        };
+        self.limit.min(share.max(least))
     }
 
     /// Accounts for `packets` packets that were accepted at once.
@@ -237,39 +247,41 @@ mod tests {
     #[test]
     fn senders_share_limit() {
         let mut tx_backoff = TxBackoff::default();
-        assert_eq!(tx_backoff.limit(0), TxBackoff::MOST);
-        assert_eq!(tx_backoff.limit(1), TxBackoff::MOST);
-        assert_eq!(tx_backoff.limit(32), 32);
-        assert_eq!(tx_backoff.limit(1000), TxBackoff::SHARE);
+        assert_eq!(tx_backoff.limit(0, false), TxBackoff::MOST);
+        assert_eq!(tx_backoff.limit(1, false), TxBackoff::MOST);
+        assert_eq!(tx_backoff.limit(32, false), 32);
+        assert_eq!(tx_backoff.limit(1000, false), TxBackoff::SHARE);
+        assert_eq!(tx_backoff.limit(1000, true), TxBackoff::SHARE_IN_TRAINS);
 
         let _ = tx_backoff.refused(START, 20);
-        assert_eq!(tx_backoff.limit(32), 10);
-        assert_eq!(tx_backoff.limit(1000), 10);
+        assert_eq!(tx_backoff.limit(32, false), 10);
+        assert_eq!(tx_backoff.limit(1000, false), 10);
+        assert_eq!(tx_backoff.limit(1000, true), 10);
     }
 
     #[test]
     fn refusal_halves_limit_and_each_round_raises_it() {
         let mut tx_backoff = TxBackoff::default();
-        assert_eq!(tx_backoff.limit(1), TxBackoff::MOST);
+        assert_eq!(tx_backoff.limit(1, false), TxBackoff::MOST);
         for _ in 0..TxBackoff::MOST {
             tx_backoff.taken(1);
         }
-        assert_eq!(tx_backoff.limit(1), TxBackoff::MOST);
+        assert_eq!(tx_backoff.limit(1, false), TxBackoff::MOST);
 
         let _ = tx_backoff.refused(START, 100);
-        assert_eq!(tx_backoff.limit(1), 50);
+        assert_eq!(tx_backoff.limit(1, false), 50);
         for more in 1..=10 {
-            for _ in 0..tx_backoff.limit(1) {
+            for _ in 0..tx_backoff.limit(1, false) {
                 tx_backoff.taken(1);
             }
-            assert_eq!(tx_backoff.limit(1), 50 + more);
+            assert_eq!(tx_backoff.limit(1, false), 50 + more);
         }
 
         // Packets sent before the limit fell do not raise it.
         let _ = tx_backoff.refused(START, 1000);
-        assert_eq!(tx_backoff.limit(1), 60);
+        assert_eq!(tx_backoff.limit(1, false), 60);
         let _ = tx_backoff.refused(START, 0);
-        assert_eq!(tx_backoff.limit(1), TxBackoff::LEAST);
+        assert_eq!(tx_backoff.limit(1, false), TxBackoff::LEAST);
     }
 
     #[test]
@@ -278,7 +290,7 @@ mod tests {
         let _ = tx_backoff.refused(START, 20);
         tx_backoff.reset();
         assert!(!tx_backoff.is_waiting());
-        assert_eq!(tx_backoff.limit(1), TxBackoff::MOST);
+        assert_eq!(tx_backoff.limit(1, false), TxBackoff::MOST);
     }
 
     #[test]
@@ -288,8 +300,8 @@ mod tests {
         tx_backoff.taken(49);
         let _ = tx_backoff.refused(START, 100);
         tx_backoff.taken(49);
-        assert_eq!(tx_backoff.limit(1), 50);
+        assert_eq!(tx_backoff.limit(1, false), 50);
         tx_backoff.taken(1);
-        assert_eq!(tx_backoff.limit(1), 51);
+        assert_eq!(tx_backoff.limit(1, false), 51);
     }
 }

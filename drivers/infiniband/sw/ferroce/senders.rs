@@ -21,15 +21,17 @@ impl Senders {
     }
 
     /// Counts a half that sends, and returns the maximum number of packets that it may have in
-    /// queues below. The lock of the half is held, which protects `tx_backoff`.
+    /// queues below. `in_trains` is true if they leave in trains. The lock of the half is held,
+    /// which protects `tx_backoff`.
     #[inline]
-    pub(crate) fn limit(&self, tx_backoff: &mut TxBackoff) -> u32 {
+    pub(crate) fn limit(&self, tx_backoff: &mut TxBackoff, in_trains: bool) -> u32 {
         let period = senders::Period::of(clock::coarse());
 
         if tx_backoff.begins(period) {
             self.add(period);
         }
-        tx_backoff.limit(senders::Senders::from_raw(self.0.load(Relaxed)).count(period))
+        let senders = senders::Senders::from_raw(self.0.load(Relaxed)).count(period);
+        tx_backoff.limit(senders, in_trains)
     }
 
     /// Counts another half. The loop terminates: it repeats only if a different half was counted

@@ -383,7 +383,7 @@ impl SendHalf {
             if !self.tx.may_send(qp, run, || now) {
                 return;
             }
-            let result = if self.may_join_train(qp, &transmit) {
+            let result = if self.tx.takes_trains(qp) && !transmit.is_probe() {
                 self.add_to_train(qp, run, regions, &transmit, now)
             } else if self.hand_over(qp, run, now) {
                 self.send(qp, regions, &transmit, now)
@@ -420,13 +420,6 @@ impl SendHalf {
             is_first = false;
             *budget = budget.saturating_sub(1);
         }
-    }
-
-    /// Returns whether a packet may leave in a train. Only RC sends trains: UC cannot take packets
-    /// back.
-    #[inline]
-    fn may_join_train(&self, qp: &IbQp, transmit: &Transmit) -> bool {
-        qp.ty.transport() == Transport::Rc && !transmit.is_probe() && self.tx.takes_trains()
     }
 
     /// Builds a packet and adds it to the train, or begins one with it.

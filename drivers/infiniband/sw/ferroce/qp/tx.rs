@@ -53,6 +53,7 @@ use roce::{
         Pkey,
         Qpn, //
     },
+    opcode::Transport,
     pace::Pace,
     psn::Psn,
     time::Instant,
@@ -247,10 +248,11 @@ impl Tx {
             }
         }
         if run.room == 0 {
+            let in_trains = self.takes_trains(qp);
             let backoff = &mut self.backoff;
             let limit = *run
                 .limit
-                .get_or_insert_with(|| qp.device().senders.limit(backoff));
+                .get_or_insert_with(|| qp.device().senders.limit(backoff, in_trains));
             // The stack calls `wake` when three quarters of the packets have left.
             run.room = self.in_flight.room(run.pending(), limit, limit / 4);
         }
@@ -298,12 +300,16 @@ impl Tx {
         Ok(())
     }
 
-    /// Returns whether packets may leave in trains now.
+    /// Returns whether packets may leave in trains now. Only RC sends trains: UC cannot take packets
+    /// back.
     #[inline]
-    pub(super) fn takes_trains(&self) -> bool {
+    pub(super) fn takes_trains(&self, qp: &IbQp) -> bool {
         let has_rate = |path: &TxPath| path.has_rate();
 
-        self.trains.is_on() && !self.pace.is_on() && !self.path.as_ref().is_some_and(has_rate)
+        qp.ty.transport() == Transport::Rc
+            && self.trains.is_on()
+            && !self.pace.is_on()
+            && !self.path.as_ref().is_some_and(has_rate)
     }
 
     /// Builds a packet for a train. Bottom halves are off.

@@ -56,7 +56,7 @@ impl RecvHalf {
             if !self.tx.may_send(qp, &mut run.responses, clock::monotonic) || !run.spend() {
                 return false;
             }
-            let result = if self.tx.takes_trains() {
+            let result = if self.tx.takes_trains(qp) {
                 self.add_to_train(qp, run, &segment)
             } else if self.hand_over(qp, run) {
                 self.send_segment(qp, &segment, run)
