@@ -16,6 +16,7 @@ use super::{
     Requester,
     Slot, //
 };
+use crate::psn::Psn;
 
 /// A position in the sequence of packets; see [`Requester::checkpoint`].
 pub struct Checkpoint {
@@ -25,6 +26,23 @@ pub struct Checkpoint {
     outstanding: u8,
     begun: usize,
     send: usize,
+}
+
+impl Window {
+    /// Returns whether the packet with PSN `psn` was refused and not sent since, so that only a copy
+    /// of it may have left.
+    #[inline]
+    pub(super) fn was_refused(&self, psn: Psn) -> bool {
+        !psn.is_before(self.max()) && psn.is_before(self.refused)
+    }
+
+    /// Moves `refused` forward to `end`, unless it is later.
+    #[inline]
+    pub(super) fn extend_refused(&mut self, end: Psn) {
+        if end.is_after(self.refused) {
+            self.refused = end;
+        }
+    }
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
@@ -45,7 +63,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     ///
     /// Some of them may have left nevertheless, as copies (tc mirred) or the first ones of a train
     /// that a device has split. Responses to a READ may then end where those to the next one do
-    /// not.
+    /// not, and the peer may acknowledge packets that are not sent yet.
     ///
     /// RC only. Since [`Requester::checkpoint`], only [`Requester::poll_transmit`] and
     /// [`Requester::transmitted`] may have been called.
@@ -54,7 +72,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         for slot in checkpoint.send..self.queue.begun() {
             self.repeat(slot);
         }
+        let end = self.window.max();
         self.window = checkpoint.window;
+        self.window.extend_refused(end);
         self.acks = checkpoint.acks;
         self.retry.restore(checkpoint.timers);
         self.explicit.restore(checkpoint.outstanding);
@@ -64,9 +84,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Handles the refusal of a packet by a full queue of this host: halves the window once for all
     /// packets in flight, as for a loss (as TCP does: `tcp_enter_cwr()`).
     ///
-    /// A packet that was taken back is not in flight.
+    /// A packet that was taken back is not in flight. The next packet is the one that was refused,
+    /// or the first of those that were taken back.
     #[cold]
     pub fn on_refusal(&mut self) {
+        if let Some(step) = self.next_step() {
+            self.window.extend_refused(step.end());
+        }
         if self.is_active() && !self.window.is_empty() {
             self.window.halve_once();
         }
@@ -192,6 +216,98 @@ mod tests {
             rc.on_refusal();
         }
         (before, rc.snapshot().window)
+    }
+
+    /// The peer has received copies of all packets, so it acknowledges more than the window has
+    /// room for now.
+    #[test]
+    fn copies_of_packets_taken_back_may_be_acknowledged() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        assert!(rc.post(wr(SendOp::Send, 40 * MTU)).is_ok());
+        let sent: [_; 4] = send_all(&mut rc);
+        assert!(sent.iter().all(Option::is_some));
+        let checkpoint = rc.checkpoint();
+        let refused: [_; 12] = send_all(&mut rc);
+        assert!(refused.iter().all(Option::is_some));
+        rc.take_back(&checkpoint);
+        rc.on_refusal();
+        // The window has room for no other packet, so the last one is sent again.
+        let probe: [_; 2] = send_all(&mut rc);
+        assert_eq!(
+            probe.map(|sent| sent.map(|sent| sent.psn.get())),
+            [Some(3), None]
+        );
+        // No copy has this PSN.
+        assert_eq!(
+            acknowledge(&mut rc, 16, Syndrome::ACK),
+            ResponseKind::Duplicate
+        );
+        assert_eq!(acknowledge(&mut rc, 15, Syndrome::ACK), ResponseKind::Ack);
+        assert_eq!(rc.oldest_psn(), Psn::new(4));
+        let again = send(&mut rc);
+        assert_eq!(again.map(|sent| sent.psn.get()), Some(4));
+        // The peer acknowledges the duplicate.
+        assert_eq!(acknowledge(&mut rc, 15, Syndrome::ACK), ResponseKind::Ack);
+        assert_eq!(rc.oldest_psn(), Psn::new(5));
+    }
+
+    #[test]
+    fn copy_of_single_packet_that_was_refused_may_be_acknowledged() {
+        for psn in [4, 5] {
+            let mut slots = slots::<1>();
+            let mut rc = requester(Transport::Rc, &mut slots);
+            assert!(rc.post(wr(SendOp::Send, 40 * MTU)).is_ok());
+            let sent: [_; 4] = send_all(&mut rc);
+            assert!(sent.iter().all(Option::is_some));
+            rc.on_refusal();
+            let is_refused = psn == 4;
+            let kind = acknowledge(&mut rc, psn, Syndrome::ACK);
+            assert_eq!(kind == ResponseKind::Ack, is_refused);
+            let una = if is_refused { 4 } else { 0 };
+            assert_eq!(rc.oldest_psn(), Psn::new(una));
+        }
+    }
+
+    /// The requests before that packet were executed, but it was not sent yet.
+    #[test]
+    fn nak_to_copy_acknowledges_requests_before() {
+        for syndrome in [
+            Syndrome::Rnr { timer: 1 },
+            Syndrome::Nak(NakCode::PsnSequence),
+        ] {
+            let mut slots = slots::<2>();
+            let mut rc = requester(Transport::Rc, &mut slots);
+            assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+            assert!(send(&mut rc).is_some());
+            let checkpoint = rc.checkpoint();
+            assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+            assert!(send(&mut rc).is_some());
+            rc.take_back(&checkpoint);
+            assert_eq!(acknowledge(&mut rc, 1, syndrome), ResponseKind::Ack);
+            assert!(rc.poll_completion().is_some() && rc.poll_completion().is_none());
+            assert_eq!(send(&mut rc).map(|sent| sent.psn.get()), Some(1));
+            // Now it is not a copy.
+            assert_ne!(acknowledge(&mut rc, 1, syndrome), ResponseKind::Ack);
+        }
+    }
+
+    #[test]
+    fn acknowledgment_of_copy_behind_read_shows_missing_response() {
+        let mut slots = slots::<3>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        for op in [SendOp::Send, SendOp::Read] {
+            assert!(rc.post(wr(op, 1)).is_ok());
+            assert!(send(&mut rc).is_some());
+        }
+        let checkpoint = rc.checkpoint();
+        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        assert!(send(&mut rc).is_some());
+        rc.take_back(&checkpoint);
+        let ack = Frame::ack(2, Syndrome::ACK);
+        assert_eq!(respond(&mut rc, &ack).outcome, ResponseKind::Gap);
+        assert!(rc.poll_completion().is_some() && rc.poll_completion().is_none());
+        assert_eq!(next_read(&mut rc), Some((1, 1)));
     }
 
     #[test]

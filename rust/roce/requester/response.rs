@@ -148,28 +148,28 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Handles an acknowledgment or a NAK.
     #[inline]
     fn on_acknowledge(&mut self, now: Instant, pkt: &Packet<'_>) -> Response {
-        let psn = pkt.psn();
         let Some(aeth) = pkt.aeth() else {
             return ResponseKind::Dropped.into();
         };
+        let (psn, syndrome) = self.response_to_sent(pkt.psn(), aeth.syndrome);
         if !self.window.is_unacknowledged(psn) {
             // A duplicate of an old acknowledgment, or a stale one from before a reset.
             return ResponseKind::Duplicate.into();
         }
         // A NAK acknowledges the packets before its PSN.
-        let end = match aeth.syndrome {
+        let end = match syndrome {
             Syndrome::Ack { .. } => psn.next(),
             Syndrome::Rnr { .. } | Syndrome::Nak(_) => psn,
             Syndrome::Reserved => return ResponseKind::Dropped.into(),
         };
         // The RNR NAK shows that the peer has received the packet.
-        let has_more = matches!(aeth.syndrome, Syndrome::Rnr { .. });
+        let has_more = matches!(syndrome, Syndrome::Rnr { .. });
         let complete = self.acknowledge(now, end, has_more);
         if !self.is_active() {
             // The acknowledgment was the last one before a request that failed locally.
             return ResponseKind::Ack.into();
         }
-        let kind = match aeth.syndrome {
+        let kind = match syndrome {
             Syndrome::Nak(code) if code != NakCode::PsnSequence => {
                 self.on_fatal_nak(now, psn, code)
             }
@@ -181,6 +181,19 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             Syndrome::Ack { .. } | Syndrome::Reserved => ResponseKind::Ack,
         };
         kind.into()
+    }
+
+    /// Returns the PSN and the syndrome of a response as far as they concern packets that were sent.
+    ///
+    /// A response to a packet that was refused, of which a copy has left, only shows that all
+    /// packets that were sent have arrived. The packet itself has yet to be sent.
+    #[inline]
+    fn response_to_sent(&self, psn: Psn, syndrome: Syndrome) -> (Psn, Syndrome) {
+        if syndrome != Syndrome::Reserved && self.window.was_refused(psn) {
+            (self.window.max().prev(), Syndrome::ACK)
+        } else {
+            (psn, syndrome)
+        }
     }
 
     /// Advances `una` up to `end`, and completes the requests before it.

@@ -64,8 +64,8 @@ pub const READ_WINDOW: u32 = 1024;
 ///
 /// # Invariants
 ///
-/// In the order of PSNs, `una` is not after `base`, `next`, `recover` or `narrowed`, and none of
-/// these is after `max`.
+/// In the order of PSNs, `una` is not after `base`, `next`, `recover`, `narrowed` or `refused`, and
+/// none of these but `refused` is after `max`.
 #[derive(Clone, Copy)]
 pub(super) struct Window {
     /// The oldest unacknowledged PSN; inside a READ, the PSN of the next expected response.
@@ -74,6 +74,8 @@ pub(super) struct Window {
     next: Psn,
     /// The PSN after the last one ever sent.
     max: Psn,
+    /// The PSN after the last packet that was refused, or `una` if that is later (checkpoint.rs).
+    pub(super) refused: Psn,
     /// The start of the window: `una`, or the PSN after the last request with an explicit response
     /// if that is later.
     base: Psn,
@@ -118,6 +120,7 @@ impl Window {
             una: psn,
             next: psn,
             max: psn,
+            refused: psn,
             base: psn,
             recover: psn,
             narrowed: psn,
@@ -256,9 +259,8 @@ impl Window {
         self.base = end;
     }
 
-    /// Moves `una` forward to `end`, and the other PSNs to at least `end`.
-    ///
-    /// Acknowledged packets are not retransmitted.
+    /// Moves `una` forward to `end`, and the other PSNs to at least `end`: acknowledged packets are
+    /// not retransmitted.
     #[inline]
     pub(super) fn acknowledge(&mut self, end: Psn) {
         self.una = end;
@@ -274,6 +276,7 @@ impl Window {
         if self.narrowed.is_before(end) {
             self.narrowed = end;
         }
+        self.extend_refused(end);
     }
 
     /// Widens the window after the PSNs from `before` on were acknowledged.
