@@ -12,6 +12,7 @@ use core::ops::DerefMut;
 use super::{
     ack_request::AckRequests,
     retry::Timers,
+    transmit::Step,
     window::Window,
     Requester,
     Slot, //
@@ -89,11 +90,22 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[cold]
     pub fn on_refusal(&mut self) {
         if let Some(step) = self.next_step() {
-            self.window.extend_refused(step.end());
+            self.note_refused(&step);
         }
         if self.is_active() && !self.window.is_empty() {
             self.window.halve_once();
         }
+    }
+
+    /// Accounts for a packet that was refused, of which a copy may have left.
+    fn note_refused(&mut self, step: &Step) {
+        self.repeat(step.slot);
+        if !step.is_probe() {
+            if let Some(slot) = self.queue.get_mut(step.slot) {
+                slot.begin_part(&self.window, step.psn);
+            }
+        }
+        self.window.extend_refused(step.end());
     }
 }
 
@@ -181,6 +193,69 @@ mod tests {
             assert!(respond(&mut rc, &response).place.is_some());
             rc.placed(NOW, Ok(()));
         }
+    }
+
+    /// The peer drops a repetition that is longer than the copy that it has received.
+    #[test]
+    fn part_of_read_taken_back_does_not_grow() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        assert!(rc.post(wr(SendOp::Read, 32 * MTU)).is_ok());
+        rc.window.set_size(16);
+        let checkpoint = rc.checkpoint();
+        assert_eq!(read_len(&mut rc), Some(8 * MTU));
+        rc.take_back(&checkpoint);
+        // A larger window makes larger parts, but not of this one.
+        rc.window.set_size(64);
+        assert_eq!(read_len(&mut rc), Some(8 * MTU));
+        for psn in 0..8 {
+            let opcode = match psn {
+                0 => Opcode::RcReadResponseFirst,
+                7 => Opcode::RcReadResponseLast,
+                _ => Opcode::RcReadResponseMiddle,
+            };
+            let response = read_response(opcode, psn, MTU);
+            assert!(respond(&mut rc, &response).place.is_some());
+            rc.placed(NOW, Ok(()));
+        }
+        // The rest up to a multiple of the new size.
+        assert_eq!(read_len(&mut rc), Some(24 * MTU));
+    }
+
+    #[test]
+    fn responses_to_copy_of_refused_read_are_accepted() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        assert!(rc.post(wr(SendOp::Read, 32 * MTU)).is_ok());
+        for (size, part) in [(64, 32), (16, 8), (64, 8)] {
+            rc.window.set_size(size);
+            let next = rc.poll_transmit().and_then(|next| next.reth);
+            assert_eq!(next.map(|reth| reth.len), Some(part * MTU));
+            rc.on_refusal();
+        }
+        assert_eq!(read_len(&mut rc), Some(8 * MTU));
+        for psn in 0..8 {
+            let opcode = match psn {
+                0 => Opcode::RcReadResponseFirst,
+                _ => Opcode::RcReadResponseMiddle,
+            };
+            let response = read_response(opcode, psn, MTU);
+            assert!(respond(&mut rc, &response).place.is_some());
+            rc.placed(NOW, Ok(()));
+        }
+    }
+
+    #[test]
+    fn response_to_copy_of_refused_probe_is_accepted() {
+        let mut slots = slots::<8>();
+        let mut rc = measured(&mut slots);
+        assert!(rc.post(wr(SendOp::Read, 8 * MTU)).is_ok());
+        assert_eq!(read_len(&mut rc), Some(8 * MTU));
+        let due = rc.next_timeout().unwrap();
+        assert_eq!(rc.on_timeout(due), Expired::Probe);
+        rc.on_refusal();
+        let response = read_response(Opcode::RcReadResponseOnly, 1, MTU);
+        assert!(respond(&mut rc, &response).place.is_some());
     }
 
     #[test]

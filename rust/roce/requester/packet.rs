@@ -85,7 +85,7 @@ impl Transmit {
     /// Returns whether the packet is a probe, which is a retransmission outside the order of PSNs.
     #[inline]
     pub fn is_probe(&self) -> bool {
-        self.step.kind != StepKind::Next
+        self.step.is_probe()
     }
 
     /// Writes all headers to the front of `buf` and returns their length in bytes, or `None` if

@@ -12,9 +12,11 @@ use core::ops::DerefMut;
 use super::{
     slot::read_part,
     transmit::Step,
+    window::Window,
     Requester,
     Slot, //
 };
+use crate::psn::Psn;
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Returns the number of responses that the READ in `slot` requests with the packet at `step`,
@@ -37,11 +39,34 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             return Some(1);
         }
         let count = read_part(step.index, step.packets, size);
-        Some(if is_new {
-            count
+        Some(if slot.is_repeated_part(&self.window, step.psn) {
+            count.min(read_part(step.index, step.packets, slot.part))
         } else {
-            count.min(slot.read_part(step.index))
+            count
         })
+    }
+}
+
+impl Slot {
+    /// Records the size of a new part of a READ that begins at `psn`, or the smaller size of a part
+    /// that is requested again.
+    #[inline]
+    pub(super) fn begin_part(&mut self, window: &Window, psn: Psn) {
+        let part = window.read_part();
+        self.part = if self.is_repeated_part(window, psn) {
+            self.part.min(part)
+        } else {
+            part
+        };
+    }
+
+    /// Returns whether the peer may have received a request for the part of a READ that begins at
+    /// `psn`. It drops one that is longer than that.
+    ///
+    /// The request was sent before, or refused by a queue of this host although a copy has left.
+    #[inline]
+    fn is_repeated_part(&self, window: &Window, psn: Psn) -> bool {
+        psn != window.max() || (self.part > 0 && window.was_refused(psn))
     }
 }
 

@@ -50,6 +50,12 @@ impl Step {
         self.psn.add(self.count)
     }
 
+    /// Returns whether the packet is sent again outside the order of PSNs.
+    #[inline]
+    pub(super) fn is_probe(&self) -> bool {
+        self.kind != StepKind::Next
+    }
+
     /// Returns whether this is the last packet of the message.
     #[inline]
     pub(super) fn ends_message(&self) -> bool {
@@ -117,16 +123,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// size of a part that is requested again.
     #[inline]
     fn begin(&mut self, step: &Step) {
-        let part = self.window.read_part();
-        if step.psn != self.window.max() {
-            if let Some(slot) = self.queue.get_mut(step.slot) {
-                slot.part = slot.part.min(part);
-            }
-            return;
-        }
         let is_new = step.slot >= self.queue.begun();
         if let Some(slot) = self.queue.get_mut(step.slot) {
-            slot.part = part;
+            slot.begin_part(&self.window, step.psn);
             if is_new {
                 slot.first_psn = step.psn;
                 slot.last_psn = step.psn.add(step.packets).prev();
