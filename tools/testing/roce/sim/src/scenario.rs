@@ -36,6 +36,9 @@ pub struct Stack {
     pub max_train: usize,
     /// The rate in thousandths at which it has no room for a train or for a single packet.
     pub refuse: u64,
+    /// The rate in thousandths at which a copy of what is refused leaves (RC): of a train, the first
+    /// packets.
+    pub leave: u64,
     /// The most consecutive refusals.
     pub most_refusals: u64,
     /// The pause of a half after a refusal, in ns.
@@ -143,7 +146,15 @@ impl Scenario {
             scenario.ack_timeout = HASTY;
         }
         // A generator of its own leaves the other parameters of a seed as they are.
-        scenario.early = Rng::new(!seed).pick(&[0, 8, 128]);
+        let mut others = Rng::new(!seed);
+        scenario.early = others.pick(&[0, 8, 128]);
+        if transport == Transport::Rc {
+            scenario.stack.leave = others.pick(&[0, 0, 500]);
+        }
+        if scenario.stack.leave > 0 {
+            // If the peer refuses a copy, it answers no retry, and the NAK is not expected yet.
+            scenario.sabotage = 0;
+        }
         (scenario, rng)
     }
 
@@ -181,6 +192,7 @@ impl Scenario {
             stack: Stack {
                 max_train: 15,
                 refuse: 0,
+                leave: 0,
                 most_refusals: 0,
                 pause_ns: 0,
             },
@@ -336,6 +348,7 @@ fn draw_stack(rng: &mut Rng, faults: &Faults) -> Stack {
     Stack {
         max_train: rng.range(1..=15) as usize,
         refuse: rng.pick(&[0, 20, 200, 600]),
+        leave: 0,
         most_refusals: match faults.is_none() {
             true => 2,
             false => rng.pick(&[2, 50]),

@@ -289,8 +289,13 @@ impl Node {
                 let checkpoint = self.checkpoint(transmit);
                 self.send_tx.begin(packet, checkpoint);
             }
-        } else if !self.hand_over(now, rng)? || !self.send_tx.send(now, rng, packet, &mut self.out)
-        {
+        } else if !self.hand_over(now, rng)? {
+            return Ok(false);
+        } else if !self.send_tx.send(now, rng, packet, &mut self.out) {
+            self.requester.on_refusal();
+            if self.reliable {
+                self.wire.refused(transmit);
+            }
             return Ok(false);
         }
         self.note_sent(now, op, transmit)?;
@@ -334,6 +339,7 @@ impl Node {
             Handed::Over(_) => Ok(true),
             Handed::Back(checkpoint) => {
                 self.take_back(checkpoint)?;
+                self.requester.on_refusal();
                 Ok(false)
             }
         }
@@ -343,7 +349,7 @@ impl Node {
     fn take_back(&mut self, checkpoint: SendCheckpoint) -> Result<(), Violation> {
         self.requester.take_back(&checkpoint.requester);
         self.progress = checkpoint.progress;
-        self.wire = checkpoint.wire;
+        self.wire.take_back(checkpoint.wire);
         self.ledger.probes().taken_back();
         let (half, next) = (self.requester.snapshot(), self.requester.poll_transmit());
         if half != checkpoint.half || next != Some(checkpoint.first) {

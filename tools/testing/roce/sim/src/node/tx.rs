@@ -129,6 +129,10 @@ impl<M> Tx<M> {
         };
         let packets = train.len();
         if self.refuses(now, rng) {
+            if rng.chance(self.stack.leave) {
+                let left = rng.range(1..=packets as u64) as usize;
+                out.push_back(train[..left].to_vec());
+            }
             if packets > 1 {
                 self.trains.refused(packets as u16);
                 self.counters.refused_trains += 1;
@@ -154,6 +158,9 @@ impl<M> Tx<M> {
         assert!(!self.is_pending(), "a packet overtook a train");
         if self.refuses(now, rng) {
             self.counters.refused_packets += 1;
+            if rng.chance(self.stack.leave) {
+                out.push_back(vec![packet]);
+            }
             return false;
         }
         self.trains.sent(1);

@@ -27,6 +27,11 @@ pub(super) struct Wire {
     messages: u32,
     /// The number of requests for parts of READs that were sent again. They may be new to the peer.
     again: u32,
+    /// The PSN after the last packet that the stack has refused.
+    refused: Psn,
+    /// The number of requests for parts of READs that begin before that. They may be shorter than
+    /// the refused ones, of which a copy may have reached the peer.
+    shorter: u32,
 }
 
 impl Wire {
@@ -38,6 +43,30 @@ impl Wire {
             requested: psn,
             messages: 0,
             again: 0,
+            refused: psn,
+            shorter: 0,
+        }
+    }
+
+    /// Accounts for a packet that the stack has refused. A copy of it may have left.
+    pub(super) fn refused(&mut self, transmit: &Transmit) {
+        let mut copy = *self;
+        if copy.sent(transmit).is_ok() {
+            self.take_copies(&copy);
+        }
+    }
+
+    /// Goes back to `before`: the packets since then were refused. Copies of them may have left.
+    pub(super) fn take_back(&mut self, before: Wire) {
+        let copies = core::mem::replace(self, before);
+        self.take_copies(&copies);
+    }
+
+    /// Accounts for packets that may have left. `copies` is the account if they were sent.
+    fn take_copies(&mut self, copies: &Wire) {
+        self.again = copies.again;
+        if copies.max.is_after(self.refused) {
+            self.refused = copies.max;
         }
     }
 
@@ -57,6 +86,8 @@ impl Wire {
         let ends = transmit.opcode.ends_message() || is_read;
         self.messages += u32::from(is_new && ends);
         self.again += u32::from(!is_new && is_read);
+        let is_refused = transmit.psn.is_before(self.refused);
+        self.shorter += u32::from(is_new && is_read && is_refused);
         let requests = transmit.ack_req || has_explicit_response(transmit);
         if requests && end.is_after(self.requested) {
             self.requested = end;
@@ -66,7 +97,7 @@ impl Wire {
 
     /// Returns the range of the number of messages that the peer may count.
     pub(super) fn messages(&self) -> RangeInclusive<u32> {
-        self.messages..=self.messages + self.again
+        self.messages - self.shorter..=self.messages + self.again
     }
 
     /// Checks the PSNs of a requester, and that it waits only for responses that were requested.
