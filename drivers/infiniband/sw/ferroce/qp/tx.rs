@@ -288,7 +288,9 @@ impl Tx {
         let account = Some(&self.in_flight);
         let ip_len = match path.send(&mut self.route, headers, len, gather, account, counters) {
             Ok(ip_len) => ip_len,
-            Err(SendError::NoRoom) => return Err(self.wait_for_room(qp, clock(), counters, 1)),
+            Err(error @ SendError::NoRoom) => {
+                return Err(self.pause(qp, error, 1, clock(), counters));
+            }
             Err(error) => return Err(error),
         };
         self.backoff.taken(1);
@@ -374,11 +376,11 @@ impl Tx {
                 self.trains.sent(packets);
                 Handed::Over
             }
-            Err(SendError::NoRoom) => {
+            Err(error @ SendError::NoRoom) => {
                 if packets > 1 {
                     self.trains.refused(packets);
                 }
-                match self.wait_for_room(qp, clock(), counters, packets) {
+                match self.pause(qp, error, packets, clock(), counters) {
                     SendError::NoRoom => Handed::Back(checkpoint),
                     _ => Handed::Lost(checkpoint),
                 }
@@ -446,12 +448,8 @@ impl Tx {
         }
         match self.pass_reply(headers, counters) {
             Ok(()) => self.backoff.taken(1),
-            Err(SendError::NoRoom) => return Err(self.wait_for_room(qp, clock(), counters, 1)),
-            Err(SendError::NoMemory) => {
-                return Err(match self.pause(qp, clock()) {
-                    Refused::Again { .. } => SendError::NoRoom,
-                    Refused::Lost => SendError::lost(counters, Counter::Rejected),
-                });
+            Err(error @ (SendError::NoRoom | SendError::NoMemory)) => {
+                return Err(self.pause(qp, error, 1, clock(), counters));
             }
             Err(error) => return Err(error),
         }
@@ -488,37 +486,32 @@ impl Tx {
         }
     }
 
-    /// Pauses the half if a queue below had no room for packets, or counts them as lost.
+    /// Pauses the half after `error`, a lack of room or of memory for packets. Counts them as lost
+    /// if they cannot wait, or have waited too often.
     #[cold]
-    fn wait_for_room(
+    fn pause(
         &mut self,
         qp: &IbQp,
+        error: SendError,
+        packets: u16,
         now: Instant,
         counters: &Counters,
-        packets: u16,
     ) -> SendError {
         if !qp.ty.is_connected() {
             // Datagrams to one address must not wait for room on the way to another.
             return SendError::lost(counters, Counter::Rejected);
         }
-        match self.pause(qp, now) {
-            Refused::Again { first, .. } => {
-                if first {
+        match self.backoff.refused(now, self.in_flight.in_flight()) {
+            Refused::Again { at, first } => {
+                self.timer(qp).arm(at.as_ns());
+                // A lack of memory was counted already.
+                if first && error == SendError::NoRoom {
                     counters.count(Counter::NoRoom);
                 }
                 SendError::NoRoom
             }
             Refused::Lost => SendError::lost_all(counters, Counter::Rejected, packets),
         }
-    }
-
-    /// Pauses the half after packets could not be sent, unless it has tried too often.
-    fn pause(&mut self, qp: &IbQp, now: Instant) -> Refused {
-        let refused = self.backoff.refused(now, self.in_flight.in_flight());
-        if let Refused::Again { at, .. } = refused {
-            self.timer(qp).arm(at.as_ns());
-        }
-        refused
     }
 
     /// Returns the timer of the half. All reasons to wait share it, since only one applies at a
