@@ -6,8 +6,8 @@
 //! sending the same frames through a packet socket.
 
 use super::path::{
-    refused,
-    SendError, //
+    SendError,
+    HEADROOM, //
 };
 use crate::{
     counters::{
@@ -33,8 +33,6 @@ use rdma::{
 };
 use roce::wr::MemError;
 
-/// Room for the headers that net devices add in front (`LL_MAX_HEADER` is 128 on common kernels).
-const HEADROOM: usize = 128;
 /// The length of a VLAN tag, by which a tagged frame may be longer.
 const TAG_LEN: u32 = 4;
 /// The EtherTypes of VLAN tags: 802.1Q and 802.1ad.
@@ -57,7 +55,10 @@ pub(super) fn netdev(device: &Device<Ferroce>) -> Result<ARef<NetDevice>> {
     Ok(netdev)
 }
 
-/// Sends `len` bytes that `gather` appends, and counts them. Bottom halves are off.
+/// Sends `len` bytes that `gather` appends, and counts them. A frame that a queue below refuses is
+/// lost. Bottom halves are off.
+// Not inlined, because raw packets are rare.
+#[inline(never)]
 pub(super) fn send(
     netdev: &NetDevice,
     len: u32,
@@ -78,11 +79,9 @@ pub(super) fn send(
     if len > plain && !is_tagged(&skb) {
         return Err(SendError::Memory(MemError::Length));
     }
-    account
-        .charge_frame(&mut skb)
-        .map_err(|_| SendError::lost(counters, Counter::Rejected))?;
-    skb.transmit_frame(netdev)
-        .map_err(|e| refused(e, counters, 1))?;
+    let rejected = |_| SendError::lost(counters, Counter::Rejected);
+    account.charge_frame(&mut skb).map_err(rejected)?;
+    skb.transmit_frame(netdev).map_err(rejected)?;
     counters.sent(1, size);
     Ok(())
 }

@@ -78,7 +78,7 @@ use roce::{
 
 /// Room in front of a packet, for Ethernet with a VLAN tag and the headers that net devices add
 /// (`LL_MAX_HEADER` is 128 on common kernels).
-const HEADROOM: usize = 128;
+pub(super) const HEADROOM: usize = 128;
 
 /// The most bytes of all headers, from the IP header on.
 const MAX_HEADERS: usize = IPV6_LEN + UDP_LEN + MAX_HEADER_LEN;
@@ -356,9 +356,10 @@ impl TxPath {
                 .charge(&mut train)
                 .map_err(|_| SendError::lost_all(counters, Counter::Rejected, packets))?;
         }
-        train
-            .transmit(dst)
-            .map_err(|e| refused(e, counters, packets))?;
+        train.transmit(dst).map_err(|error| match error {
+            ENOBUFS => SendError::NoRoom,
+            _ => SendError::lost_all(counters, Counter::Rejected, packets),
+        })?;
         counters.sent(packets, bytes);
         if self.addresses().is_multicast() {
             counters.count(Counter::SentMulticast);
@@ -575,14 +576,4 @@ fn find_again(
         return Err(ENODEV);
     }
     Ok(gid)
-}
-
-/// Converts the error for packets that the stack has refused.
-#[cold]
-pub(super) fn refused(error: Error, counters: &Counters, packets: u16) -> SendError {
-    if error == ENOBUFS {
-        SendError::NoRoom
-    } else {
-        SendError::lost_all(counters, Counter::Rejected, packets)
-    }
 }

@@ -406,11 +406,8 @@ impl Tx {
         gather: impl FnOnce(&mut SkBuff) -> Result<(), MemError>,
         counters: &Counters,
     ) -> Result<(), SendError> {
-        match frame::send(netdev, len, gather, &self.in_flight, counters) {
-            Ok(()) => self.backoff.taken(1),
-            Err(SendError::NoRoom) => return Err(SendError::lost(counters, Counter::Rejected)),
-            Err(error) => return Err(error),
-        }
+        frame::send(netdev, len, gather, &self.in_flight, counters)?;
+        self.backoff.taken(1);
         Ok(())
     }
 
