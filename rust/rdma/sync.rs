@@ -38,3 +38,27 @@ pub use table::{
     Number,
     Table, //
 };
+
+/// The callback that ends a wait, such as that of a [`Waiter`](semaphore::Waiter).
+///
+/// It may be called when the object that waits is gone. It is `Copy`, so it cannot keep the object
+/// alive: it has a number to look it up.
+///
+/// # Examples
+///
+/// ```
+/// use rdma::sync::Wake;
+///
+/// #[derive(Clone, Copy)]
+/// struct WakeQp(u32);
+///
+/// impl Wake for WakeQp {
+///     fn wake(&self) {
+///         // Look up queue pair `self.0`, and queue its work item.
+///     }
+/// }
+/// ```
+pub trait Wake: Copy + Send + Sync + 'static {
+    /// Queues work for the object. Any context, with locks of the caller and of others held.
+    fn wake(&self);
+}

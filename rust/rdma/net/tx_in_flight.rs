@@ -5,12 +5,12 @@
 //! The network stack frees a packet when it has left the device or was dropped, or orphans it
 //! earlier (`lo` does so within our own transmission); a tun device or netem may keep it forever.
 //! So a packet refers to an account with its own reference count, which can outlive the sender, and
-//! which calls the sender by number.
+//! which names the sender by number.
 //!
 //! ```text
 //!   sender:  room()? --yes--> charge(skb), transmit
 //!              | no: paused
-//!   skb freed: at the low mark and paused --> wake(cookie), no longer paused
+//!   skb freed: at the low mark and paused --> Wake::wake(), no longer paused
 //! ```
 //!
 //! Packets of one CPU may overtake those that another has just sent: both the backlog of packets
@@ -27,6 +27,7 @@ use super::{
 };
 use crate::{
     bindings,
+    sync::Wake,
     time::jiffies, //
 };
 use core::ptr::null_mut;
@@ -51,7 +52,7 @@ use kernel::{
 const NSEC_PER_SEC: u64 = 1_000_000_000;
 
 /// The bits of the argument of the destructor that are the number of packets, less one.
-const COUNT: usize = align_of::<Inner>() - 1;
+const COUNT: usize = align_of::<Inner<()>>() - 1;
 
 const _: () = assert!(Train::MOST as usize <= COUNT + 1);
 
@@ -64,7 +65,7 @@ static ACCOUNTS: Atomic<usize> = Atomic::new(0);
 /// gets into an [`Arc`].
 // The low bits of a pointer to one are free for the number of packets, less one.
 #[repr(align(32))]
-struct Inner {
+struct Inner<W> {
     in_flight: Atomic<u32>,
     paused: Atomic<bool>,
     /// The CPU that sent the last packet.
@@ -75,8 +76,7 @@ struct Inner {
     low_mark: Atomic<u32>,
     /// The time since the last packet, in jiffies, after which another CPU may send in any case.
     takeover: usize,
-    wake: fn(u32),
-    cookie: u32,
+    waker: W,
 }
 
 /// An account of packets on their way. Its functions are callable in softirq context.
@@ -85,18 +85,22 @@ struct Inner {
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::net::{
-///     Dst,
-///     Train,
-///     TxInFlight, //
+/// use rdma::{
+///     net::{
+///         Dst,
+///         Train,
+///         TxInFlight, //
+///     },
+///     sync::Wake, //
 /// };
 ///
-/// fn wake(qpn: u32) {
-///     // Queue work for queue pair `qpn`, which continues to send.
-/// }
-///
+/// # #[derive(Clone, Copy)]
+/// # struct WakeQp(u32);
+/// # impl Wake for WakeQp {
+/// #     fn wake(&self) {}
+/// # }
 /// /// Called with bottom halves disabled.
-/// fn send(account: &TxInFlight, mut train: Train, dst: Dst<'_>) -> Result {
+/// fn send(account: &TxInFlight<impl Wake>, mut train: Train, dst: Dst<'_>) -> Result {
 ///     if account.room(0, 64, 16) == 0 {
 ///         return Err(EAGAIN);
 ///     }
@@ -104,38 +108,38 @@ struct Inner {
 ///     train.transmit(dst)
 /// }
 ///
-/// let account = TxInFlight::new(1_000_000, wake, 17)?;
+/// // `WakeQp` implements `Wake`.
+/// let account = TxInFlight::new(1_000_000, WakeQp(17))?;
 /// # Ok::<(), Error>(())
 /// ```
-pub struct TxInFlight(Arc<Inner>);
+pub struct TxInFlight<W>(Arc<Inner<W>>);
 
-impl TxInFlight {
+impl<W: Wake> TxInFlight<W> {
     /// Opens an account. May sleep.
     ///
     /// After `takeover` nanoseconds without a packet another CPU may go on in any case.
-    /// `wake(cookie)` is called after a pause, when enough packets have been returned. It must only
-    /// queue work: it is called in softirq or process context, under locks of the network stack and
-    /// of the sender.
+    /// `waker` is called after a pause, when enough packets have been returned: in softirq or
+    /// process context, under locks of the network stack and of the sender.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub fn new(takeover: u64, wake: fn(u32), cookie: u32) -> Result<Self> {
+    pub fn new(takeover: u64, waker: W) -> Result<Self> {
         // CAST: 64 bits.
         let takeover = takeover
             .saturating_mul(u64::from(kernel::bindings::HZ))
             .div_ceil(NSEC_PER_SEC) as usize;
         Ok(Self(Arc::new(
-            Inner::new(takeover, wake, cookie),
+            Inner::new(takeover, waker),
             GFP_KERNEL_ACCOUNT,
         )?))
     }
 
     /// Returns the number of packets that this CPU may send now if `limit` may be in flight.
     ///
-    /// If it is 0, `wake` is called once no more than `low_mark` are in flight. The stack may keep
-    /// packets forever, so call this again after `takeover` nanoseconds, too. Bottom halves are
-    /// off.
+    /// If it is 0, the waker is called once no more than `low_mark` are in flight. The stack may
+    /// keep packets forever, so call this again after `takeover` nanoseconds, too. Bottom halves
+    /// are off.
     ///
     /// `pending` packets were admitted just before, and are not charged yet.
     #[inline]
@@ -216,16 +220,16 @@ impl TxInFlight {
         unsafe {
             bindings::skb_orphan(skb);
             bindings::sk_buff_set_destructor_arg(skb, account.map_addr(|addr| addr | more));
-            bindings::sk_buff_set_destructor(skb, Some(destructor_callback));
+            bindings::sk_buff_set_destructor(skb, Some(destructor_callback::<W>));
         }
         Ok(())
     }
 }
 
-impl Inner {
+impl<W: Wake> Inner<W> {
     /// Counts the value itself: [`Arc::new`] drops its argument when it has no memory, and dropping
     /// an `Inner` always subtracts it.
-    fn new(takeover: usize, wake: fn(u32), cookie: u32) -> Self {
+    fn new(takeover: usize, waker: W) -> Self {
         ACCOUNTS.add(1, Relaxed);
         // INVARIANT: The value is counted above.
         Self {
@@ -235,8 +239,7 @@ impl Inner {
             sent: Atomic::new(0),
             low_mark: Atomic::new(0),
             takeover,
-            wake,
-            cookie,
+            waker,
         }
     }
 
@@ -247,7 +250,7 @@ impl Inner {
             && before.saturating_sub(packets) <= self.low_mark.load(Relaxed)
             && self.paused.xchg(false, Full)
         {
-            (self.wake)(self.cookie);
+            self.waker.wake();
         }
     }
 }
@@ -256,15 +259,16 @@ impl Inner {
 ///
 /// # Safety
 ///
-/// `skb` must be a packet that [`TxInFlight::charge`] was called for, once for each such call.
-unsafe extern "C" fn destructor_callback(skb: *mut bindings::sk_buff) {
+/// `skb` must be a packet that [`TxInFlight::charge`] of a `TxInFlight<W>` was called for, once for
+/// each such call.
+unsafe extern "C" fn destructor_callback<W: Wake>(skb: *mut bindings::sk_buff) {
     // SAFETY: `charge` put this pointer there, with a reference that is taken back here.
     let (account, more) = unsafe {
         let arg = bindings::sk_buff_destructor_arg(skb);
         bindings::sk_buff_set_destructor_arg(skb, null_mut());
         let account = arg.map_addr(|addr| addr & !COUNT);
         (
-            Arc::<Inner>::from_raw(account.cast_const().cast()),
+            Arc::<Inner<W>>::from_raw(account.cast_const().cast()),
             arg.addr() & COUNT,
         )
     };
@@ -274,7 +278,7 @@ unsafe extern "C" fn destructor_callback(skb: *mut bindings::sk_buff) {
     drop(account);
 }
 
-impl Drop for Inner {
+impl<W> Drop for Inner<W> {
     fn drop(&mut self) {
         ACCOUNTS.fetch_sub(1, Full);
     }
@@ -345,11 +349,16 @@ mod tests {
 
     static WOKEN: Atomic<u32> = Atomic::new(0);
 
-    fn wake(cookie: u32) {
-        WOKEN.add(cookie, Relaxed);
+    #[derive(Clone, Copy)]
+    struct Add(u32);
+
+    impl Wake for Add {
+        fn wake(&self) {
+            WOKEN.add(self.0, Relaxed);
+        }
     }
 
-    fn charged(account: &TxInFlight) -> Option<SkBuff> {
+    fn charged(account: &TxInFlight<Add>) -> Option<SkBuff> {
         let skb = SkBuff::alloc(0, 64)?;
         account.charge_on(0, 0, &skb, 1).ok()?;
         Some(skb)
@@ -357,7 +366,7 @@ mod tests {
 
     #[test]
     fn cloned_packet_is_not_charged() -> Result {
-        let account = TxInFlight::new(TAKEOVER, wake, 7)?;
+        let account = TxInFlight::new(TAKEOVER, Add(7))?;
         let skb = SkBuff::alloc(0, 64).ok_or(ENOMEM)?;
         let clone = skb.try_clone().ok_or(ENOMEM)?;
 
@@ -370,7 +379,7 @@ mod tests {
 
     #[test]
     fn full_account_wakes_once_when_mostly_drained() -> Result {
-        let account = TxInFlight::new(TAKEOVER, wake, 7)?;
+        let account = TxInFlight::new(TAKEOVER, Add(7))?;
         let mut skbs = KVec::new();
 
         WOKEN.store(0, Relaxed);
@@ -392,7 +401,7 @@ mod tests {
 
     #[test]
     fn other_cpu_waits_until_account_is_drained() -> Result {
-        let account = TxInFlight::new(TAKEOVER, wake, 7)?;
+        let account = TxInFlight::new(TAKEOVER, Add(7))?;
         let mut skbs = KVec::new();
 
         WOKEN.store(0, Relaxed);
@@ -414,7 +423,7 @@ mod tests {
 
     #[test]
     fn packets_of_a_train_are_returned_together() -> Result {
-        let account = TxInFlight::new(TAKEOVER, wake, 7)?;
+        let account = TxInFlight::new(TAKEOVER, Add(7))?;
         let skb = SkBuff::alloc(0, 64).ok_or(ENOMEM)?;
 
         // Another CPU begins with one packet, and goes on with the train that it has begun.
@@ -432,7 +441,7 @@ mod tests {
 
     #[test]
     fn account_that_was_never_full_does_not_wake() -> Result {
-        let account = TxInFlight::new(TAKEOVER, wake, 1)?;
+        let account = TxInFlight::new(TAKEOVER, Add(1))?;
 
         WOKEN.store(0, Relaxed);
         drop(charged(&account));
@@ -445,14 +454,14 @@ mod tests {
     fn failed_allocation_is_not_counted() {
         let before = ACCOUNTS.load(Relaxed);
 
-        drop(Inner::new(0, wake, 1));
+        drop(Inner::new(0, Add(1)));
         assert_eq!(ACCOUNTS.load(Relaxed), before);
     }
 
     #[test]
     fn packets_keep_account_alive() -> Result {
         let before = ACCOUNTS.load(Relaxed);
-        let account = TxInFlight::new(TAKEOVER, wake, 1)?;
+        let account = TxInFlight::new(TAKEOVER, Add(1))?;
         let skb = charged(&account);
 
         drop(account);

@@ -5,7 +5,7 @@
 //! ```text
 //!                 acquire()                       a permit is dropped
 //!   idle waiter ------------> permit  waiting <-----------+
-//!        |                               ^                |  callback(cookie)
+//!        |                               ^                |    Wake::wake()
 //!        +--- none is left, or others ---+                v
 //!             wait: None                 |             called
 //!                                        |                |
@@ -18,7 +18,10 @@
 //! was called and no longer needs a permit must call [`Waiter::leave`], or the others would wait
 //! for it. The time of a step does not depend on the number of waiters.
 
-use super::SpinLockBh;
+use super::{
+    SpinLockBh,
+    Wake, //
+};
 use kernel::{
     list::{
         impl_list_arc_safe,
@@ -47,33 +50,36 @@ use kernel::{
 /// # use kernel::prelude::*;
 /// use rdma::sync::{
 ///     semaphore::Waiter,
-///     Semaphore, //
+///     Semaphore,
+///     Wake, //
 /// };
 ///
-/// fn wake(qpn: u32) {
-///     // Queue work for queue pair `qpn`, which tries again.
-/// }
-///
+/// # #[derive(Clone, Copy)]
+/// # struct WakeQp(u32);
+/// # impl Wake for WakeQp {
+/// #     fn wake(&self) {}
+/// # }
+/// // `WakeQp` implements `Wake`.
 /// let fetches = Semaphore::new(1)?;
-/// let mut waiter = Waiter::new(wake, 17)?;
+/// let mut waiter = Waiter::new(WakeQp(17))?;
 /// let permit = fetches.acquire(&mut waiter).ok_or(EBUSY)?;
 ///
-/// let mut other = Waiter::new(wake, 18)?;
+/// let mut other = Waiter::new(WakeQp(18))?;
 /// assert!(fetches.acquire(&mut other).is_none());
-/// // This calls `wake(18)`.
+/// // This wakes queue pair 18.
 /// drop(permit);
 /// # Ok::<(), Error>(())
 /// ```
 #[pin_data]
-pub struct Semaphore {
+pub struct Semaphore<W: Wake> {
     #[pin]
-    inner: SpinLockBh<Inner>,
+    inner: SpinLockBh<Inner<W>>,
 }
 
-struct Inner {
+struct Inner<W: Wake> {
     /// The free permits.
     free: u32,
-    waiting: List<Entry>,
+    waiting: List<Entry<W>>,
 }
 
 /// A permit of a semaphore, given back when it is dropped: with bottom halves on or off, but not
@@ -82,24 +88,21 @@ struct Inner {
 /// # Examples
 ///
 /// ```
-/// # use kernel::prelude::*;
+/// # use kernel::sync::Arc;
 /// use rdma::sync::{
 ///     semaphore::Permit,
-///     Semaphore, //
+///     Semaphore,
+///     Wake, //
 /// };
 ///
 /// /// A fetch that is in progress.
-/// struct Fetch {
-///     _permit: Permit,
-/// }
+/// struct Fetch<W: Wake>(Permit<W>);
 ///
-/// let fetches = Semaphore::new(8)?;
-/// let fetch = Fetch {
-///     _permit: fetches.try_acquire().ok_or(EBUSY)?,
-/// };
-/// # Ok::<(), Error>(())
+/// fn start<W: Wake>(fetches: &Arc<Semaphore<W>>) -> Option<Fetch<W>> {
+///     fetches.try_acquire().map(Fetch)
+/// }
 /// ```
-pub struct Permit(Arc<Semaphore>);
+pub struct Permit<W: Wake>(Arc<Semaphore<W>>);
 
 /// A waiter for a permit. Belongs to one caller at a time.
 ///
@@ -110,18 +113,21 @@ pub struct Permit(Arc<Semaphore>);
 /// # Examples
 ///
 /// ```
-/// use rdma::sync::semaphore::Waiter;
+/// use rdma::sync::{
+///     semaphore::Waiter,
+///     Wake, //
+/// };
 ///
 /// /// Stops waiting when there is nothing to fetch any more.
-/// fn cancel(waiter: &mut Waiter) {
+/// fn cancel(waiter: &mut Waiter<impl Wake>) {
 ///     if waiter.is_waiting() {
 ///         waiter.leave();
 ///     }
 /// }
 /// ```
-pub struct Waiter {
-    entry: Arc<Entry>,
-    at: Option<Arc<Semaphore>>,
+pub struct Waiter<W: Wake> {
+    entry: Arc<Entry<W>>,
+    at: Option<Arc<Semaphore<W>>>,
 }
 
 const IDLE: u32 = 0;
@@ -130,26 +136,25 @@ const CALLED: u32 = 2;
 
 /// The part of a waiter that the semaphore refers to.
 #[pin_data]
-struct Entry {
+struct Entry<W: Wake> {
     #[pin]
     tracker: AtomicTracker,
     #[pin]
     links: ListLinks,
     /// Written under the lock of the semaphore: `WAITING` means that it is in the list.
     state: Atomic<u32>,
-    callback: fn(u32),
-    cookie: u32,
+    waker: W,
 }
 
 impl_list_arc_safe! {
-    impl ListArcSafe<0> for Entry { tracked_by tracker: AtomicTracker; }
+    impl{W: Wake} ListArcSafe<0> for Entry<W> { tracked_by tracker: AtomicTracker; }
 }
 
 impl_list_item! {
-    impl ListItem<0> for Entry { using ListLinks { self.links }; }
+    impl{W: Wake} ListItem<0> for Entry<W> { using ListLinks { self.links }; }
 }
 
-impl Semaphore {
+impl<W: Wake> Semaphore<W> {
     /// Creates a semaphore with a number of permits. May sleep.
     ///
     /// # Errors
@@ -171,15 +176,15 @@ impl Semaphore {
     }
 
     /// Takes a permit if one is free, ahead of waiters. Callable with bottom halves on or off.
-    pub fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
+    pub fn try_acquire(self: &Arc<Self>) -> Option<Permit<W>> {
         let mut inner = self.inner.lock();
         inner.free = inner.free.checked_sub(1)?;
         Some(Permit(self.clone()))
     }
 
-    /// Takes a permit, or has the waiter wait for one: then its callback is going to be called,
+    /// Takes a permit, or has the waiter wait for one: then its waker is going to be called,
     /// once, unless it leaves before. Callable with bottom halves on or off.
-    pub fn acquire(self: &Arc<Self>, waiter: &mut Waiter) -> Option<Permit> {
+    pub fn acquire(self: &Arc<Self>, waiter: &mut Waiter<W>) -> Option<Permit<W>> {
         if waiter.at.as_ref().is_some_and(|at| !Arc::ptr_eq(at, self)) {
             waiter.leave();
         }
@@ -209,22 +214,16 @@ impl Semaphore {
     }
 }
 
-impl Inner {
-    /// Takes the first waiter out of the list, to be [called](Entry::call) without the lock.
-    fn next(&mut self) -> Option<Arc<Entry>> {
+impl<W: Wake> Inner<W> {
+    /// Takes the first waiter out of the list, whose waker is to be called without the lock.
+    fn next(&mut self) -> Option<Arc<Entry<W>>> {
         let item = self.waiting.pop_front()?;
         item.state.store(CALLED, Relaxed);
         Some(item.into_arc())
     }
 }
 
-impl Entry {
-    fn call(&self) {
-        (self.callback)(self.cookie);
-    }
-}
-
-impl Drop for Permit {
+impl<W: Wake> Drop for Permit<W> {
     fn drop(&mut self) {
         let next = {
             let mut inner = self.0.inner.lock();
@@ -232,28 +231,24 @@ impl Drop for Permit {
             inner.next()
         };
         if let Some(next) = next {
-            next.call();
+            next.waker.wake();
         }
     }
 }
 
-impl Waiter {
+impl<W: Wake> Waiter<W> {
     /// Creates one that does not wait. May sleep.
-    ///
-    /// `callback(cookie)` must only queue work: it is called in any context, with the locks of the
-    /// permit's owner held.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub fn new(callback: fn(u32), cookie: u32) -> Result<Self> {
+    pub fn new(waker: W) -> Result<Self> {
         let entry = Arc::pin_init(
             pin_init!(Entry {
                 tracker <- AtomicTracker::new(),
                 links <- ListLinks::new(),
                 state: Atomic::new(IDLE),
-                callback,
-                cookie,
+                waker,
             }),
             GFP_KERNEL_ACCOUNT,
         )?;
@@ -287,12 +282,12 @@ impl Waiter {
         self.entry.state.store(IDLE, Relaxed);
         drop(inner);
         if let Some(next) = next {
-            next.call();
+            next.waker.wake();
         }
     }
 }
 
-impl Drop for Waiter {
+impl<W: Wake> Drop for Waiter<W> {
     fn drop(&mut self) {
         self.leave();
     }
@@ -303,23 +298,28 @@ impl Drop for Waiter {
 mod tests {
     use super::*;
 
-    /// The cookies of the called waiters, one decimal digit each.
+    /// The digits of the called waiters.
     static CALLS: Atomic<u32> = Atomic::new(0);
 
-    fn call(cookie: u32) {
-        CALLS.store(CALLS.load(Relaxed) * 10 + cookie, Relaxed);
+    #[derive(Clone, Copy)]
+    struct Digit(u32);
+
+    impl Wake for Digit {
+        fn wake(&self) {
+            CALLS.store(CALLS.load(Relaxed) * 10 + self.0, Relaxed);
+        }
     }
 
     /// Creates a semaphore with two permits, and three waiters. The suites of a module run one by
     /// one.
-    fn set_up() -> Result<(Arc<Semaphore>, [Waiter; 3])> {
+    fn set_up() -> Result<(Arc<Semaphore<Digit>>, [Waiter<Digit>; 3])> {
         CALLS.store(0, Relaxed);
         Ok((
             Semaphore::new(2)?,
             [
-                Waiter::new(call, 1)?,
-                Waiter::new(call, 2)?,
-                Waiter::new(call, 3)?,
+                Waiter::new(Digit(1))?,
+                Waiter::new(Digit(2))?,
+                Waiter::new(Digit(3))?,
             ],
         ))
     }

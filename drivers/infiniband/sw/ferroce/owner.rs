@@ -5,6 +5,7 @@
 //! A process is identified by its user context: its objects, and the packets that wait for it, are
 //! charged to the [`Owner`] of the context. All contexts of a user share a [`User`].
 
+use crate::work::WakeQp;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -123,7 +124,7 @@ pub(crate) struct Owner {
     /// The amounts that this process holds.
     pub(crate) process: Held,
     /// A permit for each range of its memory that is being fetched.
-    pub(crate) fetches: Arc<Semaphore>,
+    pub(crate) fetches: Arc<Semaphore<WakeQp>>,
 }
 
 impl Owner {

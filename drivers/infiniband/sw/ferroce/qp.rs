@@ -57,7 +57,10 @@ use crate::{
         MmapEntry,
         Ucontext, //
     },
-    work, //
+    work::{
+        self,
+        WakeQp, //
+    }, //
 };
 pub(crate) use post::{
     post_recv,
@@ -105,7 +108,8 @@ use rdma::{
         Number,
         Owned,
         SpinLockBh,
-        Table, //
+        Table,
+        Wake, //
     },
     workqueue::{
         Work,
@@ -189,7 +193,7 @@ pub(crate) struct Qp {
     recv_pacer: FineTimer<Pacer>,
     /// Bounds the wait for more doorbells.
     #[pin]
-    batch_timer: FineTimer<BatchTimer>,
+    batch_timer: FineTimer<WakeQp>,
     #[pin]
     work: Work<RunHalves>,
 }
@@ -321,7 +325,7 @@ impl Qp {
             watch_timer <- FineTimer::new(Watch(*qpn)),
             send_pacer <- FineTimer::new(Pacer(Half::Send, *qpn)),
             recv_pacer <- FineTimer::new(Pacer(Half::Recv, *qpn)),
-            batch_timer <- FineTimer::new(BatchTimer(*qpn)),
+            batch_timer <- FineTimer::new(WakeQp(*qpn)),
             work <- Work::new(RunHalves(*qpn)),
         }? Error))
     }
@@ -534,22 +538,20 @@ impl TimerCallback for Pacer {
     }
 }
 
-/// The callback of the batch timer: the work item sends the requests of a process that keeps
-/// posting.
-struct BatchTimer(u32);
-
-impl TimerCallback for BatchTimer {
-    fn expired(&self) {
-        wake(self.0);
+/// Called by [`TxInFlight`](rdma::net::TxInFlight) when enough packets have left, and by a
+/// semaphore when a permit to fetch memory is available.
+impl Wake for WakeQp {
+    fn wake(&self) {
+        if let Some(qp) = find(self.0) {
+            qp.defer();
+        }
     }
 }
 
-/// Queues the work item of a queue pair. The callback of
-/// [`TxInFlight`](rdma::net::tx_in_flight::TxInFlight), when enough packets have left, and of a
-/// semaphore, when a permit to fetch memory is available.
-fn wake(number: u32) {
-    if let Some(qp) = find(number) {
-        qp.defer();
+/// The batch timer: the work item sends the requests of a process that keeps posting.
+impl TimerCallback for WakeQp {
+    fn expired(&self) {
+        self.wake();
     }
 }
 

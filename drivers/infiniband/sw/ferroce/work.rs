@@ -12,6 +12,10 @@ use rdma::{
     }, //
 };
 
+/// Queues the work item of the queue pair with a number.
+#[derive(Clone, Copy)]
+pub(crate) struct WakeQp(pub(crate) u32);
+
 /// The queue for work items that memory reclaim may wait for: they complete requests.
 static WORK: Global<Workqueue> = Global::new();
 /// The queue for work items that allocate memory, and so may wait for memory reclaim.

@@ -16,7 +16,10 @@ use crate::{
         self,
         Charge, //
     },
-    work, //
+    work::{
+        self,
+        WakeQp, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -76,7 +79,7 @@ impl OdpFault {
     /// `ESHUTDOWN` if the module is being unloaded.
     pub(crate) fn fetch(
         self,
-        waiter: Option<&mut Waiter>,
+        waiter: Option<&mut Waiter<WakeQp>>,
         done: impl FnOnce(Result<(), MemError>) + Send + 'static,
     ) -> Result<Started> {
         let Self {
@@ -108,7 +111,7 @@ impl OdpFault {
 
 /// The permit for one fetch of a process and of its user, returned when this is dropped.
 pub(super) struct FetchPermit {
-    _permit: Option<Permit>,
+    _permit: Option<Permit<WakeQp>>,
     _charge: Option<Charge>,
 }
 
@@ -120,7 +123,10 @@ impl FetchPermit {
     ///
     /// `EAGAIN` if the user has used up its share or, without a `waiter`, the process has reached
     /// its limit. Running fetches may never end, so the caller must not wait for them.
-    pub(super) fn take(target: &Target, waiter: Option<&mut Waiter>) -> Result<Option<Self>> {
+    pub(super) fn take(
+        target: &Target,
+        waiter: Option<&mut Waiter<WakeQp>>,
+    ) -> Result<Option<Self>> {
         let owner = target.mr().owner.as_ref();
         let permit = match (owner, waiter) {
             (None, _) => None,

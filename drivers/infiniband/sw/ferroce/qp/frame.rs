@@ -14,7 +14,8 @@ use crate::{
         Counter,
         Counters, //
     },
-    device::Ferroce, //
+    device::Ferroce,
+    work::WakeQp, //
 };
 use kernel::{
     prelude::*,
@@ -63,7 +64,7 @@ pub(super) fn send(
     netdev: &NetDevice,
     len: u32,
     gather: impl FnOnce(&mut SkBuff) -> Result<(), MemError>,
-    account: &TxInFlight,
+    account: &TxInFlight<WakeQp>,
     counters: &Counters,
 ) -> Result<(), SendError> {
     // CAST: 14.

@@ -25,7 +25,8 @@ use crate::{
         self,
         Origin, //
     },
-    sockets::ROCE_PORT, //
+    sockets::ROCE_PORT,
+    work::WakeQp, //
 };
 use kernel::{
     prelude::*,
@@ -284,7 +285,7 @@ impl TxPath {
         headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
         len: u32,
         gather: impl FnOnce(&mut SkBuff) -> Result<(), roce::wr::MemError>,
-        account: Option<&TxInFlight>,
+        account: Option<&TxInFlight<WakeQp>>,
         counters: &Counters,
     ) -> Result<usize, SendError> {
         let skb = self.build(headers, len, gather, counters)?;
@@ -343,7 +344,7 @@ impl TxPath {
         &mut self,
         route: &mut CachedRoute,
         mut train: Train,
-        account: Option<&TxInFlight>,
+        account: Option<&TxInFlight<WakeQp>>,
         counters: &Counters,
     ) -> Result<(), SendError> {
         let (packets, bytes) = (train.packets(), train.bytes());

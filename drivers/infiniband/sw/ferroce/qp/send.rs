@@ -29,8 +29,7 @@ use super::{
         TxRun,
         BUDGET, //
     },
-    wait::OdpWait,
-    wake, //
+    wait::OdpWait, //
 };
 use crate::{
     clock,
@@ -50,7 +49,8 @@ use crate::{
     traces::{
         self,
         Kept, //
-    }, //
+    },
+    work::WakeQp, //
 };
 use kernel::{
     prelude::*,
@@ -192,8 +192,8 @@ impl SendHalf {
                 frames,
                 armed: None,
                 retry: Backoff::default(),
-                request_wait: OdpWait::with_permits(wake, qpn)?,
-                response_wait: OdpWait::with_permits(wake, qpn)?,
+                request_wait: OdpWait::with_permits(WakeQp(qpn))?,
+                response_wait: OdpWait::with_permits(WakeQp(qpn))?,
                 parked: None,
                 backlog: Backlog::new(owner),
                 counters,

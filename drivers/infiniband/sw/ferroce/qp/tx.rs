@@ -23,7 +23,6 @@ use super::{
         SendError,
         TxPath, //
     },
-    wake,
     Pacer, //
 };
 use crate::{
@@ -32,7 +31,8 @@ use crate::{
         Counters, //
     },
     device::IbQp,
-    traces, //
+    traces,
+    work::WakeQp, //
 };
 use kernel::prelude::*;
 use rdma::{
@@ -94,7 +94,7 @@ pub(crate) struct Tx {
     path: Option<TxPath>,
     /// The route of `path`.
     route: CachedRoute,
-    in_flight: TxInFlight,
+    in_flight: TxInFlight<WakeQp>,
     /// The gaps for the static rate of the path. Acknowledgments do not wait.
     pace: Pace,
     /// The limit of packets in flight, and the wait for room in a queue below.
@@ -184,7 +184,7 @@ impl Tx {
             half,
             path: None,
             route: CachedRoute::new(GFP_KERNEL_ACCOUNT)?,
-            in_flight: TxInFlight::new(TAKEOVER, wake, qpn)?,
+            in_flight: TxInFlight::new(TAKEOVER, WakeQp(qpn))?,
             pace: Pace::new(),
             backoff: TxBackoff::default(),
             trains: Trains::default(),
@@ -253,7 +253,7 @@ impl Tx {
             let limit = *run
                 .limit
                 .get_or_insert_with(|| qp.device().senders.limit(backoff, in_trains));
-            // The stack calls `wake` when three quarters of the packets have left.
+            // The stack calls the waker when three quarters of the packets have left.
             run.room = self.in_flight.room(run.pending(), limit, limit / 4);
         }
         let Some(rest) = run.room.checked_sub(1) else {

@@ -21,7 +21,8 @@ use crate::{
     mr::{
         OdpFault,
         Started, //
-    }, //
+    },
+    work::WakeQp, //
 };
 use kernel::{
     prelude::*,
@@ -30,7 +31,7 @@ use kernel::{
         Relaxed, //
     }, //
 };
-use rdma::sync::semaphore;
+use rdma::sync::semaphore::Waiter;
 use roce::{
     opcode::Opcode,
     wr::MemError, //
@@ -44,7 +45,7 @@ pub(crate) struct OdpWait {
     round: u64,
     state: WaitState,
     /// The waiter for permits; a half without one does not wait for a permit.
-    permit: Option<semaphore::Waiter>,
+    permit: Option<Waiter<WakeQp>>,
 }
 
 /// The last round of any half. Rounds are unique among all halves: by the time of a report, another
@@ -72,11 +73,11 @@ impl OdpWait {
         }
     }
 
-    /// Creates the wait of a half that waits for permits. `callback(qpn)` is called when there is a
-    /// permit, and makes the half run. May sleep.
-    pub(crate) fn with_permits(callback: fn(u32), qpn: u32) -> Result<Self> {
+    /// Creates the wait of a half that waits for permits. `waker` runs it when there is one.
+    /// May sleep.
+    pub(crate) fn with_permits(waker: WakeQp) -> Result<Self> {
         Ok(Self {
-            permit: Some(semaphore::Waiter::new(callback, qpn)?),
+            permit: Some(Waiter::new(waker)?),
             ..Self::new()
         })
     }
