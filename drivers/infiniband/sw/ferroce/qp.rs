@@ -85,7 +85,6 @@ use kernel::{
         Mutex, //
     }, //
 };
-use modify::Attributes;
 use post::KernelQueues;
 use rdma::{
     fine_timer::{
@@ -124,6 +123,7 @@ use roce::{
     },
     qp::{
         state::State,
+        Attrs,
         QpType, //
     },
     uapi::{
@@ -165,7 +165,7 @@ pub(crate) struct Qp {
     recv_flush_budget: FlushBudget,
     /// Serialises modify. Taken outside of the locks of the halves.
     #[pin]
-    attributes: Mutex<Attributes>,
+    attributes: Mutex<Attrs>,
     #[pin]
     send: SpinLockBh<KBox<SendHalf>>,
     #[pin]
@@ -313,7 +313,7 @@ impl Qp {
             events: Atomic::new(0),
             send_flush_budget: FlushBudget::new(),
             recv_flush_budget: FlushBudget::new(),
-            attributes <- new_mutex!(Attributes::new(), "ferroce::Qp::attributes"),
+            attributes <- new_mutex!(Attrs::RESET, "ferroce::Qp::attributes"),
             send <- new_spinlock_bh!(send, "ferroce::Qp::send"),
             recv <- new_spinlock_bh!(recv, "ferroce::Qp::recv"),
             kernel,

@@ -69,29 +69,6 @@ use roce::{
     time::ack_timeout_ns, //
 };
 
-/// The attributes set by modify.
-pub(crate) struct Attributes {
-    attrs: Attrs,
-    path: Option<Path>,
-}
-
-impl Attributes {
-    pub(crate) fn new() -> Self {
-        Self {
-            attrs: Attrs::RESET,
-            path: None,
-        }
-    }
-
-    pub(super) fn attrs(&self) -> &Attrs {
-        &self.attrs
-    }
-
-    pub(super) fn path(&self) -> Option<&Path> {
-        self.path.as_ref()
-    }
-}
-
 /// Changes attributes, all or none.
 pub(crate) fn modify(
     qp: &Owned<IbQp>,
@@ -111,9 +88,9 @@ pub(crate) fn modify(
             let peer = if mask.contains(AttrMask::DEST_QPN) {
                 attr.get(QpAttrMask::DEST_QPN)
             } else {
-                attributes.attrs.dest_qpn.get()
+                attributes.dest_qpn.get()
             };
-            Some(Paths::new(qp, path, gid, peer)?)
+            Some(paths(qp, path, gid, peer)?)
         }
         None if mask.contains(AttrMask::AV) => return Err(EINVAL),
         _ => None,
@@ -139,16 +116,14 @@ pub(crate) fn modify(
             max_dest_rd_atomic: MAX_RD_ATOMIC,
             draining: from == State::Sqd && send.req.state() != SendState::Drained,
         };
-        let stored = &attributes.attrs;
         let value = |attribute: AttrMask| attr.get(QpAttrMask::from_raw(attribute.bits()));
-        let (to, attrs) = modify::modify(qp.ty, from, stored, mask, value, &limits)
+        let (to, attrs) = modify::modify(qp.ty, from, &attributes, mask, value, &limits)
             .map_err(|e| errno(e.errno_kind()))?;
 
         // Nothing fails from here on.
-        if let Some(paths) = paths {
-            attributes.path = Some(paths.path);
-            send.tx.set_path(paths.send);
-            recv.tx.set_path(paths.recv);
+        if let Some([sends, receives]) = paths {
+            send.tx.set_path(sends);
+            recv.tx.set_path(receives);
         }
         if let Some(records) = records {
             recv.save_in(records);
@@ -161,10 +136,7 @@ pub(crate) fn modify(
         };
         set_params(qp, &mut send, &mut recv, &attrs, mtu);
         notify = enter(qp, &mut send, &mut recv, (from, to), &attrs, mask);
-        if to == State::Reset {
-            attributes.path = None;
-        }
-        attributes.attrs = attrs;
+        *attributes = attrs;
         next = to;
     }
     if next == State::Reset {
@@ -208,24 +180,15 @@ fn lock_halves(qp: &Owned<IbQp>, posted: u64) -> Halves<'_> {
     }
 }
 
-/// The path to the peer, for both halves.
-struct Paths {
-    path: Path,
-    send: TxPath,
-    recv: TxPath,
-}
-
-impl Paths {
-    fn new(qp: &IbQp, path: Path, gid: GidAttr, peer: u32) -> Result<Self> {
-        ah::check(&path)?;
-        let sport = udp_sport(path.flow_label, qp.qpn, peer);
-        let has_ecn = has_ecn(qp);
-        Ok(Self {
-            path,
-            send: TxPath::new(qp.device(), path, gid.clone(), sport, has_ecn)?,
-            recv: TxPath::new(qp.device(), path, gid, sport, has_ecn)?,
-        })
-    }
+/// Returns the path to the peer for each half.
+fn paths(qp: &IbQp, path: Path, gid: GidAttr, peer: u32) -> Result<[TxPath; 2]> {
+    ah::check(&path)?;
+    let sport = udp_sport(path.flow_label, qp.qpn, peer);
+    let has_ecn = has_ecn(qp);
+    Ok([
+        TxPath::new(qp.device(), path, gid.clone(), sport, has_ecn)?,
+        TxPath::new(qp.device(), path, gid, sport, has_ecn)?,
+    ])
 }
 
 /// Returns whether a queue pair takes part in congestion notification.
@@ -327,11 +290,11 @@ pub(crate) fn query(
     cap: &mut QpCap,
     signal_all: &mut bool,
 ) -> Option<Path> {
-    let attributes = qp.attributes.lock();
-    let attrs = &attributes.attrs;
-    let (sq_psn, is_drained) = {
+    let attrs = qp.attributes.lock();
+    let (sq_psn, is_drained, path) = {
         let send = qp.send.lock();
-        (send.req.next_psn(), send.req.state() == SendState::Drained)
+        let is_drained = send.req.state() == SendState::Drained;
+        (send.req.next_psn(), is_drained, send.peer(qp))
     };
     let rq_psn = qp.recv.lock().resp.epsn();
     // After the halves, which complete a request with an error and change the state under one hold
@@ -364,5 +327,5 @@ pub(crate) fn query(
     out.set_sq_draining(state == State::Sqd && !is_drained);
     *cap = qp.cap;
     *signal_all = qp.signal_all;
-    attributes.path
+    path
 }

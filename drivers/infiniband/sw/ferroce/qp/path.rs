@@ -229,10 +229,10 @@ impl TxPath {
         Some(self.rate?.time_of(bytes))
     }
 
-    /// Returns whether this is the path `path` of an address vector.
+    /// Returns the path of the address vector.
     #[inline]
-    pub(crate) fn leads(&self, path: &Path) -> bool {
-        self.path == *path
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Checks that a packet is from the address and the UDP source port of the peer, and to the

@@ -60,7 +60,10 @@ use kernel::{
     }, //
 };
 use rdma::{
-    ib::qp::QpEvent,
+    ib::{
+        gid::Path,
+        qp::QpEvent, //
+    },
     net::netdevice::NetDevice, //
 };
 use roce::{
@@ -210,6 +213,12 @@ impl SendHalf {
         self.sq.notify_drained = false;
         self.retry.succeeded();
         self.stop_waiting();
+    }
+
+    /// Returns the address vector of the peer of a connection.
+    pub(crate) fn peer(&self, qp: &IbQp) -> Option<Path> {
+        // The path of datagrams is that of the last one.
+        self.tx.address().copied().filter(|_| qp.ty.is_connected())
     }
 
     /// Returns whether the half waits for memory on demand.
@@ -488,7 +497,7 @@ impl SendHalf {
                 counters.lost(Counter::Oversize, 1);
                 return Err(SendError::Memory(MemError::Length));
             }
-            if !self.tx.path().is_some_and(|path| path.leads(&av.path)) {
+            if self.tx.address() != Some(&av.path) {
                 self.tx
                     .set_path(datagram_path(qp, av).map_err(|_| no_route())?);
             }

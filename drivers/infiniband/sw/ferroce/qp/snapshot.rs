@@ -167,9 +167,9 @@ pub(crate) fn fill_res(qp: &IbQp, out: &mut ResourceEntry<'_>) {
 }
 
 fn fill_attributes(qp: &IbQp, is_admin: bool, out: &mut ResourceEntry<'_>) {
-    let attributes = qp.attributes.lock();
-    let attrs = attributes.attrs();
-    if let Some(path) = attributes.path() {
+    let attrs = qp.attributes.lock();
+    let path = qp.send.lock().peer(qp);
+    if let Some(path) = path {
         if is_admin {
             out.text(c"sgid", fmt!("{}", Gid(path.sgid)))
                 .text(c"dgid", fmt!("{}", Gid(path.dgid)));

@@ -37,6 +37,7 @@ use crate::{
 use kernel::prelude::*;
 use rdma::{
     fine_timer::FineTimer,
+    ib::gid::Path,
     net::{
         netdevice::NetDevice,
         route::CachedRoute,
@@ -209,6 +210,12 @@ impl Tx {
     #[inline]
     pub(super) fn path(&mut self) -> Option<&mut TxPath> {
         self.path.as_mut()
+    }
+
+    /// Returns the address vector of the path to the peer.
+    #[inline]
+    pub(super) fn address(&self) -> Option<&Path> {
+        self.path.as_ref().map(TxPath::path)
     }
 
     /// Returns the number of packets in qdiscs and devices below.
