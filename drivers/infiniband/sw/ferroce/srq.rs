@@ -15,9 +15,9 @@ use crate::{
         KERNEL_OBJECTS,
         MAX_OBJECTS, //
     },
-    qp::rq::{
-        copy_out,
-        KernelRq, //
+    qp::{
+        rq,
+        sge::Producer, //
     },
     queue::Queue,
     ucontext::{
@@ -112,7 +112,7 @@ struct Inner {
     /// only in this ring. A request has the same index in both rings, except for the mask.
     old: Option<(Queue, u32)>,
     /// The producer of a kernel consumer.
-    kernel: KernelRq,
+    producer: Producer,
     /// The event is raised once fewer requests than this are left.
     limit: u32,
     limit_event_pending: bool,
@@ -168,7 +168,7 @@ impl Srq {
             queue,
             taken: 0,
             old: None,
-            kernel: KernelRq::new(),
+            producer: Producer::default(),
             limit: 0,
             limit_event_pending: false,
             mmap_entry,
@@ -234,7 +234,7 @@ impl Srq {
             }
             _ => &inner.queue,
         };
-        copy_out(queue, inner.taken, self.max_sge, copy);
+        rq::copy_out(queue, inner.taken, self.max_sge, copy);
         inner.taken = inner.taken.wrapping_add(1);
         let index = inner.taken & inner.queue.ring().index_mask();
         inner.queue.set_consumer(index);
@@ -260,7 +260,7 @@ impl Srq {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
         while let Some((wr_id, sges)) = list.next_wr() {
-            inner.kernel.push(&inner.queue, self.max_sge, wr_id, sges)?;
+            rq::push(&mut inner.producer, &inner.queue, self.max_sge, wr_id, sges)?;
         }
         Ok(())
     }
@@ -328,7 +328,7 @@ impl Srq {
         let end = inner.taken.wrapping_add(posted);
         new.set_consumer(inner.taken & mask);
         new.set_producer(end & mask);
-        inner.kernel.set_producer(end & mask);
+        inner.producer.set(end & mask);
         let old = core::mem::replace(&mut inner.queue, new);
         inner.old = Some((old, posted));
         let before = core::mem::replace(&mut inner.mmap_entry, mmap_entry);

@@ -19,7 +19,7 @@ use roce::qp::caps::{
 };
 
 /// Lays out the requested queues, and writes their capacities to `cap`. A kernel consumer gets no
-/// inline data, which [`KernelSq`](super::sq::KernelSq) refuses.
+/// inline data, which [`sq::push`](super::sq::push) refuses.
 pub(super) fn lay_out(cap: &mut QpCap, has_srq: bool, kernel: bool) -> Result<Queues> {
     const LIMITS: Caps = Caps {
         max_send_wr: MAX_WR,

@@ -4,13 +4,14 @@
 
 use super::{
     recv,
-    rq::KernelRq,
+    rq,
     sched::{
         Next,
         BATCH_NS, //
     },
     send,
-    sq::KernelSq, //
+    sge::Producer,
+    sq, //
 };
 use crate::{
     clock,
@@ -48,9 +49,9 @@ pub(super) struct KernelQueues {
     /// `None` if receive requests come from a shared queue.
     recv: Option<Queue>,
     #[pin]
-    sq: SpinLockIrqSave<KernelSq>,
+    sq: SpinLockIrqSave<Producer>,
     #[pin]
-    rq: SpinLockIrqSave<KernelRq>,
+    rq: SpinLockIrqSave<Producer>,
 }
 
 impl KernelQueues {
@@ -62,8 +63,8 @@ impl KernelQueues {
             pin_init!(Self {
                 send,
                 recv,
-                sq <- new_spinlock_irqsave!(KernelSq::new(), "ferroce::Qp::kernel_sq"),
-                rq <- new_spinlock_irqsave!(KernelRq::new(), "ferroce::Qp::kernel_rq"),
+                sq <- new_spinlock_irqsave!(Producer::default(), "ferroce::Qp::kernel_sq"),
+                rq <- new_spinlock_irqsave!(Producer::default(), "ferroce::Qp::kernel_rq"),
             }),
             GFP_KERNEL,
         )
@@ -86,10 +87,10 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
     }
     if let Some(kernel) = &qp.kernel {
         let result = {
-            let mut sq = kernel.sq.lock();
+            let mut producer = kernel.sq.lock();
             let mut push = || {
                 while let Some(wr) = list.next_wr() {
-                    sq.push(&kernel.send, &qp.limits, &wr)?;
+                    sq::push(&mut producer, &kernel.send, &qp.limits, &wr)?;
                 }
                 Ok(())
             };
@@ -144,10 +145,10 @@ pub(crate) fn post_recv(qp: &Owned<IbQp>, list: &mut RecvList<'_>) -> Result {
         return Err(EINVAL);
     }
     let result = {
-        let mut rq = kernel.rq.lock();
+        let mut producer = kernel.rq.lock();
         let mut push = || {
             while let Some((wr_id, sges)) = list.next_wr() {
-                rq.push(queue, qp.cap.max_recv_sge, wr_id, sges)?;
+                rq::push(&mut producer, queue, qp.cap.max_recv_sge, wr_id, sges)?;
             }
             Ok(())
         };

@@ -2,7 +2,10 @@
 
 //! The receive queue: work requests in the ring, and a private copy of the one in use.
 
-use super::sge;
+use super::sge::{
+    self,
+    Producer, //
+};
 use crate::{
     device::SrqRef,
     few::Few,
@@ -255,43 +258,18 @@ pub(crate) fn copy_out(queue: &Queue, index: u32, max_sge: u32, copy: &mut [u8])
     }
 }
 
-/// The producer's side of the receive queue of a kernel consumer, its own or shared.
-pub(crate) struct KernelRq {
-    producer: u32,
-}
-
-impl KernelRq {
-    pub(crate) fn new() -> Self {
-        Self { producer: 0 }
-    }
-
-    /// Sets the producer index, for another ring.
-    pub(crate) fn set_producer(&mut self, producer: u32) {
-        self.producer = producer;
-    }
-
-    /// Writes a request into the ring.
-    pub(crate) fn push(
-        &mut self,
-        queue: &Queue,
-        max_sge: u32,
-        wr_id: u64,
-        sges: Sges<'_>,
-    ) -> Result {
-        if queue.ring().is_full(self.producer, queue.consumer()) {
-            return Err(ENOMEM);
-        }
-        // CAST: Bounded by the device's limit.
-        if sges.len() > max_sge as usize {
-            return Err(EINVAL);
-        }
-        let mut wqe = RecvWqe::new_zeroed();
-        wqe.wr_id.set(wr_id);
-        // CAST: Bounded by `max_sge`.
-        wqe.dma.num_sge.set(sges.len() as u32);
-        sge::write_wqe(queue, self.producer, wqe.as_bytes(), sges)?;
-        self.producer = queue.ring().next(self.producer);
-        queue.set_producer(self.producer);
-        Ok(())
-    }
+/// Posts a request of a kernel consumer, to its own queue or a shared one.
+pub(crate) fn push(
+    producer: &mut Producer,
+    queue: &Queue,
+    max_sge: u32,
+    wr_id: u64,
+    sges: Sges<'_>,
+) -> Result {
+    producer.check(queue, max_sge, &sges)?;
+    let mut wqe = RecvWqe::new_zeroed();
+    wqe.wr_id.set(wr_id);
+    // CAST: Bounded by `max_sge`.
+    wqe.dma.num_sge.set(sges.len() as u32);
+    producer.push(queue, wqe.as_bytes(), sges)
 }

@@ -4,7 +4,10 @@
 //! flight need.
 
 use super::{
-    sge,
+    sge::{
+        self,
+        Producer, //
+    },
     Qp, //
 };
 use crate::{
@@ -387,72 +390,53 @@ impl Sq {
     }
 }
 
-/// The producer's side of the send queue of a kernel consumer.
-pub(crate) struct KernelSq {
-    producer: u32,
-}
-
-impl KernelSq {
-    pub(crate) fn new() -> Self {
-        Self { producer: 0 }
+/// Posts a request of a kernel consumer.
+pub(super) fn push(
+    producer: &mut Producer,
+    queue: &Queue,
+    limits: &SendLimits,
+    wr: &KernelSendWr<'_, Ferroce>,
+) -> Result {
+    let sges = wr.sges();
+    producer.check(queue, limits.max_sge, &sges)?;
+    // Queue pairs of kernel consumers have no room for inline data, which must be copied before
+    // this returns.
+    if wr.flags().contains(SendFlags::INLINE) || send_op(wr.opcode().raw(), true).is_none() {
+        return Err(EINVAL);
     }
-
-    /// Writes a request into the ring.
-    pub(crate) fn push(
-        &mut self,
-        queue: &Queue,
-        limits: &SendLimits,
-        wr: &KernelSendWr<'_, Ferroce>,
-    ) -> Result {
-        if queue.ring().is_full(self.producer, queue.consumer()) {
-            return Err(ENOMEM);
-        }
-        let sges = wr.sges();
-        if sges.len() > limits.max_sge as usize {
-            return Err(EINVAL);
-        }
-        // Queue pairs of kernel consumers have no room for inline data, which must be copied before
-        // this returns.
-        if wr.flags().contains(SendFlags::INLINE) || send_op(wr.opcode().raw(), true).is_none() {
-            return Err(EINVAL);
-        }
-        let mut wqe = SendWqe::new_zeroed();
-        wqe.wr_id.set(wr.wr_id());
-        wqe.opcode.set(wr.opcode().raw());
-        wqe.send_flags.set(wr.flags().raw());
-        wqe.ex = wr.ex();
-        // CAST: Bounded by `max_sge`.
-        wqe.dma.num_sge.set(sges.len() as u32);
-        if let Some((ah, qpn, qkey)) = wr.datagram() {
-            let mut args = UdArgs::new_zeroed();
-            args.remote_qpn.set(qpn);
-            args.remote_qkey.set(qkey);
-            args.ah_num.set(ah.number());
-            put(&mut wqe.args, args.as_bytes())?;
-        } else if let Some(atomic) = wr.atomic() {
-            let mut args = AtomicArgs::new_zeroed();
-            args.remote_addr.set(atomic.va);
-            args.compare_add.set(atomic.compare_add);
-            args.swap.set(atomic.swap);
-            args.rkey.set(atomic.rkey);
-            put(&mut wqe.args, args.as_bytes())?;
-        } else if let Some(reg) = wr.registration() {
-            let mut args = RegArgs::new_zeroed();
-            args.iova.set(reg.iova);
-            args.key.set(reg.key);
-            args.access.set(reg.access.raw());
-            put(&mut wqe.args, args.as_bytes())?;
-        } else if let Some((va, rkey)) = wr.remote() {
-            let mut args = RdmaArgs::new_zeroed();
-            args.remote_addr.set(va);
-            args.rkey.set(rkey);
-            put(&mut wqe.args, args.as_bytes())?;
-        }
-        sge::write_wqe(queue, self.producer, wqe.as_bytes(), sges)?;
-        self.producer = queue.ring().next(self.producer);
-        queue.set_producer(self.producer);
-        Ok(())
+    let mut wqe = SendWqe::new_zeroed();
+    wqe.wr_id.set(wr.wr_id());
+    wqe.opcode.set(wr.opcode().raw());
+    wqe.send_flags.set(wr.flags().raw());
+    wqe.ex = wr.ex();
+    // CAST: Bounded by `max_sge`.
+    wqe.dma.num_sge.set(sges.len() as u32);
+    if let Some((ah, qpn, qkey)) = wr.datagram() {
+        let mut args = UdArgs::new_zeroed();
+        args.remote_qpn.set(qpn);
+        args.remote_qkey.set(qkey);
+        args.ah_num.set(ah.number());
+        put(&mut wqe.args, args.as_bytes())?;
+    } else if let Some(atomic) = wr.atomic() {
+        let mut args = AtomicArgs::new_zeroed();
+        args.remote_addr.set(atomic.va);
+        args.compare_add.set(atomic.compare_add);
+        args.swap.set(atomic.swap);
+        args.rkey.set(atomic.rkey);
+        put(&mut wqe.args, args.as_bytes())?;
+    } else if let Some(reg) = wr.registration() {
+        let mut args = RegArgs::new_zeroed();
+        args.iova.set(reg.iova);
+        args.key.set(reg.key);
+        args.access.set(reg.access.raw());
+        put(&mut wqe.args, args.as_bytes())?;
+    } else if let Some((va, rkey)) = wr.remote() {
+        let mut args = RdmaArgs::new_zeroed();
+        args.remote_addr.set(va);
+        args.rkey.set(rkey);
+        put(&mut wqe.args, args.as_bytes())?;
     }
+    producer.push(queue, wqe.as_bytes(), sges)
 }
 
 /// Copies the arguments of an operation to the front of their union.
