@@ -133,14 +133,7 @@ impl Rq {
 
     /// Ends the request in use.
     pub(crate) fn complete(&mut self) {
-        match &mut self.requests {
-            Requests::Own { queue, consumer } => {
-                *consumer = queue.ring().next(*consumer);
-                queue.set_consumer(*consumer);
-            }
-            Requests::Shared { held, .. } => *held = false,
-        }
-        self.wr = EMPTY;
+        self.end(|queue, consumer| queue.ring().next(consumer));
     }
 
     /// Ends the next request to flush and returns its `wr_id`: any posted request, or the one that
@@ -161,9 +154,16 @@ impl Rq {
     /// Discards the posted requests, or the one that was taken from a shared queue (RESET). The
     /// library never rewinds, so the consumer index moves up to the producer's.
     pub(crate) fn discard(&mut self) {
+        self.end(|queue, _| queue.producer());
+    }
+
+    /// Ends the requests of an own queue before the one that `next` returns, or the one that was
+    /// taken from a shared queue.
+    #[inline]
+    fn end(&mut self, next: impl FnOnce(&Queue, u32) -> u32) {
         match &mut self.requests {
             Requests::Own { queue, consumer } => {
-                *consumer = queue.producer();
+                *consumer = next(queue, *consumer);
                 queue.set_consumer(*consumer);
             }
             Requests::Shared { held, .. } => *held = false,
