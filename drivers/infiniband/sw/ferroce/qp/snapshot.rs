@@ -39,43 +39,37 @@ use roce::{
     }, //
 };
 
-/// A snapshot of a queue pair. The halves are read one after the other.
-pub(crate) struct QpSnapshot {
-    pub(crate) send: SendHalfSnapshot,
-    pub(crate) recv: RecvHalfSnapshot,
-}
-
 /// A snapshot of the send half.
-pub(crate) struct SendHalfSnapshot {
-    pub(crate) requester: SendSnapshot,
+struct SendHalfSnapshot {
+    requester: SendSnapshot,
     /// Requests that were posted and have not completed, including those fetched from the ring.
-    pub(crate) ring: Fill,
-    pub(crate) waits: Waits,
+    ring: Fill,
+    waits: Waits,
     /// The time in microseconds until the timer ends the wait, 0 if it is overdue.
-    pub(crate) due: Option<u64>,
+    due: Option<u64>,
     /// Packets in qdiscs and devices below.
-    pub(crate) queued: u32,
+    queued: u32,
     /// Responses that wait behind one that needs memory, or is missing.
-    pub(crate) backlog: usize,
+    backlog: usize,
 }
 
 /// A snapshot of the receive half.
-pub(crate) struct RecvHalfSnapshot {
-    pub(crate) responder: RecvSnapshot,
-    pub(crate) source: Source,
+struct RecvHalfSnapshot {
+    responder: RecvSnapshot,
+    source: Source,
     /// True if it waits for memory on demand.
-    pub(crate) memory: bool,
+    memory: bool,
     /// Packets in qdiscs and devices below: responses of READs only.
-    pub(crate) queued: u32,
+    queued: u32,
     /// Packets in the backlog.
-    pub(crate) backlog: usize,
+    backlog: usize,
     /// Packets that wait for earlier ones.
-    pub(crate) early: usize,
+    early: usize,
 }
 
 /// The reason why a send half waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waits {
+enum Waits {
     /// Nothing: there is no work, or it may not be done in this state.
     Nothing,
     /// An acknowledgment, or another response.
@@ -91,7 +85,7 @@ pub(crate) enum Waits {
 }
 
 impl Waits {
-    pub(crate) const fn name(self) -> &'static str {
+    const fn name(self) -> &'static str {
         match self {
             Self::Nothing => "nothing",
             Self::Ack => "ack",
@@ -100,15 +94,6 @@ impl Waits {
             Self::Device => "device",
             Self::Packet => "packet",
         }
-    }
-}
-
-impl QpSnapshot {
-    /// Takes a snapshot of a queue pair. Process context, no lock held.
-    pub(crate) fn of(qp: &IbQp) -> Self {
-        let send = SendHalfSnapshot::of(&qp.send.lock(), is_rc(qp), clock::monotonic());
-        let recv = RecvHalfSnapshot::of(&qp.recv.lock());
-        Self { send, recv }
     }
 }
 
@@ -156,14 +141,16 @@ impl RecvHalfSnapshot {
 
 /// Fills in the driver's part of the entry of a queue pair.
 ///
-/// The core's part contains the state, and the PSN after the last one sent.
+/// The core's part contains the state, and the PSN after the last one sent. The halves are read one
+/// after the other. Process context, no lock held.
 pub(crate) fn fill_res(qp: &IbQp, out: &mut ResourceEntry<'_>) {
     let is_admin = qp.device().is_admin();
     out.number(c"number", qp.qpn);
     fill_attributes(qp, is_admin, out);
-    let snapshot = QpSnapshot::of(qp);
-    fill_send(&snapshot.send, is_rc(qp), is_admin, out);
-    fill_recv(&snapshot.recv, is_admin, out);
+    let send = SendHalfSnapshot::of(&qp.send.lock(), is_rc(qp), clock::monotonic());
+    let recv = RecvHalfSnapshot::of(&qp.recv.lock());
+    fill_send(&send, is_rc(qp), is_admin, out);
+    fill_recv(&recv, is_admin, out);
 }
 
 fn fill_attributes(qp: &IbQp, is_admin: bool, out: &mut ResourceEntry<'_>) {
