@@ -73,8 +73,10 @@ use roce::{
     }, //
 };
 use zerocopy::{
+    FromBytes,
     FromZeros,
-    IntoBytes, //
+    IntoBytes,
+    KnownLayout, //
 };
 
 /// The most requests in flight: each has a private copy, which bounds the memory of a queue pair.
@@ -412,37 +414,31 @@ pub(super) fn push(
     // CAST: Bounded by `max_sge`.
     wqe.dma.num_sge.set(sges.len() as u32);
     if let Some((ah, qpn, qkey)) = wr.datagram() {
-        let mut args = UdArgs::new_zeroed();
+        let args: &mut UdArgs = args(&mut wqe)?;
         args.remote_qpn.set(qpn);
         args.remote_qkey.set(qkey);
         args.ah_num.set(ah.number());
-        put(&mut wqe.args, args.as_bytes())?;
     } else if let Some(atomic) = wr.atomic() {
-        let mut args = AtomicArgs::new_zeroed();
+        let args: &mut AtomicArgs = args(&mut wqe)?;
         args.remote_addr.set(atomic.va);
         args.compare_add.set(atomic.compare_add);
         args.swap.set(atomic.swap);
         args.rkey.set(atomic.rkey);
-        put(&mut wqe.args, args.as_bytes())?;
     } else if let Some(reg) = wr.registration() {
-        let mut args = RegArgs::new_zeroed();
+        let args: &mut RegArgs = args(&mut wqe)?;
         args.iova.set(reg.iova);
         args.key.set(reg.key);
         args.access.set(reg.access.raw());
-        put(&mut wqe.args, args.as_bytes())?;
     } else if let Some((va, rkey)) = wr.remote() {
-        let mut args = RdmaArgs::new_zeroed();
+        let args: &mut RdmaArgs = args(&mut wqe)?;
         args.remote_addr.set(va);
         args.rkey.set(rkey);
-        put(&mut wqe.args, args.as_bytes())?;
     }
     producer.push(queue, wqe.as_bytes(), sges)
 }
 
-/// Copies the arguments of an operation to the front of their union.
-fn put(to: &mut [u8], from: &[u8]) -> Result {
-    to.get_mut(..from.len())
-        .ok_or(EINVAL)?
-        .copy_from_slice(from);
-    Ok(())
+/// Returns the arguments of an operation, at the front of their union.
+fn args<T: FromBytes + IntoBytes + KnownLayout>(wqe: &mut SendWqe) -> Result<&mut T> {
+    let (args, _) = T::mut_from_prefix(&mut wqe.args).map_err(|_| EINVAL)?;
+    Ok(args)
 }
