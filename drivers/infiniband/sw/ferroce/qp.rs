@@ -153,7 +153,6 @@ pub(crate) struct Qp {
     device_number: u32,
     cap: QpCap,
     signal_all: bool,
-    limits: SendLimits,
     send_cq: CqRef,
     recv_cq: CqRef,
     /// The [`State`]. Written by modify and destroy, and by the data path on failure.
@@ -238,11 +237,7 @@ impl Qp {
             // Kernel consumers have no use for them.
             return Err(EOPNOTSUPP);
         }
-        let frames = if raw {
-            Some(frame::netdev(init.pd.device())?)
-        } else {
-            None
-        };
+        let frames = raw.then(|| frame::netdev(init.pd.device())).transpose()?;
         let owner = init.pd.owner.clone();
         let share = pool::Charge::new(&pool::QPS, owner.as_ref())?;
         // As many as requested; up to twice as many are granted. Further requests wait in the ring.
@@ -305,7 +300,6 @@ impl Qp {
             device_number,
             cap,
             signal_all,
-            limits,
             send_cq,
             recv_cq,
             state: Atomic::new(State::Reset.as_ib()),
@@ -460,10 +454,9 @@ fn insert_mmap_entries(
     if udata.in_len() != 0 || udata.out_len() < resp.as_bytes().len() {
         return Err(EINVAL);
     }
-    let rq = match recv {
-        Some(recv) => Some(ucontext.insert_mmap_entry(recv.memory())?),
-        None => None,
-    };
+    let rq = recv
+        .map(|recv| ucontext.insert_mmap_entry(recv.memory()))
+        .transpose()?;
     let sq = ucontext.insert_mmap_entry(send.memory())?;
     resp.rq_mi = rq.as_ref().map(MmapEntry::info).unwrap_or_default();
     resp.sq_mi = sq.info();

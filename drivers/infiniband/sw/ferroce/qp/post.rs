@@ -90,7 +90,7 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
             let mut producer = kernel.sq.lock();
             let mut push = || {
                 while let Some(wr) = list.next_wr() {
-                    sq::push(&mut producer, &kernel.send, &qp.limits, &wr)?;
+                    sq::push(&mut producer, &kernel.send, qp.cap.max_send_sge, &wr)?;
                 }
                 Ok(())
             };

@@ -396,11 +396,11 @@ impl Sq {
 pub(super) fn push(
     producer: &mut Producer,
     queue: &Queue,
-    limits: &SendLimits,
+    max_sge: u32,
     wr: &KernelSendWr<'_, Ferroce>,
 ) -> Result {
     let sges = wr.sges();
-    producer.check(queue, limits.max_sge, &sges)?;
+    producer.check(queue, max_sge, &sges)?;
     // Queue pairs of kernel consumers have no room for inline data, which must be copied before
     // this returns.
     if wr.flags().contains(SendFlags::INLINE) || send_op(wr.opcode().raw(), true).is_none() {
