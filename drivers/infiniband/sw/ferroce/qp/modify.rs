@@ -61,10 +61,7 @@ use roce::{
         modify,
         state::State, //
     },
-    requester::{
-        SendParams,
-        SendState, //
-    },
+    requester::SendParams,
     responder::RecvParams,
     time::ack_timeout_ns, //
 };
@@ -114,7 +111,7 @@ pub(crate) fn modify(
             mtu,
             max_rd_atomic: MAX_RD_ATOMIC,
             max_dest_rd_atomic: MAX_RD_ATOMIC,
-            draining: from == State::Sqd && send.req.state() != SendState::Drained,
+            draining: from == State::Sqd && !send.req.is_drained(),
         };
         let value = |attribute: AttrMask| attr.get(QpAttrMask::from_raw(attribute.bits()));
         let (to, attrs) = modify::modify(qp.ty, from, &attributes, mask, value, &limits)
@@ -293,8 +290,7 @@ pub(crate) fn query(
     let attrs = qp.attributes.lock();
     let (sq_psn, is_drained, path) = {
         let send = qp.send.lock();
-        let is_drained = send.req.state() == SendState::Drained;
-        (send.req.next_psn(), is_drained, send.peer(qp))
+        (send.req.next_psn(), send.req.is_drained(), send.peer(qp))
     };
     let rq_psn = qp.recv.lock().resp.epsn();
     // After the halves, which complete a request with an error and change the state under one hold

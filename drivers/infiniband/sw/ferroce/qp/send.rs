@@ -293,7 +293,7 @@ impl SendHalf {
             self.request_wait.give_up_permit();
         }
         self.response_wait.give_up_permit();
-        if self.sq.notify_drained && self.req.state() == SendState::Drained {
+        if self.sq.notify_drained && self.req.is_drained() {
             self.sq.notify_drained = false;
             qp.raise(QpEvent::SqDrained);
         }
