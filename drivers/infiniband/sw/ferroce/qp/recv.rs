@@ -462,7 +462,7 @@ impl RecvHalf {
                 }
                 return false;
             }
-            Verdict::Fail(outcome) => self.execute(qp, outcome, incoming, run),
+            Verdict::Fail(outcome) => self.execute(qp, outcome, Some(incoming), run),
             Verdict::Place(place) => {
                 let result = match arrival.failed {
                     Some(error) => Err(error),
@@ -476,7 +476,7 @@ impl RecvHalf {
                     self.count_refused(result);
                 }
                 let outcome = self.resp.finish(result);
-                self.execute(qp, &outcome, incoming, run);
+                self.execute(qp, &outcome, Some(incoming), run);
             }
             Verdict::Read(read) => {
                 if read.again {
@@ -494,7 +494,7 @@ impl RecvHalf {
                 };
                 self.count_refused(result);
                 if let Some(outcome) = self.resp.start_read(result) {
-                    self.execute(qp, &outcome, incoming, run);
+                    self.execute(qp, &outcome, Some(incoming), run);
                 }
             }
             Verdict::Execute(command) => {
@@ -510,7 +510,7 @@ impl RecvHalf {
                 }
                 self.count_refused(result);
                 let outcome = self.resp.executed(result);
-                self.execute(qp, &outcome, incoming, run);
+                self.execute(qp, &outcome, Some(incoming), run);
             }
         }
         true
@@ -525,14 +525,20 @@ impl RecvHalf {
             .dropped(Counter::BadState, waiting.saturating_add(parked));
     }
 
-    /// Executes the outcome of a request.
-    fn execute(&mut self, qp: &IbQp, outcome: &Outcome, incoming: &Incoming, run: &mut Run) {
+    /// Executes the outcome of a request. `incoming` is its packet; a READ in progress has none.
+    fn execute(
+        &mut self,
+        qp: &IbQp,
+        outcome: &Outcome,
+        incoming: Option<&Incoming>,
+        run: &mut Run,
+    ) {
         let completion = outcome.completion.as_ref().map(|done| {
             // The consumer of a connection knows these.
-            let is_datagram = !qp.ty.is_connected();
-            let v6 = is_datagram && matches!(incoming.ip(), Some(IpHeader::V6(_)));
+            let datagram = incoming.filter(|_| !qp.ty.is_connected());
+            let v6 = matches!(datagram.and_then(Incoming::ip), Some(IpHeader::V6(_)));
             Completion {
-                vlan: incoming.vlan().filter(|_| is_datagram),
+                vlan: datagram.and_then(Incoming::vlan),
                 ..completion(qp, self.rq.wr_id(), done, v6)
             }
         });

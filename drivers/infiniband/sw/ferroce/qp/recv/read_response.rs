@@ -22,14 +22,12 @@ use crate::{
 use rdma::{
     ib::{
         object::PdId,
-        qp::QpEvent,
         Access, //
     },
     net::skbuff::SkBuff, //
 };
 use roce::{
     responder::{
-        AsyncEvent,
         ReadSegment,
         ResponseCheckpoint, //
     },
@@ -105,15 +103,7 @@ impl RecvHalf {
             return;
         };
         let outcome = self.resp.response_failed(error);
-        if let Some(reply) = &outcome.reply {
-            self.refuse(qp, reply, run);
-        }
-        if outcome.event == Some(AsyncEvent::AccessError) {
-            qp.raise(QpEvent::AccessError);
-        }
-        if outcome.error {
-            qp.fail();
-        }
+        self.execute(qp, &outcome, None, run);
     }
 
     /// Builds a response and adds it to the train, or begins one with it.
