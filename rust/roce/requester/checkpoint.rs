@@ -30,8 +30,8 @@ pub struct Checkpoint {
 }
 
 impl Window {
-    /// Returns whether the packet with PSN `psn` was refused and not sent since, so that only a copy
-    /// of it may have left.
+    /// Returns whether the packet with PSN `psn` was refused and not sent since, so that only a
+    /// copy of it may have left.
     #[inline]
     pub(super) fn was_refused(&self, psn: Psn) -> bool {
         !psn.is_before(self.max()) && psn.is_before(self.refused)
@@ -338,7 +338,7 @@ mod tests {
             rc.on_refusal();
             let is_refused = psn == 4;
             let kind = acknowledge(&mut rc, psn, Syndrome::ACK);
-            assert_eq!(kind == ResponseKind::Ack, is_refused);
+            assert_eq!(matches!(kind, ResponseKind::Ack), is_refused);
             let una = if is_refused { 4 } else { 0 };
             assert_eq!(rc.oldest_psn(), Psn::new(una));
         }

@@ -183,7 +183,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         kind.into()
     }
 
-    /// Returns the PSN and the syndrome of a response as far as they concern packets that were sent.
+    /// Returns the PSN and the syndrome of a response, as far as they concern packets that were
+    /// sent.
     ///
     /// A response to a packet that was refused, of which a copy has left, only shows that all
     /// packets that were sent have arrived. The packet itself has yet to be sent.

@@ -7,7 +7,6 @@
  * number of instructions, all executions together. A block that a fault ended early counts whole.
  */
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -21,9 +20,9 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 
 /* A translated block of instructions. QEMU may translate the same instructions more than once. */
 struct block {
-	uint64_t vaddr;
-	uint64_t insns;
-	uint64_t executed;
+	unsigned long long vaddr;
+	unsigned long long insns;
+	unsigned long long executed;
 	struct block *next;
 };
 
@@ -60,8 +59,7 @@ static void on_stop(unsigned int vcpu, void *data)
 	}
 	for (block = blocks; block; block = block->next)
 		if (block->executed)
-			fprintf(file, "%" PRIx64 " %" PRIu64 "\n", block->vaddr,
-				block->executed * block->insns);
+			fprintf(file, "%llx %llu\n", block->vaddr, block->executed * block->insns);
 	fclose(file);
 }
 

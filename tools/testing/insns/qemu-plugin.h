@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The part of <qemu-plugin.h> that the plugins need, because Debian does not package that file. QEMU
- * refuses to load a plugin of a version of the interface that it does not support.
+ * The part of <qemu-plugin.h> that the plugins need, because Debian does not package that file.
+ * QEMU refuses to load a plugin of a version of the interface that it does not support.
  */
 
 #include <stddef.h>

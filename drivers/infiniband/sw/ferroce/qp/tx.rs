@@ -309,8 +309,8 @@ impl Tx {
         Ok(())
     }
 
-    /// Returns whether packets may leave in trains now. Only RC sends trains: UC cannot take packets
-    /// back.
+    /// Returns whether packets may leave in trains now. Only RC sends trains: UC cannot take
+    /// packets back.
     #[inline]
     pub(super) fn takes_trains(&self, qp: &IbQp) -> bool {
         let has_rate = |path: &TxPath| path.has_rate();
