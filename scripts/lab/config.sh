@@ -42,7 +42,8 @@ LAB_UM=$LAB_DIR/um-$UM_KEY
 
 # ARCH=um without the sanitizers and checks.
 NATIVE_CONFIG=$SRC/scripts/lab/native.config
-NATIVE_KEY=$(cat "$DEBUG_CONFIG" "$UM_CONFIG" "$NATIVE_CONFIG" | sha256sum | cut -c1-8)
+UM_MEMCPY=$SRC/scripts/lab/um-memcpy.h
+NATIVE_KEY=$(cat "$DEBUG_CONFIG" "$UM_CONFIG" "$NATIVE_CONFIG" "$UM_MEMCPY" | sha256sum | cut -c1-8)
 LAB_NATIVE=$LAB_DIR/native-$NATIVE_KEY
 
 # A tree that modules are compiled against, of a kernel that is never built: ARCH=um with only the options that ferroce needs.
