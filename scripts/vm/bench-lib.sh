@@ -132,6 +132,11 @@ pair() {
 	serve_and_connect "$PORT" "$limit $1" "$limit $2 2>&1"
 }
 
+# connected N: the clients have connected N queue pairs.
+connected() {
+	[ "$(rdma resource show qp | grep -c '^link r2/1 .* type RC state RTS ')" = "$1" ]
+}
+
 # iperf3_bw SIZE STREAMS: over all streams, as the receiver saw it. iperf3 notices the end of a number of bytes (-n) only once a
 # second, and counts that second.
 iperf3_bw() {

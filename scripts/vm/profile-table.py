@@ -50,7 +50,8 @@ def main():
         print(f"{insns / messages:10.1f}  {module}")
     print()
     top = functions.most_common(lines)
-    for (name, (_, module)), (_, insns) in zip(zip(demangle([name for (name, _), _ in top]), [key for key, _ in top]), top):
+    names = demangle([name for (name, _), _ in top])
+    for name, ((_, module), insns) in zip(names, top):
         print(f"{insns / messages:10.1f}  {module:12}  {name}")
 
 

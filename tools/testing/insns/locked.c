@@ -7,15 +7,7 @@
  * appended to the file that the argument "out" names.
  */
 
-#include <stdio.h>
-
-#include "mark.h"
-#include "qemu-plugin.h"
-
-/* The longest instruction, in bytes. */
-#define LONGEST 15
-
-QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
+#include "plugin.h"
 
 /* With -icount one thread executes all processors. */
 static unsigned long long locked;
@@ -68,16 +60,11 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 
 	for (i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-		void (*cb)(unsigned int vcpu, void *data) = NULL;
+		insn_cb *cb;
 		uint8_t code[LONGEST];
 
 		len = qemu_plugin_insn_data(insn, code, sizeof(code));
-		if (is_locked(code, len))
-			cb = on_locked;
-		else if (is_mark(code, len, MARK_START))
-			cb = on_start;
-		else if (is_mark(code, len, MARK_STOP))
-			cb = on_stop;
+		cb = is_locked(code, len) ? on_locked : mark_callback(code, len);
 		if (cb)
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, cb, QEMU_PLUGIN_CB_NO_REGS,
 							       NULL);
@@ -87,13 +74,13 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 QEMU_PLUGIN_EXPORT
 int qemu_plugin_install(qemu_plugin_id_t id, const void *info, int argc, char **argv)
 {
-	if (argc != 1 || strncmp(argv[0], "out=", 4)) {
-		fprintf(stderr, "locked: error: name a file for the counts: out=FILE\n");
+	const char *name = out_argument(argc, argv);
+
+	if (!name)
 		return -1;
-	}
-	out = fopen(argv[0] + 4, "w");
+	out = fopen(name, "w");
 	if (!out) {
-		perror(argv[0] + 4);
+		perror(name);
 		return -1;
 	}
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * mark FILE SECONDS: lets the plugin of the emulator count the locked instructions of that many
- * seconds. Prints the increase of the counter in FILE, and the time that it took in microseconds.
+ * mark FILE SECONDS: lets the plugin of the emulator count the instructions of that many seconds.
+ * Prints the increase of the counter in FILE, and the time that it took in microseconds.
  */
 
 #include <fcntl.h>

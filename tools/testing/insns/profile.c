@@ -7,16 +7,9 @@
  * number of instructions, all executions together. A block that a fault ended early counts whole.
  */
 
-#include <stdio.h>
 #include <stdlib.h>
 
-#include "mark.h"
-#include "qemu-plugin.h"
-
-/* The length of the marks. */
-#define MARK_LEN 8
-
-QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
+#include "plugin.h"
 
 /* A translated block of instructions. QEMU may translate the same instructions more than once. */
 struct block {
@@ -77,14 +70,11 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_NO_REGS, block);
 	for (i = 0; i < block->insns; i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-		void (*cb)(unsigned int vcpu, void *data) = NULL;
-		uint8_t code[MARK_LEN + 1];
+		insn_cb *cb;
+		uint8_t code[LONGEST];
 
 		len = qemu_plugin_insn_data(insn, code, sizeof(code));
-		if (is_mark(code, len, MARK_START))
-			cb = on_start;
-		else if (is_mark(code, len, MARK_STOP))
-			cb = on_stop;
+		cb = mark_callback(code, len);
 		if (cb)
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, cb, QEMU_PLUGIN_CB_NO_REGS,
 							       NULL);
@@ -94,11 +84,9 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 QEMU_PLUGIN_EXPORT
 int qemu_plugin_install(qemu_plugin_id_t id, const void *info, int argc, char **argv)
 {
-	if (argc != 1 || strncmp(argv[0], "out=", 4)) {
-		fprintf(stderr, "profile: error: name a file for the counts: out=FILE\n");
-		return -1;
-	}
-	out = strdup(argv[0] + 4);
+	const char *name = out_argument(argc, argv);
+
+	out = name ? strdup(name) : NULL;
 	if (!out)
 		return -1;
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
