@@ -172,6 +172,20 @@ mod tests {
         send(rc)?.reth.map(|reth| reth.len)
     }
 
+    /// Takes the first eight responses to a READ. The last of them has opcode `last`.
+    fn take_responses(rc: &mut Requester<&mut [Slot]>, last: Opcode) {
+        for psn in 0..8 {
+            let opcode = match psn {
+                0 => Opcode::RcReadResponseFirst,
+                7 => last,
+                _ => Opcode::RcReadResponseMiddle,
+            };
+            let response = read_response(opcode, psn, MTU);
+            assert!(respond(rc, &response).place.is_some());
+            rc.placed(NOW, Ok(()));
+        }
+    }
+
     #[test]
     fn responses_to_read_taken_back_are_accepted() {
         let mut slots = slots::<1>();
@@ -184,15 +198,7 @@ mod tests {
         // A smaller window makes smaller parts.
         rc.window.set_size(16);
         assert_eq!(read_len(&mut rc), Some(8 * MTU));
-        for psn in 0..8 {
-            let opcode = match psn {
-                0 => Opcode::RcReadResponseFirst,
-                _ => Opcode::RcReadResponseMiddle,
-            };
-            let response = read_response(opcode, psn, MTU);
-            assert!(respond(&mut rc, &response).place.is_some());
-            rc.placed(NOW, Ok(()));
-        }
+        take_responses(&mut rc, Opcode::RcReadResponseMiddle);
     }
 
     /// The peer drops a repetition that is longer than the copy that it has received.
@@ -208,16 +214,7 @@ mod tests {
         // A larger window makes larger parts, but not of this one.
         rc.window.set_size(64);
         assert_eq!(read_len(&mut rc), Some(8 * MTU));
-        for psn in 0..8 {
-            let opcode = match psn {
-                0 => Opcode::RcReadResponseFirst,
-                7 => Opcode::RcReadResponseLast,
-                _ => Opcode::RcReadResponseMiddle,
-            };
-            let response = read_response(opcode, psn, MTU);
-            assert!(respond(&mut rc, &response).place.is_some());
-            rc.placed(NOW, Ok(()));
-        }
+        take_responses(&mut rc, Opcode::RcReadResponseLast);
         // The rest up to a multiple of the new size.
         assert_eq!(read_len(&mut rc), Some(24 * MTU));
     }
@@ -234,15 +231,7 @@ mod tests {
             rc.on_refusal();
         }
         assert_eq!(read_len(&mut rc), Some(8 * MTU));
-        for psn in 0..8 {
-            let opcode = match psn {
-                0 => Opcode::RcReadResponseFirst,
-                _ => Opcode::RcReadResponseMiddle,
-            };
-            let response = read_response(opcode, psn, MTU);
-            assert!(respond(&mut rc, &response).place.is_some());
-            rc.placed(NOW, Ok(()));
-        }
+        take_responses(&mut rc, Opcode::RcReadResponseMiddle);
     }
 
     #[test]
