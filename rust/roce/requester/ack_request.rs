@@ -28,6 +28,9 @@ pub(super) struct AckRequests {
     /// The time of the deferred acknowledgment request. A packet that requests one sooner replaces
     /// it.
     at: Option<Instant>,
+    /// True if a packet of a signalled request was sent since then. Its completion must not wait for
+    /// the deferred request.
+    has_signalled: bool,
 }
 
 impl AckRequests {
@@ -36,6 +39,7 @@ impl AckRequests {
         AckRequests {
             base: psn,
             at: None,
+            has_signalled: false,
         }
     }
 
@@ -53,10 +57,13 @@ impl AckRequests {
 
     /// Accounts for a packet that was sent. `end` is the PSN after it.
     #[inline]
-    pub(super) fn sent(&mut self, now: Instant, end: Psn, requested: bool) {
+    pub(super) fn sent(&mut self, now: Instant, end: Psn, requested: bool, signalled: bool) {
         if requested {
             self.requested(end);
-        } else if self.at.is_none() {
+            return;
+        }
+        self.has_signalled |= signalled;
+        if self.at.is_none() {
             self.at = Some(now.after(ACK_REQUEST_NS));
         }
     }
@@ -66,6 +73,7 @@ impl AckRequests {
     pub(super) fn requested(&mut self, end: Psn) {
         self.base = end;
         self.at = None;
+        self.has_signalled = false;
     }
 
     /// Accounts for the acknowledgment of all packets before `una`; the next one has PSN `next`.
@@ -76,6 +84,7 @@ impl AckRequests {
         }
         if self.base == next {
             self.at = None;
+            self.has_signalled = false;
         }
     }
 
@@ -116,7 +125,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     ///
     /// The consumer does not see the completion of an unsignalled request; the request only
     /// occupies its slot. While few slots are in use, the next acknowledgment request covers it,
-    /// too. An acknowledgment for each small request would cost as much as the request.
+    /// too. An acknowledgment for each small request would cost as much as the request. A signalled
+    /// request before it may have left the acknowledgment request to this packet.
     #[inline]
     fn can_wait(&self, step: &Step) -> bool {
         let slot = self.queue.get(step.slot);
@@ -124,6 +134,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.state == SendState::Running
             && self.queue.get(step.next_slot()).is_none()
             && self.queue.len() <= self.queue.capacity() / 4
+            && !self.acks.has_signalled
             && slot.is_some_and(|slot| !slot.wr.signalled)
     }
 
@@ -219,6 +230,22 @@ mod tests {
         assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(false));
         assert!(rc.post(wr(SendOp::LocalInv, 0)).is_ok());
         assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(true));
+    }
+
+    #[test]
+    fn signalled_request_before_unsignalled_one_is_not_delayed() {
+        let mut slots = slots::<8>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        // Both are posted before the first is sent, which leaves the request to the second.
+        post(&mut rc, &[wr(SendOp::Send, 0), unsignalled()]);
+        let requests: [_; 2] = core::array::from_fn(|_| send(&mut rc).map(|sent| sent.ack_req));
+        assert_eq!(requests, [Some(false), Some(true)]);
+        acknowledge(&mut rc, 1, Syndrome::ACK);
+        while rc.poll_completion().is_some() {}
+
+        // The acknowledgment has covered the signalled one.
+        assert!(rc.post(unsignalled()).is_ok());
+        assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(false));
     }
 
     #[test]

@@ -146,7 +146,12 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             self.window.restart_at(end);
         }
         // An explicit response also acknowledges everything before it.
-        self.acks.sent(now, end, ack_req || has_explicit_response);
+        let signalled = self
+            .queue
+            .get(step.slot)
+            .is_some_and(|slot| slot.wr.signalled);
+        self.acks
+            .sent(now, end, ack_req || has_explicit_response, signalled);
         if is_new && (ack_req || has_explicit_response) {
             // The RTT sample of a READ ends with the first response.
             self.retry.requested(now, step.psn.next());
