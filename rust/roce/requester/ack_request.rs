@@ -28,8 +28,8 @@ pub(super) struct AckRequests {
     /// The time of the deferred acknowledgment request. A packet that requests one sooner replaces
     /// it.
     at: Option<Instant>,
-    /// True if a packet of a signalled request was sent since then. Its completion must not wait for
-    /// the deferred request.
+    /// True if a packet of a signalled request was sent since then. Its completion must not wait
+    /// for the deferred request.
     has_signalled: bool,
 }
 

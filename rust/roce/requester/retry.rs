@@ -190,12 +190,6 @@ impl Retry {
         self.loss_end.is_some_and(|end| psn.is_before(end))
     }
 
-    /// Returns whether the retransmission timer or the RNR timer is running.
-    #[inline]
-    pub(super) fn is_waiting(&self) -> bool {
-        self.timers.deadline.or(self.rnr_until).is_some()
-    }
-
     /// Accounts for progress up to `una`.
     ///
     /// Returns whether packets spent much of the round trip in queues, if it was measured.

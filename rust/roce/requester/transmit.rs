@@ -173,18 +173,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.window.sent(step.end());
     }
 
-    /// Returns whether a request that is posted now has to wait for the peer (RC).
-    ///
-    /// An earlier request waits until the peer responds, or is ready to receive. The wait ends at
-    /// [`Requester::next_timeout`] at the latest.
-    #[inline]
-    pub fn is_stalled(&self) -> bool {
-        self.state == SendState::Running
-            && self.retry.is_waiting()
-            && (self.queue.next() < self.queue.len() || self.is_full())
-            && self.next_step().is_none()
-    }
-
     /// Returns whether the next packet is one of a SEND or WRITE, even if it may not be sent yet.
     #[inline]
     pub fn has_data_to_send(&self) -> bool {
@@ -437,63 +425,6 @@ mod tests {
             assert_eq!(rc.has_data_to_send(), has_data);
             let _ = send(&mut rc);
         }
-    }
-
-    #[test]
-    fn requests_behind_waiting_read_are_stalled() {
-        let mut slots = slots::<4>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        for reads in 1..=3 {
-            assert!(!rc.is_stalled());
-            assert!(rc.post(wr(SendOp::Read, 0)).is_ok());
-            // Two READs may be outstanding.
-            assert_eq!(rc.is_stalled(), reads == 3);
-            assert_eq!(send(&mut rc).is_some(), reads < 3);
-        }
-        assert!(rc.is_stalled());
-        assert!(rc.next_timeout().is_some());
-        // In SQD no request starts, whatever the peer sends.
-        rc.drain();
-        assert!(!rc.is_stalled());
-        rc.resume();
-        assert!(rc.is_stalled());
-        rc.flush();
-        assert!(!rc.is_stalled());
-    }
-
-    #[test]
-    fn rnr_wait_stalls_requester() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
-        assert!(send(&mut rc).is_some());
-        acknowledge(&mut rc, 0, Syndrome::Rnr { timer: 1 });
-        assert!(rc.is_stalled());
-        let until = rc.next_timeout();
-        rc.on_timeout(until.unwrap_or_default());
-        assert!(!rc.is_stalled());
-    }
-
-    #[test]
-    fn requester_without_ack_timeout_is_not_stalled() {
-        let mut slots = slots::<1>();
-        let mut rc = untimed(&mut slots);
-        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
-        assert!(send(&mut rc).is_some());
-        assert_eq!((rc.next_timeout(), rc.is_stalled()), (None, false));
-    }
-
-    #[test]
-    fn requester_without_free_slot_is_stalled() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
-        assert!(!rc.is_stalled());
-        assert!(send(&mut rc).is_some());
-        assert!(rc.is_stalled());
-        acknowledge(&mut rc, 0, Syndrome::ACK);
-        assert!(rc.poll_completion().is_some());
-        assert!(!rc.is_stalled());
     }
 
     #[test]

@@ -249,10 +249,7 @@ impl SendHalf {
                 self.stop_waiting();
                 self.req.flush();
             }
-            State::Reset | State::Init | State::Rtr => {
-                qp.sched.end(false);
-                return after;
-            }
+            State::Reset | State::Init | State::Rtr => return after,
             _ => {}
         }
         if !qp.ty.is_connected() {
@@ -275,12 +272,10 @@ impl SendHalf {
             self.transmit(qp, &mut time, &mut budget);
             let worked = self.execute(qp) | self.complete(qp, &mut budget, &mut after);
             if budget == 0 {
-                // Requeue. The state of `sched` may be stale: the work item looks at the send queue
-                // again.
                 after.again = true;
                 break;
             }
-            if !more && !worked && !qp.sched.end(self.req.is_stalled()) {
+            if !more && !worked {
                 break;
             }
         }
