@@ -14,11 +14,9 @@ use crate::{
     Node, //
 };
 
-/// The most times that a requester finds one loss.
-///
-/// The acknowledgment of a duplicate carries the last executed PSN. After progress, the requester
-/// takes it for proof of another loss, although the missing response comes next.
-const FALSE_PROOFS: u64 = 2;
+/// The most times that a requester finds one lost request: a NAK reports it, and a probe may show
+/// the loss of packets around it.
+const PROOFS: u64 = 2;
 
 /// The same if the receiver keeps no early packets: the requester sends 1, 4 and 16 packets again,
 /// and then the rest.
@@ -59,7 +57,7 @@ pub(crate) fn check(
         let counters = peer.counters();
         let refusals = |tx: &crate::node::TxCounters| tx.refused_trains + tx.refused_packets;
         let (naks_per_request, proofs_per_request) = match peer.keeps_early() {
-            true => (1, FALSE_PROOFS),
+            true => (1, PROOFS),
             false => (2, RUNS),
         };
         let causes = Causes {
@@ -103,7 +101,10 @@ fn check_one(
     if own.rnrs > theirs.sent_rnrs + causes.others {
         return Err("waited without an RNR NAK");
     }
-    let proofs = causes.requests * causes.proofs_per_request + causes.responses * FALSE_PROOFS;
+    // The acknowledgment of a duplicate carries the last executed PSN. After progress, the
+    // requester takes it for proof of another loss, although the missing response comes next.
+    let responses = causes.responses + theirs.duplicate_acks;
+    let proofs = causes.requests * causes.proofs_per_request + responses;
     if own.naks + own.gaps + own.losses_found > proofs + causes.others {
         return Err("found a loss without a cause");
     }

@@ -62,6 +62,8 @@ pub struct Recoveries {
     pub sent_naks: u64,
     /// RNR NAKs that were sent.
     pub sent_rnrs: u64,
+    /// Acknowledgments of duplicates that were sent.
+    pub duplicate_acks: u64,
     /// Requests that were dropped because the backlog was full, or behind kept ones.
     pub overflows: u64,
 }
@@ -76,6 +78,7 @@ impl Recoveries {
         self.rnrs += other.rnrs;
         self.sent_naks += other.sent_naks;
         self.sent_rnrs += other.sent_rnrs;
+        self.duplicate_acks += other.duplicate_acks;
         self.overflows += other.overflows;
     }
 }
@@ -250,6 +253,7 @@ impl Ledger {
                 psn.is_after(epsn) && reply.psn == epsn
             }
             Syndrome::Ack { .. } if reply.kind == ReplyKind::Acknowledge => {
+                self.total.duplicate_acks += 1;
                 let is_message =
                     matches!(pkt.opcode().operation(), Operation::Send | Operation::Write);
                 pkt.ack_req() && is_message && psn.is_before(epsn) && !reply.psn.is_before(psn)
