@@ -28,7 +28,7 @@ pub(super) struct AckRequests {
     /// The time of the deferred acknowledgment request. A packet that requests one sooner replaces
     /// it.
     at: Option<Instant>,
-    /// True if a packet of a signalled request was sent since then. Its completion must not wait
+    /// True if a packet of a signalled request was sent since `base`. Its completion must not wait
     /// for the deferred request.
     has_signalled: bool,
 }

@@ -15,13 +15,14 @@
 //!   CPU. The wakeup takes little time compared with the round trip.
 //!
 //! ```text
-//!   posters           post                      keeps posting
-//!   run the half      run                       batch; leave it from now on
-//!   leave it          batch                     batch
+//!   is_deferred   post     post of a process that keeps posting
+//!   false         run      batch, is_deferred = true
+//!   true          batch    batch
 //!
 //!   batch: the first doorbell arms the timer, the 30th queues the work item, the others do nothing
-//!   posters run the half again once the work item has left no work
-//!   they leave it if a run used up its budget, and if a response over a long round trip left data
+//!   a run used up its budget: queue, is_deferred = true
+//!   a response over a long round trip, and data to send: queue, is_deferred = true
+//!   the work item has left no work: is_deferred = false
 //! ```
 //!
 //! Any context may run the half at any time. A run starts a new batch before it looks at the send
