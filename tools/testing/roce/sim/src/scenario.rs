@@ -291,8 +291,8 @@ impl Scenario {
     pub fn must_succeed(&self) -> bool {
         let clean = self.faults.is_none() && self.bottleneck.is_none();
         let clean = clean && self.backlog >= 128 && !self.is_hasty();
-        // A READ response to a copy is ignored if the READ was refused and is yet to be sent. If the
-        // READ is sent before the next response to the copy, that shows the gap, which costs a retry.
+        // A READ response to a copy is ignored if the READ was refused and is yet to be sent. If
+        // the READ is sent before the next response to the copy, the gap costs a retry.
         let clean = clean && (self.stack.leave == 0 || self.retry_cnt > 0);
         clean && (self.rnr_retry == 7 || self.recv_batch == 0)
     }
