@@ -301,12 +301,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Returns whether every slot is in use.
-    #[inline]
-    pub fn is_full(&self) -> bool {
-        self.queue.len() >= self.queue.capacity()
-    }
-
     /// Returns the number of work requests that were posted and not yet retired.
     #[inline]
     pub fn outstanding(&self) -> usize {

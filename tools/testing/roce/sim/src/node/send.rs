@@ -83,7 +83,7 @@ impl Node {
             self.complete()?;
         }
         self.check_wire()?;
-        Ok(self.posted < self.ops.len() && !self.requester.is_full())
+        Ok(self.posted < self.ops.len() && self.requester.next_slot().is_some())
     }
 
     /// Handles a response, and the kept ones that follow it.
@@ -215,7 +215,7 @@ impl Node {
 
     /// Posts some of the remaining operations.
     fn post(&mut self, rng: &mut Rng) -> Result<(), Violation> {
-        while self.posted < self.ops.len() && !self.requester.is_full() {
+        while self.posted < self.ops.len() && self.requester.next_slot().is_some() {
             let slot = self.requester.post(self.ops[self.posted].wr);
             let slot = slot.map_err(|error| format!("op {} refused: {error:?}", self.posted))?;
             self.slots[usize::from(slot)] = self.posted;
