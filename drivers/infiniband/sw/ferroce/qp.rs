@@ -476,7 +476,7 @@ pub(crate) fn publish(qp: &Owned<IbQp>) -> u32 {
 /// Removes a queue pair from the data path. Afterwards nothing completes, and no completion in the
 /// queue of a kernel consumer refers to the queue pair.
 pub(crate) fn destroy(qp: &Owned<IbQp>) {
-    if qp.sched.is_deferred() {
+    if qp.sched.has_deferred() {
         // Process requests that were posted before, and left to the work item.
         send::catch_up_last(qp);
     }

@@ -77,7 +77,7 @@ pub(super) fn defers_data(rtt: Option<u32>) -> bool {
 /// is queued, or the other way round. This can cost a wakeup, but loses no request: the poster runs
 /// the half, or its doorbell belongs to a batch.
 pub(super) struct Sched {
-    /// Whether posters leave the half to the work item.
+    /// True if posters leave the half to the work item.
     is_deferred: Atomic<bool>,
     /// The number of doorbells of the current batch.
     batch: Atomic<u32>,
@@ -132,7 +132,7 @@ impl Sched {
     }
 
     /// Returns whether requests may be left to the work item. A hint only.
-    pub(super) fn is_deferred(&self) -> bool {
+    pub(super) fn has_deferred(&self) -> bool {
         self.is_deferred.load(Relaxed) || self.batch.load(Relaxed) != 0
     }
 
@@ -155,15 +155,15 @@ mod tests {
         let sched = Sched::new();
         assert_eq!(sched.on_post(false), Next::Run);
         assert_eq!(sched.on_post(true), Next::Later);
-        assert!(sched.is_deferred());
+        assert!(sched.has_deferred());
         assert_eq!(sched.on_post(false), Next::Nothing);
         // A run by a response does not end the deferral.
         sched.begin();
-        assert!(sched.is_deferred());
+        assert!(sched.has_deferred());
         assert_eq!(sched.on_post(false), Next::Later);
         sched.begin();
         sched.work_done();
-        assert!(!sched.is_deferred());
+        assert!(!sched.has_deferred());
         assert_eq!(sched.on_post(false), Next::Run);
     }
 
@@ -171,7 +171,7 @@ mod tests {
     fn work_left_is_deferred() {
         let sched = Sched::new();
         sched.defer();
-        assert!(sched.is_deferred());
+        assert!(sched.has_deferred());
         assert_eq!(sched.on_post(false), Next::Later);
     }
 
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(sched.on_post(true), Next::Later);
         // The work item is done with earlier requests.
         sched.work_done();
-        assert!(sched.is_deferred());
+        assert!(sched.has_deferred());
         assert_eq!(sched.on_post(false), Next::Run);
     }
 

@@ -14,8 +14,7 @@ use crate::{
     Node, //
 };
 
-/// The most times that a requester finds one lost request: a NAK reports it, and a probe may show
-/// the loss of packets around it.
+/// The most times that a requester finds one lost request.
 const PROOFS: u64 = 2;
 
 /// The same if the receiver keeps no early packets: the requester sends 1, 4 and 16 packets again,
