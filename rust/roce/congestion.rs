@@ -27,8 +27,12 @@ use crate::{
         Pkey,
         Qpn, //
     },
+    opcode::Opcode,
     time::Instant,
-    wire, //
+    wire::{
+        self,
+        TxPacket, //
+    }, //
 };
 
 /// The ECN bits of the ToS or the traffic class.
@@ -131,13 +135,14 @@ pub struct Cnp {
     pub dest_qpn: Qpn,
 }
 
-impl Cnp {
-    /// Writes all headers to the front of `buf` and returns their length in bytes, or `None` if
-    /// they do not fit.
-    ///
-    /// There is no payload; the ICRC follows.
+impl TxPacket for Cnp {
+    #[inline]
+    fn opcode(&self) -> Opcode {
+        Opcode::Cnp
+    }
+
     #[cold]
-    pub fn write_headers(&self, pkey: Pkey, buf: &mut [u8]) -> Option<usize> {
+    fn write_headers(&self, pkey: Pkey, buf: &mut [u8]) -> Option<usize> {
         wire::write_cnp(pkey, self.dest_qpn, buf)
     }
 }
@@ -164,7 +169,7 @@ mod tests {
         assert_eq!(buf[..12], bth);
         assert_eq!((len, &buf[12..len]), (28, &[0; 16][..]));
 
-        let frame = Frame::new(|pkey, buf| cnp.write_headers(pkey, buf), 0);
+        let frame = Frame::new(&cnp);
         assert_eq!(frame.packet().opcode(), Opcode::Cnp);
         assert_eq!(frame.packet().dest_qpn(), Qpn::new(0xd2));
     }

@@ -44,6 +44,7 @@ pub(crate) use crate::{
         Packet,
         Reth,
         Syndrome,
+        TxPacket,
         ICRC_LEN, //
     },
     wr::{
@@ -70,13 +71,13 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Makes a packet whose headers are written by `headers`, with `payload` bytes of payload.
-    pub(crate) fn new(
-        headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
-        payload: u32,
-    ) -> Frame {
+    /// Makes a packet.
+    pub(crate) fn new(packet: &impl TxPacket) -> Frame {
         let mut bytes = [0; 320];
-        let header_len = headers(Pkey::DEFAULT, &mut bytes).unwrap_or_default();
+        let header_len = packet
+            .write_headers(Pkey::DEFAULT, &mut bytes)
+            .unwrap_or_default();
+        let payload = packet.payload_len();
         let body = (payload + u32::from(pad_for(payload))) as usize;
         Frame {
             bytes,
@@ -86,7 +87,7 @@ impl Frame {
 
     /// Makes the next packet of a requester.
     pub(crate) fn request(transmit: &Transmit) -> Frame {
-        Frame::new(|pkey, buf| transmit.write_headers(pkey, buf), transmit.len)
+        Frame::new(transmit)
     }
 
     /// Makes an acknowledgment.
@@ -98,7 +99,7 @@ impl Frame {
             msn: 0,
             dest_qpn: Qpn::new(1),
         };
-        Frame::new(|pkey, buf| reply.write_headers(pkey, buf), 0)
+        Frame::new(&reply)
     }
 
     /// Returns the packet with the request for an acknowledgment, which is the bit above the PSN.
@@ -383,5 +384,5 @@ pub(crate) fn read_response(opcode: Opcode, psn: u32, len: u32) -> Frame {
         dest_qpn: Qpn::new(1),
         again: false,
     };
-    Frame::new(|pkey, buf| segment.write_headers(pkey, buf), len)
+    Frame::new(&segment)
 }

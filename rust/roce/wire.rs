@@ -2,9 +2,10 @@
 
 //! The packet format, from the BTH to the ICRC.
 //!
-//! [`Packet`] is the checked view of a received UDP payload. Headers are written by `write_headers`
-//! of [`Transmit`](crate::requester::Transmit), [`Reply`](crate::responder::Reply) and
-//! [`ReadSegment`](crate::responder::ReadSegment); the driver adds payload, pad and ICRC.
+//! [`Packet`] is the checked view of a received UDP payload. A [`TxPacket`] is to be sent: a
+//! [`Transmit`](crate::requester::Transmit), [`Reply`](crate::responder::Reply),
+//! [`ReadSegment`](crate::responder::ReadSegment) or [`Cnp`](crate::congestion::Cnp), to which the
+//! driver adds payload, pad and ICRC.
 //!
 //! ```text
 //! BTH | DETH | FETH | RETH or AtomicETH or AETH | AtomicAckETH | ImmDt or IETH | 16 bytes (CNP)
@@ -18,6 +19,7 @@ mod deth;
 mod immdt;
 mod len;
 mod reth;
+mod tx;
 mod writer;
 
 pub use self::{
@@ -46,7 +48,8 @@ pub use self::{
         MAX_PACKET_LEN,
         RETH_LEN, //
     },
-    reth::Reth, //
+    reth::Reth,
+    tx::TxPacket, //
 };
 
 pub(crate) use self::{

@@ -26,8 +26,9 @@ const WORD: usize = size_of::<u64>();
 pub(crate) unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
     #[cfg(all(CONFIG_X86_64, not(CONFIG_KASAN)))]
     if len >= STRING {
-        let whole = len & !7;
+        let last = len - WORD;
         // SAFETY: By the contract of this function. The direction flag is clear, as the ABI has it.
+        // The last word may overlap with the one before.
         unsafe {
             core::arch::asm!(
                 "rep movsq",
@@ -36,7 +37,7 @@ pub(crate) unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
                 inout("rsi") src => _,
                 options(nostack, preserves_flags)
             );
-            core::ptr::copy_nonoverlapping(src.add(whole), dst.add(whole), len & 7);
+            copy_word(src.add(last), dst.add(last));
         }
         return;
     }

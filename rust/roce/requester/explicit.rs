@@ -240,7 +240,7 @@ mod tests {
             msn: 0,
             dest_qpn: Qpn::new(1),
         };
-        Frame::new(|pkey, buf| reply.write_headers(pkey, buf), 0)
+        Frame::new(&reply)
     }
 
     #[test]
@@ -536,7 +536,7 @@ mod tests {
                 msn: 0,
                 dest_qpn: Qpn::new(1),
             };
-            let frame = Frame::new(|pkey, buf| negative.write_headers(pkey, buf), 0);
+            let frame = Frame::new(&negative);
             let outcome = respond(&mut rc, &frame).outcome;
             assert_eq!(outcome, ResponseKind::BadResponse);
             assert_eq!(status(&mut rc), Some(Status::BadResp));

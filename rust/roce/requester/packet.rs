@@ -32,7 +32,8 @@ use crate::{
         Deth,
         Feth,
         HeaderWriter,
-        Reth, //
+        Reth,
+        TxPacket, //
     },
     wr::SendOp, //
 };
@@ -87,13 +88,21 @@ impl Transmit {
     pub fn is_probe(&self) -> bool {
         self.step.is_probe()
     }
+}
 
-    /// Writes all headers to the front of `buf` and returns their length in bytes, or `None` if
-    /// they do not fit.
-    ///
-    /// The payload, its padding ([`pad_for`]) and the ICRC follow.
+impl TxPacket for Transmit {
     #[inline]
-    pub fn write_headers(&self, pkey: Pkey, buf: &mut [u8]) -> Option<usize> {
+    fn opcode(&self) -> Opcode {
+        self.opcode
+    }
+
+    #[inline]
+    fn payload_len(&self) -> u32 {
+        self.len
+    }
+
+    #[inline]
+    fn write_headers(&self, pkey: Pkey, buf: &mut [u8]) -> Option<usize> {
         let bth = BthFields {
             opcode: self.opcode,
             solicited: self.solicited,

@@ -458,7 +458,7 @@ mod tests {
         let cnp = Cnp {
             dest_qpn: Qpn::new(1),
         };
-        Frame::new(|pkey, buf| cnp.write_headers(pkey, buf), 0)
+        Frame::new(&cnp)
     }
 
     #[test]

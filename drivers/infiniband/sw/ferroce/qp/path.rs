@@ -72,6 +72,7 @@ use roce::{
     source_port::SourcePort,
     wire::{
         pad_for,
+        TxPacket,
         ICRC_LEN,
         MAX_HEADER_LEN, //
     }, //
@@ -282,13 +283,12 @@ impl TxPath {
     pub(crate) fn send(
         &mut self,
         route: &mut CachedRoute,
-        headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
-        len: u32,
+        packet: &impl TxPacket,
         gather: impl FnOnce(&mut SkBuff) -> Result<(), roce::wr::MemError>,
         account: Option<&TxInFlight<WakeQp>>,
         counters: &Counters,
     ) -> Result<usize, SendError> {
-        let skb = self.build(headers, len, gather, counters)?;
+        let skb = self.build(packet, gather, counters)?;
         let ip_len = skb.len();
         self.transmit(route, Train::new(skb), account, counters)?;
         Ok(ip_len)
@@ -297,27 +297,30 @@ impl TxPath {
     /// Builds a packet, from the IP header to the ICRC. The packets of a train must be built one
     /// after the other, because their IPv4 identifications must be consecutive.
     ///
-    /// `headers` writes the BTH and the headers after it, and returns their length. `gather`
-    /// appends `len` bytes of payload.
+    /// `gather` appends the payload.
     #[inline]
     pub(crate) fn build(
         &mut self,
-        headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
-        len: u32,
+        packet: &impl TxPacket,
         gather: impl FnOnce(&mut SkBuff) -> Result<(), roce::wr::MemError>,
         counters: &Counters,
     ) -> Result<SkBuff, SendError> {
+        let len = packet.payload_len();
         let pad = usize::from(pad_for(len));
         // CAST: A payload is at most an MTU long.
         let rest = (len as usize).saturating_add(pad).saturating_add(ICRC_LEN);
         let no_memory = |_| SendError::no_memory(counters);
-        let mut skb = packet::alloc(HEADROOM, MAX_HEADERS.saturating_add(rest))
+        let front = self
+            .ip_header_len()
+            .saturating_add(UDP_LEN)
+            .saturating_add(packet.opcode().header_len());
+        let mut skb = packet::alloc(HEADROOM, front, MAX_HEADERS.saturating_add(rest))
             .ok_or_else(|| SendError::no_memory(counters))?;
 
         let traffic_class = self.congestion.traffic_class(self.path.traffic_class, len);
         let room = skb.append_array::<MAX_HEADERS>().map_err(no_memory)?;
         let written = self
-            .write_headers(room, headers, rest, traffic_class)
+            .write_headers(room, packet, rest, traffic_class)
             .ok_or_else(|| SendError::lost(counters, Counter::Rejected))?;
         skb.truncate(written).map_err(no_memory)?;
         if len > 0 {
@@ -368,20 +371,30 @@ impl TxPath {
         Ok(())
     }
 
+    /// Returns the length of the IP header in bytes.
+    #[inline]
+    fn ip_header_len(&self) -> usize {
+        if self.is_v4 {
+            IPV4_LEN
+        } else {
+            IPV6_LEN
+        }
+    }
+
     /// Writes all headers of a packet to `room`, of which `rest` bytes follow, and returns their
     /// length.
     #[inline]
     fn write_headers(
         &self,
         room: &mut [u8; MAX_HEADERS],
-        headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
+        packet: &impl TxPacket,
         rest: usize,
         traffic_class: u8,
     ) -> Option<usize> {
-        let ip_len = if self.is_v4 { IPV4_LEN } else { IPV6_LEN };
+        let ip_len = self.ip_header_len();
         let (ip, room) = room.split_at_mut_checked(ip_len)?;
         let (udp, room) = room.split_first_chunk_mut()?;
-        let written = headers(Pkey::DEFAULT, room)?;
+        let written = packet.write_headers(Pkey::DEFAULT, room)?;
         let len = written.checked_add(rest)?.checked_add(UDP_LEN)?;
 
         *udp = self.udp_header(len)?;

@@ -588,8 +588,7 @@ impl RecvHalf {
     #[inline]
     fn reply(&mut self, qp: &IbQp, reply: &Reply, run: &mut Run) {
         self.hand_over(qp, run);
-        let headers = |pkey, buf: &mut [u8]| reply.write_headers(pkey, buf);
-        if self.tx.send_reply(headers, &self.counters).is_ok() {
+        if self.tx.send_reply(reply, &self.counters).is_ok() {
             traces::acknowledged(qp, reply);
         }
     }

@@ -438,8 +438,7 @@ impl SendHalf {
     ) -> Result<(), SendError> {
         let sq = &self.sq;
         let skb = self.tx.build(
-            |pkey, buf| transmit.write_headers(pkey, buf),
-            transmit.len,
+            transmit,
             |skb| sq.gather(transmit.slot, transmit.offset, transmit.len, skb, regions),
             &self.counters,
         )?;
@@ -497,14 +496,7 @@ impl SendHalf {
                     .set_path(datagram_path(qp, av).map_err(|_| no_route())?);
             }
         }
-        let result = self.tx.send(
-            qp,
-            |pkey, buf| transmit.write_headers(pkey, buf),
-            transmit.len,
-            gather,
-            || now,
-            counters,
-        );
+        let result = self.tx.send(qp, transmit, gather, || now, counters);
         if result == Err(SendError::NoRoom) {
             self.req.on_refusal();
         }

@@ -50,10 +50,7 @@ use rdma::{
 };
 use roce::{
     congestion::Cnp,
-    ids::{
-        Pkey,
-        Qpn, //
-    },
+    ids::Qpn,
     opcode::Transport,
     pace::Pace,
     psn::Psn,
@@ -63,6 +60,7 @@ use roce::{
         Refused,
         TxBackoff, //
     },
+    wire::TxPacket,
     wr::MemError, //
 };
 
@@ -282,8 +280,7 @@ impl Tx {
     pub(super) fn send(
         &mut self,
         qp: &IbQp,
-        headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
-        len: u32,
+        packet: &impl TxPacket,
         gather: impl FnOnce(&mut SkBuff) -> Result<(), MemError>,
         clock: impl Fn() -> Instant,
         counters: &Counters,
@@ -293,7 +290,7 @@ impl Tx {
             .as_mut()
             .ok_or_else(|| SendError::lost(counters, Counter::NoRoute))?;
         let account = Some(&self.in_flight);
-        let ip_len = match path.send(&mut self.route, headers, len, gather, account, counters) {
+        let ip_len = match path.send(&mut self.route, packet, gather, account, counters) {
             Ok(ip_len) => ip_len,
             Err(error @ SendError::NoRoom) => {
                 return Err(self.pause(qp, error, 1, clock(), counters));
@@ -331,15 +328,14 @@ impl Tx {
     #[inline]
     pub(super) fn build(
         &mut self,
-        headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
-        len: u32,
+        packet: &impl TxPacket,
         gather: impl FnOnce(&mut SkBuff) -> Result<(), MemError>,
         counters: &Counters,
     ) -> Result<SkBuff, SendError> {
         self.path
             .as_mut()
             .ok_or_else(|| SendError::lost(counters, Counter::NoRoute))?
-            .build(headers, len, gather, counters)
+            .build(packet, gather, counters)
     }
 
     /// Hands the train of a run to the IP layer. Bottom halves are off.
@@ -423,10 +419,10 @@ impl Tx {
     #[inline]
     pub(super) fn send_reply(
         &mut self,
-        headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
+        packet: &impl TxPacket,
         counters: &Counters,
     ) -> Result<(), SendError> {
-        self.pass_reply(headers, counters).inspect_err(|error| {
+        self.pass_reply(packet, counters).inspect_err(|error| {
             if *error == SendError::NoRoom {
                 counters.lost(Counter::Rejected, 1);
             }
@@ -443,14 +439,14 @@ impl Tx {
     pub(super) fn send_last(
         &mut self,
         qp: &IbQp,
-        headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
+        packet: &impl TxPacket,
         clock: impl Fn() -> Instant,
         counters: &Counters,
     ) -> Result<(), SendError> {
         if self.backoff.waits(&clock) {
             return Err(SendError::NoRoom);
         }
-        match self.pass_reply(headers, counters) {
+        match self.pass_reply(packet, counters) {
             Ok(()) => self.backoff.taken(1),
             Err(error @ (SendError::NoRoom | SendError::NoMemory)) => {
                 return Err(self.pause(qp, error, 1, clock(), counters));
@@ -462,13 +458,9 @@ impl Tx {
 
     /// Hands an acknowledgment or a CNP to the IP layer.
     #[inline]
-    fn pass_reply(
-        &mut self,
-        headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
-        counters: &Counters,
-    ) -> Result<(), SendError> {
+    fn pass_reply(&mut self, packet: &impl TxPacket, counters: &Counters) -> Result<(), SendError> {
         let path = self.path.as_mut().ok_or(SendError::Lost)?;
-        path.send(&mut self.route, headers, 0, |_| Ok(()), None, counters)
+        path.send(&mut self.route, packet, |_| Ok(()), None, counters)
             .map(|_| ())
     }
 
@@ -484,8 +476,7 @@ impl Tx {
             return;
         }
         let cnp = Cnp { dest_qpn };
-        let headers = |pkey, buf: &mut [u8]| cnp.write_headers(pkey, buf);
-        if self.send_reply(headers, counters).is_ok() {
+        if self.send_reply(&cnp, counters).is_ok() {
             counters.count(Counter::CnpSent);
         }
     }

@@ -47,6 +47,7 @@ use roce::{
         Feth,
         Packet,
         Reth,
+        TxPacket,
         ICRC_LEN,
         MAX_HEADER_LEN,
         MAX_MESSAGE_LEN, //

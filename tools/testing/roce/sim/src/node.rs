@@ -50,6 +50,7 @@ use roce::{
     wire::{
         pad_for,
         Packet,
+        TxPacket,
         MAX_HEADER_LEN, //
     },
     wr::{
@@ -544,7 +545,7 @@ impl Node {
     }
 
     fn send_reply(&mut self, reply: &Reply) -> Result<(), Violation> {
-        let packet = packet(|pkey, buf| reply.write_headers(pkey, buf), &[])?;
+        let packet = packet(reply, &[])?;
         self.out.push_back(vec![packet]);
         Ok(())
     }
@@ -577,12 +578,14 @@ impl Node {
 }
 
 /// Returns a packet: headers, payload, pad and checksum.
-fn packet(
-    headers: impl FnOnce(Pkey, &mut [u8]) -> Option<usize>,
-    payload: &[u8],
-) -> Result<Vec<u8>, Violation> {
+fn packet(sent: &impl TxPacket, payload: &[u8]) -> Result<Vec<u8>, Violation> {
     let mut head = [0; MAX_HEADER_LEN];
-    let len = headers(Pkey::DEFAULT, &mut head).ok_or("headers do not fit")?;
+    let len = sent
+        .write_headers(Pkey::DEFAULT, &mut head)
+        .ok_or("headers do not fit")?;
+    if len != sent.opcode().header_len() || payload.len() as u32 != sent.payload_len() {
+        return Err("lengths of the packet are wrong".into());
+    }
     let mut bytes = head[..len].to_vec();
     bytes.extend_from_slice(payload);
     bytes.resize(bytes.len() + usize::from(pad_for(payload.len() as u32)), 0);

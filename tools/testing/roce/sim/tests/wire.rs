@@ -37,6 +37,7 @@ use roce::{
         Packet,
         Reth,
         Syndrome,
+        TxPacket,
         ICRC_LEN,
         MAX_HEADER_LEN, //
     },

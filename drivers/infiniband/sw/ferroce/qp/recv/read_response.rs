@@ -116,8 +116,7 @@ impl RecvHalf {
     ) -> Result<(), SendError> {
         let pd = self.pd;
         let skb = self.tx.build(
-            |pkey, buf| segment.write_headers(pkey, buf),
-            segment.len,
+            segment,
             |skb| append(qp, pd, segment, skb, &mut run.regions),
             &self.counters,
         )?;
@@ -158,8 +157,7 @@ impl RecvHalf {
         let pd = self.pd;
         self.tx.send(
             qp,
-            |pkey, buf| segment.write_headers(pkey, buf),
-            segment.len,
+            segment,
             |skb| append(qp, pd, segment, skb, &mut run.regions),
             clock::monotonic,
             &self.counters,

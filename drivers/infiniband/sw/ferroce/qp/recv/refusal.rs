@@ -38,10 +38,9 @@ impl RecvHalf {
         if !self.build_responses(qp, run) || !self.hand_over(qp, run) {
             return;
         }
-        let headers = |pkey, buf: &mut [u8]| nak.write_headers(pkey, buf);
         let sent = self
             .tx
-            .send_last(qp, headers, clock::monotonic, &self.counters);
+            .send_last(qp, &nak, clock::monotonic, &self.counters);
         if sent == Err(SendError::NoRoom) {
             return;
         }

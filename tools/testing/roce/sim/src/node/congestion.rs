@@ -39,7 +39,7 @@ impl Node {
         let cnp = Cnp {
             dest_qpn: self.peer_qpn,
         };
-        let packet = packet(|pkey, buf| cnp.write_headers(pkey, buf), &[])?;
+        let packet = packet(&cnp, &[])?;
         self.out.push_back(vec![packet]);
         Ok(())
     }

@@ -131,7 +131,7 @@ impl Node {
             Some(foreign) => foreign.segment(segment),
             None => *segment,
         };
-        let packet = packet(|pkey, buf| sent.write_headers(pkey, buf), data)?;
+        let packet = packet(&sent, data)?;
         if self.recv_tx.takes_trains() {
             if let Err(packet) = self.recv_tx.join(packet) {
                 if !self.hand_over_responses(now, rng)? {

@@ -277,7 +277,7 @@ impl Node {
         let mut payload = vec![0; transmit.len as usize];
         let id = self.ops[op].wr.wr_id;
         pattern::fill(id, transmit.offset as usize, &mut payload);
-        let packet = packet(|pkey, buf| transmit.write_headers(pkey, buf), &payload)?;
+        let packet = packet(transmit, &payload)?;
 
         // UC cannot take packets back. A packet that may have been lost with a train is sent alone.
         if self.reliable && !transmit.is_probe() && self.send_tx.takes_trains() {
