@@ -111,8 +111,9 @@ impl OdpFault {
 
 /// The permit for one fetch of a process and of its user, returned when this is dropped.
 pub(super) struct FetchPermit {
-    _permit: Option<Permit<WakeQp>>,
+    /// Dropped first: the returned permit wakes a waiter, which needs a charge.
     _charge: Option<Charge>,
+    _permit: Option<Permit<WakeQp>>,
 }
 
 impl FetchPermit {
@@ -139,8 +140,8 @@ impl FetchPermit {
         // If this fails, the permit passes to the next waiter.
         let charge = Charge::new(&pool::FETCHES, owner).map_err(|_| EAGAIN)?;
         Ok(Some(Self {
-            _permit: permit,
             _charge: charge,
+            _permit: permit,
         }))
     }
 }
