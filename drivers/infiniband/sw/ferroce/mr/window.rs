@@ -118,11 +118,14 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
+        {
+            let mut binding = self.mw.binding.lock();
+            binding.unbind();
+            // No request can bind the window any more, because no key is zero.
+            binding.key = 0;
+        }
+        // `release_region` must find the window as long as it is bound.
         self.number.hide();
-        let mut binding = self.mw.binding.lock();
-        binding.unbind();
-        // A request that has already found the window cannot bind it any more: no key is zero.
-        binding.key = 0;
     }
 }
 
