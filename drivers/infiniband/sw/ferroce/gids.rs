@@ -7,13 +7,15 @@
 //! is an address of the device of that queue pair. A multicast datagram is accepted only if the
 //! device has an address of the net device that received it.
 //!
-//! The tables are written under the mutex of a GID table, and read under RCU.
+//! Addresses are added and removed under the mutex of the GID table of their device. Each table
+//! here has its own lock for changes, and is read under RCU.
 
 use kernel::{
     prelude::*,
     sync::atomic::{
+        Acquire,
         Atomic,
-        Relaxed, //
+        Release, //
     }, //
 };
 use rdma::{
@@ -151,12 +153,14 @@ static GENERATION: Atomic<u32> = Atomic::new(1);
 /// multicast group. The result of an earlier lookup is valid as long as the number is the same.
 #[inline]
 pub(crate) fn generation() -> u32 {
-    GENERATION.load(Relaxed)
+    // Pairs with `invalidate`: a reader of the new number does not find a removed address.
+    GENERATION.load(Acquire)
 }
 
 /// Invalidates all cached routes.
 pub(crate) fn invalidate() {
-    GENERATION.add(1, Relaxed);
+    // Pairs with `generation`: orders the removal of an address before the change.
+    GENERATION.fetch_add(1, Release);
 }
 
 /// Removes and returns an address.
@@ -167,7 +171,6 @@ pub(crate) fn remove(device: u32, index: u32) -> Option<Address> {
 
     gids.addresses.remove(&address, |entry| entry.at == at);
     gids.links.remove(&link, |entry| entry.at == at);
-    // Change the generation after the removal: a reader of the new one does not find the address.
     invalidate();
     Some(address)
 }
