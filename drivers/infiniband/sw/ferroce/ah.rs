@@ -130,7 +130,8 @@ impl Ah {
 
     pub(crate) fn modify(&self, path: Path) -> Result {
         check(&path)?;
-        // A handle of another source address does not follow that address.
+        // The net device of another source address is not known here. If that address is removed
+        // and added again, datagrams from it are lost (`datagram_path`).
         let link = find(self.number)
             .filter(|av| av.path.sgid == path.sgid && av.path.sgid_index == path.sgid_index)
             .and_then(|av| av.link);

@@ -154,7 +154,7 @@ counters! {
     UnexpectedResponse = c"rx_unexpected_response",
     /// It is an invalid response.
     BadResponse = c"rx_bad_response",
-    /// Too many packets wait for its queue pair.
+    /// Too many packets wait for its queue pair, or all memory for them is used up.
     Backlog = c"rx_backlog_full",
     /// There was no memory for it.
     NoMemory = c"rx_no_memory",
@@ -167,7 +167,7 @@ counters! {
     Rejected = c"tx_rejected",
     /// It is a datagram larger than the MTU of the port.
     Oversize = c"tx_oversize",
-    /// There was no memory for it. Only requests are retried.
+    /// There was no memory for it. Only requests, and NAKs that end a connection, are retried.
     NoPacket = c"tx_no_memory",
     /// A queue below was full; it is retried.
     NoRoom = c"tx_queue_full",

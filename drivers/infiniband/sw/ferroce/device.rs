@@ -42,6 +42,7 @@ pub(crate) const MAX_WR: u32 = 1 << 14;
 pub(crate) const MAX_INLINE: u32 = 512;
 /// The maximum number of outstanding READs, atomics and ATOMIC WRITEs of a queue pair, as requester
 /// and as responder. The requester also counts FLUSHes.
+// CAST: 16.
 pub(crate) const MAX_RD_ATOMIC: u8 = roce::responder::MAX_RD_ATOMIC as u8;
 
 /// The maximum number of multicast groups of a device.
@@ -83,7 +84,8 @@ pub(crate) struct Ferroce {
     pub(crate) speed: Speed,
     /// The multicast groups in use. They are not charged to a user, because the last queue pair to
     /// leave a group need not be the first that joined it. A user is in no more groups than it has
-    /// memberships, so these are compared with the number of groups left.
+    /// memberships, so these are compared with the number of groups left. Memberships on all
+    /// devices count.
     pub(crate) groups: Pool,
     /// The memberships of queue pairs in multicast groups.
     pub(crate) memberships: Pool,

@@ -91,7 +91,8 @@ impl NetdevHandler for FerroceLink {
         // Other changes need no handling: queries read the speed, and routes are checked at each
         // use.
         match event {
-            // The core calls the verb for most net devices, but not for those of a bond or team.
+            // The core calls `report_port_event` for most net devices, but not for those of a bond
+            // or team.
             NetdevEvent::Up | NetdevEvent::Down | NetdevEvent::Change => {
                 if let Some(device) = Device::<Ferroce>::by_netdev(dev) {
                     port::report(&device, dev);

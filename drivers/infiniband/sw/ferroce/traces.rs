@@ -140,7 +140,8 @@ pub(crate) fn acknowledged(qp: &IbQp, reply: &Reply) {
     });
 }
 
-/// Traces a received response if it is an acknowledgment.
+/// Traces a received response if it is an acknowledgment. One that waited for memory, or for an
+/// earlier response, is traced each time that it is handled.
 #[inline(always)]
 pub(crate) fn acknowledgment(qp: &IbQp, packet: &wire::Packet<'_>) {
     if !trace::ack_is_on() {
@@ -231,7 +232,7 @@ pub(crate) struct KeptTrain {
 pub(crate) fn keep_train(train: &Train) -> Option<KeptTrain> {
     trace::train_is_on().then(|| KeptTrain {
         packets: train.packets(),
-        // CAST: Less than 16 packets of 65535 bytes.
+        // CAST: At most 65535 bytes, and the headers of up to 29 more packets.
         bytes: train.bytes() as u32,
     })
 }

@@ -56,6 +56,7 @@ impl Ucontext {
     pub(crate) fn new() -> Result<Self> {
         let list = List {
             // Zero means that there is no ring.
+            // CAST: Widening.
             next_offset: PAGE_SIZE as u64,
             entries: KVec::new(),
         };
@@ -95,6 +96,7 @@ impl Ucontext {
 
     /// Maps the entry at `pgoff` pages.
     pub(crate) fn mmap(&self, vma: &VmaNew, pgoff: u64) -> Result {
+        // CAST: Widening.
         let offset = pgoff.checked_mul(PAGE_SIZE as u64).ok_or(EINVAL)?;
         let len = vma.end().checked_sub(vma.start()).ok_or(EINVAL)?;
         self.pending.take(offset, len).ok_or(EINVAL)?.map(vma)

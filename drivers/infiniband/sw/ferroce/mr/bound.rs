@@ -98,7 +98,7 @@ impl BoundRange {
     pub(crate) fn bind(bind: &Bind, pd: PdId) -> Result<Self, MemError> {
         let target = super::find(bind.mr_lkey, pd, Access::MW_BIND)?; // C10-73
         let mr = target.mr();
-        // As in C rxe: a byte would have two addresses.
+        // As in C rxe.
         if mr.access.contains(Access::ZERO_BASED) {
             return Err(MemError::Protection);
         }

@@ -202,7 +202,9 @@ impl View<'_> {
     }
 
     /// Stores `swap` at `at` if the value there is `compare`; returns the original value. The
-    /// values are in host byte order, `at` is aligned to eight bytes, and the access is atomic.
+    /// values are in host byte order, and the access is atomic. Fails with [`MemError::Protection`]
+    /// if the word is not aligned in memory. An aligned address in the request does not ensure
+    /// this, because the first byte of a region may have any address.
     pub(crate) fn compare_swap(self, at: u64, compare: u64, swap: u64) -> Result<u64, MemError> {
         self.with(|memory| memory.compare_swap(at, compare, swap))
     }

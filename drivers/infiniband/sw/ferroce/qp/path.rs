@@ -92,7 +92,7 @@ const IPPROTO_UDP: u8 = 17;
 pub(crate) enum SendError {
     /// The payload could not be gathered.
     Memory(roce::wr::MemError),
-    /// There is no memory for the packet: try again later. Counted.
+    /// There is no memory for the packet. Counted.
     NoMemory,
     /// A queue below is full: the half will be run again to retry. Not counted.
     NoRoom,

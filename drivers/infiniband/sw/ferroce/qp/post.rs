@@ -78,7 +78,8 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
             return Err(EINVAL);
         }
         let mut half = qp.send.lock();
-        // Another thread may have changed the state, and requests in the ring may be in flight.
+        // Check again under the lock, because another thread may have changed the state. Then
+        // requests in the ring may be in flight, and must not be discarded.
         if !qp.state().takes_sends() {
             // Discard the request, as if it had not been posted: the library cannot take it back.
             half.sq.discard();
@@ -154,8 +155,9 @@ pub(crate) fn post_recv(qp: &Owned<IbQp>, list: &mut RecvList<'_>) -> Result {
         };
         push()
     };
-    // The requests before a refused one are posted. The barrier pairs with that of `set_state`:
-    // either this sees ERR, or the flush that follows the change to ERR sees the requests.
+    // The requests before a refused one are posted. The barrier pairs with that of `set_state`, and
+    // with the exchange in `leave`: either this sees ERR, or the flush that follows the change to
+    // ERR sees the requests.
     smp_mb(Full);
     if qp.state() == State::Err {
         qp.allow_flush();

@@ -325,7 +325,7 @@ impl RecvHalf {
     #[inline]
     fn take(&mut self, qp: &IbQp, incoming: Incoming, run: &mut Run) {
         self.share_train(qp, &incoming, run);
-        // Kept packets that are due are executed first: the budget has ended that.
+        // Kept packets that are due come first: the last run left them when its budget was used up.
         if self.resp.is_busy() || !self.backlog.is_empty() || self.resp.is_kept_due() {
             self.backlog.push(qp, incoming, &self.counters);
         } else {

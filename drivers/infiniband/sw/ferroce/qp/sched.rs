@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Scheduling of the send half of a connected queue pair, which selects the context that runs it.
+//! Scheduling of the send half, which selects the context that runs it.
 //!
-//! Three contexts can run the half: a poster, the softirq that takes a response, and the work item.
+//! The rules select one of three contexts: a poster, the softirq that takes a response, or the work
+//! item. Timers and the ends of fetches run the half, too.
 //!
 //! - If a process posts and polls in turn, the poster runs the half at once, because this needs no
 //!   wakeup.
 //! - If a process keeps posting, the work item runs the half ([`doorbell`](crate::doorbell)). It is
 //!   queued for a batch of doorbells, so that their packets leave in trains: by the 30th doorbell,
-//!   or by a timer that the first one arms. Arming a CQ does not end a batch: this made no burst
-//!   of requests faster, and READs of 64 bytes 5 % slower.
+//!   or by a timer that the first one arms. Arming a CQ does not end a batch: ending it made no
+//!   burst of requests faster, and READs of 64 bytes 5 % slower.
 //! - If the round trip is long, the half waits for its peer nearly always, and the softirq of one
 //!   CPU would send all data. Therefore a response leaves data to the work item, which runs on any
 //!   CPU. The wakeup takes little time compared with the round trip.
@@ -31,10 +32,11 @@
 //! Documentation/infiniband/ferroce/bench.rst has what each rule earns. A poster does not check
 //! whether the half waits for its peer, because such a rule earned nothing.
 //!
-//! A kernel consumer counts as a process that does not keep posting. In a context that must not run
-//! the half (`can_run()`), its request queues the work item. Datagrams are always sent by the
-//! poster, because the program may destroy the address handle next. A modify and a destroy run the
-//! half that posters leave to the work item themselves.
+//! A kernel consumer counts as a process that does not keep posting, also for datagrams. In a
+//! context that must not run the half (`can_run()`), its request queues the work item. For the
+//! datagrams of a process, the poster always runs the half, because the program may destroy the
+//! address handle next. A modify and a destroy run the half themselves if posters leave it to the
+//! work item.
 
 use kernel::sync::atomic::{
     Atomic,
@@ -125,8 +127,8 @@ impl Sched {
 
     /// Records that the work item has left no work.
     ///
-    /// Called after each of its runs, even if it is queued again by now: otherwise a process that
-    /// posts and polls in turn may stay deferred forever, which makes small READs slow.
+    /// Called after each such run, even if the item is queued again by now: otherwise a process
+    /// that posts and polls in turn may stay deferred forever, which makes small READs slow.
     pub(super) fn work_done(&self) {
         self.set(false);
     }

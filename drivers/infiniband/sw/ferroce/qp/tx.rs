@@ -9,8 +9,8 @@
 //!   may_send()? --yes--> send() --Ok--> in flight until the stack frees the packet
 //!     | no                 | NoRoom
 //!     v                    v
-//!   static rate, too many in flight, or a full queue below: the timer, or the last packet freed,
-//!   runs the half again
+//!   static rate, too many in flight, or a full queue below: the timer, or the stack when enough
+//!   packets have left, runs the half again
 //! ```
 //!
 //! Requests of RC and READ responses leave in trains: `may_send()` and `build()` for each packet,

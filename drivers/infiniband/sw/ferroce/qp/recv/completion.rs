@@ -23,7 +23,9 @@ use roce::{
 
 /// Returns the first 40 bytes of a datagram's buffer: the IP header, at the end if it is an IPv4
 /// one (C11-30).
+// CAST: Widening.
 pub(super) fn grh_area(incoming: &Incoming) -> [u8; GRH_LEN as usize] {
+    // CAST: As above.
     let mut area = [0; GRH_LEN as usize];
     match incoming.ip() {
         Some(IpHeader::V6(ip)) => area = *ip,

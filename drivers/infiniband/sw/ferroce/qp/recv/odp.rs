@@ -142,7 +142,7 @@ impl RecvHalf {
     ///
     /// # Errors
     ///
-    /// The error, if the memory cannot be read.
+    /// The reason why the READ fails: the key is not valid any more, or the fetch has failed.
     #[cold]
     pub(super) fn await_segment(
         &mut self,

@@ -62,12 +62,12 @@ impl RecvHalf {
                 return false;
             };
             match result {
-                // The peer requests missing responses again.
                 Ok(()) => {
                     traces::sent_response(qp, &segment);
                     self.resp.response_sent();
                 }
                 Err(SendError::NoRoom) => return false,
+                // The peer requests missing responses again.
                 Err(SendError::Lost | SendError::NoMemory) => {
                     self.resp.response_sent();
                 }

@@ -34,7 +34,7 @@ pub(crate) fn catch_up(qp: &IbQp) {
     steps(qp, runs_of_ring(qp), || false);
 }
 
-/// Sends posted requests before the queue pair is destroyed: at most about a thousand packets,
+/// Sends posted requests before the queue pair is destroyed, in at most 64 runs of 30 packets,
 /// because process exit or device removal may be waiting. Process context, may sleep.
 pub(crate) fn catch_up_last(qp: &IbQp) {
     const RUNS: u32 = 64;
