@@ -56,7 +56,7 @@ impl Kept {
             self.first = psn;
             self.is_any = true;
         }
-        // A packet that was dropped is missing before this one, like any other.
+        // The dropped packets are between the last kept one and this one: an ordinary gap.
         self.is_incomplete = false;
         // INVARIANT: It is after the last one, or the only one.
         self.last = psn;
@@ -65,6 +65,18 @@ impl Kept {
     /// Accounts for a packet with PSN `psn` that was not kept.
     pub(crate) fn not_kept(&mut self, psn: Psn) {
         self.is_incomplete |= self.is_any && psn.is_after(self.last);
+    }
+
+    /// Returns whether packets after the last kept one were dropped.
+    #[inline]
+    pub(crate) fn has_dropped(&self) -> bool {
+        self.is_incomplete
+    }
+
+    /// Accounts for a retransmission of all missing packets.
+    #[inline]
+    pub(crate) fn forget_dropped(&mut self) {
+        self.is_incomplete = false;
     }
 
     /// Returns whether packets may be missing before the first kept one, or after the last.

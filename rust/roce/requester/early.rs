@@ -18,7 +18,6 @@ use super::{
     Slot, //
 };
 use crate::{
-    kept::Kept,
     psn::Psn,
     time::Instant, //
 };
@@ -47,8 +46,15 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     }
 
     /// Forgets the kept responses, because the driver hands all of them in again.
+    ///
+    /// If later ones were dropped, everything is requested again, because no kept response will
+    /// show that these are missing.
     pub fn forget_kept(&mut self) {
-        self.kept = Kept::default();
+        let has_dropped = core::mem::take(&mut self.kept).has_dropped();
+        if has_dropped && self.is_active() && self.refusal.is_none() && !self.is_rewound() {
+            self.note_loss();
+            self.rewind();
+        }
     }
 
     /// Returns whether the driver must hand in the first kept response again now.
@@ -208,6 +214,49 @@ mod tests {
     /// Makes a full response to a piece of a READ.
     fn piece(opcode: Opcode, psn: u32) -> Frame {
         read_response(opcode, psn, MTU)
+    }
+
+    #[test]
+    fn dropped_responses_are_requested_if_kept_ones_are_handed_in_together() {
+        let mut slots = slots::<1>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        let frames = read::<6>(&mut rc);
+        // Response 0 is lost, and there is no room for the last four.
+        assert_eq!(keep(&mut rc, &frames[1]), ResponseKind::Gap);
+        for frame in &frames[2..] {
+            assert!(rc.on_response(NOW, &frame.packet()).is_early);
+            rc.not_kept(frame.packet().psn());
+        }
+        assert_eq!(requested(&mut rc), Some((0, 1)));
+        take(&mut rc, &frames[0]);
+        rc.forget_kept();
+        take(&mut rc, &frames[1]);
+        assert_eq!(requested(&mut rc), Some((2, 4)));
+    }
+
+    #[test]
+    fn responses_dropped_before_a_rewind_are_not_requested_twice() {
+        let mut slots = slots::<4>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        rc.set_params(&SendParams {
+            retry_cnt: 2,
+            max_rd_atomic: 3,
+            ..send_params()
+        });
+        post(&mut rc, &[wr(SendOp::Read, MTU); 3]);
+        assert_eq!(send_all(&mut rc), 3);
+        let frames = [0, 1, 2].map(|psn| piece(Opcode::RcReadResponseOnly, psn));
+        assert_eq!(keep(&mut rc, &frames[1]), ResponseKind::Gap);
+        assert!(rc.on_response(NOW, &frames[2].packet()).is_early);
+        rc.not_kept(Psn::new(2));
+        assert_eq!(requested(&mut rc), Some((0, 1)));
+        let mut expire = || rc.on_timeout(rc.next_timeout().unwrap());
+        assert!((0..4).any(|_| expire() == Expired::Retry));
+        assert_eq!(send_all(&mut rc), 3);
+        take(&mut rc, &frames[0]);
+        rc.took_kept(None);
+        take(&mut rc, &frames[1]);
+        assert_eq!(rc.poll_transmit(), None);
     }
 
     #[test]

@@ -371,6 +371,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.retry.timers = Timers::default();
         self.probe.stop();
         self.gap.stop_waiting();
+        self.kept.forget_dropped();
         self.retry.rtt.forget_sample();
     }
 
