@@ -17,10 +17,10 @@
 //! A sender may set the ECN-capable codepoint only if marks have an effect. No message of the
 //! connection manager says whether the peer reacts to marks. So each side announces that it does:
 //! its packets without payload, such as acknowledgments and READ requests, are always ECN-capable.
-//! Packets with payload are ECN-capable until the first packet of the peer is not, and again once
-//! one is. Those of the first window have to be, although nothing is known of the peer then: a
-//! congested network that marks packets drops all that are not ECN-capable, and if it drops the
-//! whole first window, the peer never sends a packet.
+//! Packets with payload are ECN-capable unless the peer has sent packets and none of them was.
+//! Those of the first window are, although nothing is known of the peer then: a congested network
+//! that marks packets drops all that are not ECN-capable, and if it drops the whole first window,
+//! the peer never sends a packet.
 
 use crate::{
     ids::{

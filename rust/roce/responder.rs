@@ -384,8 +384,8 @@ impl<S: Records> Responder<S> {
         }
     }
 
-    /// Drops the packet of [`Verdict::Place`] or [`Verdict::Read`], as if it had been lost on the
-    /// wire.
+    /// Drops the packet of [`Verdict::Place`], [`Verdict::Read`] or [`Verdict::Execute`], as if it
+    /// had been lost on the wire.
     ///
     /// The receive request that it may have taken is held for the next packet.
     #[cold]

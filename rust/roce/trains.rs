@@ -63,7 +63,7 @@ impl Trains {
 
     /// Accounts for the loss of the packet with PSN `psn`, while `next` is the next PSN to be sent.
     ///
-    /// Returns whether a pause starts, which is only if a train was sent since the last loss.
+    /// Returns whether a pause starts. It does only if a train was sent since the last loss.
     #[cold]
     pub fn lost(&mut self, psn: Psn, next: Psn) -> bool {
         let is_known = psn.is_before(self.since);

@@ -4,8 +4,8 @@
 //!
 //! If the local network stack refuses a packet, the sender knows at once that it was not sent. To
 //! treat it as lost would cost a timeout, and to go on sending would keep the queue full. So the
-//! packet is sent again after a pause. The limit of packets in flight is halved, and then grows by
-//! one each time as many packets as the limit were accepted.
+//! packet is sent again after a pause. The limit of packets in flight falls to half of those that
+//! are queued, and then grows by one each time as many packets as the limit were accepted.
 //!
 //! It is better not to fill the queue at all. A sender that has packets in a full queue is woken as
 //! soon as one of them leaves, and takes the room before the senders that pause. So all sending

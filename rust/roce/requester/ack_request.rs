@@ -148,7 +148,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if self.transport != Transport::Rc || !self.acks.base.is_before(self.window.next()) {
             return None;
         }
-        // A request that has failed locally is the next one, at the latest.
+        // The request at `next` waits for the acknowledgment, even if it must fail locally: `next`
+        // never passes a request that must fail.
         let awaited =
             self.state != SendState::Running || self.queue.get(self.queue.next()).is_some();
         if self.acks.at.is_some() && !awaited {

@@ -63,8 +63,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Takes back all packets since `checkpoint`: they were reported as sent, and were refused.
     ///
     /// Some of them may have left nevertheless, as copies (tc mirred) or the first ones of a train
-    /// that a device has split. Responses to a READ may then end where those to the next one do
-    /// not, and the peer may acknowledge packets that are not sent yet.
+    /// that a device has split. A READ request may be shorter when it is sent again. The responses
+    /// to its copy then end at another PSN. The peer may acknowledge packets that are not sent yet.
     ///
     /// RC only. Since [`Requester::checkpoint`], only [`Requester::poll_transmit`] and
     /// [`Requester::transmitted`] may have been called.

@@ -37,7 +37,8 @@ pub struct Placement {
 /// The effect that a response has on the slot at `done` once its data was placed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Accept {
-    /// True if the response is the last one of a part of a READ, or that of another request.
+    /// True if the response is the last one of a part of a READ, or the response to a request other
+    /// than a READ.
     ends_part: bool,
     /// True if the response completes the request.
     ends: bool,

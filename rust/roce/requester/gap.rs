@@ -31,9 +31,10 @@
 //!
 //! A packet may be missing only because later ones have overtaken it. Then it is acknowledged
 //! sooner after the report than its retransmission could be: within three quarters of the shortest
-//! round trip. The requester then undoes the reduction of the window, unless the network marks
-//! packets. From then on it waits for three quarters of the SRTT before it retransmits (like the
-//! reordering window of RACK, RFC 8985), until one wait ends without progress.
+//! round trip. The requester then undoes the reduction of the window. From then on it waits for
+//! three quarters of the SRTT before it retransmits (like the reordering window of RACK, RFC 8985),
+//! until one wait ends without progress. If the network marks packets, it does neither, because the
+//! round trip may have become shorter.
 //!
 //! ```text
 //!                acknowledged too soon

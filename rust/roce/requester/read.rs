@@ -22,9 +22,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Returns the number of responses that the READ in `slot` requests with the packet at `step`,
     /// or `None` if it has to wait for responses to earlier parts.
     ///
-    /// A new part may overlap with parts of the same size. A part that is requested again may not:
-    /// C rxe moves the start of a READ forward when it repeats responses, and drops a request for
-    /// earlier ones. If the window is smaller now, it is requested in pieces.
+    /// A new part may be outstanding together with parts of the same size. A part that is requested
+    /// again may not: C rxe moves the start of a READ forward when it repeats responses, and drops
+    /// a request for earlier ones. If the window is smaller now, the part is requested in pieces.
     pub(super) fn part_at(&self, slot: &Slot, step: &Step) -> Option<u32> {
         let is_new = step.psn == self.window.max();
         let is_oldest = step.psn == self.window.una();

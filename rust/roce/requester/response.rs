@@ -45,7 +45,7 @@ pub enum ResponseKind {
     /// A response that changes nothing: a duplicate, or the report of a loss that is known or may
     /// be a late packet.
     Duplicate,
-    /// A congestion notification: the window is narrowed.
+    /// A congestion notification: the window is narrowed, once for all packets in flight.
     Congestion,
     /// An invalid response: the request fails.
     BadResponse,

@@ -13,9 +13,9 @@
 //! | retransmission timer: ACK timeout | retry.rs | rewind                    | halved | one   |
 //! | RNR NAK                           | rnr.rs   | rewind after RNR timer    | same   | RNR   |
 //!
-//! The losses that responses report for one window halve it once, and again if a later NAK causes a
-//! rewind. If packets were late before, the first two events start a wait on the probe timer
-//! (gap.rs).
+//! The losses that responses report for one window, and those that the retransmission of a missing
+//! packet then shows, halve it once, and again if a later NAK causes a rewind. If packets were late
+//! before, the first two events start a wait on the probe timer (gap.rs).
 //!
 //! Progress restores all retries, and an RNR NAK those that are not RNR retries. Both timers
 //! restart with progress, and with a retransmission for a reported loss. A probe finds losses that
@@ -50,7 +50,8 @@ const SLACK: u64 = 4;
 /// The decay of `slowest` with each progress, as a shift: 1/256.
 const FORGET: u32 = 8;
 
-/// For this many ACK timeouts after the last progress, other responses also restart the timers.
+/// For this many ACK timeouts after the last progress or the last rewind, responses without
+/// progress also restart the timers.
 const BUSY: u64 = 16;
 
 /// The most doublings of the time between probes.
@@ -68,10 +69,11 @@ pub(super) struct Retry {
     timers: Timers,
     /// The round-trip time, for the probe timer.
     rtt: Rtt,
-    /// The number of probes since the last RTT sample, or since a probe showed a reported loss: the
-    /// back-off of the probe timer (Karn).
+    /// The number of probes since the last RTT sample, or since the retransmission of a missing
+    /// packet showed that the next one is missing, too: the back-off of the probe timer (Karn).
     probes: u8,
-    /// The time of the last progress, or of the first packet after idle time.
+    /// The time of the last progress, or of the first packet that was sent while no timer ran:
+    /// after idle time, or after a rewind.
     awaited: Instant,
     /// The longest recent time from one progress to the next, in ns.
     slowest: u64,

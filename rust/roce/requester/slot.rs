@@ -169,7 +169,7 @@ impl Slot {
 
     /// Returns the most PSNs that a READ may request again from packet `index` on.
     ///
-    /// That packet must be in the part that was requested last.
+    /// That packet must be in a part that is outstanding: all of these have the size `part`.
     #[inline]
     pub(super) fn read_part(&self, index: u32) -> u32 {
         read_part(index, self.packets(), self.part)

@@ -12,10 +12,10 @@ pub const PSN_WINDOW: u32 = 4096;
 /// queue pairs that begin together.
 pub(super) const INITIAL_WINDOW: u16 = 16;
 
-/// The smallest window after losses, unless packets waited in queues before.
+/// The smallest window after losses, unless others may share a queue: see [`MIN_SHARED_WINDOW`].
 pub(super) const MIN_WINDOW: u16 = 4;
 
-/// The smallest window for READ responses, unless packets waited in queues before the last loss.
+/// The smallest window for READ responses, unless others may share a queue.
 ///
 /// A loss is noticed by the responses after it. With fewer of them, the probe timer often has to
 /// expire instead.
@@ -211,8 +211,8 @@ impl Window {
 
     /// Returns the size of a new part of a READ in PSNs, a power of two.
     ///
-    /// It leaves a quarter of the window, so that the next part is requested before the last
-    /// responses arrive.
+    /// Unless the window has only two packets, it leaves a quarter of the window, so that the next
+    /// part is requested before the last responses arrive.
     #[inline]
     pub(super) fn read_part(&self) -> u32 {
         let window = self.read_window();

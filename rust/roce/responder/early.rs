@@ -3,7 +3,7 @@
 //! Packets that arrive before an earlier one (RC).
 //!
 //! The driver keeps them until the missing packet arrives, so that only that has to be sent again.
-//! IBTA lets a responder drop them (9.7.4.1.1); that also holds if there is no memory for them.
+//! If there is no memory for them, it drops them, which IBTA permits (9.7.4.1.1).
 
 use super::{
     resources::Records,
@@ -77,8 +77,9 @@ impl<S: Records> Responder<S> {
 
     /// Accounts for the drop of all kept packets, while the first of them is not due.
     ///
-    /// Either the next acknowledgment covers none of them, or the next packet is reported as early.
-    /// In both cases the peer learns that they are missing.
+    /// The peer learns that they are missing when the expected packet arrives: either the
+    /// acknowledgment of that packet covers none of them, or the packet after it is reported as
+    /// early.
     pub fn forget_kept(&mut self) {
         self.early.kept = Kept::default();
     }

@@ -63,8 +63,8 @@ impl Verdict {
 /// The reason why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
-    /// Earlier packets are missing (RC: a NAK was sent, and the packet was not kept; UC: its
-    /// message is aborted).
+    /// Earlier packets are missing (RC: there was no receive request for the first of them, so the
+    /// peer sends all of them again; UC: its message is aborted).
     PsnGap,
     /// The packet was executed before, and there is no response to repeat.
     Duplicate,

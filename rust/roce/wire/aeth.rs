@@ -11,8 +11,8 @@ use zerocopy_derive::{
     Unaligned, //
 };
 
-/// The two bits of a syndrome that select the meaning of the other five. The top bit is reserved
-/// and must be zero.
+/// The three bits of a syndrome that select the meaning of the other five. The top one of them is
+/// reserved and must be zero.
 const KIND_MASK: u8 = 0xe0;
 const KIND_ACK: u8 = 0x00;
 const KIND_RNR: u8 = 0x20;

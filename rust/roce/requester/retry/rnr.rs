@@ -34,8 +34,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 }
             }
         }
-        // The peer is alive. It may not be ready for longer than the retries last if packets are
-        // lost meanwhile.
+        // The RNR NAK shows that the peer is alive. It may lack a receive request for long, and
+        // packets that are lost meanwhile must not use up the retries.
         self.retry.retries_left = self.params.retry_cnt;
         self.rewind();
         self.retry.rnr_until = Some(now.after(rnr_timer_ns(timer)));

@@ -40,7 +40,7 @@ pub const SEND_WQE_LEN: usize = size_of::<SendWqe>();
 /// Bytes in the header of a receive WQE; its list of SGEs follows.
 pub const RECV_WQE_LEN: usize = size_of::<RecvWqe>();
 
-/// `IB_SEND_FENCE`: wait for earlier RDMA READs of this queue.
+/// `IB_SEND_FENCE`: wait for the explicit responses to all earlier requests of this queue.
 pub const SEND_FENCE: u32 = 1 << 0;
 /// `IB_SEND_SIGNALED`: make a completion also on success.
 pub const SEND_SIGNALED: u32 = 1 << 1;
@@ -61,7 +61,8 @@ pub struct SendWqe {
     pub opcode: U32,
     /// Set of `SEND_*`. Unknown bits are ignored, as C rxe does.
     pub send_flags: U32,
-    /// Immediate data in network order, or the key that a send with invalidate names.
+    /// Immediate data in network order, or the key that a SEND with invalidate or a LOCAL_INV
+    /// names.
     pub ex: [u8; 4],
     /// A union that the opcode and the transport select: [`RdmaArgs`], [`AtomicArgs`],
     /// [`FlushArgs`], [`BindArgs`], [`RegArgs`] or [`UdArgs`].
