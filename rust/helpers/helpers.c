@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Inline functions and macros cannot be called from Rust. Each file included
- * here wraps those of one C header: one call each, the same name with the
- * prefix rust_helper_, the same parameters, no logic.
+ * Rust can neither call inline functions and macros, nor access fields of
+ * structures that are opaque to it. Each file included here has functions for
+ * those of one C header, with the prefix rust_helper_.
  *
  * Sorted alphabetically.
  */
 
 #include <linux/compiler_types.h>
 
-#ifdef __BINDGEN__
-/* bindgen ignores inline functions. */
 #define __rust_helper
-#else
-#define __rust_helper
-#endif
 
 #include "bottom_half.c"
 #include "dst.c"

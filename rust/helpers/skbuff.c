@@ -115,7 +115,7 @@ rust_helper_sk_buff_dev(const struct sk_buff *skb)
 	return skb->dev;
 }
 
-/* A number without a meaning while the packet has no inner headers. */
+/* Unused while the packet has no inner headers: a train keeps its gso_size here. */
 __rust_helper u16 rust_helper_sk_buff_inner_protocol(const struct sk_buff *skb)
 {
 	return (__force u16)skb->inner_protocol;

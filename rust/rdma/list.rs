@@ -74,7 +74,7 @@ pub fn retain<T>(list: &mut KVec<T>, wanted: impl Fn(&T) -> bool) {
         }
     }
     if list.is_empty() {
-        // A static is never dropped, so it would leak.
+        // Free the memory, too: a list in a static is never dropped.
         *list = KVec::new();
     }
 }

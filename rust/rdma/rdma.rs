@@ -8,8 +8,9 @@
 //!   [`sync`] (locks and tables that softirqs use), [`time`], [`fine_timer`] and [`workqueue`],
 //!   [`mm`] and [`list`] (memory), [`cred`] and [`modules`], [`crc32`], [`siphash`] and [`random`].
 //!
-//! The types are safe: a driver of an RDMA device needs no `unsafe` of its own. Nothing in here
-//! knows the protocol of a device or decides anything for the driver.
+//! A driver of an RDMA device needs no `unsafe` of its own. But some types state obligations that
+//! the compiler does not enforce: see `TODO[UNSF]`. Nothing in here knows the protocol of a device
+//! or decides anything for the driver.
 //!
 //! This crate does not print: it returns errors, and the driver logs where it knows the context.
 

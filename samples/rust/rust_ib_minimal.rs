@@ -9,8 +9,6 @@
 //! modprobe -a ib_uverbs udp_tunnel ip6_udp_tunnel
 //! insmod rust_ib_minimal.ko
 //! rdma link add min0 type ib_minimal netdev eth0
-//! rdma link delete min0
-//! rmmod rust_ib_minimal
 //! ```
 
 #![forbid(unsafe_code)]
@@ -36,13 +34,12 @@ use rdma::{
         Driver, //
     },
     net::{
-        netdevice::NetDevice,
-        notifier::{
-            NetdevEvent,
-            NetdevHandler,
-            NetdevNotifier, //
-        }, //
-    }, //
+        NetDevice,
+        NetdevEvent,
+        NetdevHandler,
+        NetdevNotifier, //
+    },
+    sync::Global, //
 };
 
 module! {
@@ -74,7 +71,6 @@ impl Driver for Minimal {
     type Counter = Infallible;
 
     fn query_device(_dev: &Device<Self>, attr: &mut DeviceAttr) {
-        // All other attributes are zero.
         attr.set_max_pd(16)
             .set_kernel_caps(cap::KernelCap::AllowUserUnreg.into());
     }
@@ -96,6 +92,9 @@ impl Driver for Minimal {
     }
 }
 
+/// Held while a device is added, because a net device can have only one.
+static ADDING: Global<kernel::sync::Mutex<()>> = Global::new();
+
 /// `rdma link add NAME type ib_minimal netdev NETDEV`, and the end of net devices.
 struct Link;
 
@@ -103,6 +102,7 @@ impl LinkType for Link {
     const TYPE: &'static CStr = c"ib_minimal";
 
     fn newlink(name: &CStr, netdev: &NetDevice) -> Result {
+        let _one = ADDING.get().ok_or(ENODEV)?.lock();
         if Device::<Minimal>::by_netdev(netdev).is_some() {
             return Err(EEXIST);
         }
@@ -140,6 +140,7 @@ struct Module {
 impl kernel::InPlaceModule for Module {
     fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
+            _: { ADDING.init(kernel::new_mutex!((), "rust_ib_minimal::ADDING"))? },
             _notifier <- NetdevNotifier::register(),
             _devices: Devices::new(),
             _link <- LinkRegistration::register(),

@@ -448,8 +448,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Posts send requests of a kernel consumer, or rings the doorbell of a process (empty list).
-    /// Called in any context.
+    /// Posts send requests of a kernel consumer, or rings the doorbell of a process. A process that
+    /// passes requests in the command makes the list not empty: refuse it. Called in any context.
     fn post_send(_qp: &Owned<Qp<Self>>, _list: &mut SendList<'_, Self>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }

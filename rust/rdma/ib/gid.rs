@@ -95,7 +95,7 @@ impl GidAttr {
     ///
     /// # Errors
     ///
-    /// `ENODEV` if the device is down or gone, or the error of `f`.
+    /// `ENODEV` if the entry or the device is gone, or the error of `f`. The device may be down.
     pub fn with_netdev<R>(&self, f: impl FnOnce(&NetDevice) -> Result<R>) -> Result<R> {
         let _rcu = rcu::read_lock();
         // SAFETY: The entry is alive by the type invariant, and RCU is held.

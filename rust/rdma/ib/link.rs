@@ -55,7 +55,8 @@ pub trait LinkType: 'static {
     /// The name, as in `rdma link add NAME type TYPE`.
     const TYPE: &'static CStr;
 
-    /// Adds a device on a net device. May sleep; the core holds the semaphore of link types.
+    /// Adds a device on a net device. May sleep. The core holds the semaphore of link types for
+    /// reading, so calls may overlap, also for the same net device.
     fn newlink(name: &CStr, netdev: &NetDevice) -> Result;
 }
 

@@ -13,7 +13,7 @@ use kernel::{
     prelude::*, //
 };
 
-/// A description of a device: a C string, or as many bytes without a terminator.
+/// A description of a device: a C string, unless it fills the array.
 ///
 /// # Examples
 ///
@@ -27,7 +27,7 @@ use kernel::{
 pub type NodeDesc = [u8; bindings::IB_DEVICE_NODE_DESC_MAX as usize];
 
 impl<D: Driver> Device<D> {
-    /// Changes the description, without its terminator if it is as long as possible.
+    /// Changes the description.
     fn set_node_desc(&self, desc: &NodeDesc) {
         // SAFETY: The device is alive; only an address is computed.
         let to = unsafe { (&raw mut (*self.as_raw()).node_desc).cast::<u8>() };

@@ -344,9 +344,10 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
         // call; `attr` is valid.
         let (dev, pd, attr) =
             unsafe { (Device::<D>::from_raw((*raw).device), (*raw).pd, &mut *attr) };
-        // Only queue pairs of types that no driver here supports lack one of them: XRC targets all
-        // three, XRC initiators and those with an indirection table the CQ for receives. The core
-        // refuses targets, too, as long as there is no `alloc_xrcd`, but do not rely on that.
+        // Each is null for some types, none of which is supported: an XRC target has none of the
+        // three; an XRC initiator, or a queue pair with an indirection table, has no CQ for
+        // receives. The core refuses targets, too, as long as there is no `alloc_xrcd`, but do not
+        // rely on that.
         // SAFETY: The queues are of the same device, and the core keeps them for the call.
         let (send_cq, recv_cq) = unsafe { (Cq::get(attr.send_cq), Cq::get(attr.recv_cq)) };
         let (false, Some(send_cq), Some(recv_cq)) = (pd.is_null(), send_cq, recv_cq) else {
@@ -437,8 +438,8 @@ pub(super) unsafe extern "C" fn query_qp<D: Driver>(
     mask: ffi::c_int,
     init: *mut bindings::ib_qp_init_attr,
 ) -> ffi::c_int {
-    // The core's memory is not initialised, so there is no reference to it before; and it goes to
-    // the process as it is.
+    // The core passes memory that is not initialised, so write it before there is a reference to
+    // it. Zero all of it, because the core also copies fields that are not set to the process.
     // SAFETY: The queue pair was constructed, and both are valid for write.
     let (qp, attr, init) = unsafe {
         attr.write(pin_init::zeroed());
@@ -467,7 +468,8 @@ pub(super) unsafe extern "C" fn query_qp<D: Driver>(
         init.recv_cq = (*raw).recv_cq;
         init.srq = (*raw).srq;
         init.qp_context = (*raw).qp_context;
-        init.event_handler = (*raw).event_handler;
+        // The core has put its own handler into `event_handler`.
+        init.event_handler = (*raw).registered_event_handler;
     }
     0
 }

@@ -73,11 +73,14 @@ impl SharedMemory {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, also for a size that no address space holds.
+    /// `ENOMEM`, also for 0, or for a size that no address space holds.
     pub fn new(size: usize) -> Result<Self> {
+        if size == 0 {
+            return Err(ENOMEM);
+        }
         let size = size.checked_next_multiple_of(PAGE_SIZE).ok_or(ENOMEM)?;
         let gfp = bindings::GFP_KERNEL_ACCOUNT | bindings::__GFP_ZERO;
-        if size != 0 && size <= Self::MAX_EXACT {
+        if size <= Self::MAX_EXACT {
             let cheap = gfp | bindings::RUST_CONST_HELPER_GFP_NORETRY | bindings::__GFP_NOWARN;
             // SAFETY: No requirement for a size that is not 0.
             let ptr = unsafe { bindings::alloc_pages_exact(size, cheap) };

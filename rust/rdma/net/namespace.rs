@@ -82,7 +82,8 @@ pub struct Namespace(NonNull<bindings::net>);
 
 // SAFETY: The reference count is atomic, and the last reference may go in any thread.
 unsafe impl Send for Namespace {}
-// SAFETY: Nothing of the namespace is accessed through a shared reference but its identity.
+// SAFETY: The identity is constant, the count is atomic, and sockets are created by functions that
+// take the locks they need.
 unsafe impl Sync for Namespace {}
 
 impl Namespace {

@@ -20,8 +20,8 @@ use kernel::{
 
 /// A `struct net_device`.
 ///
-/// The functions are callable in any context and take no lock: the result may be stale at once,
-/// unless the caller holds RTNL.
+/// Unless noted, the functions are callable in any context and take no lock: the result may be
+/// stale at once, unless the caller holds RTNL.
 ///
 /// A counted reference (`ARef<NetDevice>`) delays the end of `ip link del`. Drop it on
 /// [`NetdevEvent::Unregister`](super::NetdevEvent::Unregister).
@@ -57,7 +57,7 @@ pub struct NetDevice(Opaque<bindings::net_device>);
 
 // SAFETY: The reference count is atomic, and the last reference may go in any thread.
 unsafe impl Send for NetDevice {}
-// SAFETY: The functions of this type only read fields that may be read concurrently.
+// SAFETY: The functions of this type read fields that may be read concurrently, or hold RTNL.
 unsafe impl Sync for NetDevice {}
 
 // SAFETY: `dev_hold()` and `dev_put()` count the references that keep a device from being freed.
@@ -174,8 +174,9 @@ impl NetDevice {
     /// Returns whether the device is registered.
     ///
     /// It becomes `false` before [`NetdevEvent::Unregister`](super::NetdevEvent::Unregister) is
-    /// sent. Therefore a caller that records the device under a lock that the handler of this event
-    /// also takes, and then finds the device registered, will see the event.
+    /// sent for a removal. Therefore a caller that records the device under a lock that the handler
+    /// of this event also takes, and then finds the device registered, will see its removal. A
+    /// device that moves to another namespace stays registered; compare [`NetDevice::net_id`], too.
     pub fn is_registered(&self) -> bool {
         // SAFETY: The device is alive by the type invariant.
         unsafe { bindings::net_device_is_registered(self.as_raw()) }

@@ -91,8 +91,8 @@ impl From<ffi::c_ulong> for NetdevEvent {
 pub trait NetdevHandler: 'static {
     /// Called with RTNL held; may sleep.
     ///
-    /// Registering replays `Up` for existing devices. Unregistering replays `Down` and `Unregister`
-    /// for every device: unregister last, or make this handle them.
+    /// Registering replays `Up` for each device that is up. Unregistering replays `Down` for these
+    /// and `Unregister` for every device: unregister last, or make this handle them.
     fn event(dev: &NetDevice, event: NetdevEvent);
 }
 

@@ -58,10 +58,11 @@ pub trait PernetHandler: 'static {
     /// Called when a namespace is dismantled, and for every namespace when the registration is
     /// dropped; may sleep.
     ///
-    /// The namespace is unused: all its devices have been unregistered or moved to the initial
-    /// namespace, and their events are over. UDP still works in it, because its exit handler was
-    /// registered earlier and so runs later. Release the sockets that the module opened there: they
-    /// do not hold the namespace and must not outlive it.
+    /// A namespace that ends is unused: all its devices have been unregistered or moved to the
+    /// initial namespace, and their events are over. When the registration is dropped, namespaces
+    /// may be in use. UDP still works, because its exit handler was registered earlier and so runs
+    /// later. Release the sockets that the module opened there: they do not hold the namespace and
+    /// must not outlive it.
     fn exit(net: NetId);
 }
 

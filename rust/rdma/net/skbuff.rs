@@ -92,8 +92,8 @@ impl SkBuff {
     /// Allocates an empty linear packet. Does not sleep.
     ///
     /// The network stack can add `headroom` bytes in front, and the caller at least `size` at the
-    /// end. Returns [`None`] without memory, if `headroom` is more than a page, or if both together
-    /// are more than a MiB.
+    /// end. Returns [`None`] if there is no memory, if `headroom` is more than a page, or if both
+    /// together are more than a MiB.
     pub fn alloc(headroom: usize, size: usize) -> Option<Self> {
         let total = linear_len(headroom, size)?;
         // A peer can trigger this allocation, so a failure must not fill the log.
@@ -135,7 +135,8 @@ impl SkBuff {
         let is_here = unsafe { bindings::in_softirq() && !bindings::in_hardirq() }
             && u32::from(allocated_on) == CpuId::current().as_u32();
         if is_here {
-            // This CPU keeps it for the next packet. One of another CPU would have to wait there.
+            // The packet goes to the cache of this CPU. One that another CPU has allocated would be
+            // queued until a softirq runs there.
             //
             // SAFETY: The packet is owned, and given away. Bottom halves are off, and this is no
             // hard interrupt.

@@ -31,7 +31,9 @@ pub fn can_run() -> bool {
     unsafe { !bindings::irqs_disabled() && !bindings::in_hardirq() }
 }
 
-/// Bottom halves are off on this CPU as long as this lives.
+/// Keeps bottom halves off on this CPU while it lives.
+///
+/// If they were off before, the caller must leave them off for as long: this value does not count.
 ///
 /// # Examples
 ///

@@ -24,7 +24,9 @@ use kernel::{
 };
 
 /// A value, and the head for its deferred free.
+#[repr(C)]
 struct Entry<T> {
+    // First, because `kvfree_call_rcu()` requires it within the first page.
     rcu: Opaque<bindings::callback_head>,
     value: T,
 }

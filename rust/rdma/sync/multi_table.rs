@@ -72,7 +72,9 @@ impl Key for u32 {
 type Link<K, V> = AtomicPtr<Node<K, V>>;
 
 /// A key, one of its values, and the state of the deferred free.
+#[repr(C)]
 struct Node<K, V> {
+    // First, because `kvfree_call_rcu()` requires it within the first page.
     rcu: Opaque<bindings::callback_head>,
     next: Link<K, V>,
     key: K,

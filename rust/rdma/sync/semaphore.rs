@@ -13,10 +13,11 @@
 //!                                                         +--> leave(): the next one is called
 //! ```
 //!
-//! Each permit that is dropped calls one waiter, the first, which then tries again. As long as
-//! there are waiters no other caller of [`Semaphore::acquire`] gets ahead of them. A waiter that
-//! was called and no longer needs a permit must call [`Waiter::leave`], or the others would wait
-//! for it. The time of a step does not depend on the number of waiters.
+//! Each permit that is dropped calls one waiter, the first, which then tries again. Other callers
+//! of [`Semaphore::acquire`] queue behind the waiters that were not called yet. If there are none,
+//! they may get ahead of one that was called, which then goes first again. A waiter that was called
+//! and no longer needs a permit must call [`Waiter::leave`], or the others would wait for it. The
+//! time of a step does not depend on the number of waiters.
 
 use super::{
     SpinLockBh,

@@ -148,8 +148,9 @@ impl Paged {
         let mm = task.mm().ok_or(EINVAL)?.as_raw();
         // CAST: 64 bits.
         let first = start as usize & !(PAGE_SIZE - 1);
-        // The last page whose address in bytes can be represented.
+        // The address of the last byte of the last page.
         let end = last as usize | (PAGE_SIZE - 1);
+        // Saturates for the whole address space, which leaves out its last byte.
         let bytes = end.wrapping_sub(first).saturating_add(1);
         Arc::pin_init(
             try_pin_init!(Self {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Accesses to a `struct sk_buff` for every packet, as the inline functions of C of the same names.
-//! A helper would be a call each.
+//! Accesses to a `struct sk_buff` that are made for every packet. They are written in Rust, because
+//! a helper costs a call each. Those that C has as inline functions have the same names.
 
 use crate::bindings;
 use core::ptr::{

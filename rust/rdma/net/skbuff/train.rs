@@ -19,8 +19,8 @@
 //!
 //! Only trains of this module are received whole. The stack passes a fragment list to a socket with
 //! `encap_rcv` only if it also has `SKB_GSO_UDP_TUNNEL`. A process (tun, packet sockets) cannot
-//! create this combination. GRO creates it only for packets in a tunnel, whose inner headers are in
-//! the way: such a packet is unlinked.
+//! create this combination. GRO creates it only for packets in a tunnel. Their linear part has
+//! inner headers as well, so `unlink()` refuses them, and the stack segments them.
 //!
 //! lo does not carry GSO packets of tunnels, but it carries datagrams of any length. So on lo a
 //! train is sent as a plain datagram: `gso_size` is zero, its value is kept in `inner_protocol`,

@@ -97,7 +97,7 @@ impl SkBuff {
     /// is for.
     #[inline]
     unsafe fn output(self, dst: Dst<'_>, header_len: u16, output: Output) -> Result {
-        // The header is completed.
+        // IP writes the length and the checksum into the header.
         self.check_writable()?;
         let skb = ManuallyDrop::new(self).as_raw();
 
@@ -107,7 +107,7 @@ impl SkBuff {
         // namespace of the route's device is under RCU. No socket is needed. The header is close
         // enough to `head` by the type invariant.
         let ret = unsafe {
-            // IP takes it for the parsed options of the header.
+            // IP expects the parsed options of the header here: there are none.
             (&raw mut (*skb).cb).write_bytes(0, 1);
             raw::set_headers(skb, header_len);
             bindings::skb_dst_set_noref(skb, dst.as_raw());
