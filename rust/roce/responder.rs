@@ -480,7 +480,7 @@ mod tests {
         let mut slots = slots::<1>();
         let mut uc = requester(Transport::Uc, &mut slots);
         assert!(uc.post(wr(SendOp::Send, 3)).is_ok());
-        let frame = uc.poll_transmit().map(|sent| Frame::request(&sent));
+        let frame = uc.poll_transmit().map(|sent| Frame::new(&sent));
         let frame = frame.unwrap();
 
         let mut responder = Responder::new(Transport::Uc);
@@ -510,7 +510,7 @@ mod tests {
         let mut rq = Recvs { left: 2, size: MTU };
         for event in [Some(AsyncEvent::CommEst), None] {
             assert!(uc.post(wr(SendOp::Send, 3)).is_ok());
-            let frame = send(&mut uc).map(|sent| Frame::request(&sent));
+            let frame = send(&mut uc).map(|sent| Frame::new(&sent));
             let frame = frame.unwrap();
             responder.on_request(&frame.packet(), &mut rq);
             assert_eq!(responder.finish(Ok(())).event, event);
@@ -558,7 +558,7 @@ mod tests {
             let mut slots = slots::<1>();
             let mut rc = requester(Transport::Rc, &mut slots);
             post(&mut rc, &[wr(SendOp::Send, 2 * MTU)]);
-            let frames = [(); 2].map(|()| Frame::request(&send(&mut rc).unwrap()));
+            let frames = [(); 2].map(|()| Frame::new(&send(&mut rc).unwrap()));
             let mut rx = crate::testutil::responder();
             let size = 2 * MTU;
             let mut rq = Recvs { left: 2, size };

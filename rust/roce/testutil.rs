@@ -85,11 +85,6 @@ impl Frame {
         }
     }
 
-    /// Makes the next packet of a requester.
-    pub(crate) fn request(transmit: &Transmit) -> Frame {
-        Frame::new(transmit)
-    }
-
     /// Makes an acknowledgment.
     pub(crate) fn ack(psn: u32, syndrome: Syndrome) -> Frame {
         let reply = Reply {
@@ -345,7 +340,7 @@ pub(crate) fn responder() -> Responder {
 /// Handles a request that consumes no receive request.
 pub(crate) fn request(rx: &mut Responder, transmit: &Transmit) -> Verdict {
     let mut rq = Recvs { left: 0, size: 0 };
-    rx.on_request(&Frame::request(transmit).packet(), &mut rq)
+    rx.on_request(&Frame::new(transmit).packet(), &mut rq)
 }
 
 /// Starts a READ, and sends all responses.

@@ -242,7 +242,7 @@ mod tests {
         };
         post(&mut uc, &[solicited]);
         for expected in [false, true] {
-            let frame = Frame::request(&send(&mut uc).unwrap());
+            let frame = Frame::new(&send(&mut uc).unwrap());
             assert_eq!(frame.packet().solicited(), expected);
         }
     }

@@ -258,7 +258,7 @@ mod tests {
 
     fn request(rx: &mut Responder, transmit: &Transmit) -> Verdict {
         let mut rq = Recvs { left: 0, size: 0 };
-        rx.on_request(&Frame::request(transmit).packet(), &mut rq)
+        rx.on_request(&Frame::new(transmit).packet(), &mut rq)
     }
 
     fn refused(verdict: Verdict) -> bool {

@@ -95,7 +95,7 @@ mod tests {
         let mut slots = slots::<1>();
         let mut ud = requester(Transport::Ud, &mut slots);
         assert!(ud.post(wr(SendOp::SendImm, length)).is_ok());
-        Frame::request(&ud.poll_transmit().unwrap())
+        Frame::new(&ud.poll_transmit().unwrap())
     }
 
     fn responder(params: &RecvParams) -> Responder {

@@ -122,7 +122,7 @@ mod tests {
         for _ in 0..N {
             assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
         }
-        let frames = [(); N].map(|()| Frame::request(&send(&mut rc).unwrap()));
+        let frames = [(); N].map(|()| Frame::new(&send(&mut rc).unwrap()));
         (responder, Recvs { left: 9, size: 0 }, frames)
     }
 
@@ -215,7 +215,7 @@ mod tests {
             let mut slots = slots::<2>();
             let mut rc = requester(Transport::Rc, &mut slots);
             post(&mut rc, &[wr(SendOp::Send, 0), wr(op, 8)]);
-            let frames = [(); 2].map(|()| Frame::request(&send(&mut rc).unwrap()));
+            let frames = [(); 2].map(|()| Frame::new(&send(&mut rc).unwrap()));
             let mut rx = responder();
             let mut rq = Recvs { left: 1, size: 0 };
             keep(&mut rx, &mut rq, &frames[1]);

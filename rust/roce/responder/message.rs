@@ -190,7 +190,7 @@ mod tests {
         (transmit.opcode, transmit.psn, transmit.len) = (opcode, Psn::new(psn), len);
         let reth = transmit.reth.filter(|_| opcode.has_reth());
         transmit.reth = reth.map(|reth| crate::wire::Reth { len: total, ..reth });
-        Frame::request(&transmit)
+        Frame::new(&transmit)
     }
 
     /// Handles a packet, and returns whether its payload was placed.
@@ -256,7 +256,7 @@ mod tests {
             let mut slots = slots::<1>();
             let mut tx = requester(transport, &mut slots);
             post(&mut tx, &[wr(SendOp::Send, 3)]);
-            let frame = Frame::request(&send(&mut tx).unwrap());
+            let frame = Frame::new(&send(&mut tx).unwrap());
             let mut rx = Responder::new(transport);
             rx.set_params(&recv_params());
             let outcome = match rx.on_request(&frame.packet(), &mut BadRecvs) {

@@ -199,7 +199,7 @@ mod tests {
     use crate::testutil::*;
 
     fn next(rc: &mut Requester<&mut [Slot]>) -> Frame {
-        Frame::request(&send(rc).unwrap())
+        Frame::new(&send(rc).unwrap())
     }
 
     fn responder() -> Responder {
@@ -392,7 +392,7 @@ mod tests {
             if !opcode.has_reth() {
                 transmit.reth = None;
             }
-            let frame = Frame::request(&transmit);
+            let frame = Frame::new(&transmit);
             let mut rq = Recvs { left: 1, size: MTU };
             let verdict = responder().on_request(&frame.packet(), &mut rq);
             assert!(matches!(verdict, Verdict::Fail(_)));

@@ -103,7 +103,7 @@ mod tests {
         let size = 4 * MTU;
         let mut rq = Recvs { left: 1, size };
         let mut next = || {
-            let frame = send(&mut rc).map(|sent| Frame::request(&sent));
+            let frame = send(&mut rc).map(|sent| Frame::new(&sent));
             frame.unwrap()
         };
         responder.on_request(&next().packet(), &mut rq);
@@ -125,7 +125,7 @@ mod tests {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         post(&mut rc, &[wr(SendOp::Send, 1)]);
-        let frame = rc.poll_transmit().map(|sent| Frame::request(&sent));
+        let frame = rc.poll_transmit().map(|sent| Frame::new(&sent));
         let mut responder = Responder::new(Transport::Rc);
         responder.set_params(&recv_params());
         responder.set_epsn(Psn::new(0));

@@ -87,7 +87,7 @@ mod tests {
     use crate::testutil::*;
 
     fn next(uc: &mut Requester<&mut [Slot]>) -> Frame {
-        Frame::request(&send(uc).unwrap())
+        Frame::new(&send(uc).unwrap())
     }
 
     fn responder(params: &RecvParams) -> Responder {
@@ -255,7 +255,7 @@ mod tests {
         rx.finish(Ok(()));
         let mut short = uc.poll_transmit().unwrap();
         short.len = 4;
-        let short = rx.on_request(&Frame::request(&short).packet(), &mut rq);
+        let short = rx.on_request(&Frame::new(&short).packet(), &mut rq);
         assert_eq!(dropped(short), Some(DropReason::BadLength));
         assert_eq!(rx.epsn().get(), 2);
         next(&mut uc);
