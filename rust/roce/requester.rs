@@ -42,7 +42,10 @@ pub use self::{
     checkpoint::Checkpoint,
     explicit::Placement,
     local::Local,
-    packet::Transmit,
+    packet::{
+        RareHeader,
+        Transmit, //
+    },
     response::{
         Response,
         ResponseKind, //

@@ -18,6 +18,7 @@ pub(crate) use crate::{
     requester::{
         Expired,
         PostError,
+        RareHeader,
         Requester,
         Response,
         ResponseKind,

@@ -447,8 +447,13 @@ mod tests {
             &[add, wr(SendOp::CompareSwap, 8), wr(SendOp::Send, 0)],
         );
         let sent = rc.poll_transmit();
-        let eth = sent.and_then(|sent| sent.atomic);
-        assert_eq!(eth.map(|eth| (eth.va, eth.swap_add)), Some((0x1000, 5)));
+        let expected = RareHeader::Atomic(crate::wire::AtomicEth {
+            va: 0x1000,
+            rkey: Rkey::new(7),
+            swap_add: 5,
+            compare: 0,
+        });
+        assert_eq!(sent.map(|sent| sent.rare), Some(expected));
         assert_eq!(sent.map(|sent| (sent.len, sent.ack_req)), Some((0, false)));
         assert_eq!(send_all(&mut rc), 3);
         // The acknowledgment of a later request shows that the response was lost.

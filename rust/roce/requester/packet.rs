@@ -5,6 +5,7 @@
 use core::ops::DerefMut;
 
 use super::{
+    slot::KeptWr,
     transmit::{
         Step,
         StepKind, //
@@ -57,16 +58,10 @@ pub struct Transmit {
     pub len: u32,
     /// The remote memory, if the packet has a RETH.
     pub reth: Option<Reth>,
-    /// The scope of the flush, if the packet has a FETH.
-    pub feth: Option<Feth>,
-    /// The atomic operation, if the packet has an AtomicETH.
-    pub atomic: Option<AtomicEth>,
     /// Immediate data, if the packet carries it.
     pub imm: Option<[u8; 4]>,
-    /// The key to invalidate, if the packet names one.
-    pub ieth: Option<Rkey>,
-    /// The Q_Key and the source QPN, if the packet is a datagram.
-    pub deth: Option<Deth>,
+    /// The header of a datagram, a flush, an atomic operation or an invalidation, if it is one.
+    pub rare: RareHeader,
     /// The destination QPN.
     pub dest_qpn: Qpn,
     /// True if the packet was sent before.
@@ -80,6 +75,23 @@ pub struct Transmit {
     pub oversize: bool,
     /// The position in the queue, for [`Requester::transmitted`].
     pub step: Step,
+}
+
+/// An extended header of a request packet, besides the RETH and immediate data.
+///
+/// A packet has at most one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RareHeader {
+    /// No such header.
+    None,
+    /// The Q_Key and the source QPN of a datagram.
+    Deth(Deth),
+    /// The scope of a flush.
+    Feth(Feth),
+    /// An atomic operation.
+    Atomic(AtomicEth),
+    /// The key to invalidate.
+    Ieth(Rkey),
 }
 
 impl Transmit {
@@ -112,17 +124,15 @@ impl TxPacket for Transmit {
             ack_req: self.ack_req,
             psn: self.psn,
         };
-        let writer = HeaderWriter::new(buf, &bth)?.deth(self.deth)?;
-        // Most packets have none of these headers.
-        let writer = if self.feth.is_some() | self.atomic.is_some() | self.ieth.is_some() {
-            writer
-                .feth(self.feth)?
-                .reth(self.reth)?
-                .atomic(self.atomic)?
-                .ieth(self.ieth)?
-        } else {
-            writer.reth(self.reth)?.imm(self.imm)?
+        let writer = HeaderWriter::new(buf, &bth)?;
+        let writer = match self.rare {
+            RareHeader::None => writer,
+            RareHeader::Deth(deth) => writer.deth(deth)?,
+            RareHeader::Feth(feth) => writer.feth(feth)?,
+            RareHeader::Atomic(atomic) => writer.atomic(atomic)?,
+            RareHeader::Ieth(rkey) => writer.ieth(rkey)?,
         };
+        let writer = writer.reth(self.reth)?.imm(self.imm)?;
         Some(writer.finish())
     }
 }
@@ -193,19 +203,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 rkey: wr.rkey,
                 len: asked,
             }),
-            feth: opcode.has_feth().then(|| wr.feth()),
-            atomic: opcode.has_atomic().then_some(AtomicEth {
-                va: wr.va,
-                rkey: wr.rkey,
-                swap_add: wr.swap_add,
-                compare: wr.compare(),
-            }),
             imm: opcode.has_immdt().then(|| wr.imm()),
-            ieth: opcode.has_ieth().then_some(wr.rkey),
-            deth: opcode.has_deth().then_some(Deth {
-                qkey: wr.qkey(),
-                src_qpn: self.params.src_qpn,
-            }),
+            rare: self.rare_header(wr, opcode),
             dest_qpn: match self.transport {
                 Transport::Rc | Transport::Uc => self.params.dest_qpn,
                 Transport::Ud => wr.dest_qpn(),
@@ -214,6 +213,26 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             oversize: self.transport == Transport::Ud && len > self.params.mtu,
             step,
         })
+    }
+
+    /// Returns the extended header of a packet, besides the RETH and immediate data.
+    #[inline]
+    fn rare_header(&self, wr: &KeptWr, opcode: Opcode) -> RareHeader {
+        match wr.op {
+            SendOp::CompareSwap | SendOp::FetchAdd => RareHeader::Atomic(AtomicEth {
+                va: wr.va,
+                rkey: wr.rkey,
+                swap_add: wr.swap_add,
+                compare: wr.compare(),
+            }),
+            SendOp::Flush => RareHeader::Feth(wr.feth()),
+            SendOp::SendInv if opcode.has_ieth() => RareHeader::Ieth(wr.rkey),
+            _ if self.transport == Transport::Ud => RareHeader::Deth(Deth {
+                qkey: wr.qkey(),
+                src_qpn: self.params.src_qpn,
+            }),
+            _ => RareHeader::None,
+        }
     }
 }
 

@@ -283,8 +283,8 @@ mod tests {
         assert_eq!(sent.map(|sent| sent.opcode), Some(Opcode::UdSendOnlyImm));
         assert_eq!(sent.map(|sent| sent.len), Some(MTU));
         assert_eq!(sent.map(|sent| sent.dest_qpn), Some(Qpn::new(0x22)));
-        let deth = sent.and_then(|sent| sent.deth);
-        assert_eq!(deth.map(|deth| deth.src_qpn), Some(Qpn::new(0x55)));
+        let rare = sent.map(|sent| sent.rare);
+        assert!(matches!(rare, Some(RareHeader::Deth(deth)) if deth.src_qpn == Qpn::new(0x55)));
         let completion = ud.poll_completion();
         assert_eq!(completion.map(|end| end.status), Some(Status::Success));
         assert_eq!(completion.map(|end| end.byte_len), Some(MTU));

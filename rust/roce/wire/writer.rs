@@ -60,31 +60,22 @@ impl<'b> HeaderWriter<'b> {
         writer.put(&Bth::new(bth))
     }
 
-    /// Appends a DETH, if there is one.
+    /// Appends a DETH.
     #[inline]
-    pub(crate) fn deth(self, deth: Option<Deth>) -> Option<HeaderWriter<'b>> {
-        match deth {
-            Some(deth) => self.put(&RawDeth::from(deth)),
-            None => Some(self),
-        }
+    pub(crate) fn deth(self, deth: Deth) -> Option<HeaderWriter<'b>> {
+        self.put(&RawDeth::from(deth))
     }
 
-    /// Appends a FETH, if there is one.
+    /// Appends a FETH.
     #[inline]
-    pub(crate) fn feth(self, feth: Option<Feth>) -> Option<HeaderWriter<'b>> {
-        match feth {
-            Some(feth) => self.put(&RawFeth::from(feth)),
-            None => Some(self),
-        }
+    pub(crate) fn feth(self, feth: Feth) -> Option<HeaderWriter<'b>> {
+        self.put(&RawFeth::from(feth))
     }
 
-    /// Appends an AtomicETH, if there is one.
+    /// Appends an AtomicETH.
     #[inline]
-    pub(crate) fn atomic(self, atomic: Option<AtomicEth>) -> Option<HeaderWriter<'b>> {
-        match atomic {
-            Some(atomic) => self.put(&RawAtomicEth::from(atomic)),
-            None => Some(self),
-        }
+    pub(crate) fn atomic(self, atomic: AtomicEth) -> Option<HeaderWriter<'b>> {
+        self.put(&RawAtomicEth::from(atomic))
     }
 
     /// Appends the AtomicAckETH, if there is one.
@@ -96,13 +87,10 @@ impl<'b> HeaderWriter<'b> {
         }
     }
 
-    /// Appends the key to invalidate, if there is one.
+    /// Appends the key to invalidate.
     #[inline]
-    pub(crate) fn ieth(self, rkey: Option<Rkey>) -> Option<HeaderWriter<'b>> {
-        match rkey {
-            Some(rkey) => self.put(&RawIeth(rkey.get().into())),
-            None => Some(self),
-        }
+    pub(crate) fn ieth(self, rkey: Rkey) -> Option<HeaderWriter<'b>> {
+        self.put(&RawIeth(rkey.get().into()))
     }
 
     /// Appends a RETH, if there is one.

@@ -24,6 +24,7 @@ use roce::{
     psn::Psn,
     qp::QpAccess,
     requester::{
+        RareHeader,
         Requester,
         SendParams,
         Slot,
@@ -456,22 +457,27 @@ fn frame(opcode: Opcode, psn: Psn, input: &mut Input<'_>, mtu: u32) -> Vec<u8> {
             rkey: Rkey::new(u32::from(input.u8())),
             len: if input.flag() { len } else { input.length() },
         }),
-        feth: opcode
-            .has_feth()
-            .then(|| Feth::new(input.u8() % 4, input.u8() % 3).unwrap_or_default()),
         // The content of headers that a request never has does not matter, only their size.
-        atomic: opcode.has_atomic().then(|| AtomicEth {
-            va: u64::from(input.u32()) << (input.u8() % 33),
-            rkey: Rkey::new(u32::from(input.u8())),
-            swap_add: 1,
-            compare: 2,
-        }),
         imm: (opcode.has_immdt() || opcode.has_aeth()).then_some([0; 4]),
-        ieth: opcode.has_ieth().then(|| Rkey::new(u32::from(input.u8()))),
-        deth: (opcode.has_deth() || opcode.has_atomic_ack()).then_some(Deth {
-            qkey: QKEY,
-            src_qpn: Qpn::new(2),
-        }),
+        rare: if opcode.has_feth() {
+            RareHeader::Feth(Feth::new(input.u8() % 4, input.u8() % 3).unwrap_or_default())
+        } else if opcode.has_atomic() {
+            RareHeader::Atomic(AtomicEth {
+                va: u64::from(input.u32()) << (input.u8() % 33),
+                rkey: Rkey::new(u32::from(input.u8())),
+                swap_add: 1,
+                compare: 2,
+            })
+        } else if opcode.has_ieth() {
+            RareHeader::Ieth(Rkey::new(u32::from(input.u8())))
+        } else if opcode.has_deth() || opcode.has_atomic_ack() {
+            RareHeader::Deth(Deth {
+                qkey: QKEY,
+                src_qpn: Qpn::new(2),
+            })
+        } else {
+            RareHeader::None
+        },
         dest_qpn: Qpn::new(3),
         again: false,
         oversize: false,

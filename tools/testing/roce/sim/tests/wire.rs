@@ -20,6 +20,7 @@ use roce::{
     },
     psn::Psn,
     requester::{
+        RareHeader,
         Step,
         Transmit, //
     },
@@ -98,21 +99,26 @@ prop_compose! {
                 rkey: Rkey::new(words[0]),
                 len: words[1],
             }),
-            feth: opcode
-                .has_feth()
-                .then(|| Feth::new(1 + imm[0] % 3, imm[1] % 2).unwrap_or_default()),
-            atomic: opcode.has_atomic().then_some(AtomicEth {
-                va,
-                rkey: Rkey::new(words[0]),
-                swap_add: u64::from(words[2]) << 32 | u64::from(words[3]),
-                compare: u64::from(words[4]) << 32 | u64::from(words[5]),
-            }),
             imm: opcode.has_immdt().then_some(imm),
-            ieth: opcode.has_ieth().then_some(Rkey::new(words[5])),
-            deth: opcode.has_deth().then_some(Deth {
-                qkey: Qkey::new(words[2]),
-                src_qpn: Qpn::new(words[3]),
-            }),
+            rare: if opcode.has_feth() {
+                RareHeader::Feth(Feth::new(1 + imm[0] % 3, imm[1] % 2).unwrap_or_default())
+            } else if opcode.has_atomic() {
+                RareHeader::Atomic(AtomicEth {
+                    va,
+                    rkey: Rkey::new(words[0]),
+                    swap_add: u64::from(words[2]) << 32 | u64::from(words[3]),
+                    compare: u64::from(words[4]) << 32 | u64::from(words[5]),
+                })
+            } else if opcode.has_ieth() {
+                RareHeader::Ieth(Rkey::new(words[5]))
+            } else if opcode.has_deth() {
+                RareHeader::Deth(Deth {
+                    qkey: Qkey::new(words[2]),
+                    src_qpn: Qpn::new(words[3]),
+                })
+            } else {
+                RareHeader::None
+            },
             dest_qpn: Qpn::new(words[4]),
             again: false,
             oversize: false,
@@ -163,10 +169,18 @@ proptest! {
         prop_assert_eq!(pkt.payload_len(), sent.len);
         prop_assert_eq!(pkt.reth(), sent.reth);
         prop_assert_eq!(pkt.imm(), sent.imm);
-        prop_assert_eq!(pkt.feth(), sent.feth);
-        prop_assert_eq!(pkt.atomic(), sent.atomic);
-        prop_assert_eq!(pkt.ieth(), sent.ieth);
-        prop_assert_eq!(pkt.deth(), sent.deth);
+        let rare = [
+            pkt.deth().map(RareHeader::Deth),
+            pkt.feth().map(RareHeader::Feth),
+            pkt.atomic().map(RareHeader::Atomic),
+            pkt.ieth().map(RareHeader::Ieth),
+        ];
+        let rare: Vec<_> = rare.into_iter().flatten().collect();
+        let expected = match sent.rare {
+            RareHeader::None => vec![],
+            header => vec![header],
+        };
+        prop_assert_eq!(rare, expected);
         // A buffer that is too short is not written beyond its end.
         let short = head.get_mut(..written - 1).unwrap();
         prop_assert_eq!(sent.write_headers(Pkey::new(pkey), short), None);
