@@ -148,13 +148,14 @@ impl WqeError {
 }
 
 /// Adds the lengths of `count` SGEs, which cannot overflow 64 bits.
+#[inline]
 fn sum_sges(tail: &[u8], count: u32, max_sge: u32) -> Result<u64, WqeErrorKind> {
     if count > max_sge {
         return Err(WqeErrorKind::SgeCount);
     }
     let sges = sges(tail, count).ok_or(WqeErrorKind::Truncated)?;
     Ok(sges.iter().fold(0, |sum: u64, sge| {
-        sum.saturating_add(u64::from(sge.length.get()))
+        sum.wrapping_add(u64::from(sge.length.get()))
     }))
 }
 

@@ -184,6 +184,7 @@ fn is_carried(transport: Transport, op: SendOp) -> bool {
 }
 
 /// Returns the payload of a request, and the length of its message or range in bytes.
+#[inline]
 fn payload(
     op: SendOp,
     wqe: &SendWqe,
@@ -234,6 +235,7 @@ fn inline_payload(
     Ok((Payload::Inline { len }, length))
 }
 
+#[inline]
 fn sge_payload(dma: &DmaInfo, tail: &[u8], max_sge: u32) -> Result<(Payload, u32), WqeErrorKind> {
     let count = dma.num_sge.get();
     let total = sum_sges(tail, count, max_sge)?;

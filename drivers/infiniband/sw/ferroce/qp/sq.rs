@@ -177,19 +177,21 @@ impl Sq {
         {
             return false;
         }
-        self.read(slot, wqe);
+        let range = self.range(slot);
+        let tail = self.tails.get_mut(range).unwrap_or(&mut []);
+        read(&self.queue, self.fetch, &self.limits, wqe, tail);
+        let parsed = parse_send(wqe, tail, self.transport, &self.limits);
         self.fetch = self.queue.ring().next(self.fetch);
         self.fetched = self.fetched.wrapping_add(1);
 
-        let (mut wr, payload, mut error) =
-            match parse_send(wqe, self.tail(slot), self.transport, &self.limits) {
-                Ok((wr, payload)) => (wr, payload, None),
-                Err(e) => (
-                    e.placeholder(),
-                    Payload::Inline { len: 0 },
-                    Some(e.status()),
-                ),
-            };
+        let (mut wr, payload, mut error) = match parsed {
+            Ok((wr, payload)) => (wr, payload, None),
+            Err(e) => (
+                e.placeholder(),
+                Payload::Inline { len: 0 },
+                Some(e.status()),
+            ),
+        };
         wr.signalled |= self.signal_all;
         if self.transport == Transport::Ud && !self.limits.raw && error.is_none() {
             let av = self.find_av(wqe);
@@ -349,22 +351,6 @@ impl Sq {
         sge::odp_fault(self.pd, sges, offset, len, ahead, access)
     }
 
-    /// Copies the next request out of the ring, once, for a slot.
-    fn read(&mut self, slot: u16, wqe: &mut SendWqe) {
-        let range = self.range(slot);
-        let Some(tail) = self.tails.get_mut(range) else {
-            return;
-        };
-        // If a read fails, the old contents remain, and are validated again.
-        self.queue.read(self.fetch, 0, wqe.front_mut());
-        let dma = wqe.dma.as_mut_bytes();
-        self.queue.read(self.fetch, SendWqe::DMA, dma);
-        let len = wqe.tail_len(&self.limits).saturating_add(7) & !7;
-        if let Some(tail) = tail.get_mut(..len) {
-            self.queue.read(self.fetch, SEND_WQE_LEN, tail);
-        }
-    }
-
     /// Returns the range of the private copy of a slot in `tails`.
     #[inline]
     fn range(&self, slot: u16) -> Range<usize> {
@@ -389,6 +375,18 @@ impl Sq {
     #[inline]
     fn slot(&self, slot: u16) -> Option<(Payload, &[u8])> {
         Some((*self.payloads.get(usize::from(slot))?, self.tail(slot)))
+    }
+}
+
+/// Copies the request at `index` out of the ring, once.
+#[inline]
+fn read(queue: &Queue, index: u32, limits: &SendLimits, wqe: &mut SendWqe, tail: &mut [u8]) {
+    // If a read fails, the old contents remain, and are validated again.
+    queue.read(index, 0, wqe.front_mut());
+    queue.read(index, SendWqe::DMA, wqe.dma.as_mut_bytes());
+    let len = wqe.tail_len(limits).saturating_add(7) & !7;
+    if let Some(tail) = tail.get_mut(..len) {
+        queue.read(index, SEND_WQE_LEN, tail);
     }
 }
 
