@@ -10,7 +10,6 @@ pub mod multicast;
 pub mod namespace;
 pub mod netdevice;
 pub mod notifier;
-pub mod pernet;
 pub mod route;
 pub mod skbuff;
 pub mod tx_in_flight;
@@ -29,10 +28,6 @@ pub use notifier::{
     NetdevEvent,
     NetdevHandler,
     NetdevNotifier, //
-};
-pub use pernet::{
-    PernetHandler,
-    PernetRegistration, //
 };
 pub use route::{
     CachedRoute,
@@ -53,5 +48,6 @@ pub use tx_in_flight::TxInFlight;
 pub use udp_tunnel::{
     Family,
     UdpReceive,
-    UdpTunnel, //
+    UdpTunnel,
+    UdpTunnelRegistration, //
 };

@@ -51,7 +51,7 @@ impl NetId {
 /// A counted reference to a network namespace that is in use.
 ///
 /// While it exists the namespace is not dismantled, so it must not be kept for long: only over the
-/// creation of something that [`PernetHandler::exit`](super::PernetHandler::exit) removes.
+/// creation of something that is removed when the namespace ends.
 ///
 /// # Invariants
 ///
@@ -65,17 +65,14 @@ impl NetId {
 ///     Family,
 ///     Namespace,
 ///     NetDevice,
-///     NetId,
 ///     UdpReceive,
 ///     UdpTunnel, //
 /// };
 ///
-/// fn open<T: UdpReceive>(netdev: &NetDevice, keep: impl FnOnce(NetId, UdpTunnel<T>)) -> Result {
+/// fn open<T: UdpReceive>(netdev: &NetDevice) -> Result<UdpTunnel> {
 ///     let namespace = Namespace::of(netdev).ok_or(ENODEV)?;
-///     let tunnel = UdpTunnel::open(&namespace, Family::V4, 4791)?;
-///     // The namespace is not dismantled before its exit handler can find the tunnel.
-///     keep(namespace.id(), tunnel);
-///     Ok(())
+///     // The namespace is not dismantled before this returns.
+///     UdpTunnel::open::<T>(&namespace, Family::V4, 4791)
 /// }
 /// ```
 pub struct Namespace(NonNull<bindings::net>);

@@ -5,22 +5,29 @@
 //! C header: [`include/net/udp_tunnel.h`](srctree/include/net/udp_tunnel.h)
 
 use super::{
-    namespace::Namespace,
+    namespace::{
+        Namespace,
+        NetId, //
+    },
     NetDevice,
     SkBuffList, //
 };
-use crate::bindings;
-use core::{
-    marker::PhantomData,
-    ptr::{
-        null_mut,
-        NonNull, //
-    }, //
+use crate::{
+    bindings,
+    list,
+    sync::Global, //
+};
+use core::ptr::{
+    null_mut,
+    NonNull, //
 };
 use kernel::{
     error::to_result,
     ffi,
-    prelude::*, //
+    new_mutex,
+    prelude::*,
+    sync::Mutex,
+    types::Opaque, //
 };
 
 /// The version of IP that a socket is for.
@@ -81,74 +88,205 @@ pub trait UdpReceive: 'static {
     fn receive(packets: SkBuffList, dev: &NetDevice);
 }
 
-/// A UDP socket, bound to a port on all addresses of a namespace, that passes its packets to `T`.
+/// A UDP socket, bound to a port on all addresses of a namespace.
 ///
-/// It does not hold the namespace: drop it in [`PernetHandler::exit`](super::PernetHandler::exit)
-/// at the latest. Dropping it sleeps; afterwards `T` is not called for it any more.
-///
-/// # Invariants
-///
-/// `sk` points to the `struct sock` of a kernel socket that this value owns. Its namespace has not
-/// been freed. The compiler does not enforce the latter: a driver must keep every tunnel where its
-/// [`PernetHandler::exit`](super::PernetHandler::exit) finds it before it drops the [`Namespace`]
-/// that the tunnel was opened with.
+/// It does not hold the namespace: the socket is closed when this is dropped, when the namespace
+/// ends, or when the [`UdpTunnelRegistration`] is dropped, whichever is first. Dropping this may
+/// sleep; afterwards no packet of the socket is passed on any more.
 ///
 /// # Examples
 ///
 /// ```
-/// # use kernel::{
-/// #     prelude::*,
-/// #     sync::Mutex, //
-/// # };
+/// # use kernel::prelude::*;
 /// # use rdma::net::{
-/// #     NetId,
 /// #     SkBuffList,
 /// #     UdpReceive, //
 /// # };
-/// use rdma::{
-///     list,
-///     net::{
-///         Family,
-///         Namespace,
-///         NetDevice,
-///         UdpTunnel, //
-///     },
-///     sync::Global, //
+/// use rdma::net::{
+///     Family,
+///     Namespace,
+///     NetDevice,
+///     UdpTunnel, //
 /// };
 ///
 /// # struct Receiver;
 /// # impl UdpReceive for Receiver {
 /// #     fn receive(_packets: SkBuffList, _netdev: &NetDevice) {}
 /// # }
-/// /// The open sockets. `PernetHandler::exit` closes those of its namespace.
-/// static OPEN: Global<Mutex<KVec<(NetId, UdpTunnel<Receiver>)>>> = Global::new();
-///
-/// fn open(netdev: &NetDevice) -> Result {
+/// // `Receiver` implements `UdpReceive`.
+/// fn open(netdev: &NetDevice) -> Result<UdpTunnel> {
 ///     let namespace = Namespace::of(netdev).ok_or(ENODEV)?;
-///     let mut open = OPEN.get().ok_or(ENODEV)?.lock();
-///     let tunnel = UdpTunnel::open(&namespace, Family::V4, 4791)?;
-///     list::push(&mut open, (namespace.id(), tunnel), GFP_KERNEL)
+///     UdpTunnel::open::<Receiver>(&namespace, Family::V4, 4791)
 /// }
 /// ```
-pub struct UdpTunnel<T: UdpReceive> {
-    sk: NonNull<bindings::sock>,
-    _p: PhantomData<fn() -> T>,
+pub struct UdpTunnel {
+    id: u64,
 }
 
-// SAFETY: A socket may be released by any thread.
-unsafe impl<T: UdpReceive> Send for UdpTunnel<T> {}
-// SAFETY: Nothing can be done with a shared reference.
-unsafe impl<T: UdpReceive> Sync for UdpTunnel<T> {}
-
-impl<T: UdpReceive> UdpTunnel<T> {
-    /// Opens a socket in a namespace. Sleeps; takes the lock of the socket.
+impl UdpTunnel {
+    /// Opens a socket in a namespace. Its packets go to `T`. Sleeps.
     ///
     /// # Errors
     ///
+    /// - `ENODEV` if there is no [`UdpTunnelRegistration`].
     /// - `EAFNOSUPPORT` if the kernel was built or booted without this version of IP.
     /// - `EADDRINUSE` if another socket has the port.
     /// - `ENOMEM` and other errors of opening and binding a socket.
-    pub fn open(net: &Namespace, family: Family, port: u16) -> Result<Self> {
+    pub fn open<T: UdpReceive>(net: &Namespace, family: Family, port: u16) -> Result<Self> {
+        let mut tunnels = TUNNELS.get().ok_or(ENODEV)?.lock();
+
+        if !tunnels.is_registered {
+            return Err(ENODEV);
+        }
+        let id = tunnels.last_id.wrapping_add(1);
+        let socket = Socket::open::<T>(id, net, family, port)?;
+        tunnels.last_id = id;
+        list::push(&mut tunnels.sockets, socket, GFP_KERNEL)?;
+        Ok(Self { id })
+    }
+}
+
+impl Drop for UdpTunnel {
+    fn drop(&mut self) {
+        close(|socket| socket.id == self.id);
+    }
+}
+
+/// The open sockets of the module.
+static TUNNELS: Global<Mutex<Tunnels>> = Global::new();
+
+/// The open sockets.
+///
+/// A socket is closed under the lock. The exit handler of its namespace takes the lock, too, so the
+/// namespace is not freed meanwhile.
+struct Tunnels {
+    /// Whether a [`UdpTunnelRegistration`] closes the sockets.
+    is_registered: bool,
+    /// The number of the last socket.
+    last_id: u64,
+    sockets: KVec<Socket>,
+}
+
+/// Closes sockets. Sleeps.
+fn close(which: impl Fn(&Socket) -> bool) {
+    if let Some(tunnels) = TUNNELS.get() {
+        list::retain(&mut tunnels.lock().sockets, |socket| !which(socket));
+    }
+}
+
+/// Closes the sockets of each namespace that ends, and all sockets when it is dropped. Dropping may
+/// sleep.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::net::UdpTunnelRegistration;
+///
+/// /// A module that opens sockets.
+/// #[pin_data]
+/// struct Module {
+///     #[pin]
+///     _tunnels: UdpTunnelRegistration,
+/// }
+/// ```
+#[pin_data(PinnedDrop)]
+pub struct UdpTunnelRegistration {
+    #[pin]
+    ops: Opaque<bindings::pernet_operations>,
+}
+
+// SAFETY: `ops` is only touched by the core, under the lock of the latter.
+unsafe impl Send for UdpTunnelRegistration {}
+// SAFETY: As for `Send`.
+unsafe impl Sync for UdpTunnelRegistration {}
+
+impl UdpTunnelRegistration {
+    /// Registers the handler of namespaces, once in a module. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if this was called before, even if it failed; `ENOMEM`.
+    pub fn register() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            _: { TUNNELS.init(new_mutex!(Tunnels::NONE, "rdma::TUNNELS"))? },
+            ops <- Opaque::try_ffi_init(|ops: *mut bindings::pernet_operations| {
+                // `exit`, not `pre_exit`, so that the port stays in use as long as there are net
+                // devices. UDP still works then: its exit handler was registered earlier, and so
+                // runs later.
+                // SAFETY: `ops` is valid for write.
+                unsafe {
+                    ops.write(bindings::pernet_operations {
+                        exit: Some(exit_callback),
+                        ..pin_init::zeroed()
+                    })
+                };
+                // SAFETY: `ops` is initialised, pinned, and unregistered before it is freed.
+                to_result(unsafe { bindings::register_pernet_subsys(ops) })?;
+                set_registered(true);
+                Ok::<(), Error>(())
+            }),
+        })
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for UdpTunnelRegistration {
+    fn drop(self: Pin<&mut Self>) {
+        set_registered(false);
+        // This calls the exit handler for every namespace.
+        // SAFETY: `ops` was registered by `register`.
+        unsafe { bindings::unregister_pernet_subsys(self.ops.get()) };
+    }
+}
+
+impl Tunnels {
+    /// No sockets.
+    const NONE: Self = Self {
+        is_registered: false,
+        last_id: 0,
+        sockets: KVec::new(),
+    };
+}
+
+/// Sets whether sockets may be opened.
+fn set_registered(is_registered: bool) {
+    if let Some(tunnels) = TUNNELS.get() {
+        tunnels.lock().is_registered = is_registered;
+    }
+}
+
+/// Closes the sockets of a namespace. Called when it is dismantled, and for every namespace when
+/// the handler is unregistered; may sleep.
+///
+/// # Safety
+///
+/// `net` must point to a `struct net` that is not freed during the call.
+unsafe extern "C" fn exit_callback(net: *mut bindings::net) {
+    // SAFETY: By the requirement of this function.
+    let net = unsafe { NetId::from_raw(net) };
+
+    close(|socket| socket.net == net);
+}
+
+/// A bound socket.
+///
+/// # Invariants
+///
+/// `sk` points to the `struct sock` of a kernel socket that this value owns. Its namespace, `net`,
+/// has not been freed: a socket is in [`TUNNELS`], or the opener has a reference to the namespace.
+struct Socket {
+    id: u64,
+    net: NetId,
+    sk: NonNull<bindings::sock>,
+}
+
+// SAFETY: A socket may be released by any thread.
+unsafe impl Send for Socket {}
+
+impl Socket {
+    /// Opens a socket; as [`UdpTunnel::open`].
+    fn open<T: UdpReceive>(id: u64, net: &Namespace, family: Family, port: u16) -> Result<Self> {
         let mut config: bindings::udp_port_cfg = pin_init::zeroed();
 
         config.local_udp_port = port.to_be();
@@ -175,9 +313,10 @@ impl<T: UdpReceive> UdpTunnel<T> {
         // SAFETY: The socket was just created.
         let sk = NonNull::new(unsafe { (*socket).sk }).ok_or(EINVAL)?;
         // INVARIANT: The socket is owned by this value from here on. It has no `file`.
-        let tunnel = Self {
+        let this = Self {
+            id,
+            net: net.id(),
             sk,
-            _p: PhantomData,
         };
 
         // SAFETY: The socket is new and not in use yet, so none of its locks is held.
@@ -186,45 +325,18 @@ impl<T: UdpReceive> UdpTunnel<T> {
         let mut config: bindings::udp_tunnel_sock_cfg = pin_init::zeroed();
         // Any value but 0 makes UDP call `encap_rcv`.
         config.encap_type = 1;
-        config.encap_rcv = Some(Self::receive_callback);
+        config.encap_rcv = Some(receive_callback::<T>);
         // SAFETY: The namespace and the socket are alive, `config` is initialised. The callback
         // stays until `drop` has released the socket and waited for it.
         unsafe { bindings::setup_udp_tunnel_sock(net.as_raw(), sk.as_ptr(), &raw mut config) };
         // SAFETY: The socket is alive, and its callback takes trains.
         unsafe { bindings::udp_allow_gso(sk.as_ptr()) };
 
-        Ok(tunnel)
-    }
-
-    /// The C callback. Always returns 0: the packet is consumed.
-    ///
-    /// It uses no user data: that is cleared while the callback may still run.
-    ///
-    /// # Safety
-    ///
-    /// `skb` must be a packet that the caller gives away and whose `dev` is not freed during the
-    /// call, with `data` at the UDP header.
-    unsafe extern "C" fn receive_callback(
-        sk: *mut bindings::sock,
-        skb: *mut bindings::sk_buff,
-    ) -> ffi::c_int {
-        let Some(raw) = NonNull::new(skb) else {
-            return 0;
-        };
-        // SAFETY: The packet is alive.
-        let dev = unsafe { bindings::sk_buff_dev(skb) };
-        // SAFETY: The caller gives the packet away, as UDP passes it on.
-        let packets = unsafe { SkBuffList::from_received(sk, raw) };
-
-        if !dev.is_null() {
-            // SAFETY: By the requirement of this function the device is not freed during the call.
-            T::receive(packets, unsafe { NetDevice::from_raw(dev) });
-        }
-        0
+        Ok(this)
     }
 }
 
-impl<T: UdpReceive> Drop for UdpTunnel<T> {
+impl Drop for Socket {
     fn drop(&mut self) {
         // A packet may keep the socket, and be delivered to it long after its release: it may wait
         // for a verdict (NFQUEUE) after early demux has found the socket. So clear the type, too.
@@ -238,6 +350,33 @@ impl<T: UdpReceive> Drop for UdpTunnel<T> {
             bindings::synchronize_net();
         }
     }
+}
+
+/// The C callback. Always returns 0: the packet is consumed.
+///
+/// It uses no user data: that is cleared while the callback may still run.
+///
+/// # Safety
+///
+/// `skb` must be a packet that the caller gives away and whose `dev` is not freed during the
+/// call, with `data` at the UDP header.
+unsafe extern "C" fn receive_callback<T: UdpReceive>(
+    sk: *mut bindings::sock,
+    skb: *mut bindings::sk_buff,
+) -> ffi::c_int {
+    let Some(raw) = NonNull::new(skb) else {
+        return 0;
+    };
+    // SAFETY: The packet is alive.
+    let dev = unsafe { bindings::sk_buff_dev(skb) };
+    // SAFETY: The caller gives the packet away, as UDP passes it on.
+    let packets = unsafe { SkBuffList::from_received(sk, raw) };
+
+    if !dev.is_null() {
+        // SAFETY: By the requirement of this function the device is not freed during the call.
+        T::receive(packets, unsafe { NetDevice::from_raw(dev) });
+    }
+    0
 }
 
 /// Sets separate lock classes for the locks of a socket.
@@ -267,7 +406,8 @@ unsafe fn reclassify(sk: *mut bindings::sock, family: Family) {
     };
 
     // The first call takes a reference to this module, for the sake of the keys, which would keep
-    // it from being unloaded. But unloading drops every tunnel, so the reference is given back.
+    // it from being unloaded. But every socket is closed before that, so the reference is given
+    // back.
     //
     // SAFETY: The socket is not in use yet; names and keys are static.
     unsafe {

@@ -56,9 +56,9 @@ use rdma::{
     modules::ModuleNotifier,
     net::{
         notifier::NetdevNotifier,
-        pernet::PernetRegistration,
         route::RouteRegistration,
-        tx_in_flight, //
+        tx_in_flight,
+        udp_tunnel::UdpTunnelRegistration, //
     }, //
 };
 
@@ -100,7 +100,7 @@ struct Module {
     #[pin]
     _notifier: NetdevNotifier<link::FerroceLink>,
     #[pin]
-    _pernet: PernetRegistration<sockets::Namespaces>,
+    _tunnels: UdpTunnelRegistration,
     #[pin]
     _routes: RouteRegistration,
     #[pin]
@@ -119,7 +119,7 @@ impl kernel::InPlaceModule for Module {
                 _guard <- ModuleNotifier::register(),
                 _: { guard::check()? },
                 _routes <- RouteRegistration::register(),
-                _pernet <- PernetRegistration::register(),
+                _tunnels <- UdpTunnelRegistration::register(),
                 _notifier <- NetdevNotifier::register(),
                 _devices: Devices::new(),
                 _link <- LinkRegistration::register(),

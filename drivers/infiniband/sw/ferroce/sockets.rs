@@ -6,7 +6,7 @@
 //! address of a device. It is closed when the last of these is removed. A device and its addresses
 //! may be in different namespaces: a device also has the addresses of the net devices above its own
 //! (VLAN, macvlan). The sockets of a namespace are closed when it ends, even if devices still use
-//! them.
+//! them; their entry in [`OPEN`] stays until the last device or address there is removed.
 //!
 //! ```text
 //!   add_gid, del_gid, a device     DEMAND: how many in which namespace
@@ -19,7 +19,7 @@
 //! Locking: addresses are added and removed under the mutex of the core's GID table, sometimes also
 //! under RTNL. So these calls only count, under [`DEMAND`], inside which only the locks of
 //! `queue_work()` are taken. [`OPEN`] is held while a socket is opened or closed, so that the port
-//! is free after the last close.
+//! is free after the last close. Only the end of a namespace closes sockets without it.
 
 use crate::work;
 use kernel::{
@@ -34,7 +34,6 @@ use rdma::{
         Namespace,
         NetDevice,
         NetId,
-        PernetHandler,
         UdpTunnel, //
     },
     sync::Global,
@@ -66,15 +65,15 @@ struct Demand {
 /// The sockets of one namespace.
 struct Sockets {
     net: NetId,
-    _v4: UdpTunnel<Receiver>,
+    _v4: UdpTunnel,
     // `None` if the kernel has no IPv6.
-    _v6: Option<UdpTunnel<Receiver>>,
+    _v6: Option<UdpTunnel>,
 }
 
 impl Sockets {
     fn open(namespace: &Namespace) -> Result<Self> {
-        let v4 = UdpTunnel::open(namespace, Family::V4, ROCE_PORT)?;
-        let v6 = match UdpTunnel::open(namespace, Family::V6, ROCE_PORT) {
+        let v4 = UdpTunnel::open::<Receiver>(namespace, Family::V4, ROCE_PORT)?;
+        let v6 = match UdpTunnel::open::<Receiver>(namespace, Family::V6, ROCE_PORT) {
             Ok(v6) => Some(v6),
             Err(e) if e == EAFNOSUPPORT => None,
             Err(e) => return Err(e),
@@ -240,15 +239,4 @@ fn close_unused(open: &mut KVec<Sockets>) {
             demand.iter().any(|entry| entry.net == sockets.net)
         })
     });
-}
-
-/// Closes the sockets of a namespace when it ends.
-pub(crate) struct Namespaces;
-
-impl PernetHandler for Namespaces {
-    fn exit(net: NetId) {
-        if let Some(open) = OPEN.get() {
-            list::retain(&mut open.lock(), |sockets| sockets.net != net);
-        }
-    }
 }
