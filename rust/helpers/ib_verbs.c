@@ -8,6 +8,11 @@ rust_helper_ib_mark_name_assigned_by_user(struct ib_device *ibdev)
 	ib_mark_name_assigned_by_user(ibdev);
 }
 
+__rust_helper bool rust_helper_ib_device_try_get(struct ib_device *dev)
+{
+	return ib_device_try_get(dev);
+}
+
 __rust_helper void *rust_helper_ib_virt_dma_to_ptr(u64 dma_addr)
 {
 	return ib_virt_dma_to_ptr(dma_addr);

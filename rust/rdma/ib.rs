@@ -37,12 +37,13 @@ mod mcast;
 mod node_desc;
 mod ops;
 mod qp_attr;
+mod registered;
 
 pub use access::Access;
 pub use device::{
     Device,
-    DeviceName,
-    DeviceRef, //
+    DeviceName, //
 };
 pub use driver::Driver;
 pub use node_desc::NodeDesc;
+pub use registered::DeviceRef;

@@ -14,9 +14,7 @@ use kernel::ffi;
 impl<D: Driver> Device<D> {
     /// Returns whether the current task has `CAP_NET_ADMIN` in the user namespace that owns the
     /// network namespace of the device; in the shared mode of RDMA namespaces, that is the initial
-    /// one.
-    ///
-    /// Process context, during a callback of the core that is given an object of the device.
+    /// one. `false` for a device that is not registered. Process context.
     ///
     /// Netlink calls the driver in the context of the process that sends the request or receives
     /// the answer. For its own values, the core also requires that the opener of the netlink socket
@@ -27,11 +25,14 @@ impl<D: Driver> Device<D> {
         // CAST: A small constant.
         const CAPABILITY: ffi::c_int = bindings::CAP_NET_ADMIN as ffi::c_int;
 
-        // SAFETY: The device is valid. It moves to another namespace only while no callback runs,
-        // and goes, or moves, before its namespace does, which keeps the owner. noaudit: any user
-        // can trigger this check.
+        let Some(device) = self.registered() else {
+            return false;
+        };
+        // SAFETY: The device is registered. As long as it is referenced it stays in its namespace,
+        // which the core does not free while there are devices in it, and which keeps its owner.
+        // noaudit: any user can trigger this check.
         unsafe {
-            let net = bindings::rdma_dev_net(self.as_raw());
+            let net = bindings::rdma_dev_net(device.as_raw());
             bindings::ns_capable_noaudit((*net).user_ns, CAPABILITY)
         }
     }

@@ -14,6 +14,10 @@ use super::{
         VTable,
         PORT, //
     },
+    registered::{
+        DeviceRef,
+        Registered, //
+    },
     Driver, //
 };
 use crate::{
@@ -24,6 +28,7 @@ use crate::{
     }, //
 };
 use core::{
+    any::TypeId,
     marker::PhantomData,
     ops::Deref,
     ptr::NonNull, //
@@ -62,6 +67,8 @@ use kernel::{
 #[repr(C)]
 pub struct Device<D: Driver> {
     raw: Opaque<bindings::ib_device>,
+    /// The `TypeId` of `D`.
+    type_id: TypeId,
     data: D,
 }
 
@@ -124,21 +131,27 @@ impl<D: Driver> Device<D> {
         // The ops are set later, so that a failure does not drop parts that were not constructed.
         let guard = Allocated(raw);
         let this = raw.as_ptr().cast::<Self>();
-        // SAFETY: `data` is in the allocation, valid for write, and does not move.
-        unsafe { pin_init::raw_try_init(&raw mut (*this).data, init) }?;
+        // SAFETY: The fields are in the allocation, valid for write, and do not move.
+        unsafe {
+            (&raw mut (*this).type_id).write(TypeId::of::<D>());
+            pin_init::raw_try_init(&raw mut (*this).data, init)?;
+        }
 
         // SAFETY: The device is not registered yet, so it is ours alone.
         unsafe {
             let dev = &mut *raw.as_ptr();
             bindings::ib_mark_name_assigned_by_user(dev);
+            // CAST: The value is 1.
             dev.node_type = bindings::RDMA_NODE_IB_CA as u8;
             dev.phys_port_cnt = PORT;
+            // CAST: There are not as many as 2^31.
             dev.num_comp_vectors = id.comp_vectors as ffi::c_int;
             dev.node_guid = u64::from_ne_bytes(id.node_guid);
             for (to, from) in dev.node_desc.iter_mut().zip(id.node_desc.to_bytes()) {
                 *to = *from;
             }
             for cmd in D::UVERBS_CMDS {
+                // CAST: The number of the verb.
                 dev.uverbs_cmd_mask |= 1u64.wrapping_shl(*cmd as u32);
             }
             bindings::ib_set_device_ops(dev, &VTable::<D>::VTABLE);
@@ -166,25 +179,40 @@ impl<D: Driver> Device<D> {
     pub fn by_netdev(netdev: &NetDevice) -> Option<DeviceRef<D>> {
         // SAFETY: The net device is alive.
         let raw = unsafe { bindings::ib_device_get_by_netdev(netdev.as_raw(), D::DRIVER_ID.raw()) };
-        let dev = DeviceRef {
-            raw: NonNull::new(raw)?,
-            _p: PhantomData,
-        };
-        // Another driver may use the same ID, so compare a callback, too. SAFETY: A reference is
-        // held.
-        let dealloc = unsafe { (*raw).ops.dealloc_driver };
+        // SAFETY: The function returns a reference.
+        let device = unsafe { Registered::from_raw(NonNull::new(raw)?) };
+
+        // Drivers that do not use this crate may have the same ID.
+        // SAFETY: The device is referenced.
+        let dealloc = unsafe { (*raw).ops.dealloc_driver }?;
         let ours: unsafe extern "C" fn(*mut bindings::ib_device) = ops::dealloc_driver::<D>;
-        if dealloc.is_some_and(|f| core::ptr::fn_addr_eq(f, ours)) {
-            Some(dev)
-        } else {
-            None
+        if !core::ptr::fn_addr_eq(dealloc, ours) {
+            return None;
         }
+        // So may another driver of this module, and the compiler may merge equal functions.
+        // SAFETY: Only devices that this crate registers have the callback, and the offset of the
+        // field is the same in all of them.
+        let type_id = unsafe { (&raw const (*raw.cast::<Self>()).type_id).read() };
+        // SAFETY: The device is of `D`.
+        (type_id == TypeId::of::<D>()).then(|| unsafe { DeviceRef::new(device) })
     }
 
-    /// Unregisters the device later, from a work item of the core. Callable under RTNL.
+    /// Returns a reference that keeps the device registered. Callable in any context.
+    ///
+    /// `None` before the core enables the device, and once the core has removed its clients and the
+    /// last reference is gone.
+    pub(super) fn registered(&self) -> Option<Registered> {
+        // SAFETY: The device is alive.
+        unsafe { Registered::get(NonNull::from(self).cast()) }
+    }
+
+    /// Unregisters the device later, from a work item of the core; does nothing if it is not
+    /// registered. Callable under RTNL.
     pub fn unregister_queued(&self) {
-        // SAFETY: The device is alive and registered: a `DeviceRef` or a callback keeps it so.
-        unsafe { bindings::ib_unregister_device_queued(self.as_raw()) };
+        if let Some(device) = self.registered() {
+            // SAFETY: The device is registered. The core takes a reference for the work item.
+            unsafe { bindings::ib_unregister_device_queued(device.as_raw()) };
+        }
     }
 
     /// Unregisters the device of this driver on a net device later, if there is one; see
@@ -245,6 +273,7 @@ impl<D: Driver> Device<D> {
 }
 
 /// Bytes of a name, its terminator included.
+// CAST: The value is 64.
 const NAME_LEN: usize = bindings::IB_DEVICE_NAME_MAX as usize;
 
 /// A copy of the name of a device.
@@ -302,43 +331,6 @@ impl Drop for Allocated {
         // SAFETY: The device was allocated and is not registered. If the ops are set this drops the
         // driver's part, which was constructed before.
         unsafe { bindings::ib_dealloc_device(self.0.as_ptr()) };
-    }
-}
-
-/// A reference that keeps a device registered.
-///
-/// # Invariants
-///
-/// `raw` is a registered device, and this value owns one of its references.
-///
-/// # Examples
-///
-/// ```
-/// # use kernel::prelude::*;
-/// # use rdma::ib::{device::DeviceRef, Device, Driver};
-/// # use rdma::net::NetDevice;
-/// fn find<D: Driver>(netdev: &NetDevice) -> Result<DeviceRef<D>> {
-///     Device::by_netdev(netdev).ok_or(ENODEV)
-/// }
-/// ```
-pub struct DeviceRef<D: Driver> {
-    raw: NonNull<bindings::ib_device>,
-    _p: PhantomData<D>,
-}
-
-impl<D: Driver> Deref for DeviceRef<D> {
-    type Target = Device<D>;
-
-    fn deref(&self) -> &Device<D> {
-        // SAFETY: Valid by the type invariant, and `by_netdev` checked that it is of `D`.
-        unsafe { Device::from_raw(self.raw.as_ptr()) }
-    }
-}
-
-impl<D: Driver> Drop for DeviceRef<D> {
-    fn drop(&mut self) {
-        // SAFETY: This value owns a reference.
-        unsafe { bindings::ib_device_put(self.raw.as_ptr()) };
     }
 }
 
@@ -536,6 +528,7 @@ impl PortAttr<'_> {
             )
         };
         self.0.state = logical;
+        // CAST: The values are 2, 3 and 5.
         self.0.phys_state = physical as u8;
         self
     }
@@ -554,6 +547,7 @@ impl PortAttr<'_> {
 
     /// Sets the sizes of the GID and the P_Key table.
     pub fn set_tables(&mut self, gids: u32, pkeys: u16) -> &mut Self {
+        // CAST: There are not as many as 2^31.
         self.0.gid_tbl_len = gids as ffi::c_int;
         self.0.pkey_tbl_len = pkeys;
         self
@@ -591,6 +585,7 @@ impl PortAttr<'_> {
     /// own.
     pub fn set_least_speed(&mut self) -> &mut Self {
         self.0.max_vl_num = 1;
+        // CAST: Both values are 1.
         self.0.active_speed = bindings::ib_port_speed_IB_SPEED_SDR as u16;
         self.0.active_width = bindings::ib_port_width_IB_WIDTH_1X as u8;
         self

@@ -15,18 +15,21 @@ use kernel::ffi;
 
 impl<D: Driver> Device<D> {
     /// Tells the consumers that the port has become active (`IB_EVENT_PORT_ACTIVE`) or has gone
-    /// down (`IB_EVENT_PORT_ERR`), later, from a work item of the core. Callable in any context.
+    /// down (`IB_EVENT_PORT_ERR`), later, from a work item of the core. Does nothing if the
+    /// device is not registered. Callable in any context.
     pub fn dispatch_port_event(&self, active: bool) {
+        let Some(device) = self.registered() else {
+            return;
+        };
         let mut event: bindings::ib_event = pin_init::zeroed();
-        event.device = self.as_raw();
+        event.device = device.as_raw();
         event.event = if active {
             bindings::ib_event_type_IB_EVENT_PORT_ACTIVE
         } else {
             bindings::ib_event_type_IB_EVENT_PORT_ERR
         };
-        // SAFETY: The element is a number. The device is registered, because a `DeviceRef` or a
-        // callback keeps it so. The core copies the event, and delivers it before it frees the
-        // device.
+        // SAFETY: The element is a number. The device is registered. The core copies the event, and
+        // delivers it before it frees the device.
         unsafe {
             *event.element.port_num.as_mut() = PORT;
             bindings::ib_dispatch_event(&event);

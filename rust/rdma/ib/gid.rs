@@ -5,6 +5,8 @@
 //! C header: [`include/rdma/ib_cache.h`](srctree/include/rdma/ib_cache.h)
 
 use super::{
+    ops::PORT,
+    registered::Registered,
     Device,
     Driver, //
 };
@@ -25,13 +27,13 @@ use kernel::{
 /// It keeps the entry's slot, not its net device: [`GidAttr::with_netdev`] fails once the device is
 /// removed.
 ///
+/// It also keeps the RDMA device registered, because the core frees the table of a device whether
+/// there are references to its entries or not. So keep it only in objects that the core destroys
+/// before it unregisters the device, such as queue pairs: otherwise the core waits forever.
+///
 /// # Invariants
 ///
-/// The pointer is valid, and this value owns a reference to it.
-///
-/// The compiler does not enforce that the device outlives the value. Keep it only in objects that
-/// the core destroys before it unregisters the device, such as queue pairs: the core frees the
-/// table whether there are references or not.
+/// `entry` is valid and in the table of `device`, and this value owns a reference to it.
 ///
 /// # Examples
 ///
@@ -49,7 +51,10 @@ use kernel::{
 ///     gid.with_netdev(|netdev| Ok(netdev.ifindex()))
 /// }
 /// ```
-pub struct GidAttr(NonNull<bindings::ib_gid_attr>);
+pub struct GidAttr {
+    entry: NonNull<bindings::ib_gid_attr>,
+    device: Registered,
+}
 
 // SAFETY: The entry is reference counted with atomics and only read.
 unsafe impl Send for GidAttr {}
@@ -61,34 +66,60 @@ impl GidAttr {
     ///
     /// # Errors
     ///
-    /// `EINVAL` or `ENODATA` if there is no such entry.
+    /// `EINVAL` or `ENODATA` if there is no such entry, `ENODEV` if the device is not registered.
     pub fn lookup<D: Driver>(dev: &Device<D>, index: u32) -> Result<Self> {
-        // SAFETY: The device is alive.
-        unsafe { lookup(dev.as_raw(), index) }
+        Self::lookup_in(dev.registered().ok_or(ENODEV)?, index)
     }
 
     /// Like [`GidAttr::lookup`], for another entry of the same table.
     pub fn lookup_other(&self, index: u32) -> Result<Self> {
-        // SAFETY: The entry and its device are alive by the type invariant.
-        unsafe { lookup(self.0.as_ref().device, index) }
+        Self::lookup_in(self.device.clone(), index)
+    }
+
+    /// Looks up an entry of the table of a device.
+    fn lookup_in(device: Registered, index: u32) -> Result<Self> {
+        // SAFETY: The device is registered.
+        // CAST: The core refuses a negative index.
+        let entry = from_err_ptr(unsafe {
+            bindings::rdma_get_gid_attr(device.as_raw(), PORT, index as ffi::c_int).cast_mut()
+        })?;
+        // INVARIANT: `rdma_get_gid_attr` returns a reference.
+        Ok(Self {
+            entry: NonNull::new(entry).ok_or(EINVAL)?,
+            device,
+        })
     }
 
     /// Takes a reference to the entry that the core passes to a callback.
     ///
+    /// # Errors
+    ///
+    /// `ENODEV` if the device is not registered.
+    ///
     /// # Safety
     ///
-    /// `raw` must be valid and referenced by the caller.
-    pub(super) unsafe fn hold(raw: NonNull<bindings::ib_gid_attr>) -> Self {
+    /// `entry` must be valid and referenced by the caller, and its device must be alive.
+    pub(super) unsafe fn hold(entry: NonNull<bindings::ib_gid_attr>) -> Result<Self> {
         // SAFETY: By the requirement of this function.
-        unsafe { bindings::rdma_hold_gid_attr(raw.as_ptr()) };
+        let device = NonNull::new(unsafe { entry.as_ref() }.device).ok_or(ENODEV)?;
+        // SAFETY: By the requirement of this function.
+        let device = unsafe { Registered::get(device) }.ok_or(ENODEV)?;
+        // SAFETY: By the requirement of this function.
+        unsafe { bindings::rdma_hold_gid_attr(entry.as_ptr()) };
         // INVARIANT: The reference was just taken.
-        Self(raw)
+        Ok(Self { entry, device })
+    }
+
+    /// Returns the index in the table.
+    pub fn index(&self) -> u32 {
+        // SAFETY: The entry is alive by the type invariant.
+        u32::from(unsafe { self.entry.as_ref() }.index)
     }
 
     /// Returns the GID.
     pub fn gid(&self) -> [u8; 16] {
         // SAFETY: The entry is alive by the type invariant; a GID is plain bytes.
-        unsafe { *self.0.as_ref().gid.raw.as_ref() }
+        unsafe { *self.entry.as_ref().gid.raw.as_ref() }
     }
 
     /// Calls `f` with the net device that has the address, under RCU.
@@ -99,8 +130,8 @@ impl GidAttr {
     pub fn with_netdev<R>(&self, f: impl FnOnce(&NetDevice) -> Result<R>) -> Result<R> {
         let _rcu = rcu::read_lock();
         // SAFETY: The entry is alive by the type invariant, and RCU is held.
-        let dev = from_err_ptr(unsafe { bindings::rdma_read_gid_attr_ndev_rcu(self.0.as_ptr()) })
-            .map_err(|_| ENODEV)?;
+        let dev = unsafe { bindings::rdma_read_gid_attr_ndev_rcu(self.entry.as_ptr()) };
+        let dev = from_err_ptr(dev).map_err(|_| ENODEV)?;
         if dev.is_null() {
             return Err(ENODEV);
         }
@@ -109,31 +140,23 @@ impl GidAttr {
     }
 }
 
-/// Looks up an entry by index.
-///
-/// # Safety
-///
-/// The device must be alive.
-unsafe fn lookup(device: *mut bindings::ib_device, index: u32) -> Result<GidAttr> {
-    // SAFETY: By the requirement of this function.
-    let attr = from_err_ptr(unsafe {
-        bindings::rdma_get_gid_attr(device, 1, index as ffi::c_int).cast_mut()
-    })?;
-    // INVARIANT: `rdma_get_gid_attr` returns a reference.
-    NonNull::new(attr).map(GidAttr).ok_or(EINVAL)
-}
-
 impl Clone for GidAttr {
     fn clone(&self) -> Self {
         // SAFETY: `self` holds a reference.
-        unsafe { Self::hold(self.0) }
+        unsafe { bindings::rdma_hold_gid_attr(self.entry.as_ptr()) };
+        // INVARIANT: The reference was just taken.
+        Self {
+            entry: self.entry,
+            device: self.device.clone(),
+        }
     }
 }
 
 impl Drop for GidAttr {
     fn drop(&mut self) {
-        // SAFETY: This value owns a reference. The last put is deferred to a work item by the core.
-        unsafe { bindings::rdma_put_gid_attr(self.0.as_ptr()) };
+        // SAFETY: This value owns a reference. The last put is deferred to a work item, for which
+        // the core waits when it unregisters the device.
+        unsafe { bindings::rdma_put_gid_attr(self.entry.as_ptr()) };
     }
 }
 
@@ -246,26 +269,28 @@ pub struct Path {
 }
 
 impl Path {
-    /// Reads an address vector of the core; `None` if it has no global route or is not RoCE's.
+    /// Reads an address vector of the core; `None` if it has no global route, is not RoCE's, or its
+    /// device is not registered.
     ///
     /// # Safety
     ///
-    /// `attr` must be valid, and its source GID entry referenced by the caller.
+    /// `attr` must be valid, its source GID entry referenced by the caller, and its device alive.
     pub(super) unsafe fn from_raw(attr: &bindings::rdma_ah_attr) -> Option<(Self, GidAttr)> {
         if attr.type_ != bindings::rdma_ah_attr_type_RDMA_AH_ATTR_TYPE_ROCE
-            || attr.ah_flags & bindings::ib_ah_flags_IB_AH_GRH as u8 == 0
+            || u32::from(attr.ah_flags) & bindings::ib_ah_flags_IB_AH_GRH == 0
         {
             return None;
         }
         let grh = &attr.grh;
         let gid = NonNull::new(grh.sgid_attr.cast_mut())?;
         // SAFETY: The caller holds a reference.
-        let gid = unsafe { GidAttr::hold(gid) };
+        let gid = unsafe { GidAttr::hold(gid) }.ok()?;
         let path = Self {
             sgid: gid.gid(),
             // SAFETY: A GID is plain bytes.
             dgid: unsafe { *grh.dgid.raw.as_ref() },
-            sgid_index: u32::from(grh.sgid_index),
+            // Not the index in the address vector, which has only 8 bits.
+            sgid_index: gid.index(),
             flow_label: grh.flow_label & 0xf_ffff,
             traffic_class: grh.traffic_class,
             hop_limit: grh.hop_limit,
@@ -281,6 +306,7 @@ impl Path {
     /// Writes the address vector for a query.
     pub(super) fn to_raw(self, attr: &mut bindings::rdma_ah_attr) {
         attr.type_ = bindings::rdma_ah_attr_type_RDMA_AH_ATTR_TYPE_ROCE;
+        // CAST: The value is 1.
         attr.ah_flags = bindings::ib_ah_flags_IB_AH_GRH as u8;
         attr.sl = self.sl;
         attr.static_rate = self.static_rate;
@@ -291,6 +317,7 @@ impl Path {
             attr.__bindgen_anon_1.roce.as_mut().dmac = self.dmac;
         }
         attr.grh.flow_label = self.flow_label;
+        // CAST: The core truncates an index above 255 in the same way.
         attr.grh.sgid_index = self.sgid_index as u8;
         attr.grh.hop_limit = self.hop_limit;
         attr.grh.traffic_class = self.traffic_class;
