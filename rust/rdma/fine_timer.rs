@@ -103,6 +103,7 @@ impl<C: TimerCallback> FineTimer<C> {
             // SAFETY: `raw` is valid for write and pinned.
             raw <- unsafe {
                 Opaque::ffi_init(|raw| {
+                    // CAST: The value is 1.
                     bindings::hrtimer_setup(
                         raw,
                         Some(Self::expired),

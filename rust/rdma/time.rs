@@ -37,6 +37,7 @@ pub fn ktime_get_ns() -> u64 {
 /// ```
 #[inline]
 pub fn jiffies_ns() -> u64 {
+    // CAST: Widening.
     const NS_PER_JIFFY: u64 = 1_000_000_000 / kernel::bindings::HZ as u64;
 
     // CAST: An `unsigned long` has at most 64 bits.

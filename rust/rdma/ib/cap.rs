@@ -37,6 +37,7 @@ impl_flags!(
     /// ```
     #[derive(Clone, Copy)]
     pub enum DeviceCap {
+        // CAST: Each flag is a bit of a `u64`.
         /// The port of an address vector is checked.
         UdAvPortEnforce = bindings::ib_device_cap_flags_IB_DEVICE_UD_AV_PORT_ENFORCE as u64,
         /// The core reports an active port.
@@ -92,6 +93,7 @@ impl_flags!(
     /// ```
     #[derive(Clone, Copy)]
     pub enum KernelCap {
+        // CAST: Each flag is a bit of a `u64`.
         /// Regions may be fetched on demand.
         OnDemandPaging = bindings::ib_kernel_cap_flags_IBK_ON_DEMAND_PAGING as u64,
         /// `rdma link delete` may destroy the device.

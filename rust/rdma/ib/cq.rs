@@ -291,6 +291,7 @@ pub(super) unsafe extern "C" fn create_cq<D: Driver>(
         let owned = unsafe { Cq::<D>::new(raw, data) }?;
         D::publish_cq(&owned);
         // SAFETY: The core's allocation, which has room for it.
+        // CAST: Bounded by the limit of the device.
         unsafe {
             (*raw).cqe = init.cqe as ffi::c_int;
             Cq::<D>::store(raw, owned);

@@ -50,6 +50,7 @@ pub(super) unsafe extern "C" fn process_mad<D: Driver>(
     _pkey_index: *mut u16,
 ) -> ffi::c_int {
     if port != PORT {
+        // CAST: The value is 0.
         return bindings::ib_mad_result_IB_MAD_RESULT_FAILURE as ffi::c_int;
     }
     // SAFETY: The device is alive. Both datagrams are valid for the call, and no one else uses

@@ -24,7 +24,11 @@ use kernel::{
 ///     desc.first() == Some(&0)
 /// }
 /// ```
-pub type NodeDesc = [u8; bindings::IB_DEVICE_NODE_DESC_MAX as usize];
+pub type NodeDesc = [u8; LEN];
+
+/// Bytes of a description.
+// CAST: The value is 64.
+const LEN: usize = bindings::IB_DEVICE_NODE_DESC_MAX as usize;
 
 impl<D: Driver> Device<D> {
     /// Changes the description.

@@ -198,6 +198,7 @@ impl QpEvent {
     /// Returns the bit of the event in a mask of events.
     #[inline]
     pub const fn bit(self) -> u32 {
+        // CAST: The number of the event, which is at most 16.
         1 << self as u32
     }
 }

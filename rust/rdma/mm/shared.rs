@@ -121,12 +121,7 @@ impl SharedMemory {
         }
         let area = vma.set_mixedmap();
         // SAFETY: The area is being set up by its `mmap` call, which holds the lock for writing.
-        unsafe {
-            bindings::vm_flags_set(
-                area.as_ptr(),
-                (flags::DONTEXPAND | flags::DONTDUMP) as bindings::vm_flags_t,
-            )
-        };
+        unsafe { bindings::vm_flags_set(area.as_ptr(), flags::DONTEXPAND | flags::DONTDUMP) };
 
         let mut offset = 0;
         while offset < len {

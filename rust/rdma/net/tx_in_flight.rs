@@ -54,6 +54,7 @@ const NSEC_PER_SEC: u64 = 1_000_000_000;
 /// The bits of the argument of the destructor that are the number of packets, less one.
 const COUNT: usize = align_of::<Inner<()>>() - 1;
 
+// CAST: Widening.
 const _: () = assert!(Train::MOST as usize <= COUNT + 1);
 
 /// The number of accounts. Packets in flight keep the accounts of senders that are gone.

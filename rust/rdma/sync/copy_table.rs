@@ -140,6 +140,7 @@ impl<T: Copy> CopyTable<T> {
         // SAFETY: The array is initialised. The store is of a number that is in use, so nothing is
         // allocated, and it cannot fail.
         // INVARIANT: `entry` is from `KBox::into_raw`.
+        // CAST: Widening.
         let old = unsafe {
             let irq = bindings::xa_lock_irqsave(self.xa.get());
             let mut old = bindings::xa_load(self.xa.get(), id as usize);
@@ -166,6 +167,7 @@ impl<T: Copy> CopyTable<T> {
     /// Removes a number. Callable in any context.
     pub fn remove(&self, id: u32) {
         // SAFETY: The array is initialised.
+        // CAST: Widening.
         let old = unsafe {
             let irq = bindings::xa_lock_irqsave(self.xa.get());
             let old = bindings::__xa_erase(self.xa.get(), id as usize);
@@ -179,6 +181,7 @@ impl<T: Copy> CopyTable<T> {
     pub fn get(&self, id: u32) -> Option<T> {
         let _rcu = rcu::read_lock();
         // SAFETY: The array is initialised.
+        // CAST: Widening.
         let entry = unsafe { bindings::xa_load(self.xa.get(), id as usize) };
         let entry = NonNull::new(entry.cast::<Entry<T>>())?;
         // SAFETY: An entry that was found under RCU is freed after a grace period, and is never

@@ -232,6 +232,7 @@ impl<T> Table<T> {
     pub fn get(&self, id: u32) -> Option<Ref<T>> {
         let _rcu = rcu::read_lock();
         // SAFETY: The array is initialised.
+        // CAST: Widening.
         let entry = unsafe { bindings::xa_load(self.xa.get(), id as usize) };
         let inner = NonNull::new(entry.cast::<Inner<T>>())?;
         // SAFETY: The memory of an object that was found under RCU is freed after a grace period.
@@ -240,11 +241,13 @@ impl<T> Table<T> {
 
     /// Returns the first object with a number above `id`, and its number. Callable in any context.
     pub fn after(&self, id: u32) -> Option<(u32, Ref<T>)> {
+        // CAST: Widening.
         let mut index = id as usize;
         loop {
             index = index.checked_add(1)?;
             let _rcu = rcu::read_lock();
             // SAFETY: The array is initialised.
+            // CAST: Widening.
             let entry = unsafe {
                 bindings::xa_find(
                     self.xa.get(),
@@ -267,6 +270,7 @@ impl<T> Table<T> {
     fn store(&self, id: u32, entry: *mut ffi::c_void) {
         // SAFETY: The array is initialised. The number was reserved, so nothing is allocated, and
         // storing null leaves it reserved.
+        // CAST: Widening.
         let old = unsafe {
             let flags = bindings::xa_lock_irqsave(self.xa.get());
             let old = bindings::__xa_store(self.xa.get(), id as usize, entry, bindings::GFP_ATOMIC);
@@ -279,6 +283,7 @@ impl<T> Table<T> {
     /// Takes a number out of the array.
     fn erase(&self, id: u32) {
         // SAFETY: The array is initialised.
+        // CAST: Widening.
         let old = unsafe {
             let flags = bindings::xa_lock_irqsave(self.xa.get());
             let old = bindings::__xa_erase(self.xa.get(), id as usize);

@@ -39,6 +39,7 @@ impl DmaMemory {
 
     /// Returns the pointer to `len` bytes at an address.
     pub(super) fn ptr(addr: u64, len: usize) -> Result<*mut u8> {
+        // CAST: A `usize` fits.
         addr.checked_add(len as u64).ok_or(EFAULT)?;
         // SAFETY: Only a conversion.
         let ptr = unsafe { bindings::ib_virt_dma_to_ptr(addr) };

@@ -149,6 +149,7 @@ impl Paged {
         // CAST: 64 bits.
         let first = start as usize & !(PAGE_SIZE - 1);
         // The address of the last byte of the last page.
+        // CAST: As above.
         let end = last as usize | (PAGE_SIZE - 1);
         // Saturates for the whole address space, which leaves out its last byte.
         let bytes = end.wrapping_sub(first).saturating_add(1);

@@ -66,6 +66,7 @@ impl Umem {
     /// `ENOMEM`, `EFAULT`, `EINVAL`, or `EPERM` if the process may not lock that much.
     pub fn new<D: Driver>(dev: &Device<D>, start: u64, len: u64, access: Access) -> Result<Self> {
         // SAFETY: The device is alive; the core checks the range.
+        // CAST: The address and the length have 64 bits; flags are signed in C.
         let umem = from_err_ptr(unsafe {
             bindings::ib_umem_get_va(
                 dev.as_raw(),
@@ -78,6 +79,7 @@ impl Umem {
             umem: NonNull::new(umem).ok_or(ENOMEM)?,
             pages: KVVec::new(),
             // SAFETY: `umem` was just returned.
+            // CAST: An offset in a page.
             skip: unsafe { bindings::ib_umem_offset(umem) } as usize,
             len,
             // SAFETY: `umem` was just returned.

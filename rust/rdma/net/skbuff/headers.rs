@@ -51,6 +51,7 @@ impl SkBuff {
             return None;
         }
         // SAFETY: As above. Both are offsets from `data`, most often negative.
+        // CAST: Widening.
         let (from, to) = unsafe {
             (
                 bindings::skb_network_offset(skb) as isize,

@@ -79,6 +79,7 @@ impl SkBuff {
         // SAFETY: The frame is owned and given away here. It begins with an Ethernet header, and
         // the caller keeps the device alive for the call; queues drop their packets for a device
         // that is removed.
+        // CAST: The value is 14.
         let ret = unsafe {
             bindings::sk_buff_set_dev(skb, dev.as_raw());
             bindings::skb_reset_mac_header(skb);
