@@ -476,10 +476,8 @@ pub(crate) fn publish(qp: &Owned<IbQp>) -> u32 {
 /// Removes a queue pair from the data path. Afterwards nothing completes, and no completion in the
 /// queue of a kernel consumer refers to the queue pair.
 pub(crate) fn destroy(qp: &Owned<IbQp>) {
-    if qp.sched.has_deferred() {
-        // Process requests that were posted before, and left to the work item.
-        send::catch_up_last(qp);
-    }
+    // Process requests that were posted before, and perhaps left to the work item.
+    send::catch_up_last(qp);
     qp.number.hide();
     let mut send = qp.send.lock();
     let mut recv = qp.recv.lock();

@@ -75,8 +75,8 @@ pub(crate) fn modify(
 ) -> Result {
     let mut attributes = qp.attributes.lock();
     let posted = qp.send.lock().sq.posted();
-    if qp.state() == State::Rts && qp.sched.has_deferred() {
-        // Process the requests that were posted before, and left to the work item.
+    if qp.state() == State::Rts {
+        // Process the requests that were posted before, and perhaps left to the work item.
         send::catch_up(qp);
     }
     let mtu = active_mtu(qp.device());

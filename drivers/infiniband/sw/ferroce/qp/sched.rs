@@ -133,11 +133,6 @@ impl Sched {
         self.set(false);
     }
 
-    /// Returns whether requests may be left to the work item. A hint only.
-    pub(super) fn has_deferred(&self) -> bool {
-        self.is_deferred.load(Relaxed) || self.batch.load(Relaxed) != 0
-    }
-
     /// Stores a value only if it changes, because the cache line is shared with posters.
     #[inline]
     fn set(&self, is_deferred: bool) {
@@ -157,15 +152,12 @@ mod tests {
         let sched = Sched::new();
         assert_eq!(sched.on_post(false), Next::Run);
         assert_eq!(sched.on_post(true), Next::Later);
-        assert!(sched.has_deferred());
         assert_eq!(sched.on_post(false), Next::Nothing);
         // A run by a response does not end the deferral.
         sched.begin();
-        assert!(sched.has_deferred());
         assert_eq!(sched.on_post(false), Next::Later);
         sched.begin();
         sched.work_done();
-        assert!(!sched.has_deferred());
         assert_eq!(sched.on_post(false), Next::Run);
     }
 
@@ -173,7 +165,6 @@ mod tests {
     fn work_left_is_deferred() {
         let sched = Sched::new();
         sched.defer();
-        assert!(sched.has_deferred());
         assert_eq!(sched.on_post(false), Next::Later);
     }
 
@@ -183,7 +174,6 @@ mod tests {
         assert_eq!(sched.on_post(true), Next::Later);
         // The work item is done with earlier requests.
         sched.work_done();
-        assert!(sched.has_deferred());
         assert_eq!(sched.on_post(false), Next::Run);
     }
 
