@@ -27,13 +27,13 @@ use kernel::{
 /// It keeps the entry's slot, not its net device: [`GidAttr::with_netdev`] fails once the device is
 /// removed.
 ///
-/// It also keeps the RDMA device registered, because the core frees the table of a device whether
-/// there are references to its entries or not. So keep it only in objects that the core destroys
-/// before it unregisters the device, such as queue pairs: otherwise the core waits forever.
+/// Do not keep it for long: as long as there are references to an entry its index is in use, and an
+/// address that is removed and added again gets another one. The device stays registered meanwhile,
+/// as with a [`GidTable`].
 ///
 /// # Invariants
 ///
-/// `entry` is valid and in the table of `device`, and this value owns a reference to it.
+/// `entry` is valid and in the table of `_device`, and this value owns a reference to it.
 ///
 /// # Examples
 ///
@@ -53,7 +53,8 @@ use kernel::{
 /// ```
 pub struct GidAttr {
     entry: NonNull<bindings::ib_gid_attr>,
-    device: Registered,
+    // Dropped after the reference to the entry.
+    _device: Registered,
 }
 
 // SAFETY: The entry is reference counted with atomics and only read.
@@ -66,28 +67,9 @@ impl GidAttr {
     ///
     /// # Errors
     ///
-    /// `EINVAL` or `ENODATA` if there is no such entry, `ENODEV` if the device is not registered.
+    /// As [`GidTable::of`] and [`GidTable::get`].
     pub fn lookup<D: Driver>(dev: &Device<D>, index: u32) -> Result<Self> {
-        Self::lookup_in(dev.registered().ok_or(ENODEV)?, index)
-    }
-
-    /// Like [`GidAttr::lookup`], for another entry of the same table.
-    pub fn lookup_other(&self, index: u32) -> Result<Self> {
-        Self::lookup_in(self.device.clone(), index)
-    }
-
-    /// Looks up an entry of the table of a device.
-    fn lookup_in(device: Registered, index: u32) -> Result<Self> {
-        // SAFETY: The device is registered.
-        // CAST: The core refuses a negative index.
-        let entry = from_err_ptr(unsafe {
-            bindings::rdma_get_gid_attr(device.as_raw(), PORT, index as ffi::c_int).cast_mut()
-        })?;
-        // INVARIANT: `rdma_get_gid_attr` returns a reference.
-        Ok(Self {
-            entry: NonNull::new(entry).ok_or(EINVAL)?,
-            device,
-        })
+        GidTable::of(dev)?.get(index)
     }
 
     /// Takes a reference to the entry that the core passes to a callback.
@@ -107,7 +89,10 @@ impl GidAttr {
         // SAFETY: By the requirement of this function.
         unsafe { bindings::rdma_hold_gid_attr(entry.as_ptr()) };
         // INVARIANT: The reference was just taken.
-        Ok(Self { entry, device })
+        Ok(Self {
+            entry,
+            _device: device,
+        })
     }
 
     /// Returns the index in the table.
@@ -140,23 +125,59 @@ impl GidAttr {
     }
 }
 
-impl Clone for GidAttr {
-    fn clone(&self) -> Self {
-        // SAFETY: `self` holds a reference.
-        unsafe { bindings::rdma_hold_gid_attr(self.entry.as_ptr()) };
-        // INVARIANT: The reference was just taken.
-        Self {
-            entry: self.entry,
-            device: self.device.clone(),
-        }
-    }
-}
-
 impl Drop for GidAttr {
     fn drop(&mut self) {
         // SAFETY: This value owns a reference. The last put is deferred to a work item, for which
         // the core waits when it unregisters the device.
         unsafe { bindings::rdma_put_gid_attr(self.entry.as_ptr()) };
+    }
+}
+
+/// The GID table of a device.
+///
+/// It keeps the device registered, because the core frees the table of a device whether there are
+/// references to its entries or not. So keep it only in objects that the core destroys before it
+/// unregisters the device, such as queue pairs: otherwise the core waits forever.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::ib::gid::GidTable;
+///
+/// /// Returns whether the entry with an index is a GID.
+/// fn is_at(table: &GidTable, index: u32, gid: &[u8; 16]) -> bool {
+///     table.get(index).is_ok_and(|entry| entry.gid() == *gid)
+/// }
+/// ```
+pub struct GidTable(Registered);
+
+impl GidTable {
+    /// Returns the table of a device. Callable in any context.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if the device is not registered.
+    pub fn of<D: Driver>(dev: &Device<D>) -> Result<Self> {
+        dev.registered().map(Self).ok_or(ENODEV)
+    }
+
+    /// Looks up an entry by index. Callable in softirq context.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` or `ENODATA` if there is no such entry.
+    pub fn get(&self, index: u32) -> Result<GidAttr> {
+        // SAFETY: The device is registered.
+        // CAST: The core refuses a negative index.
+        let entry = from_err_ptr(unsafe {
+            bindings::rdma_get_gid_attr(self.0.as_raw(), PORT, index as ffi::c_int).cast_mut()
+        })?;
+        // INVARIANT: `rdma_get_gid_attr` returns a reference.
+        Ok(GidAttr {
+            entry: NonNull::new(entry).ok_or(EINVAL)?,
+            _device: self.0.clone(),
+        })
     }
 }
 

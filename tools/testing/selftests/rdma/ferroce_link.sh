@@ -7,7 +7,7 @@
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
 . "$(dirname "$0")/lib.sh"
 need_module
-need_programs ibv_rc_pingpong ibv_asyncwatch python3 rdma-ndd
+need_programs ibv_rc_pingpong ibv_asyncwatch python3 rdma-ndd rping
 # shellcheck disable=SC2034
 after_each=clean
 
@@ -186,8 +186,34 @@ only_v6() {
 	has_gid r1 fd78::2
 }
 
+# same_index INDEX: removes the address and adds it again. Succeeds if it has the index again.
+same_index() {
+	ip -n n1 addr delete 10.77.0.1/24 dev v1
+	wait_for fails has_gid r1 10.77.0.1
+	ip -n n1 addr add 10.77.0.1/24 dev v1
+	equal "$1" "$(gid_index r1 10.77.0.1)"
+}
+
+# The queue pair of the connection manager sends from the address, and does not keep its index afterwards. The connection manager
+# itself keeps it until it has destroyed its connection.
+added_again() {
+	local index server
+
+	make_net
+	add_links
+	index=$(gid_index r1 10.77.0.1)
+	start server n1 rping -s -a 10.77.0.1 -C 1
+	server=$pid
+	wait_for listening
+	start client n2 rping -c -a 10.77.0.1 -C 1
+	ends "$pid"
+	ends "$server"
+	wait_for same_index "$index"
+}
+
 test_case "only IPv4 addresses" only_v4
 test_case "only IPv6 addresses" only_v6
+test_case "address that a connection was set up from, removed and added again" added_again
 
 # ---- Output of the tools
 

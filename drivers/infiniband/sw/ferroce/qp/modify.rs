@@ -87,7 +87,7 @@ pub(crate) fn modify(
             } else {
                 attributes.dest_qpn.get()
             };
-            Some(paths(qp, path, gid, peer)?)
+            Some(paths(qp, path, &gid, peer)?)
         }
         None if mask.contains(AttrMask::AV) => return Err(EINVAL),
         _ => None,
@@ -178,12 +178,12 @@ fn lock_halves(qp: &Owned<IbQp>, posted: u64) -> Halves<'_> {
 }
 
 /// Returns the path to the peer for each half.
-fn paths(qp: &IbQp, path: Path, gid: GidAttr, peer: u32) -> Result<[TxPath; 2]> {
+fn paths(qp: &IbQp, path: Path, gid: &GidAttr, peer: u32) -> Result<[TxPath; 2]> {
     ah::check(&path)?;
     let sport = udp_sport(path.flow_label, qp.qpn, peer);
     let has_ecn = has_ecn(qp);
     Ok([
-        TxPath::new(qp.device(), path, gid.clone(), sport, has_ecn)?,
+        TxPath::new(qp.device(), path, gid, sport, has_ecn)?,
         TxPath::new(qp.device(), path, gid, sport, has_ecn)?,
     ])
 }

@@ -37,6 +37,7 @@ use rdma::{
         gid::{
             udp_sport,
             GidAttr,
+            GidTable,
             Path, //
         },
         Device, //
@@ -149,7 +150,7 @@ pub(crate) struct TxPath {
     /// The number of the device.
     device: u32,
     path: Path,
-    gid: GidAttr,
+    gids: GidTable,
     /// The net device that has the source address, in the namespace that the peer is in.
     link: Link,
     is_v4: bool,
@@ -177,7 +178,7 @@ impl TxPath {
     pub(crate) fn new(
         device: &Device<Ferroce>,
         path: Path,
-        gid: GidAttr,
+        gid: &GidAttr,
         sport: u16,
         has_ecn: bool,
     ) -> Result<Self> {
@@ -185,7 +186,7 @@ impl TxPath {
         Ok(Self {
             device: device.number(),
             path,
-            gid,
+            gids: GidTable::of(device)?,
             link,
             is_v4: ah::is_v4(&path.sgid) && ah::is_v4(&path.dgid),
             sport,
@@ -448,17 +449,12 @@ impl TxPath {
                 flow_label: self.path.flow_label,
             }),
         };
-        let mut look_up = |gid: &GidAttr| gid.with_netdev(|dev| route.look_up(dev, &key));
-        let result = look_up(&self.gid);
-        if result != Err(ENODEV) {
-            return result;
-        }
-        // The address was removed, but may have been added again: a bond may have changed its
-        // active link, or the net device may have got another MAC address or, with IPv6, may have
-        // been down.
-        let lookup = |index| self.gid.lookup_other(index);
-        self.gid = find_again(self.device, self.path.sgid, &self.link, lookup)?;
-        look_up(&self.gid)
+        // The address may have been removed and added again: a bond may have changed its active
+        // link, or the net device may have got another MAC address or, with IPv6, may have been
+        // down. The reference is not kept, because the address would then get another index.
+        let lookup = |index| self.gids.get(index);
+        let gid = find_gid(self.device, self.path.sgid, &self.link, lookup)?;
+        gid.with_netdev(|dev| route.look_up(dev, &key))
     }
 
     /// Returns the header of a UDP packet of `len` bytes. The checksum is zero, since the ICRC
@@ -563,21 +559,21 @@ pub(super) fn datagram_path(qp: &IbQp, av: &Av) -> Result<TxPath> {
         _ => {
             let link = av.link.as_ref().ok_or(ENODEV)?;
             let lookup = |index| GidAttr::lookup(device, index);
-            find_again(device.number(), av.path.sgid, link, lookup)?
+            find_gid(device.number(), av.path.sgid, link, lookup)?
         }
     };
     let sport = udp_sport(av.path.flow_label, qp.qpn, 0);
-    TxPath::new(device, av.path, gid, sport, false)
+    TxPath::new(device, av.path, &gid, sport, false)
 }
 
-/// Finds the entry of a source address that was removed and added again to the same net device.
-/// `lookup` looks up an entry by index.
+/// Finds the entry of a source address, which may have been removed and added again to the same net
+/// device. `lookup` looks up an entry by index.
 ///
 /// # Errors
 ///
 /// `ENODEV` if the address is gone; the error of `lookup`.
 #[cold]
-fn find_again(
+fn find_gid(
     device: u32,
     sgid: [u8; 16],
     link: &Link,
