@@ -15,6 +15,8 @@ pub mod skbuff;
 pub mod tx_in_flight;
 pub mod udp_tunnel;
 
+mod pernet;
+
 pub use multicast::{
     Group,
     Rtnl, //

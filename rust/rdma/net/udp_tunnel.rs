@@ -9,6 +9,7 @@ use super::{
         Namespace,
         NetId, //
     },
+    pernet::Pernet,
     NetDevice,
     SkBuffList, //
 };
@@ -26,8 +27,7 @@ use kernel::{
     ffi,
     new_mutex,
     prelude::*,
-    sync::Mutex,
-    types::Opaque, //
+    sync::Mutex, //
 };
 
 /// The version of IP that a socket is for.
@@ -160,7 +160,7 @@ static TUNNELS: Global<Mutex<Tunnels>> = Global::new();
 /// A socket is closed under the lock. The exit handler of its namespace takes the lock, too, so the
 /// namespace is not freed meanwhile.
 struct Tunnels {
-    /// Whether a [`UdpTunnelRegistration`] closes the sockets.
+    /// True while there is a [`UdpTunnelRegistration`], which closes the sockets.
     is_registered: bool,
     /// The number of the last socket.
     last_id: u64,
@@ -193,13 +193,8 @@ fn close(which: impl Fn(&Socket) -> bool) {
 #[pin_data(PinnedDrop)]
 pub struct UdpTunnelRegistration {
     #[pin]
-    ops: Opaque<bindings::pernet_operations>,
+    _pernet: Pernet,
 }
-
-// SAFETY: `ops` is only touched by the core, under the lock of the latter.
-unsafe impl Send for UdpTunnelRegistration {}
-// SAFETY: As for `Send`.
-unsafe impl Sync for UdpTunnelRegistration {}
 
 impl UdpTunnelRegistration {
     /// Registers the handler of namespaces, once in a module. May sleep.
@@ -208,24 +203,17 @@ impl UdpTunnelRegistration {
     ///
     /// `EBUSY` if this was called before, even if it failed; `ENOMEM`.
     pub fn register() -> impl PinInit<Self, Error> {
+        // `exit`, not `pre_exit`, so that the port stays in use as long as there are net devices.
+        // UDP still works then: its exit handler was registered earlier, and so runs later.
+        let operations = bindings::pernet_operations {
+            exit: Some(exit_callback),
+            ..pin_init::zeroed()
+        };
         try_pin_init!(Self {
             _: { TUNNELS.init(new_mutex!(Tunnels::NONE, "rdma::TUNNELS"))? },
-            ops <- Opaque::try_ffi_init(|ops: *mut bindings::pernet_operations| {
-                // `exit`, not `pre_exit`, so that the port stays in use as long as there are net
-                // devices. UDP still works then: its exit handler was registered earlier, and so
-                // runs later.
-                // SAFETY: `ops` is valid for write.
-                unsafe {
-                    ops.write(bindings::pernet_operations {
-                        exit: Some(exit_callback),
-                        ..pin_init::zeroed()
-                    })
-                };
-                // SAFETY: `ops` is initialised, pinned, and unregistered before it is freed.
-                to_result(unsafe { bindings::register_pernet_subsys(ops) })?;
-                set_registered(true);
-                Ok::<(), Error>(())
-            }),
+            // SAFETY: The handler takes any namespace.
+            _pernet <- unsafe { Pernet::register(operations) },
+            _: { set_registered(true) },
         })
     }
 }
@@ -233,10 +221,8 @@ impl UdpTunnelRegistration {
 #[pinned_drop]
 impl PinnedDrop for UdpTunnelRegistration {
     fn drop(self: Pin<&mut Self>) {
+        // Then the handler is unregistered, which closes the sockets.
         set_registered(false);
-        // This calls the exit handler for every namespace.
-        // SAFETY: `ops` was registered by `register`.
-        unsafe { bindings::unregister_pernet_subsys(self.ops.get()) };
     }
 }
 

@@ -40,7 +40,10 @@ use super::{
 };
 use crate::{
     bindings,
-    net::NetDevice,
+    net::{
+        pernet::Pernet,
+        NetDevice, //
+    },
     new_spinlock_bh,
     sync::{
         Global,
@@ -57,7 +60,6 @@ use core::{
 use kernel::{
     alloc::Flags,
     container_of,
-    error::to_result,
     ffi,
     prelude::*,
     sync::{
@@ -333,13 +335,8 @@ unsafe fn list_of(net: *mut bindings::net) -> Option<NonNull<bindings::list_head
 #[pin_data(PinnedDrop)]
 pub struct RouteRegistration {
     #[pin]
-    ops: Opaque<bindings::pernet_operations>,
+    _pernet: Pernet,
 }
-
-// SAFETY: `ops` is only touched by the core, under the lock of the latter.
-unsafe impl Send for RouteRegistration {}
-// SAFETY: As for `Send`.
-unsafe impl Sync for RouteRegistration {}
 
 impl RouteRegistration {
     /// Registers the lists. May sleep.
@@ -348,24 +345,19 @@ impl RouteRegistration {
     ///
     /// `EBUSY` if that was done before, `ENOMEM`.
     pub fn register() -> impl PinInit<Self, Error> {
+        let operations = bindings::pernet_operations {
+            init: Some(init_callback),
+            exit: Some(exit_callback),
+            id: ID.as_ptr(),
+            size: size_of::<bindings::list_head>(),
+            ..pin_init::zeroed()
+        };
         try_pin_init!(Self {
             _: { LISTS.init(new_spinlock_bh!((), "rdma::route::LISTS"))? },
-            ops <- Opaque::try_ffi_init(|ops: *mut bindings::pernet_operations| {
-                // SAFETY: `ops` is valid for write.
-                unsafe {
-                    ops.write(bindings::pernet_operations {
-                        init: Some(init_callback),
-                        exit: Some(exit_callback),
-                        id: ID.as_ptr(),
-                        size: size_of::<bindings::list_head>(),
-                        ..pin_init::zeroed()
-                    })
-                };
-                // SAFETY: `ops` is initialised, pinned, and unregistered before it is freed.
-                to_result(unsafe { bindings::register_pernet_subsys(ops) })?;
-                REGISTERED.store(true, Release);
-                Ok::<(), Error>(())
-            }),
+            // SAFETY: The handlers take any namespace, with a list of its own. Only the core writes
+            // to the id, which is static.
+            _pernet <- unsafe { Pernet::register(operations) },
+            _: { REGISTERED.store(true, Release) },
         })
     }
 }
@@ -373,11 +365,9 @@ impl RouteRegistration {
 #[pinned_drop]
 impl PinnedDrop for RouteRegistration {
     fn drop(self: Pin<&mut Self>) {
+        // Then the handlers are unregistered. This waits for a grace period before it calls the
+        // exit handlers, so they find every route that was cached.
         REGISTERED.store(false, Relaxed);
-        // This waits for a grace period before it calls the exit handlers, so they find every route
-        // that was cached.
-        // SAFETY: `ops` was registered by `register`.
-        unsafe { bindings::unregister_pernet_subsys(self.ops.get()) };
     }
 }
 
