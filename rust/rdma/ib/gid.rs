@@ -150,6 +150,7 @@ impl Drop for GidAttr {
 ///     table.get(index).is_ok_and(|entry| entry.gid() == *gid)
 /// }
 /// ```
+#[derive(Clone)]
 pub struct GidTable(Registered);
 
 impl GidTable {

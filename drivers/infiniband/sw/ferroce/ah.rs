@@ -52,7 +52,7 @@ pub(crate) struct Av {
 impl Av {
     fn new(device: &Device<Ferroce>, pd: PdId, path: Path) -> Self {
         let link = GidAttr::lookup(device, path.sgid_index)
-            .and_then(|gid| gid.with_netdev(|dev| Ok(Link::of(dev))))
+            .and_then(|gid| Link::of_gid(&gid))
             .ok();
 
         Self { pd, path, link }

@@ -19,6 +19,7 @@ use kernel::{
     }, //
 };
 use rdma::{
+    ib::gid::GidAttr,
     net::{
         namespace::NetId,
         netdevice::NetDevice, //
@@ -82,6 +83,15 @@ impl Link {
             net: netdev.net_id(),
             ifindex: netdev.ifindex(),
         }
+    }
+
+    /// Returns the key of the net device that has an address.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if the net device is gone.
+    pub(crate) fn of_gid(gid: &GidAttr) -> Result<Self> {
+        gid.with_netdev(|netdev| Ok(Self::of(netdev)))
     }
 }
 

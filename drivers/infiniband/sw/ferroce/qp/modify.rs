@@ -26,6 +26,7 @@ use crate::{
         MAX_RD_ATOMIC, //
     },
     errno::errno,
+    gids::Link,
     module_parameters,
     port::active_mtu, //
 };
@@ -36,6 +37,7 @@ use rdma::{
         gid::{
             udp_sport,
             GidAttr,
+            GidTable,
             Path, //
         },
         qp::{
@@ -182,10 +184,10 @@ fn paths(qp: &IbQp, path: Path, gid: &GidAttr, peer: u32) -> Result<[TxPath; 2]>
     ah::check(&path)?;
     let sport = udp_sport(path.flow_label, qp.qpn, peer);
     let has_ecn = has_ecn(qp);
-    Ok([
-        TxPath::new(qp.device(), path, gid, sport, has_ecn)?,
-        TxPath::new(qp.device(), path, gid, sport, has_ecn)?,
-    ])
+    let link = Link::of_gid(gid)?;
+    let gids = GidTable::of(qp.device())?;
+    let new = |gids| TxPath::new(qp.device(), path, link, gids, sport, has_ecn);
+    Ok([new(gids.clone()), new(gids)])
 }
 
 /// Returns whether a queue pair takes part in congestion notification.

@@ -169,24 +169,21 @@ pub(crate) struct TxPath {
 }
 
 impl TxPath {
-    /// Creates the path to a peer, in the namespace of the net device that has the source address.
-    /// `has_ecn` is true if the half reacts to congestion marks.
-    ///
-    /// # Errors
-    ///
-    /// `ENODEV` if the net device is down or gone.
+    /// Creates the path to a peer, in the namespace of `link`, the net device that has the source
+    /// address. `gids` is the table of `device`. `has_ecn` is true if the half reacts to congestion
+    /// marks.
     pub(crate) fn new(
         device: &Device<Ferroce>,
         path: Path,
-        gid: &GidAttr,
+        link: Link,
+        gids: GidTable,
         sport: u16,
         has_ecn: bool,
-    ) -> Result<Self> {
-        let link = gid.with_netdev(|dev| Ok(Link::of(dev)))?;
-        Ok(Self {
+    ) -> Self {
+        Self {
             device: device.number(),
             path,
-            gids: GidTable::of(device)?,
+            gids,
             link,
             is_v4: ah::is_v4(&path.sgid) && ah::is_v4(&path.dgid),
             sport,
@@ -195,7 +192,7 @@ impl TxPath {
             rate: device.speed.limit(path.static_rate),
             generation: gids::generation().wrapping_sub(1),
             ip_id: 0,
-        })
+        }
     }
 
     /// Returns the addresses.
@@ -452,8 +449,7 @@ impl TxPath {
         // The address may have been removed and added again: a bond may have changed its active
         // link, or the net device may have got another MAC address or, with IPv6, may have been
         // down. The reference is not kept, because the address would then get another index.
-        let lookup = |index| self.gids.get(index);
-        let gid = find_gid(self.device, self.path.sgid, &self.link, lookup)?;
+        let gid = find_gid(self.device, self.path.sgid, &self.link, &self.gids)?;
         gid.with_netdev(|dev| route.look_up(dev, &key))
     }
 
@@ -553,33 +549,29 @@ impl TxPath {
 /// `ENODEV` if the source address is gone.
 pub(super) fn datagram_path(qp: &IbQp, av: &Av) -> Result<TxPath> {
     let device = qp.device();
-    let gid = match GidAttr::lookup(device, av.path.sgid_index) {
+    let gids = GidTable::of(device)?;
+    let gid = match gids.get(av.path.sgid_index) {
         Ok(gid) if gid.gid() == av.path.sgid => gid,
         // The address was removed, and perhaps added again.
         _ => {
             let link = av.link.as_ref().ok_or(ENODEV)?;
-            let lookup = |index| GidAttr::lookup(device, index);
-            find_gid(device.number(), av.path.sgid, link, lookup)?
+            find_gid(device.number(), av.path.sgid, link, &gids)?
         }
     };
     let sport = udp_sport(av.path.flow_label, qp.qpn, 0);
-    TxPath::new(device, av.path, &gid, sport, false)
+    let link = Link::of_gid(&gid)?;
+    Ok(TxPath::new(device, av.path, link, gids, sport, false))
 }
 
 /// Finds the entry of a source address, which may have been removed and added again to the same net
-/// device. `lookup` looks up an entry by index.
+/// device. `gids` is the table of `device`.
 ///
 /// # Errors
 ///
-/// `ENODEV` if the address is gone; the error of `lookup`.
+/// `ENODEV` if the address is gone; those of [`GidTable::get`].
 #[cold]
-fn find_gid(
-    device: u32,
-    sgid: [u8; 16],
-    link: &Link,
-    lookup: impl FnOnce(u32) -> Result<GidAttr>,
-) -> Result<GidAttr> {
-    let gid = lookup(gids::index_of(device, sgid, link).ok_or(ENODEV)?)?;
+fn find_gid(device: u32, sgid: [u8; 16], link: &Link, gids: &GidTable) -> Result<GidAttr> {
+    let gid = gids.get(gids::index_of(device, sgid, link).ok_or(ENODEV)?)?;
 
     // The entry may have changed since it was found.
     if gid.gid() != sgid {
