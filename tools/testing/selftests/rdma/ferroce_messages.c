@@ -97,6 +97,17 @@ static void test_rc_lengths(void)
 	lengths(IBV_QPT_RC, IBV_MTU_4096, false);
 }
 
+/* The driver copies up to 128 bytes without a string instruction, in blocks that overlap. */
+static void test_short_lengths(void)
+{
+	struct end a, b;
+
+	pair_open(&a, &b, IBV_QPT_RC, LEN);
+	for (uint32_t len = 6; len <= 136; len++)
+		one_length(&a, &b, len);
+	pair_close(&a, &b);
+}
+
 static void test_uc_lengths(void)
 {
 	lengths(IBV_QPT_UC, IBV_MTU_256, true);
@@ -494,6 +505,7 @@ static void test_cq_overflow_rc(void)
 
 static const struct test tests[] = {
 	{ "RC, lengths", test_rc_lengths },
+	{ "RC, all short lengths", test_short_lengths },
 	{ "UC, lengths", test_uc_lengths },
 	{ "UD, lengths", test_ud_lengths },
 	{ "UD, too long", test_ud_too_long },
