@@ -216,7 +216,12 @@ pub(crate) fn run(qp: &IbQp) {
                 half.raise_last_wqe_reached(qp);
                 half.watch(qp);
             }
-            state if state.is_receiving() => half.resume(qp, &mut run),
+            state if state.is_receiving() => {
+                half.resume(qp, &mut run);
+                if !run.again {
+                    half.wait.end_run();
+                }
+            }
             _ => {}
         }
         half.hand_over(qp, &mut run);

@@ -285,9 +285,9 @@ impl SendHalf {
         }
         if !after.again {
             // Otherwise the next run uses it.
-            self.request_wait.give_up_permit();
+            self.request_wait.end_run();
         }
-        self.response_wait.give_up_permit();
+        self.response_wait.end_run();
         if self.sq.notify_drained && self.req.is_drained() {
             self.sq.notify_drained = false;
             qp.raise(QpEvent::SqDrained);

@@ -122,11 +122,15 @@ impl OdpWait {
         Ok(())
     }
 
-    /// Passes on a permit that the half did not use. Called at the end of a run.
+    /// Passes on a permit that the half did not use, and forgets a failed fetch: its packet has
+    /// been sent, because the memory was present by then, or can have it fetched again. Called at
+    /// the end of a run that did all its work.
     #[inline]
-    pub(crate) fn give_up_permit(&mut self) {
-        if matches!(self.state, WaitState::Permit) && !self.is_pending() {
-            self.cancel();
+    pub(crate) fn end_run(&mut self) {
+        match self.state {
+            WaitState::Permit if !self.is_pending() => self.cancel(),
+            WaitState::Failed { .. } => self.state = WaitState::No,
+            _ => {}
         }
     }
 
