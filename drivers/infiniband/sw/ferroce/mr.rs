@@ -14,7 +14,6 @@ pub(crate) mod window;
 
 pub(crate) use self::{
     cache::RegionCache,
-    fast::Registration,
     fetch::{
         OdpFault,
         Started, //
@@ -57,7 +56,10 @@ use rdma::{
         Table, //
     }, //
 };
-use roce::wr::MemError;
+use roce::{
+    requester::Local,
+    wr::MemError, //
+};
 
 /// A memory region as the data path finds it.
 pub(crate) struct Mr {
@@ -185,30 +187,18 @@ pub(crate) fn find_remote(
     find(rkey, pd, access)
 }
 
-/// Invalidates a key of this protection domain (LOCAL_INV); `qpn` is the queue pair of the request.
+/// Invalidates a key of this protection domain, for a request of queue pair `qpn` (LOCAL_INV), or
+/// of its peer if `by_peer` (SEND with invalidate).
 ///
 /// # Errors
 ///
-/// [`MemError::Protection`] if the key may not be invalidated by a request, such as that of a
-/// region that a verb registered.
-pub(crate) fn invalidate_local(key: u32, pd: PdId, qpn: u32) -> Result<(), MemError> {
+/// [`MemError::Protection`] if a request may not invalidate the key, such as that of a region that
+/// a verb registered, or if the peer may not use it.
+pub(crate) fn invalidate(key: u32, pd: PdId, qpn: u32, by_peer: bool) -> Result<(), MemError> {
     if window::is_window(key) {
         return window::invalidate(key, pd, qpn);
     }
-    with_fast(key, pd, |fast| fast.invalidate(key, false))
-}
-
-/// Invalidates a key on request of the peer of queue pair `qpn` (SEND with invalidate).
-///
-/// # Errors
-///
-/// See [`invalidate_local`]; also [`MemError::Protection`] if the peer was not allowed to use the
-/// key.
-pub(crate) fn invalidate_remote(rkey: u32, pd: PdId, qpn: u32) -> Result<(), MemError> {
-    if window::is_window(rkey) {
-        return window::invalidate(rkey, pd, qpn);
-    }
-    with_fast(rkey, pd, |fast| fast.invalidate(rkey, true))
+    with_fast(key, pd, |fast| fast.invalidate(key, by_peer))
 }
 
 /// Makes the memory that was mapped to a region available under a key (REG_MR).
@@ -216,8 +206,8 @@ pub(crate) fn invalidate_remote(rkey: u32, pd: PdId, qpn: u32) -> Result<(), Mem
 /// # Errors
 ///
 /// [`MemError::Protection`]; the region is unchanged then.
-pub(crate) fn register(registration: &Registration, pd: PdId) -> Result<(), MemError> {
-    with_fast(registration.key, pd, |fast| fast.register(registration))
+pub(crate) fn register(local: &Local, pd: PdId) -> Result<(), MemError> {
+    with_fast(local.key.get(), pd, |fast| fast.register(local))
 }
 
 /// Calls `f` with the region of a key, if it is one that requests may register.

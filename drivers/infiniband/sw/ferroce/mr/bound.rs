@@ -3,10 +3,7 @@
 //! Ranges of regions that memory windows are bound to.
 
 use super::{
-    window::{
-        Bind,
-        WindowRef, //
-    },
+    window::WindowRef,
     Target, //
 };
 use kernel::{
@@ -21,7 +18,10 @@ use rdma::ib::{
     object::PdId,
     Access, //
 };
-use roce::wr::MemError;
+use roce::wr::{
+    LocalArgs,
+    MemError, //
+};
 
 /// Rights by which a peer changes memory.
 const REMOTE_CHANGE: Access = Access::REMOTE_WRITE.or(Access::REMOTE_ATOMIC);
@@ -95,21 +95,22 @@ impl BoundRange {
     /// # Errors
     ///
     /// [`MemError::Protection`] if the region does not allow it.
-    pub(crate) fn bind(bind: &Bind, pd: PdId) -> Result<Self, MemError> {
-        let target = super::find(bind.mr_lkey, pd, Access::MW_BIND)?; // C10-73
+    pub(crate) fn bind(args: &LocalArgs, pd: PdId) -> Result<Self, MemError> {
+        let target = super::find(args.mr_lkey, pd, Access::MW_BIND)?; // C10-73
         let mr = target.mr();
         // As in C rxe.
         if mr.access.contains(Access::ZERO_BASED) {
             return Err(MemError::Protection);
         }
         // C10-74
-        if bind.access.intersects(REMOTE_CHANGE) && !mr.access.contains(Access::LOCAL_WRITE) {
+        let access = Access::from_raw(args.access);
+        if access.intersects(REMOTE_CHANGE) && !mr.access.contains(Access::LOCAL_WRITE) {
             return Err(MemError::Protection);
         }
-        let offset = target.offset(bind.addr, bind.len)?; // C10-75
+        let offset = target.offset(args.addr, args.length)?; // C10-75
         mr.bound_windows.add()?;
         Ok(Self {
-            mr: super::number(bind.mr_lkey),
+            mr: super::number(args.mr_lkey),
             offset,
         })
     }

@@ -66,19 +66,14 @@ impl RegionCache {
         access: Access,
         look_up: impl FnOnce() -> Result<Target, MemError>,
     ) -> Result<&Target, MemError> {
-        if !self.holds(key, pd, access) {
+        let holds = self.key == key
+            && self.target.as_ref().is_some_and(|target| {
+                target.is_region() && target.mr().pd == pd && target.allows(access)
+            });
+        if !holds {
             self.target = Some(look_up()?);
             self.key = key;
         }
         self.target.as_ref().ok_or(MemError::Protection)
-    }
-
-    /// Returns whether a key names the last region, and the region has at least these rights.
-    #[inline]
-    fn holds(&self, key: u32, pd: PdId, access: Access) -> bool {
-        self.key == key
-            && self.target.as_ref().is_some_and(|target| {
-                target.is_region() && target.mr().pd == pd && target.allows(access)
-            })
     }
 }

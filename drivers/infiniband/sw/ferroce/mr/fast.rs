@@ -30,7 +30,10 @@ use rdma::{
         SpinLockIrqSave, //
     }, //
 };
-use roce::wr::MemError;
+use roce::{
+    requester::Local,
+    wr::MemError, //
+};
 
 /// Rights that such a region may have.
 const SUPPORTED: Access = Access::LOCAL_WRITE
@@ -63,18 +66,7 @@ pub(super) struct Active {
     iova: u64,
     /// Changes with each registration.
     epoch: u64,
-    memory: Memory,
-}
-
-/// The arguments of a request to register memory (REG_MR).
-#[derive(Clone, Copy)]
-pub(crate) struct Registration {
-    /// The new key of the region. All but its low eight bits name the region.
-    pub(crate) key: u32,
-    /// The address that requests use for the first byte.
-    pub(crate) iova: u64,
-    /// The access that the region allows.
-    pub(crate) access: Access,
+    pub(super) memory: Memory,
 }
 
 impl Fast {
@@ -115,10 +107,12 @@ impl Fast {
     /// Makes the mapped memory available under a key.
     ///
     /// If nothing new was mapped, this is the memory of the last registration.
-    pub(super) fn register(&self, registration: &Registration) -> Result<(), MemError> {
+    pub(super) fn register(&self, local: &Local) -> Result<(), MemError> {
+        let access = Access::from_raw(local.args.access);
+        let iova = local.args.addr;
         let mut active = self.active.lock();
         let active = &mut *active;
-        if active.key.is_some() || !registration.access.is_within(SUPPORTED) {
+        if active.key.is_some() || !access.is_within(SUPPORTED) {
             return Err(MemError::Protection);
         }
         let Memory::Mapped(mapped) = &mut active.memory else {
@@ -131,17 +125,17 @@ impl Fast {
             &*staged
         };
         // The region must not extend beyond the address space, either.
-        let end = registration.iova.checked_add(next.len());
-        if next.is_empty() || !next.fits(registration.iova) || end.is_none() {
+        let end = iova.checked_add(next.len());
+        if next.is_empty() || !next.fits(iova) || end.is_none() {
             return Err(MemError::Protection);
         }
         if !staged.is_empty() {
             core::mem::swap(mapped, &mut *staged);
             staged.forget();
         }
-        active.key = Some(registration.key);
-        active.access = registration.access;
-        active.iova = registration.iova;
+        active.key = Some(local.key.get());
+        active.access = access;
+        active.iova = iova;
         active.epoch = active.epoch.wrapping_add(1);
         Ok(())
     }
@@ -173,13 +167,6 @@ impl Fast {
             return Err(MemError::Protection);
         }
         Ok(active)
-    }
-}
-
-impl Active {
-    /// Returns the memory of the registration.
-    pub(super) fn memory(&self) -> &Memory {
-        &self.memory
     }
 }
 

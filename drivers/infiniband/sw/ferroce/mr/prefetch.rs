@@ -93,7 +93,7 @@ impl Range {
     /// Finds the region, and the offset of the range in it.
     fn look_up(&self, pd: PdId, how: Fetch) -> Result<(Target, u64)> {
         let target = find(self.lkey, pd, Access::NONE).map_err(|_| EINVAL)?;
-        if !target.is_on_demand() {
+        if target.on_demand().is_none() {
             return Err(EINVAL);
         }
         if how == Fetch::Write && !target.allows(Access::LOCAL_WRITE) {

@@ -26,6 +26,10 @@ use roce::wr::MemError;
 
 /// The memory that a key names: a whole region, or the part in a window.
 ///
+/// Accesses take offsets from [`offset`](Self::offset). They fail with [`MemError::NotPresent`] if
+/// the memory has to be fetched first, and with [`MemError::Protection`] if the key has become
+/// invalid meanwhile. None of them sleeps.
+///
 /// Destroying the region or the window waits for this, so it lives for one packet only, or for one
 /// run of a half ([`RegionCache`](super::RegionCache)).
 pub(crate) struct Target {
@@ -97,7 +101,7 @@ impl Target {
         matches!(self.key, KeyKind::Region)
     }
 
-    /// Returns the offset of `len` bytes at `va` in [`memory`](Self::memory).
+    /// Returns the offset of `len` bytes at `va` in the memory.
     ///
     /// # Errors
     ///
@@ -116,11 +120,6 @@ impl Target {
     #[inline]
     pub(super) fn allows(&self, access: Access) -> bool {
         self.mr.access.contains(access)
-    }
-
-    /// Returns whether this is memory on demand.
-    pub(super) fn is_on_demand(&self) -> bool {
-        self.mr.memory.paged().is_some()
     }
 
     /// Returns memory on demand, for use after the target is dropped. Dropping the result may
@@ -151,30 +150,15 @@ impl Target {
         })
     }
 
-    /// Returns the memory.
-    #[inline]
-    pub(crate) fn memory(&self) -> View<'_> {
-        View(self)
-    }
-}
-
-/// The memory of a [`Target`]. Offsets come from [`Target::offset`].
-///
-/// All accesses fail with [`MemError::NotPresent`] if the memory has to be fetched first, and with
-/// [`MemError::Protection`] if the key has become invalid meanwhile. None of them sleeps.
-#[derive(Clone, Copy)]
-pub(crate) struct View<'a>(&'a Target);
-
-impl View<'_> {
     /// Appends `len` bytes at `at` to a packet, which is unchanged if this fails.
     #[inline]
-    pub(crate) fn append_to(self, at: u64, len: usize, skb: &mut SkBuff) -> Result<(), MemError> {
+    pub(crate) fn append_to(&self, at: u64, len: usize, skb: &mut SkBuff) -> Result<(), MemError> {
         self.with(|memory| memory.append_to(at, len, skb))
     }
 
     /// Copies bytes in at `at`.
     #[inline]
-    pub(crate) fn write(self, at: u64, bytes: &[u8]) -> Result<(), MemError> {
+    pub(crate) fn write(&self, at: u64, bytes: &[u8]) -> Result<(), MemError> {
         self.with(|memory| memory.write(at, bytes))
     }
 
@@ -182,11 +166,11 @@ impl View<'_> {
     ///
     /// So there is no access to the memory after an invalidation has returned.
     #[inline]
-    fn with<R>(self, f: impl FnOnce(&Memory) -> Result<R>) -> Result<R, MemError> {
-        let mr = &self.0.mr;
+    fn with<R>(&self, f: impl FnOnce(&Memory) -> Result<R>) -> Result<R, MemError> {
+        let mr = &self.mr;
         // The locks are held until the end of the access.
         let (_window, active);
-        let memory = match &self.0.key {
+        let memory = match &self.key {
             KeyKind::Region => &mr.memory,
             KeyKind::Window(window) => {
                 _window = window.lock()?;
@@ -195,7 +179,7 @@ impl View<'_> {
             KeyKind::Fast(epoch) => {
                 let fast = mr.fast.as_ref().ok_or(MemError::Protection)?;
                 active = fast.lock(*epoch)?;
-                active.memory()
+                &active.memory
             }
         };
         f(memory).map_err(mem_error)
@@ -205,19 +189,19 @@ impl View<'_> {
     /// values are in host byte order, and the access is atomic. Fails with [`MemError::Protection`]
     /// if the word is not aligned in memory. An aligned address in the request does not ensure
     /// this, because the first byte of a region may have any address.
-    pub(crate) fn compare_swap(self, at: u64, compare: u64, swap: u64) -> Result<u64, MemError> {
+    pub(crate) fn compare_swap(&self, at: u64, compare: u64, swap: u64) -> Result<u64, MemError> {
         self.with(|memory| memory.compare_swap(at, compare, swap))
     }
 
     /// Adds to the number at `at`; returns the original value. As
     /// [`compare_swap`](Self::compare_swap).
-    pub(crate) fn fetch_add(self, at: u64, add: u64) -> Result<u64, MemError> {
+    pub(crate) fn fetch_add(&self, at: u64, add: u64) -> Result<u64, MemError> {
         self.with(|memory| memory.fetch_add(at, add))
     }
 
     /// Stores a number at `at` after everything that was written before. As
     /// [`compare_swap`](Self::compare_swap).
-    pub(crate) fn store(self, at: u64, value: u64) -> Result<(), MemError> {
+    pub(crate) fn store(&self, at: u64, value: u64) -> Result<(), MemError> {
         self.with(|memory| memory.store(at, value))
     }
 }

@@ -42,7 +42,10 @@ use rdma::{
         Table, //
     }, //
 };
-use roce::wr::MemError;
+use roce::{
+    requester::Local,
+    wr::MemError, //
+};
 
 /// Rights that a window may have.
 const SUPPORTED: Access = Access::REMOTE_WRITE
@@ -236,23 +239,6 @@ impl WindowRef {
     }
 }
 
-/// The arguments of a request to bind a memory window.
-#[derive(Clone, Copy)]
-pub(crate) struct Bind {
-    /// The current key of the window.
-    pub(crate) mw_rkey: u32,
-    /// The new key of the window; only its low eight bits are used.
-    pub(crate) new_rkey: u32,
-    /// The region.
-    pub(crate) mr_lkey: u32,
-    /// The first byte, as requests for the region address it.
-    pub(crate) addr: u64,
-    /// The length in bytes; zero unbinds a window of type 1.
-    pub(crate) len: u64,
-    /// The rights of the peer.
-    pub(crate) access: Access,
-}
-
 /// Binds a memory window for a request of queue pair `qpn`, which is in protection domain `pd`.
 ///
 /// Called under the lock of the send half.
@@ -260,44 +246,47 @@ pub(crate) struct Bind {
 /// # Errors
 ///
 /// [`MemError::Protection`]; the window is unchanged then.
-pub(crate) fn bind(bind: &Bind, pd: PdId, qpn: u32) -> Result<(), MemError> {
+pub(crate) fn bind(local: &Local, pd: PdId, qpn: u32) -> Result<(), MemError> {
     const TAG: u32 = (1 << super::KEY_BITS) - 1;
 
-    let mw = lookup(bind.mw_rkey)?;
+    let args = &local.args;
+    let access = Access::from_raw(args.access);
+
+    let mw = lookup(args.mw_rkey)?;
     let mut binding = mw.binding.lock();
     // C10-72
-    if binding.key != bind.mw_rkey || mw.pd != pd || !bind.access.is_within(SUPPORTED) {
+    if binding.key != args.mw_rkey || mw.pd != pd || !access.is_within(SUPPORTED) {
         return Err(MemError::Protection);
     }
     let qpn = match mw.ty {
         // o10-36.2.2
-        MwType::One if bind.access.contains(Access::ZERO_BASED) => {
+        MwType::One if access.contains(Access::ZERO_BASED) => {
             return Err(MemError::Protection);
         }
         MwType::One => None,
         // o10-37.2.30, o10-37.2.40
-        MwType::Two if binding.bound.is_some() || bind.len == 0 => {
+        MwType::Two if binding.bound.is_some() || args.length == 0 => {
             return Err(MemError::Protection);
         }
         MwType::Two => Some(qpn),
     };
-    let bound = if bind.len == 0 {
+    let bound = if args.length == 0 {
         None
     } else {
         Some(Bound {
-            range: BoundRange::bind(bind, pd)?,
+            range: BoundRange::bind(args, pd)?,
             qpn,
-            access: bind.access,
-            va: if bind.access.contains(Access::ZERO_BASED) {
+            access,
+            va: if access.contains(Access::ZERO_BASED) {
                 0
             } else {
-                bind.addr
+                args.addr
             },
-            len: bind.len,
+            len: args.length,
         })
     };
     binding.bind(bound);
-    binding.key = (binding.key & !TAG) | (bind.new_rkey & TAG);
+    binding.key = (binding.key & !TAG) | (local.key.get() & TAG);
     Ok(())
 }
 

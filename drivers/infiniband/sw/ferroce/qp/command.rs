@@ -48,19 +48,19 @@ pub(super) fn execute(
         Action::CompareSwap { compare, swap } => {
             let target = find(Access::REMOTE_ATOMIC)?;
             let at = target.offset(command.va, WORD)?;
-            target.memory().compare_swap(at, compare, swap)
+            target.compare_swap(at, compare, swap)
         }
         Action::FetchAdd { add } => {
             let target = find(Access::REMOTE_ATOMIC)?;
             let at = target.offset(command.va, WORD)?;
-            target.memory().fetch_add(at, add)
+            target.fetch_add(at, add)
         }
         Action::Store => {
             let word = payload.first_chunk().ok_or(MemError::Length)?;
             let target = find(Access::REMOTE_WRITE)?;
             let at = target.offset(command.va, WORD)?;
             // The bytes are stored as they are: their order is up to the application.
-            target.memory().store(at, u64::from_ne_bytes(*word))?;
+            target.store(at, u64::from_ne_bytes(*word))?;
             Ok(0)
         }
         Action::Flush { len, feth } => {

@@ -110,7 +110,7 @@ pub(super) fn scatter(
             .split_at_checked(len as usize)
             .ok_or(MemError::Length)?;
         rest = next;
-        region.memory().write(at, bytes)
+        region.write(at, bytes)
     })
 }
 
@@ -132,7 +132,7 @@ pub(super) fn gather(
         let region = regions.find(key, pd, Access::NONE)?;
         let at = region.offset(addr, u64::from(len))?;
         // CAST: Widening.
-        region.memory().append_to(at, len as usize, skb)
+        region.append_to(at, len as usize, skb)
     })
 }
 

@@ -18,13 +18,9 @@ use crate::{
     device::Ferroce,
     mr::{
         self,
-        window::{
-            self,
-            Bind, //
-        },
+        window,
         OdpFault,
-        RegionCache,
-        Registration, //
+        RegionCache, //
     },
     queue::{
         Fill,
@@ -280,37 +276,14 @@ impl Sq {
     /// The status that the request completes with.
     pub(crate) fn execute(&self, local: &Local, qp: &Qp) -> Result<(), Status> {
         let result = match local.op {
-            SendOp::LocalInv => mr::invalidate_local(local.key.get(), self.pd, qp.qpn),
-            SendOp::BindMw => self.bind(local, qp),
-            SendOp::RegMr => self.register(local),
+            SendOp::LocalInv => mr::invalidate(local.key.get(), self.pd, qp.qpn, false),
+            SendOp::BindMw => window::bind(local, self.pd, qp.qpn),
+            SendOp::RegMr => mr::register(local, self.pd),
             _ => return Err(Status::LocQpOp),
         };
         // IBTA defines a memory management operation error, for which the kernel only has
         // IB_WC_MW_BIND_ERR. C rxe reports IB_WC_LOC_QP_OP_ERR.
         result.map_err(|_| Status::MwBind)
-    }
-
-    /// Binds a memory window.
-    fn bind(&self, local: &Local, qp: &Qp) -> Result<(), MemError> {
-        let bind = Bind {
-            mw_rkey: local.args.mw_rkey,
-            new_rkey: local.key.get(),
-            mr_lkey: local.args.mr_lkey,
-            addr: local.args.addr,
-            len: local.args.length,
-            access: Access::from_raw(local.args.access),
-        };
-        window::bind(&bind, self.pd, qp.qpn)
-    }
-
-    /// Registers the memory that a kernel consumer has mapped.
-    fn register(&self, local: &Local) -> Result<(), MemError> {
-        let registration = Registration {
-            key: local.key.get(),
-            iova: local.args.addr,
-            access: Access::from_raw(local.args.access),
-        };
-        mr::register(&registration, self.pd)
     }
 
     /// Copies bytes to `offset` of the buffers of a slot, of a READ or an atomic operation.
@@ -358,12 +331,6 @@ impl Sq {
         from..from.saturating_add(self.stride)
     }
 
-    /// Returns the private copy of a slot.
-    #[inline]
-    fn tail(&self, slot: u16) -> &[u8] {
-        self.tails.get(self.range(slot)).unwrap_or(&[])
-    }
-
     /// Looks up the address handle that a request names.
     fn find_av(&self, wqe: &SendWqe) -> Option<Av> {
         let number = ah_num(wqe)?;
@@ -374,7 +341,8 @@ impl Sq {
     /// Returns the payload of a slot, and its tail.
     #[inline]
     fn slot(&self, slot: u16) -> Option<(Payload, &[u8])> {
-        Some((*self.payloads.get(usize::from(slot))?, self.tail(slot)))
+        let tail = self.tails.get(self.range(slot)).unwrap_or(&[]);
+        Some((*self.payloads.get(usize::from(slot))?, tail))
     }
 }
 

@@ -41,7 +41,7 @@ impl RecvHalf {
                 }
                 self.rq.scatter(offset, bytes, &mut run.regions)?;
                 if let Some(rkey) = packet.ieth() {
-                    mr::invalidate_remote(rkey.get(), self.pd, qp.qpn)
+                    mr::invalidate(rkey.get(), self.pd, qp.qpn, true)
                         .map_err(|_| MemError::Invalidate)?;
                 }
                 Ok(())
@@ -61,7 +61,7 @@ impl RecvHalf {
                 let at = region.offset(va, u64::from(rest))?;
                 // CAST: Widening.
                 let bytes = payload.get(..len as usize).ok_or(MemError::Length)?;
-                region.memory().write(at, bytes)
+                region.write(at, bytes)
             }
         }
     }

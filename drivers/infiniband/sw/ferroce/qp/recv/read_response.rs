@@ -177,5 +177,5 @@ fn append(
     let region = regions.find_remote(segment.rkey.get(), pd, qp.qpn, Access::REMOTE_READ)?;
     let at = region.offset(segment.va, u64::from(segment.len))?;
     // CAST: Widening.
-    region.memory().append_to(at, segment.len as usize, skb)
+    region.append_to(at, segment.len as usize, skb)
 }
