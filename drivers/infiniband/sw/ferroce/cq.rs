@@ -62,7 +62,6 @@ use rdma::{
         BottomHalvesOff,
         Global,
         Number,
-        Owned,
         SpinLockIrqSave,
         Table, //
     },
@@ -150,7 +149,7 @@ struct Inner {
 /// never overlap.
 #[pin_data]
 pub(crate) struct Cq {
-    number: Number<IbCq>,
+    pub(crate) number: Number<IbCq>,
     _charge: Option<Charge>,
     #[pin]
     inner: SpinLockIrqSave<Inner>,
@@ -226,20 +225,10 @@ impl Cq {
         }? Error))
     }
 
-    /// Makes the queue visible to its work item.
-    pub(crate) fn publish(this: &Owned<IbCq>) {
-        this.number.publish(this);
-    }
-
-    /// Hides the queue from its work item.
-    pub(crate) fn hide(&self) {
-        self.number.hide();
-    }
-
     /// Stops the work item, so that it does not call the handler any more. It is not queued again:
     /// no queue pair completes requests here. May sleep.
     pub(crate) fn stop(&self) {
-        self.hide();
+        self.number.hide();
         self.work.cancel();
     }
 

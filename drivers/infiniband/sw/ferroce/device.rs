@@ -7,10 +7,7 @@ use crate::{
         Counter,
         Counters, //
     },
-    gids::{
-        Address,
-        Link, //
-    },
+    gids::Link,
     owner::Kind,
     pool::Pool,
     senders::Senders,
@@ -67,11 +64,11 @@ pub(crate) type SrqRef = Ref<IbSrq>;
 /// The state of a device.
 pub(crate) struct Ferroce {
     /// The number of the device, never used for another one.
-    number: u32,
+    pub(crate) number: u32,
     /// The GUID of the node and of its port.
     pub(crate) guid: [u8; 8],
     /// The counters of the port, without those of queue pairs that are bound to a counter.
-    counters: Arc<Counters>,
+    pub(crate) counters: Arc<Counters>,
     /// The counters of queue pairs that are or were bound to a counter.
     pub(crate) bound_counters: Arc<Counters>,
     /// True if the port was active at the last event of its net device. Written under RTNL.
@@ -123,11 +120,6 @@ impl Ferroce {
         })
     }
 
-    /// Returns the counters of the port, without those of queue pairs that are bound to a counter.
-    pub(crate) fn counters(&self) -> &Arc<Counters> {
-        &self.counters
-    }
-
     /// Records whether the port is active; returns whether this is a change. Called under RTNL.
     pub(crate) fn note_port(&self, active: bool) -> bool {
         let changed = self.active.xchg(active, Relaxed) != active;
@@ -147,19 +139,6 @@ impl Ferroce {
     #[inline]
     pub(crate) fn mtu(&self) -> u32 {
         self.mtu.load(Relaxed)
-    }
-
-    /// Returns a GID as an address in the namespace of the net device.
-    pub(crate) fn address(&self, gid: [u8; 16]) -> Address {
-        Address {
-            net: self.link.net,
-            gid,
-        }
-    }
-
-    /// Returns the number of the device.
-    pub(crate) fn number(&self) -> u32 {
-        self.number
     }
 }
 

@@ -186,11 +186,12 @@ pub(crate) fn detach(qp: &Owned<IbQp>, gid: [u8; 16]) -> Result {
 fn membership(qp: &Owned<IbQp>, gid: [u8; 16]) -> (Address, Member) {
     let device = qp.device();
     let member = Member {
-        device: device.number(),
+        device: device.number,
         qp: qp.qpn,
-        user: qp.owner.as_ref().map(|owner| owner.user_id()),
+        user: qp.owner.as_ref().map(|owner| owner.user.id),
     };
-    (device.address(gid), member)
+    let net = device.link.net;
+    (Address { net, gid }, member)
 }
 
 impl Groups {

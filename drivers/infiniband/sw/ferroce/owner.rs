@@ -34,15 +34,8 @@ use rdma::{
 /// worker, and the process can make all of its workers wait forever.
 const MAX_FETCHES: u32 = 64;
 
-static USERS: Global<Users> = Global::new();
-
-/// The users that have contexts.
-#[pin_data]
-struct Users {
-    /// Users without a context are removed when the next context is created.
-    #[pin]
-    list: Mutex<KVec<Arc<User>>>,
-}
+/// The users that have contexts. Those without are removed when the next context is created.
+static USERS: Global<Mutex<KVec<Arc<User>>>> = Global::new();
 
 /// The kind of the entries of a pool.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -108,17 +101,17 @@ impl Held {
 }
 
 /// A user, and the amounts that all of its processes hold.
-struct User {
-    id: UserId,
-    /// The number of [`Owner`]s. Incremented under the lock of [`Users::list`].
+pub(crate) struct User {
+    pub(crate) id: UserId,
+    /// The number of [`Owner`]s. Incremented under the lock of [`USERS`].
     owners: Atomic<u32>,
-    held: Held,
+    pub(crate) held: Held,
 }
 
 /// A process, and the amounts that it holds. Its context, its objects and its charges have
 /// references to it; the last reference may be dropped in any context.
 pub(crate) struct Owner {
-    user: Arc<User>,
+    pub(crate) user: Arc<User>,
     /// True if it may exceed the share of a user.
     pub(crate) is_privileged: bool,
     /// The amounts that this process holds.
@@ -136,8 +129,7 @@ impl Owner {
     pub(crate) fn of_caller() -> Result<Arc<Self>> {
         let id = UserId::of_caller();
         let fetches = Semaphore::new(MAX_FETCHES)?;
-        let users = USERS.get().ok_or(ENODEV)?;
-        let mut list = users.list.lock();
+        let mut list = USERS.get().ok_or(ENODEV)?.lock();
         // A user without owners is referred to only by the list and, briefly, by the drop of its
         // last owner.
         list::retain(&mut list, |user| user.owners.load(Relaxed) > 0);
@@ -166,16 +158,6 @@ impl Owner {
         };
         Ok(Arc::new(owner, GFP_KERNEL_ACCOUNT)?)
     }
-
-    /// Returns the user.
-    pub(crate) fn user_id(&self) -> UserId {
-        self.user.id
-    }
-
-    /// Returns the amounts that all processes of the user hold, this one included.
-    pub(crate) fn user(&self) -> &Held {
-        &self.user.held
-    }
 }
 
 impl Drop for Owner {
@@ -186,14 +168,12 @@ impl Drop for Owner {
 
 /// Constructs the list of users. Called once, before any device exists.
 pub(crate) fn init() -> Result {
-    USERS.init(try_pin_init!(Users {
-        list <- new_mutex!(KVec::new(), "ferroce::owner"),
-    }? Error))
+    USERS.init(new_mutex!(KVec::new(), "ferroce::owner"))
 }
 
 /// Frees the list of users, none of which has a context any more.
 pub(crate) fn shut_down() {
     if let Some(users) = USERS.get() {
-        *users.list.lock() = KVec::new();
+        *users.lock() = KVec::new();
     }
 }

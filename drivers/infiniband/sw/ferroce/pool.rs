@@ -114,7 +114,7 @@ impl Pool {
     fn held(&self, owner: Option<&Owner>, access: impl Fn(&Atomic<u32>) -> u32) -> share::Held {
         share::Held {
             process: access(owner.map_or(&self.kernel, |owner| owner.process.of(self.kind))),
-            user: owner.map_or(0, |owner| access(owner.user().of(self.kind))),
+            user: owner.map_or(0, |owner| access(owner.user.held.of(self.kind))),
         }
     }
 

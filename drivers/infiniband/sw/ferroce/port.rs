@@ -119,6 +119,6 @@ pub(crate) fn process_mad(dev: &Device<Ferroce>, request: &Mad, response: &mut M
     /// The number of the port.
     const PORT: u8 = 1;
 
-    let counters = || dev.counters().port(&dev.bound_counters);
+    let counters = || dev.counters.port(&dev.bound_counters);
     pma::respond(request, PORT, counters, response)
 }

@@ -40,13 +40,9 @@ use crate::{
         QpRef, //
     },
     errno::errno,
-    gids::{
-        self,
-        GsiQp, //
-    },
+    gids::GsiQp,
     mr::window,
     owner::Owner,
-    packet::Origin,
     pool::{
         self,
         KERNEL_OBJECTS,
@@ -138,7 +134,6 @@ use sq::{
     Sq,
     MAX_IN_FLIGHT, //
 };
-use tx::Half;
 use zerocopy::IntoBytes;
 
 /// A queue pair.
@@ -149,8 +144,6 @@ pub(crate) struct Qp {
     pub(crate) qpn: u32,
     pub(crate) ty: QpType,
     pub(crate) handle: QpHandle,
-    /// The number of the device.
-    device_number: u32,
     cap: QpCap,
     signal_all: bool,
     send_cq: CqRef,
@@ -178,21 +171,22 @@ pub(crate) struct Qp {
     /// The process; `None` for a kernel consumer.
     pub(crate) owner: Option<Arc<Owner>>,
     _share: Option<pool::Charge>,
+    /// The retransmission timer: [`send::expired`].
     #[pin]
-    timer: FineTimer<AckTimeout>,
+    timer: FineTimer<OnExpiry>,
     /// Finds receive requests posted in ERR, and drops packets kept for too long: [`recv::look`].
     #[pin]
-    watch_timer: FineTimer<Watch>,
+    watch_timer: FineTimer<OnExpiry>,
     /// Runs the send half again: after a gap of the static rate, when a queue below may have room,
     /// or when the packets of another CPU may have left.
     #[pin]
-    send_pacer: FineTimer<Pacer>,
+    send_pacer: FineTimer<OnExpiry>,
     /// Runs the receive half again, for the same reasons.
     #[pin]
-    recv_pacer: FineTimer<Pacer>,
-    /// Bounds the wait for more doorbells.
+    recv_pacer: FineTimer<OnExpiry>,
+    /// Bounds the wait for more doorbells: the work item then sends the requests.
     #[pin]
-    batch_timer: FineTimer<WakeQp>,
+    batch_timer: FineTimer<OnExpiry>,
     #[pin]
     work: Work<RunHalves>,
 }
@@ -255,8 +249,7 @@ impl Qp {
             raw,
         };
         let pd = init.pd.id();
-        let device_number = init.pd.device().number();
-        let counters = init.pd.device().counters().clone();
+        let device = init.pd.device();
         let handle = init.handle;
         let signal_all = init.signal_all;
         let transport = ty.transport();
@@ -273,7 +266,7 @@ impl Qp {
         let number = TABLE.get().ok_or(ENODEV)?.reserve(kernel.is_some())?;
         let qpn = number.get();
         let gsi = match ty {
-            QpType::Gsi => Some(GsiQp::new(device_number, qpn)?),
+            QpType::Gsi => Some(GsiQp::new(device.number, qpn)?),
             QpType::Rc | QpType::Uc | QpType::Ud | QpType::RawPacket => None,
         };
         let send = SendHalf::new(
@@ -282,7 +275,7 @@ impl Qp {
             slots,
             qpn,
             frames,
-            counters.clone(),
+            device.counters.clone(),
             owner.clone(),
         )?;
         let rq = match (recv_queue, &init.srq) {
@@ -290,14 +283,20 @@ impl Qp {
             (Some(queue), _) => Rq::new(queue, pd, cap.max_recv_sge)?,
             (None, None) => return Err(EINVAL),
         };
-        let recv = RecvHalf::new(transport, rq, qpn, pd, counters, owner.clone())?;
+        let recv = RecvHalf::new(
+            transport,
+            rq,
+            qpn,
+            pd,
+            device.counters.clone(),
+            owner.clone(),
+        )?;
         let (send_cq, recv_cq) = (init.send_cq.clone(), init.recv_cq.clone());
         Ok(try_pin_init!(Self {
             number,
             qpn,
             ty,
             handle,
-            device_number,
             cap,
             signal_all,
             send_cq,
@@ -315,11 +314,13 @@ impl Qp {
             _gsi: gsi,
             owner,
             _share: share,
-            timer <- FineTimer::new(AckTimeout(*qpn)),
-            watch_timer <- FineTimer::new(Watch(*qpn)),
-            send_pacer <- FineTimer::new(Pacer(Half::Send, *qpn)),
-            recv_pacer <- FineTimer::new(Pacer(Half::Recv, *qpn)),
-            batch_timer <- FineTimer::new(WakeQp(*qpn)),
+            timer <- FineTimer::new(OnExpiry(*qpn, send::expired)),
+            watch_timer <- FineTimer::new(OnExpiry(*qpn, recv::look)),
+            send_pacer <- FineTimer::new(OnExpiry(*qpn, |qp| {
+                send::run(qp);
+            })),
+            recv_pacer <- FineTimer::new(OnExpiry(*qpn, recv::run)),
+            batch_timer <- FineTimer::new(OnExpiry(*qpn, |qp| qp.defer())),
             work <- Work::new(RunHalves(*qpn)),
         }? Error))
     }
@@ -436,11 +437,6 @@ impl Qp {
         self.send.lock().counters = counters.clone();
         self.recv.lock().counters = counters.clone();
     }
-
-    /// Returns whether the destination of a datagram is an address of the device.
-    pub(crate) fn owns(&self, origin: &Origin) -> bool {
-        gids::contains(self.device_number, &origin.address())
-    }
 }
 
 /// Inserts the entries with which the process maps the rings.
@@ -490,41 +486,13 @@ pub(crate) fn destroy(qp: &Owned<IbQp>) {
     window::release(qp.qpn);
 }
 
-/// The callback of the retransmission timer of a queue pair, with its number.
-struct AckTimeout(u32);
+/// The callback of a timer: the number of the queue pair, and the function to call with it.
+struct OnExpiry(u32, fn(&IbQp));
 
-impl TimerCallback for AckTimeout {
+impl TimerCallback for OnExpiry {
     fn expired(&self) {
         if let Some(qp) = find(self.0) {
-            send::expired(&qp);
-        }
-    }
-}
-
-/// The callback of the timer that finds receive requests posted in ERR, or expires kept packets.
-struct Watch(u32);
-
-impl TimerCallback for Watch {
-    fn expired(&self) {
-        if let Some(qp) = find(self.0) {
-            recv::look(&qp);
-        }
-    }
-}
-
-/// The callback of a pacer: a gap or another pause of the half is over.
-struct Pacer(Half, u32);
-
-impl TimerCallback for Pacer {
-    fn expired(&self) {
-        let Some(qp) = find(self.1) else {
-            return;
-        };
-        match self.0 {
-            Half::Send => {
-                send::run(&qp);
-            }
-            Half::Recv => recv::run(&qp),
+            (self.1)(&qp);
         }
     }
 }
@@ -536,13 +504,6 @@ impl Wake for WakeQp {
         if let Some(qp) = find(self.0) {
             qp.defer();
         }
-    }
-}
-
-/// The batch timer: the work item sends the requests of a process that keeps posting.
-impl TimerCallback for WakeQp {
-    fn expired(&self) {
-        self.wake();
     }
 }
 

@@ -155,7 +155,7 @@ fn deliver(incoming: Incoming, origin: &Origin, link: &Link) -> Result<(), Count
             return;
         };
         if core::mem::take(&mut seen.uncounted) {
-            let counters = qp.device().counters();
+            let counters = &qp.device().counters;
             counters.received(origin.bytes);
             counters.count(Counter::ReceivedMulticast);
         }
@@ -174,7 +174,7 @@ fn deliver(incoming: Incoming, origin: &Origin, link: &Link) -> Result<(), Count
 /// It is not counted for the queue pair that it names: any host may have sent it.
 #[cold]
 fn refuse(qp: &QpRef, reason: Counter, bytes: u32) {
-    let counters = qp.device().counters();
+    let counters = &qp.device().counters;
 
     counters.received(bytes);
     counters.dropped(reason, 1);

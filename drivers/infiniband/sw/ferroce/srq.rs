@@ -52,7 +52,6 @@ use rdma::{
     sync::{
         Global,
         Number,
-        Owned,
         SpinLockIrqSave,
         Table, //
     },
@@ -89,7 +88,7 @@ const COPY_AT_ONCE: u32 = 16;
 /// a kernel consumer that posts. A process posts without the kernel.
 #[pin_data]
 pub(crate) struct Srq {
-    number: Number<IbSrq>,
+    pub(crate) number: Number<IbSrq>,
     _charge: Option<Charge>,
     /// The protection domain of the memory that requests name.
     pub(crate) pd: PdId,
@@ -185,21 +184,6 @@ impl Srq {
         }? Error))
     }
 
-    /// Makes the queue visible to its work item.
-    pub(crate) fn publish(this: &Owned<IbSrq>) {
-        this.number.publish(this);
-    }
-
-    /// Hides the queue from its work item.
-    pub(crate) fn hide(&self) {
-        self.number.hide();
-    }
-
-    /// Returns the number of the queue.
-    pub(crate) fn id(&self) -> u32 {
-        self.number.get()
-    }
-
     /// Adds the fill level.
     pub(crate) fn fill_res(&self, out: &mut ResourceEntry<'_>) {
         let inner = self.inner.lock();
@@ -208,7 +192,7 @@ impl Srq {
         let fill = queue.fill(queue.producer(), inner.taken & mask);
         let (limit, resizing) = (inner.limit, inner.old.is_some());
         drop(inner);
-        out.number(c"number", self.id())
+        out.number(c"number", self.number.get())
             .number(c"posted", fill.posted)
             .number(c"size", fill.capacity)
             .number(c"producer", fill.producer)

@@ -27,19 +27,13 @@ const MAX_ENTRIES: usize = 1024;
 pub(crate) struct Ucontext {
     /// The process and user that objects of this context are charged to.
     pub(crate) owner: Arc<Owner>,
-    pending: Arc<Pending>,
+    pending: Arc<Mutex<List>>,
 }
 
 /// The entries of a context.
 ///
 /// The verb that creates a ring adds an entry. One `mmap()` call takes it, or it is removed with
 /// the ring. Its offset is not valid in another context, and only valid once.
-#[pin_data]
-struct Pending {
-    #[pin]
-    list: Mutex<List>,
-}
-
 struct List {
     next_offset: u64,
     entries: KVec<(u64, Arc<SharedMemory>)>,
@@ -47,7 +41,7 @@ struct List {
 
 /// Memory that one `mmap()` call may map, for as long as this lives.
 pub(crate) struct MmapEntry {
-    pending: Arc<Pending>,
+    pending: Arc<Mutex<List>>,
     offset: u64,
     size: u32,
 }
@@ -61,9 +55,7 @@ impl Ucontext {
             entries: KVec::new(),
         };
         let pending = Arc::pin_init(
-            pin_init!(Pending {
-                list <- new_mutex!(list, "ferroce::Ucontext::pending"),
-            }),
+            new_mutex!(list, "ferroce::Ucontext::pending"),
             GFP_KERNEL_ACCOUNT,
         )?;
         Ok(Self {
@@ -79,7 +71,7 @@ impl Ucontext {
     /// `ENOMEM`, also if too many entries wait.
     pub(crate) fn insert_mmap_entry(&self, mem: &Arc<SharedMemory>) -> Result<MmapEntry> {
         let size = u32::try_from(mem.size()).map_err(|_| EINVAL)?;
-        let mut list = self.pending.list.lock();
+        let mut list = self.pending.lock();
         if list.entries.len() >= MAX_ENTRIES {
             return Err(ENOMEM);
         }
@@ -99,17 +91,17 @@ impl Ucontext {
         // CAST: Widening.
         let offset = pgoff.checked_mul(PAGE_SIZE as u64).ok_or(EINVAL)?;
         let len = vma.end().checked_sub(vma.start()).ok_or(EINVAL)?;
-        self.pending.take(offset, len).ok_or(EINVAL)?.map(vma)
+        let mem = self.pending.lock().take(offset, len);
+        mem.ok_or(EINVAL)?.map(vma)
     }
 }
 
-impl Pending {
+impl List {
     /// Takes an entry of at least `len` bytes out of the list. One that is too short stays.
-    fn take(&self, offset: u64, len: usize) -> Option<Arc<SharedMemory>> {
-        let mut list = self.list.lock();
-        let mut entries = list.entries.iter();
+    fn take(&mut self, offset: u64, len: usize) -> Option<Arc<SharedMemory>> {
+        let mut entries = self.entries.iter();
         let at = entries.position(|(start, mem)| *start == offset && len <= mem.size())?;
-        list.entries.remove(at).ok().map(|(_, mem)| mem)
+        self.entries.remove(at).ok().map(|(_, mem)| mem)
     }
 }
 
@@ -127,6 +119,7 @@ impl MmapEntry {
 impl Drop for MmapEntry {
     fn drop(&mut self) {
         // Usually, `mmap()` has taken the entry already.
-        drop(self.pending.take(self.offset, 0));
+        let mem = self.pending.lock().take(self.offset, 0);
+        drop(mem);
     }
 }

@@ -152,7 +152,7 @@ impl Driver for Ferroce {
     }
 
     fn read_counter(dev: &Device<Self>, index: usize) -> u64 {
-        counters::of_port(dev.counters(), index)
+        counters::of_port(&dev.counters, index)
     }
 
     fn new_counter(dev: &Device<Self>) -> Result<Arc<Counters>> {
@@ -164,7 +164,7 @@ impl Driver for Ferroce {
     }
 
     fn unbind_counter(qp: &Owned<IbQp>) {
-        qp.count_in(qp.device().counters());
+        qp.count_in(&qp.device().counters);
     }
 
     fn read_bound_counter(counter: &Arc<Counters>, index: usize) -> u64 {
@@ -193,13 +193,13 @@ impl Driver for Ferroce {
             gid: gid.gid(),
         };
         sockets::address_added(&namespace)?;
-        gids::add(dev.number(), gid.index(), address, link, link == dev.link)
+        gids::add(dev.number, gid.index(), address, link, link == dev.link)
             .inspect_err(|_| sockets::address_removed(net))
     }
 
     fn del_gid(dev: &Device<Self>, gid: &GidChange<'_>) {
         // The net device may be in another namespace by now: use the namespace that was counted.
-        if let Some(address) = gids::remove(dev.number(), gid.index()) {
+        if let Some(address) = gids::remove(dev.number, gid.index()) {
             sockets::address_removed(address.net);
         }
     }
@@ -292,7 +292,7 @@ impl Driver for Ferroce {
     }
 
     fn publish_cq(cq: &Owned<IbCq>) {
-        Cq::publish(cq);
+        cq.number.publish(cq);
     }
 
     fn stop_cq(cq: &Owned<IbCq>) {
@@ -300,7 +300,7 @@ impl Driver for Ferroce {
     }
 
     fn destroy_cq(cq: &Owned<IbCq>) {
-        cq.hide();
+        cq.number.hide();
     }
 
     fn resize_cq(
@@ -380,11 +380,11 @@ impl Driver for Ferroce {
     }
 
     fn publish_srq(srq: &Owned<IbSrq>) {
-        Srq::publish(srq);
+        srq.number.publish(srq);
     }
 
     fn destroy_srq(srq: &Owned<IbSrq>) {
-        srq.hide();
+        srq.number.hide();
     }
 
     fn modify_srq(

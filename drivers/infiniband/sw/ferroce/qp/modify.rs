@@ -76,7 +76,6 @@ pub(crate) fn modify(
     path: Option<PathAttr>,
 ) -> Result {
     let mut attributes = qp.attributes.lock();
-    let posted = qp.send.lock().sq.posted();
     if qp.state() == State::Rts {
         // Process the requests that were posted before, and perhaps left to the work item.
         send::catch_up(qp);
@@ -107,7 +106,7 @@ pub(crate) fn modify(
     let (notify, next);
     {
         // The data path changes the state under one of these locks.
-        let (mut send, mut recv) = lock_halves(qp, posted);
+        let (mut send, mut recv) = lock_halves(qp);
         let from = qp.state();
         let limits = Limits {
             mtu,
@@ -161,20 +160,22 @@ type Halves<'a> = (
 /// Takes the locks of both halves.
 ///
 /// In SQE, the requests that were posted before the modify are completed first, a few under each
-/// hold of the lock, see [`send::flush`]; `posted` is the number of the last one. Doing this once
-/// is enough: only a modify ends SQE, and requests posted during this one may be flushed or not.
+/// hold of the lock. The flush budget is as large as the ring, so it suffices for all of them.
+/// Doing this once is enough: only a modify ends SQE, and requests posted during this one may be
+/// flushed or not. [`SendHalf::retire`] completes those that were fetched meanwhile.
 // Not inlined, to keep the stack frame of modify small.
 #[inline(never)]
-fn lock_halves(qp: &Owned<IbQp>, posted: u64) -> Halves<'_> {
+fn lock_halves(qp: &Owned<IbQp>) -> Halves<'_> {
     let mut flushed = false;
     loop {
         let send = qp.send.lock();
         let recv = qp.recv.lock();
-        if flushed || qp.state() != State::Sqe || send.sq.fetched() >= posted {
+        if flushed || qp.state() != State::Sqe {
             return (send, recv);
         }
         drop((recv, send));
-        send::flush(qp, posted);
+        qp.allow_flush();
+        send::catch_up(qp);
         flushed = true;
     }
 }

@@ -181,7 +181,7 @@ impl TxPath {
         has_ecn: bool,
     ) -> Self {
         Self {
-            device: device.number(),
+            device: device.number,
             path,
             gids,
             link,
@@ -555,7 +555,7 @@ pub(super) fn datagram_path(qp: &IbQp, av: &Av) -> Result<TxPath> {
         // The address was removed, and perhaps added again.
         _ => {
             let link = av.link.as_ref().ok_or(ENODEV)?;
-            find_gid(device.number(), av.path.sgid, link, &gids)?
+            find_gid(device.number, av.path.sgid, link, &gids)?
         }
     };
     let sport = udp_sport(av.path.flow_label, qp.qpn, 0);

@@ -113,11 +113,11 @@ pub(crate) struct RecvHalf {
     /// The next look at the ring (ERR).
     next_look: Backoff,
     /// Packets that wait while the half executes a READ or waits for memory.
-    backlog: Backlog<MAX_WAITING>,
+    pub(super) backlog: Backlog<MAX_WAITING>,
     /// Packets that wait for earlier ones, in the order of PSNs.
-    early: Backlog<MAX_WAITING>,
+    pub(super) early: Backlog<MAX_WAITING>,
     /// The wait for memory of `parked`, or of a READ response.
-    wait: OdpWait,
+    pub(super) wait: OdpWait,
     /// A packet with a verdict that could not be applied yet. Later packets wait behind it.
     parked: Option<Parked>,
     /// The NAK for a refused request that is still to be sent (ERR).
@@ -309,21 +309,6 @@ impl RecvHalf {
         self.next_look.succeeded();
         self.refusal = None;
         self.stop_waiting();
-    }
-
-    /// Returns whether it waits for memory on demand.
-    pub(crate) fn waits_for_memory(&self) -> bool {
-        self.wait.is_pending()
-    }
-
-    /// Returns the number of packets in the backlog.
-    pub(crate) fn waiting(&self) -> usize {
-        self.backlog.len()
-    }
-
-    /// Returns the number of packets that wait for earlier ones.
-    pub(crate) fn early(&self) -> usize {
-        self.early.len()
     }
 
     /// Handles a packet, and then those that waited for it, or keeps it in the backlog.

@@ -127,7 +127,7 @@ impl Rq {
             Requests::Own { queue, consumer } => {
                 Source::Own(queue.fill(queue.producer(), *consumer))
             }
-            Requests::Shared { srq, .. } => Source::Shared(srq.id()),
+            Requests::Shared { srq, .. } => Source::Shared(srq.number.get()),
         }
     }
 

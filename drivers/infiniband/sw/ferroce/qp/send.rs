@@ -8,11 +8,7 @@ mod lost;
 mod odp;
 mod response;
 
-pub(crate) use flush::{
-    catch_up,
-    catch_up_last,
-    flush, //
-};
+pub(crate) use flush::{catch_up, catch_up_last};
 pub(crate) use response::respond;
 
 use super::{
@@ -112,15 +108,15 @@ pub(crate) struct SendHalf {
     /// The time for which the timer is armed.
     armed: Option<Instant>,
     /// The back-off after a packet could not be allocated, or a fetch could not be started.
-    retry: Backoff,
+    pub(super) retry: Backoff,
     /// The wait for the memory of the next packet.
-    request_wait: OdpWait,
+    pub(super) request_wait: OdpWait,
     /// The wait for the memory of `parked`.
     response_wait: OdpWait,
     /// A response whose data could not be placed yet. The requester has not seen it.
-    parked: Option<Incoming>,
+    pub(super) parked: Option<Incoming>,
     /// Responses behind `parked`, or behind a missing one.
-    backlog: Backlog<MAX_WAITING>,
+    pub(super) backlog: Backlog<MAX_WAITING>,
     /// The counters, see [`Qp::count_in`](super::Qp::count_in).
     pub(super) counters: Arc<Counters>,
 }
@@ -219,21 +215,6 @@ impl SendHalf {
     pub(crate) fn peer(&self, qp: &IbQp) -> Option<Path> {
         // The path of datagrams is that of the last one.
         self.tx.address().copied().filter(|_| qp.ty.is_connected())
-    }
-
-    /// Returns whether the half waits for memory on demand.
-    pub(crate) fn waits_for_memory(&self) -> bool {
-        self.request_wait.is_pending() || self.parked.is_some()
-    }
-
-    /// Returns whether the half waits to allocate a packet, or to start a fetch, again.
-    pub(crate) fn waits_for_packet(&self) -> bool {
-        self.retry.at().is_some()
-    }
-
-    /// Returns the number of responses that wait behind one that needs memory, or is missing.
-    pub(crate) fn waiting(&self) -> usize {
-        self.backlog.len()
     }
 
     /// Completes requests and sends packets. Once `budget` is used up, the work item goes on.

@@ -44,7 +44,8 @@ struct SendHalfSnapshot {
     requester: SendSnapshot,
     /// Requests that were posted and have not completed, including those fetched from the ring.
     ring: Fill,
-    waits: Waits,
+    /// The reason to wait, as in observe.rst.
+    waits: &'static str,
     /// The time in microseconds until the timer ends the wait, 0 if it is overdue.
     due: Option<u64>,
     /// Packets in qdiscs and devices below.
@@ -67,53 +68,23 @@ struct RecvHalfSnapshot {
     early: usize,
 }
 
-/// The reason why a send half waits.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Waits {
-    /// Nothing: there is no work, or it may not be done in this state.
-    Nothing,
-    /// An acknowledgment, or another response.
-    Ack,
-    /// A receiver that was not ready.
-    Rnr,
-    /// Memory on demand.
-    Memory,
-    /// Packets that have not left the qdiscs and devices below.
-    Device,
-    /// Memory for a packet.
-    Packet,
-}
-
-impl Waits {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Nothing => "nothing",
-            Self::Ack => "ack",
-            Self::Rnr => "rnr",
-            Self::Memory => "memory",
-            Self::Device => "device",
-            Self::Packet => "packet",
-        }
-    }
-}
-
 impl SendHalfSnapshot {
     fn of(half: &SendHalf, is_rc: bool, now: Instant) -> Self {
         let requester = half.req.snapshot();
         let active = matches!(requester.state, SendState::Running | SendState::Draining);
         let timer = requester.rnr_until.or(requester.ack_due);
-        let waits = if half.waits_for_memory() {
-            Waits::Memory
-        } else if half.waits_for_packet() {
-            Waits::Packet
+        let waits = if half.request_wait.is_pending() || half.parked.is_some() {
+            "memory"
+        } else if half.retry.at().is_some() {
+            "packet"
         } else if half.tx.is_blocked() {
-            Waits::Device
+            "device"
         } else if requester.rnr_until.is_some() {
-            Waits::Rnr
+            "rnr"
         } else if is_rc && active && requester.una.is_before(requester.max) {
-            Waits::Ack
+            "ack"
         } else {
-            Waits::Nothing
+            "nothing"
         };
         Self {
             requester,
@@ -121,7 +92,7 @@ impl SendHalfSnapshot {
             waits,
             due: timer.map(|at| at.as_ns().saturating_sub(now.as_ns()) / 1000),
             queued: half.tx.in_flight(),
-            backlog: half.waiting(),
+            backlog: half.backlog.len(),
         }
     }
 }
@@ -131,10 +102,10 @@ impl RecvHalfSnapshot {
         Self {
             responder: half.resp.snapshot(),
             source: half.rq.source(),
-            memory: half.waits_for_memory(),
+            memory: half.wait.is_pending(),
             queued: half.tx.in_flight(),
-            backlog: half.waiting(),
-            early: half.early(),
+            backlog: half.backlog.len(),
+            early: half.early.len(),
         }
     }
 }
@@ -178,7 +149,7 @@ fn fill_attributes(qp: &IbQp, is_admin: bool, out: &mut ResourceEntry<'_>) {
 fn fill_send(send: &SendHalfSnapshot, is_rc: bool, is_admin: bool, out: &mut ResourceEntry<'_>) {
     let requester = &send.requester;
     out.text(c"sq_state", fmt!("{}", requester.state.name()))
-        .text(c"sq_waits_for", fmt!("{}", send.waits.name()));
+        .text(c"sq_waits_for", fmt!("{}", send.waits));
     if let Some(due) = send.due {
         out.large(c"sq_due_us", due);
     }

@@ -89,8 +89,6 @@ pub(crate) struct Sq {
     pub(super) notify_drained: bool,
     /// The index of the next request to fetch.
     fetch: u32,
-    /// The number of requests that were fetched or discarded since the queue was created.
-    fetched: u64,
     /// The consumer index that the process sees, which advances when requests complete.
     consumer: u32,
     /// The size of the private copy of a tail, in bytes.
@@ -127,7 +125,6 @@ impl Sq {
             signal_all,
             notify_drained: false,
             fetch: 0,
-            fetched: 0,
             consumer: 0,
             stride,
             tails: KVVec::from_elem(0, bytes, GFP_KERNEL_ACCOUNT)?,
@@ -139,18 +136,6 @@ impl Sq {
     /// Sets the Q_Key of the queue pair, which replaces a controlled Q_Key of a request.
     pub(crate) fn set_qkey(&mut self, qkey: roce::ids::Qkey) {
         self.limits.qkey = qkey;
-    }
-
-    /// Returns the number of requests that were posted since the queue was created. It may
-    /// decrease, because a process can move its producer index back.
-    pub(crate) fn posted(&self) -> u64 {
-        let waiting = self.queue.ring().count(self.queue.producer(), self.fetch);
-        self.fetched.wrapping_add(waiting.into())
-    }
-
-    /// Returns the number of requests that were fetched or discarded since the queue was created.
-    pub(crate) fn fetched(&self) -> u64 {
-        self.fetched
     }
 
     /// Returns the fill level of the ring.
@@ -178,7 +163,6 @@ impl Sq {
         read(&self.queue, self.fetch, &self.limits, wqe, tail);
         let parsed = parse_send(wqe, tail, self.transport, &self.limits);
         self.fetch = self.queue.ring().next(self.fetch);
-        self.fetched = self.fetched.wrapping_add(1);
 
         let (mut wr, payload, mut error) = match parsed {
             Ok((wr, payload)) => (wr, payload, None),
@@ -229,8 +213,6 @@ impl Sq {
     /// up to the producer's.
     pub(crate) fn discard(&mut self) {
         let producer = self.queue.producer();
-        let discarded = self.queue.ring().count(producer, self.fetch);
-        self.fetched = self.fetched.wrapping_add(discarded.into());
         self.fetch = producer;
         self.consumer = producer;
         self.queue.set_consumer(self.consumer);

@@ -23,7 +23,7 @@ use super::{
         SendError,
         TxPath, //
     },
-    Pacer, //
+    OnExpiry, //
 };
 use crate::{
     counters::{
@@ -512,7 +512,7 @@ impl Tx {
     /// Returns the timer of the half. All reasons to wait share it, since only one applies at a
     /// time.
     #[inline]
-    fn timer<'a>(&self, qp: &'a IbQp) -> &'a FineTimer<Pacer> {
+    fn timer<'a>(&self, qp: &'a IbQp) -> &'a FineTimer<OnExpiry> {
         match self.half {
             Half::Send => &qp.send_pacer,
             Half::Recv => &qp.recv_pacer,

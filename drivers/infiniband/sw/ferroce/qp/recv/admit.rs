@@ -39,7 +39,7 @@ impl RecvHalf {
         }
         // Look the destination up only if it differs from that of the last datagram.
         let here = Some((gids::generation(), origin.net, origin.daddr));
-        if self.address != here && qp.owns(origin) {
+        if self.address != here && gids::contains(qp.device().number, &origin.address()) {
             self.address = here;
         }
         (self.address == here)

@@ -14,24 +14,11 @@ use crate::{
 };
 use rdma::sync::cond_resched;
 
-/// Fetches and completes the requests up to number `posted`, which were posted in SQE.
-/// [`SendHalf::retire`] completes those that were fetched and are not complete when this returns.
-/// Process context, may sleep.
-///
-/// It completes at most the requests that the ring holds and a few more, so a process that keeps
-/// posting cannot prolong it forever.
-pub(crate) fn flush(qp: &IbQp, posted: u64) {
-    qp.allow_flush();
-    steps(qp, runs_of_ring(qp), || {
-        qp.send.lock().sq.fetched() >= posted
-    });
-}
-
 /// Sends and completes the posted requests, as far as possible now. The number of steps is bounded
 /// by the size of the ring, so neither a process that keeps posting nor long messages can prolong
 /// it forever. Process context, may sleep.
 pub(crate) fn catch_up(qp: &IbQp) {
-    steps(qp, runs_of_ring(qp), || false);
+    steps(qp, runs_of_ring(qp));
 }
 
 /// Sends posted requests before the queue pair is destroyed, in at most 64 runs of 30 packets,
@@ -39,7 +26,7 @@ pub(crate) fn catch_up(qp: &IbQp) {
 pub(crate) fn catch_up_last(qp: &IbQp) {
     const RUNS: u32 = 64;
 
-    steps(qp, RUNS.min(runs_of_ring(qp)), || false);
+    steps(qp, RUNS.min(runs_of_ring(qp)));
 }
 
 /// Returns the number of runs that suffice for all requests of the ring.
@@ -50,10 +37,10 @@ fn runs_of_ring(qp: &IbQp) -> u32 {
     (qp.cap.max_send_wr / AT_ONCE).saturating_add(1)
 }
 
-/// Runs the send half until no work is left, `is_done` returns true, or it ran `max` times.
-fn steps(qp: &IbQp, max: u32, is_done: impl Fn() -> bool) {
+/// Runs the send half until no work is left, or it ran `max` times.
+fn steps(qp: &IbQp, max: u32) {
     for _ in 0..max {
-        if !run(qp) || is_done() {
+        if !run(qp) {
             return;
         }
         cond_resched();
