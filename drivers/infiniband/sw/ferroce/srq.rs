@@ -114,7 +114,6 @@ struct Inner {
     producer: Producer,
     /// The event is raised once fewer requests than this are left.
     limit: u32,
-    limit_event_pending: bool,
     /// The ring of a process, until it maps it.
     mmap_entry: Option<MmapEntry>,
 }
@@ -169,7 +168,6 @@ impl Srq {
             old: None,
             producer: Producer::default(),
             limit: 0,
-            limit_event_pending: false,
             mmap_entry,
         };
         Ok(try_pin_init!(Self {
@@ -230,7 +228,6 @@ impl Srq {
     fn check_limit(&self, inner: &mut Inner, left: u32) {
         if left < inner.limit {
             inner.limit = 0;
-            inner.limit_event_pending = true;
             work::queue(&self.work);
         }
     }
@@ -383,11 +380,8 @@ struct LimitReached(u32);
 
 impl WorkItem for LimitReached {
     fn run(&self) {
-        let Some(srq) = TABLE.get().and_then(|table| table.get(self.0)) else {
-            return;
-        };
-        let reached = core::mem::take(&mut srq.inner.lock().limit_event_pending);
-        if reached {
+        // Queued only when the limit was reached.
+        if let Some(srq) = TABLE.get().and_then(|table| table.get(self.0)) {
             srq.notify_limit();
         }
     }

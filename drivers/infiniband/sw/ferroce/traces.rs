@@ -203,14 +203,6 @@ pub(crate) fn dropped(qp: &IbQp, packet: &wire::Packet<'_>, counter: Counter) {
     });
 }
 
-/// Traces a packet that is dropped because too many wait for the queue pair.
-#[cold]
-pub(crate) fn dropped_waiting(qp: &IbQp, incoming: &Incoming) {
-    if let Ok(packet) = incoming.packet() {
-        dropped(qp, &packet, Counter::Backlog);
-    }
-}
-
 /// Traces a dropped packet whose fields [`keep`] kept.
 #[cold]
 pub(crate) fn was_dropped(device: Option<&Device<Ferroce>>, kept: &Option<Kept>, counter: Counter) {

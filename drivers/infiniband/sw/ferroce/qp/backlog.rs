@@ -61,14 +61,8 @@ impl<const MAX: usize> Backlog<MAX> {
             Ok(()) => return true,
             Err(refused) => refused,
         };
-        self.refuse(qp, &refused, counters);
+        refuse(qp, &refused, Counter::Backlog, counters);
         false
-    }
-
-    /// Counts and traces a packet for which there is no room. The caller drops it.
-    pub(crate) fn refuse(&self, qp: &IbQp, refused: &Incoming, counters: &Counters) {
-        counters.dropped(Counter::Backlog, 1);
-        traces::dropped_waiting(qp, refused);
     }
 
     /// Charges a packet that waits, here or apart from the others. Returns false if there is no
@@ -121,10 +115,7 @@ impl<const MAX: usize> Backlog<MAX> {
             counters.count(kept);
             return true;
         };
-        counters.dropped(Counter::Gap, 1);
-        if let Ok(packet) = refused.packet() {
-            traces::dropped(qp, &packet, Counter::Gap);
-        }
+        refuse(qp, &refused, Counter::Gap, counters);
         false
     }
 
@@ -147,5 +138,14 @@ impl<const MAX: usize> Backlog<MAX> {
 impl<const MAX: usize> Drop for Backlog<MAX> {
     fn drop(&mut self) {
         self.clear();
+    }
+}
+
+/// Counts and traces a packet that is not kept. The caller drops it.
+#[cold]
+pub(crate) fn refuse(qp: &IbQp, refused: &Incoming, counter: Counter, counters: &Counters) {
+    counters.dropped(counter, 1);
+    if let Ok(packet) = refused.packet() {
+        traces::dropped(qp, &packet, counter);
     }
 }

@@ -40,7 +40,6 @@ use crate::{
     },
     cq::{
         self,
-        Completion,
         Pushed, //
     },
     device::IbQp,
@@ -64,10 +63,7 @@ use rdma::{
         qp::QpEvent,
         Access, //
     },
-    net::{
-        namespace::NetId,
-        skbuff::IpHeader, //
-    }, //
+    net::namespace::NetId,
 };
 use roce::{
     backoff::Backoff,
@@ -523,20 +519,9 @@ impl RecvHalf {
         incoming: Option<&Incoming>,
         run: &mut Run,
     ) {
-        let completion = outcome.completion.as_ref().map(|done| {
-            // The consumer of a connection knows these.
-            let datagram = incoming.filter(|_| !qp.ty.is_connected());
-            let v6 = matches!(datagram.and_then(Incoming::ip), Some(IpHeader::V6(_)));
-            Completion {
-                vlan: datagram.and_then(Incoming::vlan),
-                ..completion(qp, self.rq.wr_id(), done, v6)
-            }
-        });
-        if outcome
-            .completion
-            .as_ref()
-            .is_some_and(|done| done.status == Status::Success)
-        {
+        let done = outcome.completion.as_ref();
+        let completion = done.map(|done| completion(qp, self.rq.wr_id(), done, incoming));
+        if done.is_some_and(|done| done.status == Status::Success) {
             self.counters.count(Counter::Receives);
         }
         // Free the entry of the queue before the completion: the consumer may post the next request

@@ -39,8 +39,16 @@ pub(super) fn grh_area(incoming: &Incoming) -> [u8; GRH_LEN as usize] {
     area
 }
 
-/// Returns the completion of a receive request.
-pub(super) fn completion(qp: &IbQp, wr_id: u64, done: &RecvCompletion, v6: bool) -> Completion {
+/// Returns the completion of a receive request, which `incoming` has completed unless it is flushed.
+pub(super) fn completion(
+    qp: &IbQp,
+    wr_id: u64,
+    done: &RecvCompletion,
+    incoming: Option<&Incoming>,
+) -> Completion {
+    // The consumer of a connection knows these.
+    let datagram = incoming.filter(|_| !qp.ty.is_connected());
+    let v6 = matches!(datagram.and_then(Incoming::ip), Some(IpHeader::V6(_)));
     let grh = !qp.ty.is_connected() && done.status == Status::Success;
     Completion {
         cqe: Cqe {
@@ -66,6 +74,6 @@ pub(super) fn completion(qp: &IbQp, wr_id: u64, done: &RecvCompletion, v6: bool)
         qp: qp.handle,
         solicited: done.solicited,
         v6,
-        vlan: None,
+        vlan: datagram.and_then(Incoming::vlan),
     }
 }

@@ -65,7 +65,7 @@ impl RecvHalf {
                 return;
             };
             let done = RecvCompletion::failed(Status::WrFlush);
-            let pushed = qp.complete(&qp.recv_cq, &completion(qp, wr_id, &done, false));
+            let pushed = qp.complete(&qp.recv_cq, &completion(qp, wr_id, &done, None));
             run.notify |= pushed == Pushed::Notify;
             if !run.spend() {
                 return;

@@ -17,6 +17,7 @@ use crate::{
     mr::RegionCache,
     packet::Incoming,
     qp::{
+        backlog::refuse,
         tx::BUDGET,
         wait::ahead, //
     }, //
@@ -31,21 +32,11 @@ use roce::{
     wr::MemError, //
 };
 
-/// Reports the end of the fetch for a packet to send.
-fn request_fetched(qp: &QpRef, round: u64, result: Result<(), MemError>) {
-    fetched(qp, |half| half.request_wait.finish(round, result));
-}
-
-/// Reports the end of the fetch for a response.
-fn response_fetched(qp: &QpRef, round: u64, result: Result<(), MemError>) {
-    fetched(qp, |half| half.response_wait.finish(round, result));
-}
-
-/// Runs the half if it waits for the fetch.
-fn fetched(qp: &QpRef, finishes: impl FnOnce(&mut SendHalf) -> bool) {
+/// Reports the end of a fetch, and runs the half if it waits for that round.
+fn fetched(qp: &QpRef, round: u64, result: Result<(), MemError>) {
     let after = {
         let mut half = qp.send.lock();
-        if !finishes(&mut half) {
+        if !half.request_wait.finish(round, result) && !half.response_wait.finish(round, result) {
             return;
         }
         half.drive(qp, clock::monotonic(), BUDGET)
@@ -71,11 +62,7 @@ impl SendHalf {
         };
         match fault {
             Ok(Some(fault)) => {
-                if self
-                    .request_wait
-                    .start(qp, psn, fault, request_fetched)
-                    .is_err()
-                {
+                if self.request_wait.start(qp, psn, fault, fetched).is_err() {
                     self.retry.failed(clock::monotonic());
                 }
                 false
@@ -107,7 +94,7 @@ impl SendHalf {
         match fault {
             Ok(fault) => {
                 if let Some(fault) = fault {
-                    let _ = self.response_wait.start(qp, 0, fault, response_fetched);
+                    let _ = self.response_wait.start(qp, 0, fault, fetched);
                 }
                 let is_fetching = self.response_wait.is_fetching();
                 if self.backlog.charge(&incoming, is_fetching) {
@@ -115,7 +102,7 @@ impl SendHalf {
                     self.counters.count(Counter::AckDeferred);
                 } else {
                     self.response_wait.cancel();
-                    self.backlog.refuse(qp, &incoming, &self.counters);
+                    refuse(qp, &incoming, Counter::Backlog, &self.counters);
                 }
             }
             Err(e) => self.req.placed(clock::monotonic(), Err(local_status(e))),
