@@ -35,8 +35,7 @@
 //! A kernel consumer counts as a process that does not keep posting, also for datagrams. In a
 //! context that must not run the half (`can_run()`), its request queues the work item. For the
 //! datagrams of a process, the poster always runs the half, because the program may destroy the
-//! address handle next. A modify and a destroy run the half themselves if posters leave it to the
-//! work item.
+//! address handle next. A modify in RTS and a destroy run the half themselves first.
 
 use kernel::sync::atomic::{
     Atomic,

@@ -310,12 +310,10 @@ impl Tx {
     /// packets back.
     #[inline]
     pub(super) fn takes_trains(&self, qp: &IbQp) -> bool {
-        let has_rate = |path: &TxPath| path.has_rate();
-
         qp.ty.transport() == Transport::Rc
             && self.trains.is_on()
             && !self.pace.is_on()
-            && !self.path.as_ref().is_some_and(has_rate)
+            && !self.path.as_ref().is_some_and(TxPath::has_rate)
     }
 
     /// Builds a packet for a train. Bottom halves are off.

@@ -2,15 +2,9 @@
 
 //! Halves that wait for memory.
 //!
-//! Memory on demand that is not present is fetched in another context ([`OdpFault::fetch`]), which
-//! reports the result to the queue pair by number. Meanwhile, the half goes on with work that does
-//! not depend on the memory. The report of an earlier round is ignored.
-//!
-//! A process has a limited number of concurrent fetches. The send half waits for a permit: the work
-//! item runs it when there is one, so no timer is needed. The receive half does not wait for a
-//! permit, since packets would wait, too: it drops the packet, and the peer sends it again.
-//!
-//! Documentation/infiniband/ferroce/locking.rst describes all of this under *Memory on demand*.
+//! The end of a fetch ([`OdpFault::fetch`]) is reported to the queue pair by number, and ignored if
+//! it is of an earlier round. Documentation/infiniband/ferroce/locking.rst describes all of this
+//! under *Memory on demand*.
 
 use super::find;
 use crate::{
