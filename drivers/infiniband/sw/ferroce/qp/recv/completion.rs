@@ -47,8 +47,13 @@ pub(super) fn completion(
     incoming: Option<&Incoming>,
 ) -> Completion {
     // The consumer of a connection knows these.
-    let datagram = incoming.filter(|_| !qp.ty.is_connected());
-    let v6 = matches!(datagram.and_then(Incoming::ip), Some(IpHeader::V6(_)));
+    let (v6, vlan) = match incoming {
+        Some(datagram) if !qp.ty.is_connected() => {
+            let v6 = matches!(datagram.ip(), Some(IpHeader::V6(_)));
+            (v6, datagram.vlan())
+        }
+        _ => (false, None),
+    };
     let grh = !qp.ty.is_connected() && done.status == Status::Success;
     Completion {
         cqe: Cqe {
@@ -74,6 +79,6 @@ pub(super) fn completion(
         qp: qp.handle,
         solicited: done.solicited,
         v6,
-        vlan: datagram.and_then(Incoming::vlan),
+        vlan,
     }
 }
