@@ -16,7 +16,6 @@ mod aeth;
 mod atomic;
 mod bth;
 mod deth;
-mod immdt;
 mod len;
 mod reth;
 mod tx;
@@ -60,19 +59,18 @@ pub(crate) use self::{
     }, //
 };
 
-use zerocopy::FromBytes;
+use zerocopy::{
+    network_endian::{
+        U32,
+        U64, //
+    },
+    FromBytes, //
+};
 
 use self::{
-    aeth::RawAeth,
-    atomic::{
-        RawAtomicAckEth,
-        RawAtomicEth,
-        RawFeth,
-        RawIeth, //
-    },
+    atomic::RawAtomicEth,
     bth::Bth,
     deth::RawDeth,
-    immdt::ImmDt,
     reth::RawReth, //
 };
 use crate::{
@@ -96,10 +94,7 @@ pub const MAX_MESSAGE_LEN: u32 = 1 << 31;
 
 const _: () = {
     assert!(size_of::<Bth>() == BTH_LEN && size_of::<RawDeth>() == DETH_LEN);
-    assert!(size_of::<RawReth>() == RETH_LEN && size_of::<RawAeth>() == AETH_LEN);
-    assert!(size_of::<RawAtomicEth>() == ATOMIC_LEN && size_of::<RawFeth>() == FETH_LEN);
-    assert!(size_of::<RawAtomicAckEth>() == ATOMIC_ACK_LEN && size_of::<ImmDt>() == IMMDT_LEN);
-    assert!(size_of::<RawIeth>() == IETH_LEN);
+    assert!(size_of::<RawReth>() == RETH_LEN && size_of::<RawAtomicEth>() == ATOMIC_LEN);
 };
 
 /// The version of the transport headers.
@@ -237,90 +232,65 @@ impl<'a> Packet<'a> {
     /// Returns the DETH, if the packet is a datagram.
     #[inline]
     pub fn deth(&self) -> Option<Deth> {
-        if !self.opcode.has_deth() {
-            return None;
-        }
-        self.header::<RawDeth>(0).map(Deth::from)
+        self.header::<RawDeth>(self.opcode.has_deth(), 0)
+            .map(Deth::from)
     }
 
     /// Returns the RETH, if the packet has one.
     #[inline]
     pub fn reth(&self) -> Option<Reth> {
-        if !self.opcode.has_reth() {
-            return None;
-        }
         let offset = if self.opcode.has_feth() { FETH_LEN } else { 0 };
-        self.header::<RawReth>(offset).map(Reth::from)
+        self.header::<RawReth>(self.opcode.has_reth(), offset)
+            .map(Reth::from)
     }
 
     /// Returns the FETH, if the packet is a FLUSH.
     #[inline]
     pub fn feth(&self) -> Option<Feth> {
-        if !self.opcode.has_feth() {
-            return None;
-        }
-        self.header::<RawFeth>(0).map(Feth::from)
+        self.header::<U32>(self.opcode.has_feth(), 0)
+            .map(|bits| Feth::from_bits(bits.get()))
     }
 
     /// Returns the AtomicETH, if the packet is an atomic operation.
     #[inline]
     pub fn atomic(&self) -> Option<AtomicEth> {
-        if !self.opcode.has_atomic() {
-            return None;
-        }
-        self.header::<RawAtomicEth>(0).map(AtomicEth::from)
+        self.header::<RawAtomicEth>(self.opcode.has_atomic(), 0)
+            .map(AtomicEth::from)
     }
 
     /// Returns the original value of an atomic operation, if the packet is the response to one.
     #[inline]
     pub fn found(&self) -> Option<u64> {
-        if !self.opcode.has_atomic_ack() {
-            return None;
-        }
-        self.header::<RawAtomicAckEth>(AETH_LEN)
-            .map(|found| found.0.get())
+        self.header::<U64>(self.opcode.has_atomic_ack(), AETH_LEN)
+            .map(U64::get)
     }
 
     /// Returns the key to invalidate, if the packet carries one.
     #[inline]
     pub fn ieth(&self) -> Option<Rkey> {
-        if !self.opcode.has_ieth() {
-            return None;
-        }
-        self.header::<RawIeth>(0)
-            .map(|ieth| Rkey::new(ieth.0.get()))
+        self.header::<U32>(self.opcode.has_ieth(), 0)
+            .map(|key| Rkey::new(key.get()))
     }
 
     /// Returns the acknowledgment, if the packet has one.
     #[inline]
     pub fn aeth(&self) -> Option<Aeth> {
-        if !self.opcode.has_aeth() {
-            return None;
-        }
-        self.header::<RawAeth>(0).map(Aeth::from)
+        self.header::<U32>(self.opcode.has_aeth(), 0)
+            .map(|bits| Aeth::from_bits(bits.get()))
     }
 
     /// Returns the immediate data, if the packet has any.
     #[inline]
     pub fn imm(&self) -> Option<[u8; 4]> {
-        if !self.opcode.has_immdt() {
-            return None;
-        }
         // Immediate data is the last of the headers.
-        let offset = self.header_len().checked_sub(BTH_LEN + IMMDT_LEN)?;
-        self.header::<ImmDt>(offset).map(|immdt| immdt.0)
-    }
-
-    /// Returns the length of all headers in bytes.
-    #[inline]
-    pub fn header_len(&self) -> usize {
-        self.opcode.header_len()
+        let offset = self.payload_offset().wrapping_sub(BTH_LEN + IMMDT_LEN);
+        self.header(self.opcode.has_immdt(), offset)
     }
 
     /// Returns the offset of the payload from the start of the BTH, in bytes.
     #[inline]
     pub fn payload_offset(&self) -> usize {
-        self.header_len()
+        self.opcode.header_len()
     }
 
     /// Returns the length of the payload in bytes, without pad and ICRC.
@@ -329,9 +299,12 @@ impl<'a> Packet<'a> {
         self.payload_len
     }
 
-    /// Reads a header that starts `offset` bytes behind the BTH.
+    /// Reads a header that starts `offset` bytes behind the BTH, if it exists.
     #[inline]
-    fn header<T: FromBytes>(&self, offset: usize) -> Option<T> {
+    fn header<T: FromBytes>(&self, exists: bool, offset: usize) -> Option<T> {
+        if !exists {
+            return None;
+        }
         let bytes = self.extension.get(offset..)?;
         T::read_from_prefix(bytes).ok().map(|(header, _)| header)
     }

@@ -2,15 +2,6 @@
 
 //! The ACK extended transport header.
 
-use zerocopy::network_endian::U32;
-use zerocopy_derive::{
-    FromBytes,
-    Immutable,
-    IntoBytes,
-    KnownLayout,
-    Unaligned, //
-};
-
 /// The three bits of a syndrome that select the meaning of the other five. The top one of them is
 /// reserved and must be zero.
 const KIND_MASK: u8 = 0xe0;
@@ -124,26 +115,22 @@ pub struct Aeth {
     pub msn: u32,
 }
 
-/// The AETH on the wire.
-#[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub(crate) struct RawAeth(U32);
-
-impl From<Aeth> for RawAeth {
+impl Aeth {
+    /// Returns the number on the wire.
     #[inline]
-    fn from(aeth: Aeth) -> RawAeth {
-        let syndrome = u32::from(aeth.syndrome.raw()) << SYNDROME_SHIFT;
-        RawAeth(U32::new(syndrome | (aeth.msn & MSN_MASK)))
+    pub(crate) const fn bits(self) -> u32 {
+        // CAST: Widening.
+        ((self.syndrome.raw() as u32) << SYNDROME_SHIFT) | (self.msn & MSN_MASK)
     }
-}
 
-impl From<RawAeth> for Aeth {
+    /// Converts from the number on the wire.
     #[inline]
-    fn from(raw: RawAeth) -> Aeth {
-        let [syndrome, ..] = raw.0.to_bytes();
+    pub(crate) const fn from_bits(bits: u32) -> Aeth {
+        // CAST: Narrowing: the shift leaves eight bits.
+        let syndrome = (bits >> SYNDROME_SHIFT) as u8;
         Aeth {
             syndrome: Syndrome::parse(syndrome),
-            msn: raw.0.get() & MSN_MASK,
+            msn: bits & MSN_MASK,
         }
     }
 }
@@ -180,12 +167,10 @@ mod tests {
     #[test]
     fn msn_has_24_bits() {
         for (msn, on_wire) in [(0x0012_3456, 0x0012_3456), (0x7f00_0001, 1)] {
-            let raw = RawAeth::from(Aeth {
-                syndrome: Syndrome::ACK,
-                msn,
-            });
-            assert_eq!(raw.0.get(), 0x1f00_0000 | on_wire);
-            let parsed = Aeth::from(raw);
+            let syndrome = Syndrome::ACK;
+            let bits = Aeth { syndrome, msn }.bits();
+            assert_eq!(bits, 0x1f00_0000 | on_wire);
+            let parsed = Aeth::from_bits(bits);
             assert_eq!((parsed.syndrome, parsed.msn), (Syndrome::ACK, on_wire));
         }
     }

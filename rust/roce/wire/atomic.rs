@@ -63,16 +63,6 @@ impl From<RawAtomicEth> for AtomicEth {
     }
 }
 
-/// The AtomicAckETH on the wire: the original value of the word.
-#[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub(crate) struct RawAtomicAckEth(pub(crate) U64);
-
-/// The key of a SEND with invalidate, on the wire.
-#[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub(crate) struct RawIeth(pub(crate) U32);
-
 /// Bits of a FETH: global visibility.
 const GLOBAL: u32 = 1 << 0;
 /// Bits of a FETH: persistent.
@@ -108,10 +98,10 @@ impl Feth {
         self.0
     }
 
-    /// Converts from the result of [`bits`](Self::bits).
+    /// Converts from the number on the wire. Ignores reserved bits.
     #[inline]
     pub(crate) const fn from_bits(bits: u32) -> Feth {
-        Feth(bits)
+        Feth(bits & (PLACEMENT | SELECTIVITY))
     }
 
     /// Returns whether the FETH selects something, and nothing reserved.
@@ -143,26 +133,6 @@ impl Feth {
     }
 }
 
-/// The FETH on the wire.
-#[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub(crate) struct RawFeth(U32);
-
-impl From<Feth> for RawFeth {
-    #[inline]
-    fn from(feth: Feth) -> RawFeth {
-        RawFeth(U32::new(feth.0))
-    }
-}
-
-impl From<RawFeth> for Feth {
-    /// Ignores reserved bits.
-    #[inline]
-    fn from(raw: RawFeth) -> Feth {
-        Feth(raw.0.get() & (PLACEMENT | SELECTIVITY))
-    }
-}
-
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_wire_atomic))]
 mod tests {
@@ -179,7 +149,7 @@ mod tests {
         assert!(range.global() && !range.persistent() && !range.whole());
         let all = Feth::new(3, 1).unwrap_or_default();
         assert!(all.global() && all.persistent() && all.whole());
-        assert_eq!(Feth::from(RawFeth::from(all)), all);
+        assert_eq!(Feth::from_bits(all.bits()), all);
         assert!(!Feth::default().is_valid());
     }
 

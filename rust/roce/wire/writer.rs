@@ -3,21 +3,18 @@
 //! Writing of the headers of a packet.
 
 use zerocopy::{
+    network_endian::{
+        U32,
+        U64, //
+    },
     Immutable,
     IntoBytes, //
 };
 
 use super::{
-    aeth::RawAeth,
-    atomic::{
-        RawAtomicAckEth,
-        RawAtomicEth,
-        RawFeth,
-        RawIeth, //
-    },
+    atomic::RawAtomicEth,
     bth::Bth,
     deth::RawDeth,
-    immdt::ImmDt,
     reth::RawReth,
     Aeth,
     AtomicEth,
@@ -69,7 +66,7 @@ impl<'b> HeaderWriter<'b> {
     /// Appends a FETH.
     #[inline]
     pub(crate) fn feth(self, feth: Feth) -> Option<HeaderWriter<'b>> {
-        self.put(&RawFeth::from(feth))
+        self.put(&U32::new(feth.bits()))
     }
 
     /// Appends an AtomicETH.
@@ -82,7 +79,7 @@ impl<'b> HeaderWriter<'b> {
     #[inline]
     pub(crate) fn found(self, found: Option<u64>) -> Option<HeaderWriter<'b>> {
         match found {
-            Some(found) => self.put(&RawAtomicAckEth(found.into())),
+            Some(found) => self.put(&U64::new(found)),
             None => Some(self),
         }
     }
@@ -90,7 +87,7 @@ impl<'b> HeaderWriter<'b> {
     /// Appends the key to invalidate.
     #[inline]
     pub(crate) fn ieth(self, rkey: Rkey) -> Option<HeaderWriter<'b>> {
-        self.put(&RawIeth(rkey.get().into()))
+        self.put(&U32::new(rkey.get()))
     }
 
     /// Appends a RETH, if there is one.
@@ -106,7 +103,7 @@ impl<'b> HeaderWriter<'b> {
     #[inline]
     pub(crate) fn aeth(self, aeth: Option<Aeth>) -> Option<HeaderWriter<'b>> {
         match aeth {
-            Some(aeth) => self.put(&RawAeth::from(aeth)),
+            Some(aeth) => self.put(&U32::new(aeth.bits())),
             None => Some(self),
         }
     }
@@ -115,7 +112,7 @@ impl<'b> HeaderWriter<'b> {
     #[inline]
     pub(crate) fn imm(self, imm: Option<[u8; 4]>) -> Option<HeaderWriter<'b>> {
         match imm {
-            Some(imm) => self.put(&ImmDt(imm)),
+            Some(imm) => self.put(&imm),
             None => Some(self),
         }
     }
