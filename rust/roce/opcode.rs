@@ -176,29 +176,16 @@ opcodes! {
     0x81 Cnp                  Rc Cnp          Only   CNP;
 }
 
-/// The opcodes by number.
+/// The opcodes and their properties, by number.
 ///
-/// These are tables because a `match` would be a search: kernels are compiled without jump tables.
-static PARSED: [Option<Opcode>; 256] = {
-    let mut table = [None; 256];
-    let mut rest: &mut [_] = &mut table;
-    let mut raw = 0u8;
-    while let [entry, others @ ..] = rest {
-        *entry = Opcode::find(raw);
-        raw = raw.wrapping_add(1);
-        rest = others;
-    }
-    table
-};
-
-/// The properties of the opcodes, by number.
-static INFO: [Info; 256] = {
-    let mut table = [INVALID; 256];
+/// This is a table because a `match` would be a search: kernels are compiled without jump tables.
+static TABLE: [(Option<Opcode>, Info); 256] = {
+    let mut table = [(None, INVALID); 256];
     let mut rest: &mut [_] = &mut table;
     let mut raw = 0u8;
     while let [entry, others @ ..] = rest {
         if let Some(opcode) = Opcode::find(raw) {
-            *entry = opcode.describe();
+            *entry = (Some(opcode), opcode.describe());
         }
         raw = raw.wrapping_add(1);
         rest = others;
@@ -206,6 +193,7 @@ static INFO: [Info; 256] = {
     table
 };
 
+/// The properties of the numbers that are not known.
 const INVALID: Info = Opcode::RcInvalid.describe();
 
 impl Opcode {
@@ -213,14 +201,16 @@ impl Opcode {
     /// is not known, `None` for one of another service type.
     #[inline]
     pub fn parse(raw: u8) -> Option<Opcode> {
-        PARSED.get(usize::from(raw)).copied().flatten()
+        TABLE.get(usize::from(raw)).and_then(|&(opcode, _)| opcode)
     }
 
     /// Returns the properties of the opcode.
     #[inline]
     fn info(self) -> &'static Info {
         // Every byte is a valid index, as the compiler sees.
-        INFO.get(usize::from(self.raw())).unwrap_or(&INVALID)
+        TABLE
+            .get(usize::from(self.raw()))
+            .map_or(&INVALID, |(_, info)| info)
     }
 
     /// Returns the number in the BTH.
@@ -263,82 +253,64 @@ impl Opcode {
         )
     }
 
-    /// Returns whether the packet starts a message of several.
-    #[inline]
-    pub fn is_first(self) -> bool {
-        matches!(self.position(), Position::First)
-    }
-
-    /// Returns whether the packet ends a message of several.
-    #[inline]
-    pub fn is_last(self) -> bool {
-        matches!(self.position(), Position::Last)
-    }
-
-    /// Returns whether the packet is a whole message.
-    #[inline]
-    pub fn is_only(self) -> bool {
-        matches!(self.position(), Position::Only)
-    }
-
     /// Returns whether a message starts with the packet.
     #[inline]
     pub fn starts_message(self) -> bool {
-        self.is_first() || self.is_only()
+        matches!(self.position(), Position::First | Position::Only)
     }
 
     /// Returns whether a message ends with the packet.
     #[inline]
     pub fn ends_message(self) -> bool {
-        self.is_last() || self.is_only()
+        matches!(self.position(), Position::Last | Position::Only)
     }
 
     /// Returns whether a DETH follows the BTH.
     #[inline]
     pub fn has_deth(self) -> bool {
-        self.info().headers.deth
+        self.info().headers.has(Headers::DETH)
     }
 
     /// Returns whether the packet has a FETH.
     #[inline]
     pub fn has_feth(self) -> bool {
-        self.info().headers.feth
+        self.info().headers.has(Headers::FETH)
     }
 
     /// Returns whether the packet has an AtomicETH.
     #[inline]
     pub fn has_atomic(self) -> bool {
-        self.info().headers.atomic
+        self.info().headers.has(Headers::ATOMIC)
     }
 
     /// Returns whether the packet has a RETH.
     #[inline]
     pub fn has_reth(self) -> bool {
-        self.info().headers.reth
+        self.info().headers.has(Headers::RETH)
     }
 
     /// Returns whether the packet has an AETH.
     #[inline]
     pub fn has_aeth(self) -> bool {
-        self.info().headers.aeth
+        self.info().headers.has(Headers::AETH)
     }
 
     /// Returns whether the packet has an AtomicAckETH.
     #[inline]
     pub fn has_atomic_ack(self) -> bool {
-        self.info().headers.atomic_ack
+        self.info().headers.has(Headers::ATOMIC_ACK)
     }
 
     /// Returns whether the packet has immediate data.
     #[inline]
     pub fn has_immdt(self) -> bool {
-        self.info().headers.immdt
+        self.info().headers.has(Headers::IMMDT)
     }
 
     /// Returns whether the packet has an IETH.
     #[inline]
     pub fn has_ieth(self) -> bool {
-        self.info().headers.ieth
+        self.info().headers.has(Headers::IETH)
     }
 
     /// Returns the length of all headers of the packet in bytes, including the BTH.
