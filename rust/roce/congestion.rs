@@ -23,10 +23,7 @@
 //! the peer never sends a packet.
 
 use crate::{
-    ids::{
-        Pkey,
-        Qpn, //
-    },
+    ids::Qpn,
     opcode::Opcode,
     time::Instant,
     wire::{
@@ -142,8 +139,8 @@ impl TxPacket for Cnp {
     }
 
     #[cold]
-    fn write_headers(&self, pkey: Pkey, buf: &mut [u8]) -> Option<usize> {
-        wire::write_cnp(pkey, self.dest_qpn, buf)
+    fn write_headers(&self, buf: &mut [u8]) -> Option<usize> {
+        wire::write_cnp(self.dest_qpn, buf)
     }
 }
 
@@ -164,7 +161,7 @@ mod tests {
             dest_qpn: Qpn::new(0xd2),
         };
         let mut buf = [0xee; 64];
-        let len = cnp.write_headers(Pkey::DEFAULT, &mut buf).unwrap();
+        let len = cnp.write_headers(&mut buf).unwrap();
         let bth = [0x81, 0, 0xff, 0xff, 0x40, 0, 0, 0xd2, 0, 0, 0, 0];
         assert_eq!(buf[..12], bth);
         assert_eq!((len, &buf[12..len]), (28, &[0; 16][..]));

@@ -4,7 +4,6 @@
 
 pub(crate) use crate::{
     ids::{
-        Pkey,
         Qkey,
         Qpn,
         Rkey, //
@@ -75,9 +74,7 @@ impl Frame {
     /// Makes a packet.
     pub(crate) fn new(packet: &impl TxPacket) -> Frame {
         let mut bytes = [0; 320];
-        let header_len = packet
-            .write_headers(Pkey::DEFAULT, &mut bytes)
-            .unwrap_or_default();
+        let header_len = packet.write_headers(&mut bytes).unwrap_or_default();
         let payload = packet.payload_len();
         let body = (payload + u32::from(pad_for(payload))) as usize;
         Frame {

@@ -15,7 +15,6 @@ use super::{
 };
 use crate::{
     ids::{
-        Pkey,
         Qpn,
         Rkey, //
     },
@@ -27,7 +26,6 @@ use crate::{
     },
     psn::Psn,
     wire::{
-        pad_for,
         AtomicEth,
         BthFields,
         Deth,
@@ -114,15 +112,11 @@ impl TxPacket for Transmit {
     }
 
     #[inline]
-    fn write_headers(&self, pkey: Pkey, buf: &mut [u8]) -> Option<usize> {
+    fn write_headers(&self, buf: &mut [u8]) -> Option<usize> {
         let bth = BthFields {
-            opcode: self.opcode,
             solicited: self.solicited,
-            pad: pad_for(self.len),
-            pkey,
-            dest_qpn: self.dest_qpn,
             ack_req: self.ack_req,
-            psn: self.psn,
+            ..BthFields::new(self, self.dest_qpn, self.psn)
         };
         let writer = HeaderWriter::new(buf, &bth)?;
         let writer = match self.rare {

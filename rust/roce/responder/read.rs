@@ -20,7 +20,6 @@ use super::{
 };
 use crate::{
     ids::{
-        Pkey,
         Qpn,
         Rkey, //
     },
@@ -30,7 +29,6 @@ use crate::{
     },
     psn::Psn,
     wire::{
-        pad_for,
         Aeth,
         BthFields,
         HeaderWriter,
@@ -78,16 +76,8 @@ impl TxPacket for ReadSegment {
     }
 
     #[inline]
-    fn write_headers(&self, pkey: Pkey, buf: &mut [u8]) -> Option<usize> {
-        let bth = BthFields {
-            opcode: self.opcode,
-            solicited: false,
-            pad: pad_for(self.len),
-            pkey,
-            dest_qpn: self.dest_qpn,
-            ack_req: false,
-            psn: self.psn,
-        };
+    fn write_headers(&self, buf: &mut [u8]) -> Option<usize> {
+        let bth = BthFields::new(self, self.dest_qpn, self.psn);
         let writer = HeaderWriter::new(buf, &bth)?.aeth(self.aeth)?;
         Some(writer.finish())
     }

@@ -4,7 +4,6 @@
 
 use crate::{
     ids::{
-        Pkey,
         Qpn,
         Rkey, //
     },
@@ -284,20 +283,12 @@ impl TxPacket for Reply {
     }
 
     #[inline]
-    fn write_headers(&self, pkey: Pkey, buf: &mut [u8]) -> Option<usize> {
+    fn write_headers(&self, buf: &mut [u8]) -> Option<usize> {
         let found = match self.kind {
             ReplyKind::Found(found) => Some(found),
             ReplyKind::Acknowledge | ReplyKind::Done => None,
         };
-        let bth = BthFields {
-            opcode: self.opcode(),
-            solicited: false,
-            pad: 0,
-            pkey,
-            dest_qpn: self.dest_qpn,
-            ack_req: false,
-            psn: self.psn,
-        };
+        let bth = BthFields::new(self, self.dest_qpn, self.psn);
         let aeth = Aeth {
             syndrome: self.syndrome,
             msn: self.msn,

@@ -14,6 +14,10 @@ use zerocopy_derive::{
     Unaligned, //
 };
 
+use super::{
+    pad_for,
+    TxPacket, //
+};
 use crate::{
     ids::{
         Pkey,
@@ -58,14 +62,28 @@ pub(crate) struct BthFields {
     pub(crate) opcode: Opcode,
     pub(crate) solicited: bool,
     pub(crate) pad: u8,
-    pub(crate) pkey: Pkey,
     pub(crate) dest_qpn: Qpn,
     pub(crate) ack_req: bool,
     pub(crate) psn: Psn,
 }
 
+impl BthFields {
+    /// Makes the fields of a packet that is not solicited and does not request an acknowledgment.
+    #[inline]
+    pub(crate) fn new(packet: &impl TxPacket, dest_qpn: Qpn, psn: Psn) -> BthFields {
+        BthFields {
+            opcode: packet.opcode(),
+            solicited: false,
+            pad: pad_for(packet.payload_len()),
+            dest_qpn,
+            ack_req: false,
+            psn,
+        }
+    }
+}
+
 impl Bth {
-    /// Makes a header. Reserved bits are zero; the pad must be below 4.
+    /// Makes a header with the default P_Key. Reserved bits are zero; the pad must be below 4.
     #[inline]
     pub(crate) fn new(fields: &BthFields) -> Bth {
         let solicited = if fields.solicited { SOLICITED } else { 0 };
@@ -73,18 +91,18 @@ impl Bth {
         Bth {
             opcode: fields.opcode.raw(),
             flags: solicited | MIG_REQ | ((fields.pad << PAD_SHIFT) & PAD_MASK),
-            pkey: U16::new(fields.pkey.get()),
+            pkey: U16::new(Pkey::DEFAULT.get()),
             qpn: U32::new(fields.dest_qpn.get()),
             psn: U32::new(ack_req | fields.psn.get()),
         }
     }
 
     /// Makes the header of a CNP (IBTA A17.9.3).
-    pub(crate) fn cnp(pkey: Pkey, dest_qpn: Qpn) -> Bth {
+    pub(crate) fn cnp(dest_qpn: Qpn) -> Bth {
         Bth {
             opcode: Opcode::Cnp.raw(),
             flags: 0,
-            pkey: U16::new(pkey.get()),
+            pkey: U16::new(Pkey::DEFAULT.get()),
             qpn: U32::new(BECN | dest_qpn.get()),
             psn: U32::new(0),
         }

@@ -2,10 +2,7 @@
 
 //! Packets to be sent.
 
-use crate::{
-    ids::Pkey,
-    opcode::Opcode, //
-};
+use crate::opcode::Opcode;
 
 /// A packet to be sent, without its payload, its padding ([`pad_for`](super::pad_for)) and the
 /// ICRC.
@@ -21,5 +18,5 @@ pub trait TxPacket {
 
     /// Writes all headers to the front of `buf` and returns their length in bytes, or `None` if
     /// they do not fit.
-    fn write_headers(&self, pkey: Pkey, buf: &mut [u8]) -> Option<usize>;
+    fn write_headers(&self, buf: &mut [u8]) -> Option<usize>;
 }

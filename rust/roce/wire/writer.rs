@@ -25,18 +25,17 @@ use super::{
     CNP_LEN, //
 };
 use crate::ids::{
-    Pkey,
     Qpn,
     Rkey, //
 };
 
 /// Writes a CNP up to its ICRC, and returns its length.
-pub(crate) fn write_cnp(pkey: Pkey, dest_qpn: Qpn, buf: &mut [u8]) -> Option<usize> {
+pub(crate) fn write_cnp(dest_qpn: Qpn, buf: &mut [u8]) -> Option<usize> {
     let writer = HeaderWriter {
         rest: buf,
         written: 0,
     };
-    let writer = writer.put(&Bth::cnp(pkey, dest_qpn))?;
+    let writer = writer.put(&Bth::cnp(dest_qpn))?;
     Some(writer.put(&[0u8; CNP_LEN])?.finish())
 }
 

@@ -65,7 +65,6 @@ use roce::{
         IPV6_LEN,
         UDP_LEN, //
     },
-    ids::Pkey,
     pace::{
         Rate,
         FRAME_OVERHEAD, //
@@ -392,7 +391,7 @@ impl TxPath {
         let ip_len = self.ip_header_len();
         let (ip, room) = room.split_at_mut_checked(ip_len)?;
         let (udp, room) = room.split_first_chunk_mut()?;
-        let written = packet.write_headers(Pkey::DEFAULT, room)?;
+        let written = packet.write_headers(room)?;
         let len = written.checked_add(rest)?.checked_add(UDP_LEN)?;
 
         *udp = self.udp_header(len)?;

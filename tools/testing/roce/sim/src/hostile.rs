@@ -11,7 +11,6 @@ use std::num::NonZero;
 
 use roce::{
     ids::{
-        Pkey,
         Qkey,
         Qpn,
         Rkey, //
@@ -484,7 +483,7 @@ fn frame(opcode: Opcode, psn: Psn, input: &mut Input<'_>, mtu: u32) -> Vec<u8> {
         step: Step::default(),
     };
     let mut head = [0; MAX_HEADER_LEN];
-    let written = transmit.write_headers(Pkey::DEFAULT, &mut head);
+    let written = transmit.write_headers(&mut head);
     let mut bytes = head[..written.unwrap_or_default()].to_vec();
     let tail = len as usize + usize::from(pad_for(len)) + ICRC_LEN;
     bytes.resize(bytes.len() + tail, 0);

@@ -25,7 +25,6 @@ use std::{
 use roce::{
     congestion::Congestion,
     ids::{
-        Pkey,
         Qpn,
         Rkey, //
     },
@@ -580,9 +579,7 @@ impl Node {
 /// Returns a packet: headers, payload, pad and checksum.
 fn packet(sent: &impl TxPacket, payload: &[u8]) -> Result<Vec<u8>, Violation> {
     let mut head = [0; MAX_HEADER_LEN];
-    let len = sent
-        .write_headers(Pkey::DEFAULT, &mut head)
-        .ok_or("headers do not fit")?;
+    let len = sent.write_headers(&mut head).ok_or("headers do not fit")?;
     if len != sent.opcode().header_len() || payload.len() as u32 != sent.payload_len() {
         return Err("lengths of the packet are wrong".into());
     }

@@ -9,7 +9,6 @@ use proptest::{
 };
 use roce::{
     ids::{
-        Pkey,
         Qkey,
         Qpn,
         Rkey, //
@@ -155,7 +154,9 @@ proptest! {
     #[test]
     fn requests_round_trip(sent in transmit(), pkey in any::<u16>()) {
         let mut head = [0; MAX_HEADER_LEN];
-        let written = sent.write_headers(Pkey::new(pkey), &mut head).unwrap();
+        let written = sent.write_headers(&mut head).unwrap();
+        prop_assert_eq!(&head[2..4], &[0xff; 2]);
+        head[2..4].copy_from_slice(&pkey.to_be_bytes());
         let bytes = finish(&head[..written], sent.len);
         let pkt = Packet::parse(&bytes).unwrap();
         check(&pkt, &bytes);
@@ -182,7 +183,7 @@ proptest! {
         prop_assert_eq!(rare, expected);
         // A buffer that is too short is not written beyond its end.
         let short = head.get_mut(..written - 1).unwrap();
-        prop_assert_eq!(sent.write_headers(Pkey::new(pkey), short), None);
+        prop_assert_eq!(sent.write_headers(short), None);
     }
 
     #[test]
@@ -208,7 +209,7 @@ proptest! {
             dest_qpn: Qpn::new(9),
         };
         let mut head = [0; MAX_HEADER_LEN];
-        let written = reply.write_headers(Pkey::DEFAULT, &mut head).unwrap();
+        let written = reply.write_headers(&mut head).unwrap();
         let bytes = finish(&head[..written], 0);
         let pkt = Packet::parse(&bytes).unwrap();
         prop_assert_eq!(pkt.opcode(), opcode);
@@ -234,7 +235,7 @@ proptest! {
             again: false,
         };
         let mut head = [0; MAX_HEADER_LEN];
-        let written = segment.write_headers(Pkey::DEFAULT, &mut head).unwrap();
+        let written = segment.write_headers(&mut head).unwrap();
         let bytes = finish(&head[..written], len);
         let pkt = Packet::parse(&bytes).unwrap();
         prop_assert_eq!(pkt.opcode(), opcode);
