@@ -194,8 +194,6 @@ pub struct Requester<S> {
     transport: Transport,
     state: SendState,
     params: SendParams,
-    /// The binary logarithm of the MTU.
-    mtu_shift: u8,
     window: Window,
     acks: AckRequests,
     retry: Retry,
@@ -210,13 +208,6 @@ pub struct Requester<S> {
     error_pending: bool,
 }
 
-/// Returns the binary logarithm of an MTU.
-#[inline]
-fn shift_of(mtu: u32) -> u8 {
-    // CAST: Narrowing: at most 31.
-    mtu.checked_ilog2().unwrap_or(0) as u8
-}
-
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Creates an idle send half in state [`SendState::Stopped`].
     pub fn new(transport: Transport, slots: S) -> Requester<S> {
@@ -225,7 +216,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             queue: Queue::new(slots),
             transport,
             state: SendState::Stopped,
-            mtu_shift: shift_of(params.mtu),
             params,
             window: Window::new(Psn::default()),
             acks: AckRequests::new(Psn::default()),
@@ -261,7 +251,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// The MTU may change only while no work is outstanding.
     pub fn set_params(&mut self, params: &SendParams) {
         self.params = *params;
-        self.set_mtu(params.mtu);
         self.retry.reset_counts(params);
     }
 
@@ -271,7 +260,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub fn set_mtu(&mut self, mtu: u32) {
         self.params.mtu = mtu;
-        self.mtu_shift = shift_of(mtu);
     }
 
     /// Sets the PSN of the first packet (SQ_PSN of the move to RTS), and starts sending if stopped.

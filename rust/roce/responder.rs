@@ -170,8 +170,6 @@ struct PendingPlace {
 /// A READ whose key is being checked.
 struct PendingRead {
     psn: Psn,
-    /// The number of PSNs of the response.
-    count: u32,
     request: ReadRequest,
 }
 

@@ -110,6 +110,16 @@ pub const fn pad_for(len: u32) -> u8 {
     (len.wrapping_neg() & (ALIGNMENT - 1)) as u8
 }
 
+/// Returns the number of packets with `len` bytes of payload in total, at least one.
+///
+/// The MTU is a power of two.
+#[inline]
+pub(crate) fn packets_for(len: u32, mtu: u32) -> u32 {
+    // The fallback is for an MTU of 0, which the driver does not set.
+    let rest = len.saturating_sub(1).checked_shr(mtu.trailing_zeros());
+    rest.unwrap_or(0).wrapping_add(1)
+}
+
 /// The reason why a packet cannot be parsed. The packet is dropped silently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseError {
@@ -387,5 +397,21 @@ mod tests {
         assert_eq!(pad_for(3), 1);
         assert_eq!(pad_for(4), 0);
         assert_eq!(pad_for(u32::MAX), 1);
+    }
+
+    #[test]
+    fn message_has_at_least_one_packet() {
+        for (len, count) in [
+            (0, 1),
+            (1, 1),
+            (256, 1),
+            (257, 2),
+            (512, 2),
+            (1 << 31, 1 << 23),
+        ] {
+            assert_eq!(packets_for(len, 256), count);
+        }
+        assert_eq!(packets_for(u32::MAX, 4096), 1 << 20);
+        assert_eq!(packets_for(u32::MAX, 0), 1);
     }
 }

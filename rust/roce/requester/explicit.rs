@@ -142,10 +142,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         let is_read = slot.is_read();
         let psn = self.window.una();
         let index = slot.first_psn.forward(psn);
-        let offset = index.checked_shl(self.mtu_shift.into()).unwrap_or(0);
+        let offset = index.wrapping_mul(self.params.mtu);
         let (len, ends_part) = if is_read {
             let rest = slot.wr.length.saturating_sub(offset);
-            (rest.min(self.mtu()), slot.read_part(index) == 1)
+            (rest.min(self.params.mtu), slot.read_part(index) == 1)
         } else {
             (0, true)
         };

@@ -155,21 +155,17 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             SendOp::Flush => Some(Opcode::RcFlush),
             SendOp::LocalInv | SendOp::RegMr | SendOp::BindMw => None,
         }?;
-        let offset = step.index.checked_shl(self.mtu_shift.into())?;
+        let offset = step.index.wrapping_mul(self.params.mtu);
         let rest = wr.length.saturating_sub(offset);
         let (len, asked) = if slot.is_read() {
-            let asked = u64::from(step.count) << (u32::from(self.mtu_shift) & 31);
-            (
-                0,
-                u32::try_from(asked).map_or(rest, |asked| rest.min(asked)),
-            )
+            (0, rest.min(step.count.saturating_mul(self.params.mtu)))
         } else if self.transport == Transport::Ud {
             (rest, 0)
         } else if wr.op.is_atomic() || wr.op == SendOp::Flush {
             // The length is that of the result, or of the range to flush.
             (0, wr.length)
         } else {
-            (rest.min(self.mtu()), wr.length)
+            (rest.min(self.params.mtu), wr.length)
         };
         Some(Transmit {
             slot: self.queue.number(step.slot)?,

@@ -13,7 +13,8 @@ use super::{
 use crate::{
     opcode::Transport,
     psn::Psn,
-    time::Instant, //
+    time::Instant,
+    wire::packets_for, //
 };
 
 /// The next packet: its slot and its position in the message.
@@ -245,22 +246,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             && (!self.explicit.is_outstanding() || self.window.has_room_for_responses(step.end()))
     }
 
-    /// Returns the path MTU in bytes.
-    #[inline]
-    pub(super) fn mtu(&self) -> u32 {
-        1 << (u32::from(self.mtu_shift) & 31)
-    }
-
     /// Returns the number of packets, or of READ responses, of a request.
     #[inline(always)]
     fn packets_of(&self, slot: &Slot) -> u32 {
         if self.transport == Transport::Ud || (slot.has_explicit_response() && !slot.is_read()) {
             return 1;
         }
-        let length = slot.wr.length;
-        let full = length.checked_shr(self.mtu_shift.into()).unwrap_or(0);
-        let rest = length & self.mtu().wrapping_sub(1);
-        full.saturating_add(u32::from(rest != 0)).max(1)
+        packets_for(slot.wr.length, self.params.mtu)
     }
 }
 

@@ -29,6 +29,7 @@ use crate::{
     },
     psn::Psn,
     wire::{
+        packets_for,
         Aeth,
         BthFields,
         HeaderWriter,
@@ -131,7 +132,7 @@ impl<S: Records> Responder<S> {
         let SavedResponse::Read { rkey, va, len } = record.response else {
             return Verdict::Drop(DropReason::Duplicate);
         };
-        let skipped = u64::from(record.first_psn.forward(psn)).wrapping_mul(self.mtu());
+        let skipped = u64::from(record.first_psn.forward(psn)).wrapping_mul(self.params.mtu.into());
         let rest = u64::from(len).saturating_sub(skipped);
         let same = reth.rkey == rkey
             && reth.va == va.wrapping_add(skipped)
@@ -150,11 +151,7 @@ impl<S: Records> Responder<S> {
             len: reth.len,
             again,
         };
-        self.pending = Pending::Read(PendingRead {
-            psn,
-            count: self.responses(reth.len),
-            request,
-        });
+        self.pending = Pending::Read(PendingRead { psn, request });
         Verdict::Read(request)
     }
 
@@ -182,13 +179,14 @@ impl<S: Records> Responder<S> {
             again,
         } = read.request;
         if !again {
+            let count = packets_for(len, self.params.mtu);
             self.resources.remember(Record {
                 first_psn: read.psn,
-                count: read.count,
+                count,
                 opcode: Opcode::RcReadRequest,
                 response: SavedResponse::Read { rkey, va, len },
             });
-            self.sequence.skip_to(read.psn.add(read.count));
+            self.sequence.skip_to(read.psn.add(count));
             self.sequence.count_message();
             self.early.acknowledged();
         }
@@ -300,20 +298,6 @@ impl<S: Records> Responder<S> {
     #[inline]
     fn segment_len(&self, stream: &Stream) -> u32 {
         stream.remaining.min(self.params.mtu)
-    }
-
-    #[inline]
-    fn mtu(&self) -> u64 {
-        u64::from(self.params.mtu)
-    }
-
-    /// Returns the number of responses for `len` bytes, at least one.
-    #[inline]
-    fn responses(&self, len: u32) -> u32 {
-        // The fallbacks are for an MTU of 0, which the driver does not set.
-        let full = len.checked_div(self.params.mtu).unwrap_or(0);
-        let rest = len.checked_rem(self.params.mtu).unwrap_or(0);
-        full.saturating_add(u32::from(rest != 0)).max(1)
     }
 }
 
