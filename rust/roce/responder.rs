@@ -351,15 +351,15 @@ impl<S: Records> Responder<S> {
         }
     }
 
-    /// Requests the copy of the payload of a valid packet (RC, UC).
+    /// Requests the copy of the payload of a valid packet.
     #[inline]
     fn place(&mut self, pkt: &Packet<'_>, plan: &Plan, ack_req: bool) -> Verdict {
-        let completes = plan.needs_wqe && pkt.opcode().ends_message();
+        let completes = plan.needs.is_some() && pkt.opcode().ends_message();
         self.pending = Pending::Place(PendingPlace {
             opcode: pkt.opcode(),
             psn: pkt.psn(),
             ack_req,
-            completion: completes.then(|| RecvCompletion::done(pkt, plan.received, Qpn::default())),
+            completion: completes.then(|| RecvCompletion::done(pkt, plan.received)),
             after: plan.after,
         });
         Verdict::Place(plan.place)

@@ -5,10 +5,7 @@
 //! Each is executed once; a duplicate is only answered again.
 
 use super::{
-    message::{
-        Fault,
-        Message, //
-    },
+    message::Message,
     resources::{
         Record,
         Records,
@@ -124,27 +121,27 @@ impl<S: Records> Responder<S> {
     }
 
     /// Validates a request, and returns its command.
-    fn command(&self, pkt: &Packet<'_>) -> Result<Command, Fault> {
+    fn command(&self, pkt: &Packet<'_>) -> Result<Command, DropReason> {
         if self.message != Message::None {
-            return Err(Fault::Opcode);
+            return Err(DropReason::BadOpcode);
         }
         // The queue pair has no responder resources.
         if self.params.max_dest_rd_atomic == 0 {
-            return Err(Fault::NotAllowed);
+            return Err(DropReason::NotAllowed);
         }
         match pkt.opcode().operation() {
             Operation::Atomic => self.atomic(pkt),
             Operation::AtomicWrite => self.store(pkt),
             Operation::Flush => self.flush(pkt),
-            _ => Err(Fault::Opcode),
+            _ => Err(DropReason::BadOpcode),
         }
     }
 
-    fn atomic(&self, pkt: &Packet<'_>) -> Result<Command, Fault> {
+    fn atomic(&self, pkt: &Packet<'_>) -> Result<Command, DropReason> {
         if !self.params.access.remote_atomic() {
-            return Err(Fault::NotAllowed);
+            return Err(DropReason::NotAllowed);
         }
-        let eth = pkt.atomic().ok_or(Fault::Opcode)?;
+        let eth = pkt.atomic().ok_or(DropReason::BadOpcode)?;
         check_alignment(eth.va)?;
         Ok(Command {
             rkey: eth.rkey,
@@ -160,15 +157,15 @@ impl<S: Records> Responder<S> {
         })
     }
 
-    fn store(&self, pkt: &Packet<'_>) -> Result<Command, Fault> {
+    fn store(&self, pkt: &Packet<'_>) -> Result<Command, DropReason> {
         if !self.params.access.remote_write() {
-            return Err(Fault::NotAllowed);
+            return Err(DropReason::NotAllowed);
         }
-        let reth = pkt.reth().ok_or(Fault::Opcode)?;
+        let reth = pkt.reth().ok_or(DropReason::BadOpcode)?;
         check_alignment(reth.va)?;
         // Exactly one word (oA19-28).
         if reth.len != WORD || pkt.payload_len() != WORD {
-            return Err(Fault::Length);
+            return Err(DropReason::BadLength);
         }
         Ok(Command {
             rkey: reth.rkey,
@@ -177,17 +174,17 @@ impl<S: Records> Responder<S> {
         })
     }
 
-    fn flush(&self, pkt: &Packet<'_>) -> Result<Command, Fault> {
+    fn flush(&self, pkt: &Packet<'_>) -> Result<Command, DropReason> {
         let (reth, feth) = match (pkt.reth(), pkt.feth()) {
             (Some(reth), Some(feth)) if feth.is_valid() => (reth, feth),
-            _ => return Err(Fault::Opcode),
+            _ => return Err(DropReason::BadOpcode),
         };
         let access = &self.params.access;
         if !may_flush(feth, access.flush_global(), access.flush_persistent()) {
-            return Err(Fault::NotAllowed);
+            return Err(DropReason::NotAllowed);
         }
         if reth.len > MAX_MESSAGE_LEN {
-            return Err(Fault::Length);
+            return Err(DropReason::BadLength);
         }
         Ok(Command {
             rkey: reth.rkey,
@@ -215,11 +212,11 @@ fn may_flush(feth: Feth, global: bool, persistent: bool) -> bool {
     (!feth.global() || global) && (!feth.persistent() || persistent)
 }
 
-fn check_alignment(va: u64) -> Result<(), Fault> {
+fn check_alignment(va: u64) -> Result<(), DropReason> {
     if va & u64::from(WORD - 1) == 0 {
         Ok(())
     } else {
-        Err(Fault::Length)
+        Err(DropReason::BadLength)
     }
 }
 

@@ -3,15 +3,15 @@
 //! UD requests: messages of one packet, from any sender that knows the Q_Key.
 
 use super::{
-    message::Message,
+    message::{
+        Message,
+        Plan, //
+    },
     recv_status,
     resources::Records,
     DropReason,
     Outcome,
-    Pending,
-    PendingPlace,
     Place,
-    RecvCompletion,
     RecvQueue,
     Responder,
     Verdict, //
@@ -37,35 +37,21 @@ impl<S: Records> Responder<S> {
         if len > self.params.mtu {
             return Verdict::Drop(DropReason::BadLength);
         }
-        let capacity = match self.held {
-            // It was taken for a packet that was abandoned.
-            Some(capacity) => capacity,
-            None => match rq.take() {
-                Some(Ok(capacity)) => capacity,
-                Some(Err(error)) => {
-                    // The receive request was taken from the queue, and fails here.
-                    self.held = Some(0);
-                    return Verdict::Fail(self.datagram_refused(error));
-                }
-                None => return Verdict::Drop(DropReason::NoRecvWqe),
+        let received = len.saturating_add(GRH_LEN);
+        let plan = Plan {
+            place: Place::Recv {
+                offset: GRH_LEN,
+                len,
             },
-        };
-        self.held = Some(capacity);
-        let byte_len = len.saturating_add(GRH_LEN);
-        if byte_len > capacity {
-            return Verdict::Fail(self.datagram_refused(MemError::Length));
-        }
-        self.pending = Pending::Place(PendingPlace {
-            opcode: pkt.opcode(),
-            psn: pkt.psn(),
-            ack_req: false,
-            completion: Some(RecvCompletion::done(pkt, byte_len, deth.src_qpn)),
             after: Message::None,
-        });
-        Verdict::Place(Place::Recv {
-            offset: GRH_LEN,
-            len,
-        })
+            received,
+            needs: Some(received),
+        };
+        match self.hold(plan.needs, rq) {
+            Ok(()) => self.place(pkt, &plan, false),
+            Err(Some(error)) => Verdict::Fail(self.datagram_refused(error)),
+            Err(None) => Verdict::Drop(DropReason::NoRecvWqe),
+        }
     }
 
     /// Fails the held receive request because it cannot take the datagram.

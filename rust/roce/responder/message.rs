@@ -4,7 +4,9 @@
 
 use super::{
     resources::Records,
+    DropReason,
     Place,
+    RecvQueue,
     Responder, //
 };
 use crate::{
@@ -16,7 +18,8 @@ use crate::{
     wire::{
         Packet,
         MAX_MESSAGE_LEN, //
-    }, //
+    },
+    wr::MemError, //
 };
 
 /// The message that is being received, between two of its packets.
@@ -35,18 +38,6 @@ pub(super) enum Message {
     },
 }
 
-/// The error in an invalid packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// The opcode is not supported, or does not continue the message.
-    Opcode,
-    /// The queue pair does not allow the operation.
-    NotAllowed,
-    /// The payload length does not match the MTU, the position in the message or its length; or the
-    /// address of a word is not a multiple of eight.
-    Length,
-}
-
 /// The handling of a valid packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
@@ -56,14 +47,17 @@ pub(super) struct Plan {
     pub(super) after: Message,
     /// The number of bytes of the message up to the end of the packet.
     pub(super) received: u32,
-    /// True if the message needs a receive request from this packet on.
-    pub(super) needs_wqe: bool,
+    /// The number of bytes for which the receive request must have room, if the message needs one
+    /// from this packet on.
+    pub(super) needs: Option<u32>,
 }
 
 impl<S: Records> Responder<S> {
     /// Checks a SEND or WRITE packet against the message that is being received.
+    ///
+    /// UC drops an invalid packet for the reason that this returns; RC refuses it.
     #[inline]
-    pub(super) fn plan(&self, pkt: &Packet<'_>) -> Result<Plan, Fault> {
+    pub(super) fn plan(&self, pkt: &Packet<'_>) -> Result<Plan, DropReason> {
         let opcode = pkt.opcode();
         self.check_payload(pkt)?;
         let start = opcode.starts_message();
@@ -74,13 +68,42 @@ impl<S: Records> Responder<S> {
             (message @ Message::Write { .. }, Operation::Write) if !start => {
                 Self::plan_write(pkt, message)
             }
-            _ => Err(Fault::Opcode),
+            _ => Err(DropReason::BadOpcode),
         }
+    }
+
+    /// Makes sure that a receive request with room for `needs` bytes is held, if one is needed.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error with which the held one must fail, or `None` if there is none to take.
+    #[inline]
+    pub(super) fn hold(
+        &mut self,
+        needs: Option<u32>,
+        rq: &mut impl RecvQueue,
+    ) -> Result<(), Option<MemError>> {
+        let Some(needs) = needs else {
+            return Ok(());
+        };
+        let capacity = match self.held {
+            Some(capacity) => capacity,
+            None => {
+                let taken = rq.take().ok_or(None)?;
+                // One that cannot be used was taken from the queue, too.
+                self.held = Some(taken.unwrap_or(0));
+                taken?
+            }
+        };
+        if needs > capacity {
+            return Err(Some(MemError::Length));
+        }
+        Ok(())
     }
 
     /// Checks the payload length against the position of the packet in its message.
     #[inline]
-    fn check_payload(&self, pkt: &Packet<'_>) -> Result<(), Fault> {
+    fn check_payload(&self, pkt: &Packet<'_>) -> Result<(), DropReason> {
         let len = pkt.payload_len();
         let mtu = self.params.mtu;
         let fits = match pkt.opcode().position() {
@@ -88,16 +111,16 @@ impl<S: Records> Responder<S> {
             Position::Last => len >= 1 && len <= mtu,
             Position::Only => len <= mtu,
         };
-        fits.then_some(()).ok_or(Fault::Length)
+        fits.then_some(()).ok_or(DropReason::BadLength)
     }
 
     #[inline]
-    fn plan_send(&self, pkt: &Packet<'_>, offset: u32) -> Result<Plan, Fault> {
+    fn plan_send(&self, pkt: &Packet<'_>, offset: u32) -> Result<Plan, DropReason> {
         let len = pkt.payload_len();
         let received = offset
             .checked_add(len)
             .filter(|&received| received <= MAX_MESSAGE_LEN)
-            .ok_or(Fault::Length)?;
+            .ok_or(DropReason::BadLength)?;
         let after = if pkt.opcode().ends_message() {
             Message::None
         } else {
@@ -107,18 +130,18 @@ impl<S: Records> Responder<S> {
             place: Place::Recv { offset, len },
             after,
             received,
-            needs_wqe: true,
+            needs: Some(received),
         })
     }
 
     #[inline]
-    fn plan_new_write(&self, pkt: &Packet<'_>) -> Result<Plan, Fault> {
+    fn plan_new_write(&self, pkt: &Packet<'_>) -> Result<Plan, DropReason> {
         if !self.params.access.remote_write() {
-            return Err(Fault::NotAllowed);
+            return Err(DropReason::NotAllowed);
         }
-        let reth = pkt.reth().ok_or(Fault::Opcode)?;
+        let reth = pkt.reth().ok_or(DropReason::BadOpcode)?;
         if reth.len > MAX_MESSAGE_LEN {
-            return Err(Fault::Length);
+            return Err(DropReason::BadLength);
         }
         let message = Message::Write {
             rkey: reth.rkey,
@@ -130,7 +153,7 @@ impl<S: Records> Responder<S> {
     }
 
     #[inline]
-    fn plan_write(pkt: &Packet<'_>, message: Message) -> Result<Plan, Fault> {
+    fn plan_write(pkt: &Packet<'_>, message: Message) -> Result<Plan, DropReason> {
         let Message::Write {
             rkey,
             va,
@@ -138,14 +161,14 @@ impl<S: Records> Responder<S> {
             total,
         } = message
         else {
-            return Err(Fault::Opcode);
+            return Err(DropReason::BadOpcode);
         };
         let len = pkt.payload_len();
-        let rest = remaining.checked_sub(len).ok_or(Fault::Length)?;
+        let rest = remaining.checked_sub(len).ok_or(DropReason::BadLength)?;
         // The message must end exactly at the length in its RETH.
         let ends = pkt.opcode().ends_message();
         if ends != (rest == 0) {
-            return Err(Fault::Length);
+            return Err(DropReason::BadLength);
         }
         let after = if ends {
             Message::None
@@ -167,7 +190,7 @@ impl<S: Records> Responder<S> {
             },
             after,
             received: total.wrapping_sub(rest),
-            needs_wqe: pkt.opcode().has_immdt(),
+            needs: pkt.opcode().has_immdt().then_some(0),
         })
     }
 }

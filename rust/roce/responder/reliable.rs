@@ -51,22 +51,11 @@ impl<S: Records> Responder<S> {
             Ok(plan) => plan,
             Err(_) => return Verdict::Fail(self.invalid_request(psn)),
         };
-        if plan.needs_wqe && self.held.is_none() {
-            match rq.take() {
-                Some(Ok(capacity)) => self.held = Some(capacity),
-                Some(Err(error)) => {
-                    // The receive request was taken from the queue, and fails here.
-                    self.held = Some(0);
-                    return Verdict::Fail(self.recv_refused(psn, error));
-                }
-                None => return self.not_ready(psn),
-            }
+        match self.hold(plan.needs, rq) {
+            Ok(()) => self.place(pkt, &plan, pkt.ack_req()),
+            Err(Some(error)) => Verdict::Fail(self.recv_refused(psn, error)),
+            Err(None) => self.not_ready(psn),
         }
-        let is_send = pkt.opcode().operation() == Operation::Send;
-        if is_send && self.held.is_none_or(|capacity| plan.received > capacity) {
-            return Verdict::Fail(self.recv_refused(psn, MemError::Length));
-        }
-        self.place(pkt, &plan, pkt.ack_req())
     }
 
     /// Handles a packet with a PSN beyond the expected one.

@@ -7,10 +7,7 @@
 //! one packet is received twice, and a longer one begins again.
 
 use super::{
-    message::{
-        Fault,
-        Message, //
-    },
+    message::Message,
     recv_status,
     resources::Records,
     DropReason,
@@ -19,10 +16,8 @@ use super::{
     Verdict, //
 };
 use crate::{
-    opcode::Operation,
     psn::Psn,
-    wire::Packet,
-    wr::Status, //
+    wire::Packet, //
 };
 
 impl<S: Records> Responder<S> {
@@ -40,26 +35,13 @@ impl<S: Records> Responder<S> {
         }
         let plan = match self.plan(pkt) {
             Ok(plan) => plan,
-            Err(Fault::Opcode) => return self.drop_cut(psn, DropReason::BadOpcode),
-            Err(Fault::NotAllowed) => return self.drop_cut(psn, DropReason::NotAllowed),
-            Err(Fault::Length) => return self.drop_cut(psn, DropReason::BadLength),
+            Err(reason) => return self.drop_cut(psn, reason),
         };
-        if plan.needs_wqe && self.held.is_none() {
-            match rq.take() {
-                Some(Ok(capacity)) => self.held = Some(capacity),
-                Some(Err(error)) => {
-                    // The receive request was taken from the queue, and fails here.
-                    self.held = Some(0);
-                    return Verdict::Fail(self.fail_held(recv_status(error)));
-                }
-                None => return self.drop_cut(psn, DropReason::NoRecvWqe),
-            }
+        match self.hold(plan.needs, rq) {
+            Ok(()) => self.place(pkt, &plan, false),
+            Err(Some(error)) => Verdict::Fail(self.fail_held(recv_status(error))),
+            Err(None) => self.drop_cut(psn, DropReason::NoRecvWqe),
         }
-        let is_send = pkt.opcode().operation() == Operation::Send;
-        if is_send && self.held.is_none_or(|capacity| plan.received > capacity) {
-            return Verdict::Fail(self.fail_held(Status::LocLen));
-        }
-        self.place(pkt, &plan, false)
     }
 
     /// Aborts the message of the packet with PSN `psn`.

@@ -207,7 +207,7 @@ pub struct RecvCompletion {
 impl RecvCompletion {
     /// Creates the completion of the message that ends with `pkt`.
     #[inline]
-    pub(super) fn done(pkt: &Packet<'_>, byte_len: u32, src_qpn: Qpn) -> RecvCompletion {
+    pub(super) fn done(pkt: &Packet<'_>, byte_len: u32) -> RecvCompletion {
         RecvCompletion {
             status: Status::Success,
             byte_len,
@@ -215,7 +215,7 @@ impl RecvCompletion {
             invalidated: pkt.ieth(),
             with_rdma: pkt.opcode().operation() == Operation::Write,
             solicited: pkt.solicited(),
-            src_qpn,
+            src_qpn: pkt.deth().unwrap_or_default().src_qpn,
         }
     }
 
