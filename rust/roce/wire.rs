@@ -25,7 +25,8 @@ pub use self::{
     aeth::{
         Aeth,
         NakCode,
-        Syndrome, //
+        Syndrome,
+        MSN_MASK, //
     },
     atomic::{
         AtomicEth,

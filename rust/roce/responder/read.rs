@@ -9,7 +9,6 @@ use super::{
         Records,
         SavedResponse, //
     },
-    sequence::next_msn,
     DropReason,
     Outcome,
     Pending,
@@ -281,7 +280,7 @@ impl<S: Records> Responder<S> {
             remaining: len,
             first: true,
             again: false,
-            msn: next_msn(msn),
+            msn: msn.wrapping_add(1),
         })
     }
 

@@ -4,8 +4,8 @@
 
 use crate::psn::Psn;
 
-/// The bits of the MSN.
-const MSN_MASK: u32 = 0x00ff_ffff;
+/// The value of [`Sequence::msn`] after the largest one: an MSN of 0, but not 0.
+const MSN_RESTART: u32 = 1 << 24;
 
 /// The position of the responder in the sequence of requests.
 pub(super) struct Sequence {
@@ -13,7 +13,7 @@ pub(super) struct Sequence {
     epsn: Psn,
     /// The PSN of the last executed SEND or WRITE.
     acked: Psn,
-    /// The number of completed messages, modulo 2^24.
+    /// The number of completed messages: 0 only if there is none. The low 24 bits are the MSN.
     msn: u32,
     /// The NAK that was sent for the expected packet, if any. No other one is sent until the packet
     /// arrives.
@@ -52,7 +52,8 @@ impl Sequence {
         self.acked
     }
 
-    /// Returns the number of completed messages, modulo 2^24.
+    /// Returns the number of completed messages: 0 only if there is none. The low 24 bits are the
+    /// MSN.
     #[inline]
     pub(super) fn msn(&self) -> u32 {
         self.msn
@@ -91,13 +92,8 @@ impl Sequence {
     /// Counts a completed message.
     #[inline]
     pub(super) fn count_message(&mut self) {
-        self.msn = next_msn(self.msn);
+        self.msn = self.msn.checked_add(1).unwrap_or(MSN_RESTART);
     }
-}
-
-/// Returns the MSN after `msn`.
-pub(super) fn next_msn(msn: u32) -> u32 {
-    msn.wrapping_add(1) & MSN_MASK
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
@@ -125,6 +121,18 @@ mod tests {
             rx.sequence.skip_to(Psn::new(age));
             let ack = rx.last_ack().map(|ack| ack.psn.get());
             assert_eq!(ack, is_there.then_some(0));
+        }
+    }
+
+    #[test]
+    fn last_acknowledgment_is_sent_after_the_msn_has_wrapped() {
+        for msn in [(1 << 24) - 1, u32::MAX] {
+            let mut rx = responder();
+            rx.sequence.msn = msn;
+            executed(&mut rx.sequence);
+            let ack = rx.last_ack().map(|ack| Frame::new(&ack));
+            let aeth = ack.and_then(|ack| ack.packet().aeth());
+            assert_eq!(aeth.map(|aeth| aeth.msn), Some(0));
         }
     }
 

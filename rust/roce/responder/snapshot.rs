@@ -19,7 +19,7 @@ pub struct RecvSnapshot {
     pub epsn: Psn,
     /// The PSN of the last executed SEND or WRITE.
     pub acked: Psn,
-    /// The number of completed messages, modulo 2^24.
+    /// The number of completed messages. After 2^32 - 1, it continues at 2^24.
     pub msn: u32,
     /// True if a NAK or RNR NAK was sent for the packet at `epsn`, which has not arrived since.
     pub nak_sent: bool,

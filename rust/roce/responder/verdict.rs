@@ -266,7 +266,7 @@ pub struct Reply {
     pub psn: Psn,
     /// The syndrome of the AETH.
     pub syndrome: Syndrome,
-    /// The number of completed messages, modulo 2^24.
+    /// The number of completed messages, of which the AETH carries the low 24 bits.
     pub msn: u32,
     /// The QPN of the peer.
     pub dest_qpn: Qpn,

@@ -16,7 +16,7 @@ const VALUE_MASK: u8 = 0x1f;
 const SYNDROME_SHIFT: u32 = 24;
 
 /// Bits of the MSN.
-const MSN_MASK: u32 = 0x00ff_ffff;
+pub const MSN_MASK: u32 = 0x00ff_ffff;
 
 /// The reason for a NAK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +111,8 @@ impl Syndrome {
 pub struct Aeth {
     /// The result of the request.
     pub syndrome: Syndrome,
-    /// The number of messages that the responder has completed, modulo 2^24.
+    /// The number of messages that the responder has completed, of which the header carries the
+    /// low 24 bits.
     pub msn: u32,
 }
 

@@ -136,7 +136,7 @@ pub(crate) fn acknowledged(qp: &IbQp, reply: &Reply) {
         sent: true,
         psn: reply.psn.get(),
         syndrome: reply.syndrome.raw(),
-        msn: reply.msn,
+        msn: reply.msn & wire::MSN_MASK,
     });
 }
 
