@@ -556,7 +556,7 @@ mod tests {
             let mut slots = slots::<1>();
             let mut rc = requester(Transport::Rc, &mut slots);
             post(&mut rc, &[wr(SendOp::Send, 2 * MTU)]);
-            let frames = [(); 2].map(|()| Frame::new(&send(&mut rc).unwrap()));
+            let frames = [(); 2].map(|()| next(&mut rc));
             let mut rx = crate::testutil::responder();
             let size = 2 * MTU;
             let mut rq = Recvs { left: 2, size };

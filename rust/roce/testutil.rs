@@ -83,16 +83,20 @@ impl Frame {
         }
     }
 
-    /// Makes an acknowledgment.
-    pub(crate) fn ack(psn: u32, syndrome: Syndrome) -> Frame {
-        let reply = Reply {
-            kind: ReplyKind::Acknowledge,
-            psn: crate::psn::Psn::new(psn),
+    /// Makes a reply to a request.
+    pub(crate) fn reply(kind: ReplyKind, psn: u32, syndrome: Syndrome) -> Frame {
+        Frame::new(&Reply {
+            kind,
+            psn: Psn::new(psn),
             syndrome,
             msn: 0,
             dest_qpn: Qpn::new(1),
-        };
-        Frame::new(&reply)
+        })
+    }
+
+    /// Makes an acknowledgment.
+    pub(crate) fn ack(psn: u32, syndrome: Syndrome) -> Frame {
+        Frame::reply(ReplyKind::Acknowledge, psn, syndrome)
     }
 
     /// Returns the packet with the request for an acknowledgment, which is the bit above the PSN.
@@ -171,15 +175,21 @@ pub(crate) fn send_params() -> SendParams {
     }
 }
 
+/// Sets the attributes of a send half to those in the tests, except for a change.
+pub(crate) fn adjust(rc: &mut Requester<&mut [Slot]>, change: impl FnOnce(&mut SendParams)) {
+    let mut params = send_params();
+    change(&mut params);
+    rc.set_params(&params);
+}
+
 /// A timeout that leaves room for many probes, in ns.
 pub(crate) const LONG_TIMEOUT_NS: u64 = 64 * MIN_RTO_NS;
 
 /// Makes a requester that has measured a round-trip time of 0 and has sent PSN 0.
 pub(crate) fn measured(slots: &mut [Slot]) -> Requester<&mut [Slot]> {
     let mut rc = requester(Transport::Rc, slots);
-    rc.set_params(&SendParams {
-        ack_timeout: core::num::NonZero::new(LONG_TIMEOUT_NS),
-        ..send_params()
+    adjust(&mut rc, |params| {
+        params.ack_timeout = core::num::NonZero::new(LONG_TIMEOUT_NS)
     });
     post(&mut rc, &[wr(SendOp::Send, 0)]);
     assert!(send(&mut rc).is_some());
@@ -223,10 +233,7 @@ pub(crate) fn requester(transport: Transport, slots: &mut [Slot]) -> Requester<&
 /// Makes a send half without a retransmission timer.
 pub(crate) fn untimed(slots: &mut [Slot]) -> Requester<&mut [Slot]> {
     let mut rc = requester(Transport::Rc, slots);
-    rc.set_params(&SendParams {
-        ack_timeout: None,
-        ..send_params()
-    });
+    adjust(&mut rc, |params| params.ack_timeout = None);
     rc
 }
 
@@ -238,6 +245,11 @@ pub(crate) fn slots<const N: usize>() -> [Slot; N] {
 /// Sends the next packet, and returns it.
 pub(crate) fn send(rc: &mut Requester<&mut [Slot]>) -> Option<Transmit> {
     transmit_at(rc, NOW)
+}
+
+/// Sends the next packet, which must exist, and returns it as the peer receives it.
+pub(crate) fn next(rc: &mut Requester<&mut [Slot]>) -> Frame {
+    Frame::new(&send(rc).unwrap())
 }
 
 /// Sends the next packet at a time; returns false if there is none.

@@ -356,9 +356,7 @@ mod tests {
     fn last_packet_before_drain_is_resent_with_ack_req() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        for _ in 0..2 {
-            assert!(rc.post(wr(SendOp::Send, MTU)).is_ok());
-        }
+        post(&mut rc, &[wr(SendOp::Send, MTU); 2]);
         let first = send(&mut rc);
         assert_eq!(first.map(|sent| sent.ack_req), Some(false));
         rc.drain();

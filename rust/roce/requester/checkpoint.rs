@@ -149,9 +149,7 @@ mod tests {
     fn packets_before_the_checkpoint_stay_sent() {
         let mut slots = slots::<4>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        for _ in 0..3 {
-            assert!(rc.post(wr(SendOp::Send, MTU)).is_ok());
-        }
+        post(&mut rc, &[wr(SendOp::Send, MTU); 3]);
         assert!(send(&mut rc).is_some());
         let due = rc.next_timeout();
         let checkpoint = rc.checkpoint();

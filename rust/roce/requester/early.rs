@@ -204,10 +204,7 @@ mod tests {
     /// Makes a send half that may report a loss and then time out.
     fn with_two_retries(slots: &mut [Slot]) -> Requester<&mut [Slot]> {
         let mut rc = requester(Transport::Rc, slots);
-        rc.set_params(&SendParams {
-            retry_cnt: 2,
-            ..send_params()
-        });
+        adjust(&mut rc, |params| params.retry_cnt = 2);
         rc
     }
 
@@ -238,10 +235,9 @@ mod tests {
     fn responses_dropped_before_a_rewind_are_not_requested_twice() {
         let mut slots = slots::<4>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        rc.set_params(&SendParams {
-            retry_cnt: 2,
-            max_rd_atomic: 3,
-            ..send_params()
+        adjust(&mut rc, |params| {
+            params.retry_cnt = 2;
+            params.max_rd_atomic = 3;
         });
         post(&mut rc, &[wr(SendOp::Read, MTU); 3]);
         assert_eq!(send_all(&mut rc), 3);
@@ -560,11 +556,7 @@ mod tests {
     fn nothing_is_kept_once_no_retry_is_left() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        let params = rc.params;
-        rc.set_params(&SendParams {
-            retry_cnt: 0,
-            ..params
-        });
+        adjust(&mut rc, |params| params.retry_cnt = 0);
         rc.retry.reset_counts(&rc.params);
         let frames = read::<2>(&mut rc);
         assert!(!rc.on_response(NOW, &frames[1].packet()).is_early);

@@ -234,14 +234,7 @@ mod tests {
     use crate::testutil::*;
 
     fn reply(psn: u32, kind: ReplyKind) -> Frame {
-        let reply = Reply {
-            kind,
-            psn: Psn::new(psn),
-            syndrome: Syndrome::ACK,
-            msn: 0,
-            dest_qpn: Qpn::new(1),
-        };
-        Frame::new(&reply)
+        Frame::reply(kind, psn, Syndrome::ACK)
     }
 
     #[test]

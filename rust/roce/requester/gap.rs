@@ -448,11 +448,9 @@ mod tests {
 
         let mut slots = slots::<8>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        let params = rc.params;
-        rc.set_params(&SendParams {
-            ack_timeout: NonZero::new(TIMEOUT_NS),
-            retry_cnt: 1,
-            ..params
+        adjust(&mut rc, |params| {
+            params.ack_timeout = NonZero::new(TIMEOUT_NS);
+            params.retry_cnt = 1;
         });
         post(&mut rc, &[wr(SendOp::Send, 0), wr(SendOp::Send, 0)]);
         assert!(send(&mut rc).is_some() && send(&mut rc).is_some());
@@ -479,9 +477,8 @@ mod tests {
     /// Makes a requester that has measured [`RTT_NS`].
     fn far(slots: &mut [Slot]) -> Requester<&mut [Slot]> {
         let mut rc = requester(Transport::Rc, slots);
-        rc.set_params(&SendParams {
-            ack_timeout: NonZero::new(TIMEOUT_NS),
-            ..send_params()
+        adjust(&mut rc, |params| {
+            params.ack_timeout = NonZero::new(TIMEOUT_NS)
         });
         post(&mut rc, &[wr(SendOp::Send, 0)]);
         assert!(send(&mut rc).is_some());

@@ -95,9 +95,7 @@ mod tests {
         for transport in [Transport::Uc, Transport::Ud] {
             let mut slots = slots::<2>();
             let mut requester = requester(transport, &mut slots);
-            for _ in 0..2 {
-                assert!(requester.post(wr(SendOp::Send, 0)).is_ok());
-            }
+            post(&mut requester, &[wr(SendOp::Send, 0); 2]);
             requester.local_error(1, Status::LocProt);
             assert!(send(&mut requester).is_some());
             assert!(send(&mut requester).is_none());
@@ -126,9 +124,7 @@ mod tests {
     fn request_after_error_is_flushed_even_if_it_fails() {
         let mut slots = slots::<2>();
         let mut uc = requester(Transport::Uc, &mut slots);
-        for _ in 0..2 {
-            assert!(uc.post(wr(SendOp::Send, 0)).is_ok());
-        }
+        post(&mut uc, &[wr(SendOp::Send, 0); 2]);
         uc.local_error(0, Status::LocLen);
         assert!(uc.take_error());
         uc.local_error(1, Status::LocProt);
@@ -142,9 +138,7 @@ mod tests {
     fn packet_before_failed_request_is_sent_again_with_ack_request() {
         let mut slots = slots::<3>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        for _ in 0..3 {
-            assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
-        }
+        post(&mut rc, &[wr(SendOp::Send, 0); 3]);
         assert!(send(&mut rc).is_some() && send(&mut rc).is_some());
         rc.local_error(1, Status::LocProt);
         let probe = send(&mut rc).map(|sent| (sent.psn.get(), sent.ack_req));
@@ -324,9 +318,7 @@ mod tests {
     fn requests_before_failed_one_are_sent_again() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        for _ in 0..2 {
-            assert!(rc.post(wr(SendOp::Send, 2 * MTU)).is_ok());
-        }
+        post(&mut rc, &[wr(SendOp::Send, 2 * MTU); 2]);
         assert_eq!(psns(&mut rc), [Some(0), Some(1), Some(2)]);
         // The second request is about to be sent.
         rc.local_error(1, Status::LocProt);
@@ -341,9 +333,7 @@ mod tests {
     fn failure_after_rewind_leaves_earlier_requests() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        for _ in 0..2 {
-            assert!(rc.post(wr(SendOp::Send, 2 * MTU)).is_ok());
-        }
+        post(&mut rc, &[wr(SendOp::Send, 2 * MTU); 2]);
         assert_eq!(psns(&mut rc), [Some(0), Some(1), Some(2)]);
         assert_eq!(psns(&mut rc), [Some(3), None, None]);
         let due = rc.next_timeout().unwrap();

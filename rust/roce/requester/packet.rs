@@ -251,7 +251,7 @@ mod tests {
         };
         post(&mut uc, &[solicited]);
         for expected in [false, true] {
-            let frame = Frame::new(&send(&mut uc).unwrap());
+            let frame = next(&mut uc);
             assert_eq!(frame.packet().solicited(), expected);
         }
     }

@@ -274,10 +274,7 @@ mod tests {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
         for (max_rd_atomic, result) in [(0, Err(PostError::BadOpcode)), (1, Ok(0))] {
-            rc.set_params(&SendParams {
-                max_rd_atomic,
-                ..send_params()
-            });
+            adjust(&mut rc, |params| params.max_rd_atomic = max_rd_atomic);
             assert_eq!(rc.post(wr(SendOp::Read, 1)), result);
         }
     }

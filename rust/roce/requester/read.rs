@@ -83,10 +83,7 @@ mod tests {
     /// Makes a send half with a window of `size` packets, and with room for `reads` parts.
     fn reader(slots: &mut [Slot], size: u16, reads: u8) -> Requester<&mut [Slot]> {
         let mut rc = requester(Transport::Rc, slots);
-        rc.set_params(&SendParams {
-            max_rd_atomic: reads,
-            ..send_params()
-        });
+        adjust(&mut rc, |params| params.max_rd_atomic = reads);
         rc.window.set_size(size);
         rc
     }

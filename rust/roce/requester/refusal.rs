@@ -214,10 +214,7 @@ mod tests {
     fn kept_responses_count_as_late_ones() {
         let mut slots = slots::<5>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        rc.set_params(&SendParams {
-            retry_cnt: 0,
-            ..send_params()
-        });
+        adjust(&mut rc, |params| params.retry_cnt = 0);
         requests_around_read(&mut rc);
         assert_eq!(acknowledge(&mut rc, 3, ACCESS), ResponseKind::NakFatal);
         // No retry is left, and none is needed.

@@ -412,11 +412,7 @@ mod tests {
     /// Makes a requester with `retry_cnt` retries.
     fn with_retries(slots: &mut [Slot], retry_cnt: u8) -> Requester<&mut [Slot]> {
         let mut rc = requester(Transport::Rc, slots);
-        let params = rc.params;
-        rc.set_params(&SendParams {
-            retry_cnt,
-            ..params
-        });
+        adjust(&mut rc, |params| params.retry_cnt = retry_cnt);
         rc
     }
 
@@ -483,10 +479,7 @@ mod tests {
     fn notification_without_ecn_is_dropped() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        rc.set_params(&SendParams {
-            has_ecn: false,
-            ..send_params()
-        });
+        adjust(&mut rc, |params| params.has_ecn = false);
         post(&mut rc, &[wr(SendOp::Write, MTU)]);
         assert_eq!(send_all(&mut rc), 1);
         let cnp = cnp();

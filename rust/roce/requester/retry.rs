@@ -408,9 +408,7 @@ mod tests {
     fn silent_peer_exhausts_retries() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        for _ in 0..2 {
-            assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
-        }
+        post(&mut rc, &[wr(SendOp::Send, 0); 2]);
         assert!(send(&mut rc, NOW) && send(&mut rc, NOW));
         let due = NOW.after(TIMEOUT_NS);
         assert_eq!(rc.next_timeout(), Some(due));
@@ -474,9 +472,7 @@ mod tests {
     fn progress_resets_retry_count() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        for _ in 0..2 {
-            assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
-        }
+        post(&mut rc, &[wr(SendOp::Send, 0); 2]);
         let mut now = NOW;
         for psn in 0..2 {
             while send(&mut rc, now) {}

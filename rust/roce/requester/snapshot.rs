@@ -204,9 +204,8 @@ mod tests {
         let far = NOW.after(4_000_000);
         let mut slots = slots::<8>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        rc.set_params(&SendParams {
-            ack_timeout: core::num::NonZero::new(LONG_TIMEOUT_NS),
-            ..send_params()
+        adjust(&mut rc, |params| {
+            params.ack_timeout = core::num::NonZero::new(LONG_TIMEOUT_NS)
         });
         post(&mut rc, &[wr(SendOp::Send, 0)]);
         assert_eq!(send_all(&mut rc), 1);

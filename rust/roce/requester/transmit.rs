@@ -288,9 +288,7 @@ mod tests {
     fn datagram_longer_than_current_mtu_is_not_sent() {
         let mut slots = slots::<3>();
         let mut ud = requester(Transport::Ud, &mut slots);
-        for _ in 0..2 {
-            assert!(ud.post(wr(SendOp::Send, MTU + 1)).is_ok());
-        }
+        post(&mut ud, &[wr(SendOp::Send, MTU + 1); 2]);
         ud.set_mtu(2 * MTU);
         assert!(send(&mut ud).is_some_and(|sent| !sent.oversize));
         assert!(ud.poll_completion().is_some());
@@ -348,9 +346,7 @@ mod tests {
     fn only_last_message_requests_ack() {
         let mut slots = slots::<3>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        for _ in 0..3 {
-            assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
-        }
+        post(&mut rc, &[wr(SendOp::Send, 0); 3]);
         for ack_req in [false, false, true] {
             assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(ack_req));
         }
@@ -395,9 +391,7 @@ mod tests {
         assert_eq!(send(&mut rc), None);
 
         let mut rc = requester(Transport::Rc, &mut slots);
-        for _ in 0..3 {
-            assert!(rc.post(wr(SendOp::Read, 0)).is_ok());
-        }
+        post(&mut rc, &[wr(SendOp::Read, 0); 3]);
         assert!(send(&mut rc).is_some() && send(&mut rc).is_some());
         assert_eq!(send(&mut rc), None);
     }
@@ -423,9 +417,7 @@ mod tests {
     fn drain_finishes_started_message() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        for _ in 0..2 {
-            assert!(rc.post(wr(SendOp::Send, 2 * MTU)).is_ok());
-        }
+        post(&mut rc, &[wr(SendOp::Send, 2 * MTU); 2]);
         assert!(send(&mut rc).is_some());
         rc.drain();
         assert!(!rc.is_drained());
@@ -441,9 +433,7 @@ mod tests {
         let mut rc = requester(Transport::Rc, &mut slots);
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
         assert!(send(&mut rc).is_some());
-        for _ in 0..2 {
-            assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
-        }
+        post(&mut rc, &[wr(SendOp::Send, 0); 2]);
         rc.local_error(1, Status::LocProt);
         rc.drain();
         let kind = acknowledge(&mut rc, 0, Syndrome::ACK);
@@ -465,10 +455,7 @@ mod tests {
         for op in [SendOp::Send, SendOp::Read, SendOp::Send] {
             assert!(rc.post(wr(op, 0)).is_ok());
         }
-        rc.set_params(&SendParams {
-            max_rd_atomic: 0,
-            ..send_params()
-        });
+        adjust(&mut rc, |params| params.max_rd_atomic = 0);
         rc.resume();
         assert!(send(&mut rc).is_some_and(|sent| sent.ack_req));
         assert_eq!(send(&mut rc), None);

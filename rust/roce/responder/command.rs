@@ -247,17 +247,6 @@ mod tests {
         })
     }
 
-    fn responder() -> Responder {
-        let mut responder = Responder::new(Transport::Rc);
-        responder.set_params(&recv_params());
-        responder
-    }
-
-    fn request(rx: &mut Responder, transmit: &Transmit) -> Verdict {
-        let mut rq = Recvs { left: 0, size: 0 };
-        rx.on_request(&Frame::new(transmit).packet(), &mut rq)
-    }
-
     fn refused(verdict: Verdict) -> bool {
         matches!(verdict, Verdict::Fail(outcome)
             if outcome.error

@@ -115,15 +115,11 @@ mod tests {
 
     /// Makes a responder, and messages of which only the last requests an acknowledgment.
     fn messages<const N: usize>() -> (Responder, Recvs, [Frame; N]) {
-        let mut responder = Responder::new(Transport::Rc);
-        responder.set_params(&recv_params());
         let mut slots = slots::<N>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        for _ in 0..N {
-            assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
-        }
-        let frames = [(); N].map(|()| Frame::new(&send(&mut rc).unwrap()));
-        (responder, Recvs { left: 9, size: 0 }, frames)
+        post(&mut rc, &[wr(SendOp::Send, 0); N]);
+        let frames = [(); N].map(|()| next(&mut rc));
+        (responder(), Recvs { left: 9, size: 0 }, frames)
     }
 
     fn execute(rx: &mut Responder, rq: &mut Recvs, frame: &Frame) -> Outcome {
@@ -215,7 +211,7 @@ mod tests {
             let mut slots = slots::<2>();
             let mut rc = requester(Transport::Rc, &mut slots);
             post(&mut rc, &[wr(SendOp::Send, 0), wr(op, 8)]);
-            let frames = [(); 2].map(|()| Frame::new(&send(&mut rc).unwrap()));
+            let frames = [(); 2].map(|()| next(&mut rc));
             let mut rx = responder();
             let mut rq = Recvs { left: 1, size: 0 };
             keep(&mut rx, &mut rq, &frames[1]);

@@ -279,7 +279,7 @@ mod tests {
             let mut slots = slots::<1>();
             let mut tx = requester(transport, &mut slots);
             post(&mut tx, &[wr(SendOp::Send, 3)]);
-            let frame = Frame::new(&send(&mut tx).unwrap());
+            let frame = next(&mut tx);
             let mut rx = Responder::new(transport);
             rx.set_params(&recv_params());
             let outcome = match rx.on_request(&frame.packet(), &mut BadRecvs) {

@@ -187,16 +187,6 @@ mod tests {
     use super::*;
     use crate::testutil::*;
 
-    fn next(rc: &mut Requester<&mut [Slot]>) -> Frame {
-        Frame::new(&send(rc).unwrap())
-    }
-
-    fn responder() -> Responder {
-        let mut responder = Responder::new(Transport::Rc);
-        responder.set_params(&recv_params());
-        responder
-    }
-
     /// Handles a packet whose payload is placed successfully.
     fn accept(rx: &mut Responder, frame: &Frame, rq: &mut Recvs) -> Outcome {
         let verdict = rx.on_request(&frame.packet(), rq);
@@ -238,9 +228,7 @@ mod tests {
     fn psn_gap_is_reported_once() {
         let mut slots = slots::<3>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        for _ in 0..3 {
-            assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
-        }
+        post(&mut rc, &[wr(SendOp::Send, 0); 3]);
         let mut rx = responder();
         let mut rq = Recvs { left: 3, size: 0 };
         let lost = next(&mut rc);
@@ -259,9 +247,7 @@ mod tests {
     fn kept_packets_follow_missing_one() {
         let mut slots = slots::<5>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        for _ in 0..5 {
-            assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
-        }
+        post(&mut rc, &[wr(SendOp::Send, 0); 5]);
         let mut rx = responder();
         let mut rq = Recvs { left: 5, size: 0 };
         let frames = [(); 5].map(|()| next(&mut rc));
@@ -321,9 +307,7 @@ mod tests {
     fn same_psn_is_expected_after_rnr_nak() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        for _ in 0..2 {
-            assert!(rc.post(wr(SendOp::Send, 5)).is_ok());
-        }
+        post(&mut rc, &[wr(SendOp::Send, 5); 2]);
         let mut rx = responder();
         let mut rq = Recvs { left: 0, size: MTU };
         let first = next(&mut rc);
@@ -400,9 +384,7 @@ mod tests {
     fn invalidate_error_fails_receiver_only() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        for _ in 0..2 {
-            assert!(rc.post(wr(SendOp::SendInv, 5)).is_ok());
-        }
+        post(&mut rc, &[wr(SendOp::SendInv, 5); 2]);
         let mut rx = responder();
         let mut rq = Recvs { left: 2, size: 8 };
         let good = accept(&mut rx, &next(&mut rc), &mut rq);
@@ -463,9 +445,7 @@ mod tests {
     fn duplicate_is_acknowledged_only_on_request() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        for _ in 0..2 {
-            assert!(rc.post(wr(SendOp::Send, 5)).is_ok());
-        }
+        post(&mut rc, &[wr(SendOp::Send, 5); 2]);
         let mut rx = responder();
         let mut rq = Recvs { left: 2, size: MTU };
         let quiet = next(&mut rc);

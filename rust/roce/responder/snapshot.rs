@@ -95,25 +95,19 @@ mod tests {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
         post(&mut rc, &[wr(SendOp::Send, 2 * MTU)]);
-        let mut responder = Responder::new(Transport::Rc);
-        responder.set_params(&recv_params());
-        responder.set_epsn(Psn::new(0));
+        let mut responder = responder();
         assert_eq!(responder.snapshot().stage, RecvStage::Idle);
 
         let size = 4 * MTU;
         let mut rq = Recvs { left: 1, size };
-        let mut next = || {
-            let frame = send(&mut rc).map(|sent| Frame::new(&sent));
-            frame.unwrap()
-        };
-        responder.on_request(&next().packet(), &mut rq);
+        responder.on_request(&next(&mut rc).packet(), &mut rq);
         assert_eq!(responder.snapshot().stage, RecvStage::Placing);
         responder.finish(Ok(()));
         let half = responder.snapshot();
         assert_eq!((half.stage, half.held), (RecvStage::Message, Some(size)));
         assert_eq!((half.epsn.get(), half.acked.get(), half.msn), (1, 0, 0));
 
-        responder.on_request(&next().packet(), &mut rq);
+        responder.on_request(&next(&mut rc).packet(), &mut rq);
         responder.finish(Ok(()));
         let whole = responder.snapshot();
         assert_eq!((whole.stage, whole.held), (RecvStage::Idle, None));
@@ -126,9 +120,7 @@ mod tests {
         let mut rc = requester(Transport::Rc, &mut slots);
         post(&mut rc, &[wr(SendOp::Send, 1)]);
         let frame = rc.poll_transmit().map(|sent| Frame::new(&sent));
-        let mut responder = Responder::new(Transport::Rc);
-        responder.set_params(&recv_params());
-        responder.set_epsn(Psn::new(0));
+        let mut responder = responder();
         let mut rq = Recvs { left: 1, size: MTU };
         responder.on_request(&frame.unwrap().packet(), &mut rq);
         responder.finish(Err(MemError::Protection));

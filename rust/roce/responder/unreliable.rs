@@ -68,10 +68,6 @@ mod tests {
     use crate::responder::Place;
     use crate::testutil::*;
 
-    fn next(uc: &mut Requester<&mut [Slot]>) -> Frame {
-        Frame::new(&send(uc).unwrap())
-    }
-
     fn responder(params: &RecvParams) -> Responder {
         let mut responder = Responder::new(Transport::Uc);
         responder.set_params(params);
