@@ -292,18 +292,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Returns the number of work requests that were posted and not yet retired.
-    #[inline]
-    pub fn outstanding(&self) -> usize {
-        self.queue.len()
-    }
-
-    /// Returns the number of slots.
-    #[inline]
-    pub fn capacity(&self) -> usize {
-        self.queue.capacity()
-    }
-
     /// Returns the slot of the next work request, or `None` if every slot is in use.
     ///
     /// The driver can fill in its own data for the slot before it posts the request.
@@ -559,7 +547,7 @@ mod tests {
 
             rc.set_psn(Psn::new(100));
             post(&mut rc, &[wr(SendOp::Write, 4 * MTU), wr(SendOp::Send, 0)]);
-            assert_eq!((rc.outstanding(), rc.snapshot().waiting), (2, 2));
+            assert_eq!((rc.snapshot().taken, rc.snapshot().waiting), (2, 2));
             let packets = [100, 101, 102, 103].map(|psn| Some((psn, false)));
             assert_eq!(sent(&mut rc), packets);
             assert_eq!(sent(&mut rc), [Some((104, true)), None, None, None]);

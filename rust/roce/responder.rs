@@ -294,12 +294,6 @@ impl<S: Records> Responder<S> {
         self.params.dest_qpn
     }
 
-    /// Returns whether a receive request was taken and is not finished.
-    #[inline]
-    pub fn holds_wqe(&self) -> bool {
-        self.held.is_some()
-    }
-
     /// Returns whether a request is in progress.
     ///
     /// That is between [`Verdict::Place`] and [`Responder::finish`], between [`Verdict::Execute`]

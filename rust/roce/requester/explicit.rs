@@ -528,14 +528,7 @@ mod tests {
             let mut rc = requester(Transport::Rc, &mut slots);
             post(&mut rc, &[wr(SendOp::FetchAdd, 8)]);
             assert_eq!(send_all(&mut rc), 1);
-            let negative = Reply {
-                kind: ReplyKind::Found(1),
-                psn: Psn::new(0),
-                syndrome,
-                msn: 0,
-                dest_qpn: Qpn::new(1),
-            };
-            let frame = Frame::new(&negative);
+            let frame = Frame::reply(ReplyKind::Found(1), 0, syndrome);
             let outcome = respond(&mut rc, &frame).outcome;
             assert_eq!(outcome, ResponseKind::BadResponse);
             assert_eq!(status(&mut rc), Some(Status::BadResp));

@@ -247,22 +247,6 @@ mod tests {
     use crate::wire::MAX_MESSAGE_LEN;
 
     #[test]
-    fn next_slot_is_that_of_the_next_request() {
-        let mut slots = slots::<3>();
-        let mut uc = requester(Transport::Uc, &mut slots);
-        assert_eq!((uc.capacity(), uc.outstanding()), (3, 0));
-        for expected in [0, 1, 2, 0, 1] {
-            assert_eq!(uc.next_slot(), Some(expected));
-            assert_eq!(uc.post(wr(SendOp::Send, 0)), Ok(expected));
-            assert!(send(&mut uc).is_some());
-            assert_eq!(uc.outstanding(), 1);
-            assert!(uc.poll_completion().is_some());
-        }
-        post(&mut uc, &[wr(SendOp::Send, 0); 3]);
-        assert_eq!((uc.next_slot(), uc.outstanding()), (None, 3));
-    }
-
-    #[test]
     fn longest_message_is_accepted() {
         let mut slots = slots::<1>();
         let mut uc = requester(Transport::Uc, &mut slots);

@@ -105,11 +105,11 @@ mod tests {
             let verdict = ud.on_request(&datagram(5).packet(), &mut rq);
             assert_eq!(verdict, place);
             ud.abandon();
-            assert!(ud.holds_wqe() && rq.left == 0);
+            assert!(ud.held.is_some() && rq.left == 0);
         }
         ud.on_request(&datagram(5).packet(), &mut rq);
         assert!(ud.finish(Ok(())).consumed);
-        assert!(!ud.holds_wqe());
+        assert!(ud.held.is_none());
     }
 
     #[test]

@@ -99,12 +99,12 @@ mod tests {
         next(&mut uc);
         let last = rx.on_request(&next(&mut uc).packet(), &mut rq);
         assert_eq!(dropped(last), Some(DropReason::PsnGap));
-        assert!(rx.holds_wqe());
+        assert!(rx.held.is_some());
 
         let place = rx.on_request(&next(&mut uc).packet(), &mut rq);
         assert_eq!(place, Verdict::Place(Place::Recv { offset: 0, len: 7 }));
         let outcome = rx.finish(Ok(()));
-        assert!(outcome.consumed && !rx.holds_wqe());
+        assert!(outcome.consumed && rx.held.is_none());
         assert_eq!(outcome.completion.map(|end| end.byte_len), Some(7));
     }
 

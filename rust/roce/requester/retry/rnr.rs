@@ -51,11 +51,11 @@ mod tests {
         opcode::Transport,
         requester::{
             Expired,
-            ResponseKind,
-            SendParams, //
+            ResponseKind, //
         },
         testutil::{
             acknowledge_at as acknowledge,
+            adjust,
             requester,
             send_at as send,
             slots,
@@ -67,16 +67,6 @@ mod tests {
         wire::Syndrome,
         wr::SendOp, //
     };
-
-    /// Sets the number of retries, and no limit of RNR retries.
-    fn wait_forever(rc: &mut Requester<&mut [Slot]>, retry_cnt: u8) {
-        let params = rc.params;
-        rc.set_params(&SendParams {
-            rnr_retry: RNR_RETRY_FOREVER,
-            retry_cnt,
-            ..params
-        });
-    }
 
     #[test]
     fn rnr_nak_is_retried_after_timer() {
@@ -102,8 +92,7 @@ mod tests {
     fn rnr_retry_7_is_unlimited() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        let retry_cnt = rc.params.retry_cnt;
-        wait_forever(&mut rc, retry_cnt);
+        adjust(&mut rc, |params| params.rnr_retry = RNR_RETRY_FOREVER);
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
         let rnr = Syndrome::Rnr { timer: 1 };
         let mut now = NOW;
@@ -120,7 +109,7 @@ mod tests {
     fn rnr_nak_resets_retry_count() {
         let mut slots = slots::<1>();
         let mut rc = requester(Transport::Rc, &mut slots);
-        wait_forever(&mut rc, 1);
+        adjust(&mut rc, |params| params.rnr_retry = RNR_RETRY_FOREVER);
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
         let mut now = NOW;
         // Every other packet is lost.

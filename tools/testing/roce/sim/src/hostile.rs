@@ -71,7 +71,7 @@ pub fn drive(transport: Transport, data: &[u8]) {
     while let Some(action) = input.byte() {
         target.act(action, &mut input);
         target.complete();
-        assert!(target.requester.outstanding() <= SLOTS);
+        assert!(target.requester.snapshot().taken <= SLOTS);
     }
 }
 
@@ -268,7 +268,7 @@ impl Target {
             self.completed += 1;
         }
         let posted = (self.posted - self.completed) as usize;
-        assert_eq!(self.requester.outstanding(), posted);
+        assert_eq!(self.requester.snapshot().taken, posted);
         self.requester.take_error();
     }
 
@@ -349,7 +349,7 @@ impl Target {
             let _ = self.responder.report_gap();
         }
         let size = self.recvs.size;
-        let held = self.responder.holds_wqe();
+        let held = self.responder.snapshot().held.is_some();
         match self.responder.on_request(pkt, &mut self.recvs) {
             Verdict::Drop(_) | Verdict::Reply(_) => {}
             Verdict::Early(_) => {
@@ -375,7 +375,7 @@ impl Target {
                 assert!(outcome.error != allowed && outcome.reply.is_some());
             }
         }
-        if self.responder.holds_wqe() && self.transport == Transport::Ud {
+        if self.responder.snapshot().held.is_some() && self.transport == Transport::Ud {
             panic!("a datagram left a receive WQE behind");
         }
     }
