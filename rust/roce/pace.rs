@@ -103,14 +103,6 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Makes a pace at which the next packet may be sent at once.
-    pub const fn new() -> Pace {
-        Pace {
-            next: None,
-            behind: false,
-        }
-    }
-
     /// Returns whether the next packet may have to wait. If not, the caller need not read the
     /// clock.
     #[inline]
@@ -137,7 +129,7 @@ impl Pace {
     pub fn sent(&mut self, now: Instant, gap: Option<u64>) {
         let Some(gap) = gap else {
             if self.is_on() {
-                *self = Pace::new();
+                *self = Pace::default();
             }
             return;
         };
@@ -195,7 +187,7 @@ mod tests {
 
     #[test]
     fn packets_without_rate_do_not_wait() {
-        let mut pace = Pace::new();
+        let mut pace = Pace::default();
         for _ in 0..3 {
             assert_eq!(pace.wait(at(5)), None);
             pace.sent(at(5), None);
@@ -209,7 +201,7 @@ mod tests {
 
     #[test]
     fn packet_without_rate_ends_gap_early() {
-        let mut pace = Pace::new();
+        let mut pace = Pace::default();
         assert!(!pace.is_on());
         pace.sent(at(5), Some(GAP));
         assert!(pace.is_on());
@@ -220,7 +212,7 @@ mod tests {
 
     #[test]
     fn packets_are_spaced_by_gap() {
-        let mut pace = Pace::new();
+        let mut pace = Pace::default();
         let mut now = at(1_000);
         for _ in 0..100 {
             assert_eq!(pace.wait(now), None);
@@ -233,7 +225,7 @@ mod tests {
 
     #[test]
     fn sender_catches_up_after_late_timers() {
-        let mut pace = Pace::new();
+        let mut pace = Pace::default();
         let (mut sent, mut now) = (0, 0);
         // Each timer fires 10 µs late, which is the time of three packets.
         while now < 1_000_000 {
@@ -251,7 +243,7 @@ mod tests {
 
     #[test]
     fn sender_does_not_catch_up_on_idle_time() {
-        let mut pace = Pace::new();
+        let mut pace = Pace::default();
         pace.sent(at(1), Some(GAP));
         assert_eq!(pace.wait(at(2)), Some(at(1 + GAP)));
         assert_eq!(pace.wait(at(1 + GAP)), None);
@@ -264,7 +256,7 @@ mod tests {
 
     #[test]
     fn burst_after_late_timer_is_bounded() {
-        let mut pace = Pace::new();
+        let mut pace = Pace::default();
         pace.sent(at(1), Some(GAP));
         assert_eq!(pace.wait(at(2)), Some(at(1 + GAP)));
         let now = at(1_000_000_000);

@@ -32,14 +32,6 @@ pub struct SourcePort {
 }
 
 impl SourcePort {
-    /// Makes an unknown port.
-    pub const fn new() -> Self {
-        Self {
-            known: None,
-            doubted: None,
-        }
-    }
-
     /// Returns whether a packet from `port` is admitted. The clock is read only if time matters.
     #[inline]
     pub fn admits(&mut self, port: u16, clock: impl FnOnce() -> Instant) -> bool {
@@ -82,7 +74,7 @@ mod tests {
 
     #[test]
     fn any_port_is_admitted_until_one_is_known() {
-        let mut port = SourcePort::new();
+        let mut port = SourcePort::default();
         assert!(port.admits(OTHER, at(0)));
         assert!(port.admits(PEER, at(0)));
         port.heard(PEER);
@@ -92,7 +84,7 @@ mod tests {
 
     #[test]
     fn other_ports_are_refused_while_peer_is_heard() {
-        let mut port = SourcePort::new();
+        let mut port = SourcePort::default();
         port.heard(PEER);
         for ms in (0..10_000).step_by(30) {
             assert!(!port.admits(OTHER, at(ms)));
@@ -106,7 +98,7 @@ mod tests {
 
     #[test]
     fn changed_port_is_admitted_after_doubt_time() {
-        let mut port = SourcePort::new();
+        let mut port = SourcePort::default();
         port.heard(PEER);
         assert!(!port.admits(OTHER, at(0)));
         assert!(!port.admits(OTHER, at(67)));
@@ -121,7 +113,7 @@ mod tests {
     #[test]
     fn doubt_ends_after_its_time() {
         let start = Instant::from_ns(5);
-        let mut port = SourcePort::new();
+        let mut port = SourcePort::default();
         port.heard(PEER);
         assert!(!port.admits(OTHER, || start));
         assert!(!port.admits(OTHER, || start.after(DOUBT_NS - 1)));

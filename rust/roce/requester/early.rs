@@ -99,7 +99,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
         if self.probe.take_lost_again(psn) {
             // This consumes no retry, because the responses may only arrive out of order.
-            self.repeat_missing(now);
+            self.send_again(now, 1);
         }
         let outcome = match self.on_gap(now, psn, ResponseKind::Gap, is_early) {
             ResponseKind::Gap => ResponseKind::Gap,
@@ -139,7 +139,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             if self.is_active() && is_requested && !self.start_wait(now, false) {
                 self.note_loss();
                 self.halve_window_once(now);
-                self.repeat_missing(now);
+                self.send_again(now, 1);
             }
         } else if self.kept.take_missing() && !self.window.is_empty() {
             self.note_loss();

@@ -166,7 +166,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 self.fill_gap(now);
             } else {
                 self.halve_window_once(now);
-                self.repeat_missing(now);
+                self.send_again(now, 1);
             }
         }
     }
@@ -248,7 +248,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         // An acknowledgment of just the retransmission is the response to it: the round trip has
         // become shorter. After marks of congestion it may have, too, because queues drain.
         let may_be_shorter = self.probe.ends_at(self.window.una()) || self.window.is_marked();
-        if !may_be_shorter && self.retry.is_too_soon(now.since(self.gap.noticed)) {
+        if !may_be_shorter && self.retry.rtt.is_too_soon(now.since(self.gap.noticed)) {
             self.window.restore_size(self.gap.size);
             self.gap.late = Late::Expected;
         }

@@ -178,22 +178,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Sends the packet at `una` again, or requests the responses that are missing from there on.
-    pub(super) fn repeat_missing(&mut self, now: Instant) {
-        self.send_again(now, 1);
-    }
-
-    /// Sends `packets` packets from `una` on again, after a response has reported a loss.
+    /// Sends `packets` packets from `una` on again, or requests the responses that are missing from
+    /// there on, after a response has reported a loss.
     ///
     /// Restarts the timers, so that the retransmission timer consumes no retry for the same loss.
     pub(super) fn send_again(&mut self, now: Instant, packets: u8) {
         self.probe.set_due(self.window.una(), packets);
         self.restart_timers(now);
-    }
-
-    /// Sends the packet at `una` again, after the probe timer has expired.
-    pub(super) fn probe_oldest(&mut self) {
-        self.probe.set_due(self.window.una(), 1);
     }
 
     /// Handles progress up to `una` after a probe.

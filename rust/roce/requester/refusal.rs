@@ -51,7 +51,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 Status::RemInvReq
             }
         };
-        let wait = self.retry.lateness().max(MIN_RTO_NS);
+        let wait = self.retry.rtt.lateness().max(MIN_RTO_NS);
         let refusal = Refusal {
             psn,
             status,

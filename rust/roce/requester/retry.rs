@@ -68,7 +68,7 @@ pub(super) struct Retry {
     loss_end: Option<Psn>,
     timers: Timers,
     /// The round-trip time, for the probe timer.
-    rtt: Rtt,
+    pub(super) rtt: Rtt,
     /// The number of probes since the last RTT sample, or since the retransmission of a missing
     /// packet showed that the next one is missing, too: the back-off of the probe timer (Karn).
     probes: u8,
@@ -143,12 +143,6 @@ impl Retry {
         self.timers
     }
 
-    /// Returns the shortest round-trip time in ns, if one was measured.
-    #[inline]
-    pub(super) fn shortest_rtt(&self) -> Option<u32> {
-        self.rtt.shortest()
-    }
-
     /// Returns the end of the RNR wait, in which nothing is sent.
     #[inline]
     pub(super) fn rnr_until(&self) -> Option<Instant> {
@@ -161,17 +155,6 @@ impl Retry {
         self.rtt.forget_sample();
     }
 
-    /// Accounts for a new packet that requests a response; see [`Rtt::sent`].
-    #[inline]
-    pub(super) fn requested(&mut self, now: Instant, end: Psn) {
-        self.rtt.sent(now, end);
-    }
-
-    /// Returns whether `ns` after a retransmission is too soon for a response to it.
-    pub(super) fn is_too_soon(&self, ns: u64) -> bool {
-        self.rtt.is_too_soon(ns)
-    }
-
     /// Ends the back-off of the probe timer.
     pub(super) fn end_back_off(&mut self) {
         self.probes = 0;
@@ -179,12 +162,7 @@ impl Retry {
 
     /// Sets the probe timer to the end of the wait for a late packet or response.
     pub(super) fn wait_for_late(&mut self, now: Instant) {
-        self.timers.probe = Some(now.after(self.lateness()));
-    }
-
-    /// Returns the time to wait for a late packet or response, in ns.
-    pub(super) fn lateness(&self) -> u64 {
-        self.rtt.lateness()
+        self.timers.probe = Some(now.after(self.rtt.lateness()));
     }
 
     /// Returns whether the loss reported by the response with PSN `psn` is already known.
@@ -290,7 +268,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if let Some(kind) = self.expire_wait(now) {
             return Expired::Missing(kind);
         }
-        self.probe_oldest();
+        self.probe.set_due(self.window.una(), 1);
         self.retry.probes = self.retry.probes.saturating_add(1);
         self.retry.timers.probe = self.retry.probe_time(now);
         self.retry.rtt.forget_sample();

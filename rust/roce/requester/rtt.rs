@@ -142,7 +142,7 @@ impl<S> Requester<S> {
     /// measured (RC).
     #[inline]
     pub fn shortest_rtt(&self) -> Option<u32> {
-        self.retry.shortest_rtt()
+        self.retry.rtt.shortest()
     }
 }
 

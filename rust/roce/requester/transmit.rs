@@ -155,7 +155,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             .sent(now, end, ack_req || has_explicit_response, signalled);
         if is_new && (ack_req || has_explicit_response) {
             // The RTT sample of a READ ends with the first response.
-            self.retry.requested(now, step.psn.next());
+            self.retry.rtt.sent(now, step.psn.next());
         }
         self.expect_response(now);
     }

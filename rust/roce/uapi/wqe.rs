@@ -43,9 +43,7 @@ pub use self::{
     send::{
         ah_num,
         effective_qkey,
-        inline_data,
         parse_send,
-        send_sges,
         Payload,
         SendLimits, //
     }, //
@@ -161,7 +159,7 @@ fn sum_sges(tail: &[u8], count: u32, max_sge: u32) -> Result<u64, WqeErrorKind> 
 
 /// Returns the first `count` SGEs of a tail, or `None` if the tail is shorter.
 #[inline]
-fn sges(tail: &[u8], count: u32) -> Option<&[RawSge]> {
+pub fn sges(tail: &[u8], count: u32) -> Option<&[RawSge]> {
     let (sges, _) = <[RawSge]>::ref_from_prefix_with_elems(tail, count as usize).ok()?;
     Some(sges)
 }

@@ -4,13 +4,11 @@
 
 use super::{
     send_op,
-    sges,
     sum_sges,
     AtomicArgs,
     BindArgs,
     DmaInfo,
     FlushArgs,
-    RawSge,
     RdmaArgs,
     RegArgs,
     SendWqe,
@@ -65,12 +63,12 @@ pub struct SendLimits {
 /// The location of the payload of a send WQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// In memory regions that the first `count` elements of the tail name: [`send_sges`].
+    /// In memory regions that the first `count` elements of the tail name: [`sges`](super::sges).
     Sges {
         /// 0 to [`SendLimits::max_sge`].
         count: u16,
     },
-    /// In the tail itself: [`inline_data`].
+    /// In the first `len` bytes of the tail itself.
     Inline {
         /// 0 to [`SendLimits::max_inline`] bytes.
         len: u16,
@@ -246,19 +244,6 @@ fn sge_payload(dma: &DmaInfo, tail: &[u8], max_sge: u32) -> Result<(Payload, u32
     }
 }
 
-/// Returns the scatter or gather list in a copied tail, or `None` if the copy is too short.
-/// [`parse_send`] returns its `count`.
-#[inline]
-pub fn send_sges(tail: &[u8], count: u16) -> Option<&[RawSge]> {
-    sges(tail, count.into())
-}
-
-/// Returns the `len` bytes of inline data in a copied tail.
-#[inline]
-pub fn inline_data(tail: &[u8], len: u16) -> Option<&[u8]> {
-    tail.get(..usize::from(len))
-}
-
 /// Returns the number of the address handle of a copied UD send WQE.
 #[inline]
 pub fn ah_num(wqe: &SendWqe) -> Option<NonZeroU32> {
@@ -297,6 +282,7 @@ pub fn effective_qkey(asked: Qkey, own: Qkey) -> Qkey {
 mod tests {
     use super::{
         super::{
+            sges,
             RawSge,
             SEND_WQE_LEN,
             SGE_LEN, //
@@ -378,10 +364,10 @@ mod tests {
         assert_eq!(wr.length, 24);
         assert!(wr.signalled && wr.fence && !wr.solicited);
         assert_eq!(payload, Payload::Sges { count: 3 });
-        let last = send_sges(parts(&bytes).1, 3).and_then(|sges| sges.last());
+        let last = sges(parts(&bytes).1, 3).and_then(|sges| sges.last());
         assert_eq!(last.map(|sge| sge.addr.get()), Some(0x2000));
-        assert!(send_sges(parts(&bytes).1, 5).is_none());
-        assert!(send_sges(parts(&bytes).1, u16::MAX).is_none());
+        assert!(sges(parts(&bytes).1, 5).is_none());
+        assert!(sges(parts(&bytes).1, u16::MAX.into()).is_none());
         Ok(())
     }
 
@@ -392,8 +378,6 @@ mod tests {
         assert_eq!(wr.length, 64);
         assert_eq!(wr.imm, [1, 2, 3, 4]);
         assert_eq!(payload, Payload::Inline { len: 64 });
-        assert_eq!(inline_data(parts(&bytes).1, 64).map(<[u8]>::len), Some(64));
-        assert_eq!(inline_data(parts(&bytes).1, 65), None);
         let long = send_bytes(3, SEND_INLINE, 0, 65);
         assert_eq!(kind(&long, Transport::Uc), Some(WqeErrorKind::Length));
         Ok(())

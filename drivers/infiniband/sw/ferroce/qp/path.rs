@@ -186,7 +186,7 @@ impl TxPath {
             link,
             is_v4: ah::is_v4(&path.sgid) && ah::is_v4(&path.dgid),
             sport,
-            peer_port: SourcePort::new(),
+            peer_port: SourcePort::default(),
             congestion: Congestion::new(has_ecn),
             rate: device.speed.limit(path.static_rate),
             generation: gids::generation().wrapping_sub(1),

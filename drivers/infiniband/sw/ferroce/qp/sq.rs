@@ -48,10 +48,9 @@ use roce::{
     },
     uapi::wqe::{
         ah_num,
-        inline_data,
         parse_send,
         send_op,
-        send_sges,
+        sges,
         AtomicArgs,
         Payload,
         RdmaArgs,
@@ -236,7 +235,7 @@ impl Sq {
         let (payload, tail) = self.slot(slot).ok_or(MemError::Fault)?;
         match payload {
             Payload::Inline { len: total } => {
-                let data = inline_data(tail, total).ok_or(MemError::Fault)?;
+                let data = tail.get(..usize::from(total)).ok_or(MemError::Fault)?;
                 // CAST: Widening.
                 let (from, len) = (offset as usize, len as usize);
                 let data = data
@@ -245,7 +244,7 @@ impl Sq {
                 skb.append(data).map_err(|_| MemError::Fault)
             }
             Payload::Sges { count } => {
-                let sges = send_sges(tail, count).ok_or(MemError::Fault)?;
+                let sges = sges(tail, count.into()).ok_or(MemError::Fault)?;
                 sge::gather(self.pd, sges, offset, len, skb, regions)
             }
         }
@@ -280,7 +279,7 @@ impl Sq {
         let (Payload::Sges { count }, tail) = self.slot(slot).ok_or(MemError::Fault)? else {
             return Err(MemError::Length);
         };
-        let sges = send_sges(tail, count).ok_or(MemError::Fault)?;
+        let sges = sges(tail, count.into()).ok_or(MemError::Fault)?;
         sge::scatter(self.pd, sges, offset, bytes, regions)
     }
 
@@ -302,7 +301,7 @@ impl Sq {
         let (Payload::Sges { count }, tail) = self.slot(slot).ok_or(MemError::Fault)? else {
             return Ok(None);
         };
-        let sges = send_sges(tail, count).ok_or(MemError::Fault)?;
+        let sges = sges(tail, count.into()).ok_or(MemError::Fault)?;
         sge::odp_fault(self.pd, sges, offset, len, ahead, access)
     }
 

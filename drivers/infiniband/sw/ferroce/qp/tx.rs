@@ -184,7 +184,7 @@ impl Tx {
             path: None,
             route: CachedRoute::new(GFP_KERNEL_ACCOUNT)?,
             in_flight: TxInFlight::new(TAKEOVER, WakeQp(qpn))?,
-            pace: Pace::new(),
+            pace: Pace::default(),
             backoff: TxBackoff::default(),
             trains: Trains::default(),
         }? Error)
@@ -194,7 +194,7 @@ impl Tx {
     pub(super) fn reset(&mut self) {
         self.path = None;
         self.route.clear();
-        self.pace = Pace::new();
+        self.pace = Pace::default();
         self.backoff.reset();
         self.trains = Trains::default();
     }
