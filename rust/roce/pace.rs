@@ -26,6 +26,15 @@ pub const SLACK: u64 = 50_000;
 /// gap.
 pub const FRAME_OVERHEAD: u32 = 38;
 
+/// The rate of each code of `enum ib_rate` in Mb/s; 0 for a code that names none.
+#[rustfmt::skip]
+const RATES: [u32; 26] = [
+    0, 0, 2_500, 10_000, 30_000, 5_000, 20_000, 40_000,
+    60_000, 80_000, 120_000, 14_062, 56_250, 112_500, 168_750, 25_781,
+    103_125, 206_250, 309_375, 28_125, 53_125, 425_000, 637_500, 850_000,
+    0, 1_700_000,
+];
+
 /// A static rate, in Mb/s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate(NonZeroU32);
@@ -42,38 +51,13 @@ impl Rate {
     /// # Errors
     ///
     /// [`UnknownRate`] if there is no such code.
-    pub const fn from_ib(code: u8) -> Result<Option<Rate>, UnknownRate> {
-        let mbps = match code {
-            0 => return Ok(None),
-            2 => 2_500,
-            3 => 10_000,
-            4 => 30_000,
-            5 => 5_000,
-            6 => 20_000,
-            7 => 40_000,
-            8 => 60_000,
-            9 => 80_000,
-            10 => 120_000,
-            11 => 14_062,
-            12 => 56_250,
-            13 => 112_500,
-            14 => 168_750,
-            15 => 25_781,
-            16 => 103_125,
-            17 => 206_250,
-            18 => 309_375,
-            19 => 28_125,
-            20 => 53_125,
-            21 => 425_000,
-            22 => 637_500,
-            23 => 850_000,
-            25 => 1_700_000,
-            _ => return Err(UnknownRate),
-        };
-        Ok(match NonZeroU32::new(mbps) {
-            Some(mbps) => Some(Rate(mbps)),
-            None => None,
-        })
+    pub fn from_ib(code: u8) -> Result<Option<Rate>, UnknownRate> {
+        if code == 0 {
+            return Ok(None);
+        }
+        let mbps = RATES.get(usize::from(code)).copied().unwrap_or(0);
+        let mbps = NonZeroU32::new(mbps).ok_or(UnknownRate)?;
+        Ok(Some(Rate(mbps)))
     }
 
     /// Returns the rate in Mb/s.

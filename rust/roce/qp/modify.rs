@@ -81,7 +81,7 @@ pub fn modify(
         return Err(ModifyError::Value(AttrMask::CUR_STATE));
     }
     let next = if mask.contains(AttrMask::STATE) {
-        State::try_from(value(AttrMask::STATE)).map_err(|_| ModifyError::Value(AttrMask::STATE))?
+        State::from_ib(value(AttrMask::STATE)).ok_or(ModifyError::Value(AttrMask::STATE))?
     } else {
         state
     };

@@ -43,6 +43,21 @@ impl State {
         self as u32
     }
 
+    /// Converts a number of `enum ib_qp_state`.
+    #[inline]
+    pub const fn from_ib(ib: u32) -> Option<State> {
+        match ib {
+            0 => Some(State::Reset),
+            1 => Some(State::Init),
+            2 => Some(State::Rtr),
+            3 => Some(State::Rts),
+            4 => Some(State::Sqd),
+            5 => Some(State::Sqe),
+            6 => Some(State::Err),
+            _ => None,
+        }
+    }
+
     /// Returns the usual abbreviation.
     pub const fn name(self) -> &'static str {
         match self {
@@ -81,28 +96,6 @@ impl State {
     }
 }
 
-/// A number that names no state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownState;
-
-impl TryFrom<u32> for State {
-    type Error = UnknownState;
-
-    /// Converts a number of `enum ib_qp_state`.
-    fn try_from(ib: u32) -> Result<Self, UnknownState> {
-        match ib {
-            0 => Ok(State::Reset),
-            1 => Ok(State::Init),
-            2 => Ok(State::Rtr),
-            3 => Ok(State::Rts),
-            4 => Ok(State::Sqd),
-            5 => Ok(State::Sqe),
-            6 => Ok(State::Err),
-            _ => Err(UnknownState),
-        }
-    }
-}
-
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_qp_state))]
 mod tests {
@@ -112,10 +105,10 @@ mod tests {
     fn state_numbers_round_trip() {
         for (number, state) in (0u32..).zip(State::ALL) {
             assert_eq!(state.as_ib(), number);
-            assert_eq!(State::try_from(number), Ok(state));
+            assert_eq!(State::from_ib(number), Some(state));
         }
-        assert_eq!(State::try_from(7), Err(UnknownState));
-        assert_eq!(State::try_from(u32::MAX), Err(UnknownState));
+        assert_eq!(State::from_ib(7), None);
+        assert_eq!(State::from_ib(u32::MAX), None);
     }
 
     #[test]

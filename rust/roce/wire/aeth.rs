@@ -20,31 +20,18 @@ pub const MSN_MASK: u32 = 0x00ff_ffff;
 
 /// The reason for a NAK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum NakCode {
     /// A packet is missing: the PSN is the one that the responder expects.
-    PsnSequence,
+    PsnSequence = 0,
     /// The request is malformed, unsupported or not allowed on this queue pair.
-    InvalidRequest,
+    InvalidRequest = 1,
     /// The key does not allow the access, or the range is outside of the region.
-    RemoteAccess,
+    RemoteAccess = 2,
     /// The responder could not execute the request.
-    RemoteOperation,
+    RemoteOperation = 3,
     /// The reliable datagram domain is wrong.
-    InvalidRd,
-}
-
-impl NakCode {
-    /// Returns the five bits of the syndrome.
-    #[inline]
-    const fn raw(self) -> u8 {
-        match self {
-            NakCode::PsnSequence => 0,
-            NakCode::InvalidRequest => 1,
-            NakCode::RemoteAccess => 2,
-            NakCode::RemoteOperation => 3,
-            NakCode::InvalidRd => 4,
-        }
-    }
+    InvalidRd = 4,
 }
 
 /// The syndrome of an AETH.
@@ -100,7 +87,8 @@ impl Syndrome {
         match self {
             Syndrome::Ack { credits } => KIND_ACK | (credits & VALUE_MASK),
             Syndrome::Rnr { timer } => KIND_RNR | (timer & VALUE_MASK),
-            Syndrome::Nak(code) => KIND_NAK | code.raw(),
+            // CAST: the discriminants are the codes on the wire.
+            Syndrome::Nak(code) => KIND_NAK | code as u8,
             Syndrome::Reserved => KIND_NAK | VALUE_MASK,
         }
     }

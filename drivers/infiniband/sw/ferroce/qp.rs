@@ -328,7 +328,7 @@ impl Qp {
     /// Returns the state.
     #[inline]
     pub(crate) fn state(&self) -> State {
-        State::try_from(self.state.load(Acquire)).unwrap_or(State::Err)
+        State::from_ib(self.state.load(Acquire)).unwrap_or(State::Err)
     }
 
     /// Sets the state.
@@ -415,7 +415,7 @@ impl Qp {
     /// did.
     fn leave(&self, from: impl Fn(State) -> bool, to: State) -> bool {
         let mut current = self.state.load(Relaxed);
-        while State::try_from(current).is_ok_and(&from) {
+        while State::from_ib(current).is_some_and(&from) {
             match self.state.cmpxchg(current, to.as_ib(), Full) {
                 Ok(_) => return true,
                 Err(other) => current = other,
