@@ -100,6 +100,14 @@ impl Psn {
     pub const fn is_after(self, other: Psn) -> bool {
         Psn::distance(self, other) < 0
     }
+
+    /// Moves forward to `end`, unless it comes earlier.
+    #[inline]
+    pub fn advance_to(&mut self, end: Psn) {
+        if self.is_before(end) {
+            *self = end;
+        }
+    }
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
@@ -123,6 +131,14 @@ mod tests {
         assert!(first.is_after(last));
         assert!(!first.is_before(first));
         assert!(!first.is_after(first));
+        for (start, end) in [(last, last), (last, first), (first, first)] {
+            let mut psn = start;
+            psn.advance_to(end);
+            assert_eq!(psn, end);
+        }
+        let mut psn = first;
+        psn.advance_to(last);
+        assert_eq!(psn, first);
     }
 
     #[test]

@@ -79,9 +79,7 @@ impl AckRequests {
     /// Accounts for the acknowledgment of all packets before `una`; the next one has PSN `next`.
     #[inline]
     pub(super) fn acknowledged(&mut self, una: Psn, next: Psn) {
-        if self.base.is_before(una) {
-            self.base = una;
-        }
+        self.base.advance_to(una);
         if self.base == next {
             self.at = None;
             self.has_signalled = false;

@@ -36,14 +36,6 @@ impl Window {
     pub(super) fn was_refused(&self, psn: Psn) -> bool {
         !psn.is_before(self.max()) && psn.is_before(self.refused)
     }
-
-    /// Moves `refused` forward to `end`, unless it is later.
-    #[inline]
-    pub(super) fn extend_refused(&mut self, end: Psn) {
-        if end.is_after(self.refused) {
-            self.refused = end;
-        }
-    }
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
@@ -75,7 +67,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
         let end = self.window.max();
         self.window = checkpoint.window;
-        self.window.extend_refused(end);
+        self.window.refused.advance_to(end);
         self.acks = checkpoint.acks;
         self.retry.restore(checkpoint.timers);
         self.explicit.restore(checkpoint.outstanding);
@@ -105,7 +97,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 slot.begin_part(&self.window, step.psn);
             }
         }
-        self.window.extend_refused(step.end());
+        self.window.refused.advance_to(step.end());
     }
 }
 

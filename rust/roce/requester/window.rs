@@ -264,19 +264,11 @@ impl Window {
     #[inline]
     pub(super) fn acknowledge(&mut self, end: Psn) {
         self.una = end;
-        if self.next.is_before(end) {
-            self.next = end;
-        }
-        if self.base.is_before(end) {
-            self.base = end;
-        }
-        if self.recover.is_before(end) {
-            self.recover = end;
-        }
-        if self.narrowed.is_before(end) {
-            self.narrowed = end;
-        }
-        self.extend_refused(end);
+        self.next.advance_to(end);
+        self.base.advance_to(end);
+        self.recover.advance_to(end);
+        self.narrowed.advance_to(end);
+        self.refused.advance_to(end);
     }
 
     /// Widens the window after the PSNs from `before` on were acknowledged.
