@@ -307,12 +307,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// See [`PostError`].
     #[inline]
     pub fn post(&mut self, wr: SendWr) -> Result<u16, PostError> {
-        let allowed = match self.transport {
-            Transport::Rc => !wr.op.has_explicit_response() || self.params.max_rd_atomic > 0,
-            Transport::Uc => !wr.op.has_explicit_response() && wr.op != SendOp::SendInv,
-            Transport::Ud => matches!(wr.op, SendOp::Send | SendOp::SendImm),
-        };
-        if !allowed {
+        let has_resources = !wr.op.has_explicit_response() || self.params.max_rd_atomic > 0;
+        if !wr.op.is_on(self.transport) || !has_resources {
             return Err(PostError::BadOpcode);
         }
         if wr.length > MAX_MESSAGE_LEN {

@@ -8,6 +8,7 @@ use crate::{
         Qpn,
         Rkey, //
     },
+    opcode::Transport,
     wire::Feth, //
 };
 
@@ -63,10 +64,15 @@ impl SendOp {
         }
     }
 
-    /// Returns whether the operation carries immediate data.
+    /// Returns whether a service type has the operation.
     #[inline]
-    pub const fn has_imm(self) -> bool {
-        matches!(self, SendOp::SendImm | SendOp::WriteImm)
+    pub const fn is_on(self, transport: Transport) -> bool {
+        match transport {
+            Transport::Rc => true,
+            // The specification has no SEND with invalidate for UC (table 38).
+            Transport::Uc => !self.has_explicit_response() && !matches!(self, SendOp::SendInv),
+            Transport::Ud => matches!(self, SendOp::Send | SendOp::SendImm),
+        }
     }
 
     /// Returns whether the operation is executed locally, without a packet.
@@ -122,7 +128,7 @@ pub struct SendWr {
     pub dest_qpn: Qpn,
     /// The Q_Key on the wire, after [`effective_qkey`](crate::uapi::wqe::effective_qkey). UD only.
     pub qkey: Qkey,
-    /// Immediate data. [`SendOp::has_imm`] only.
+    /// Immediate data. SEND and WRITE with immediate data only.
     pub imm: [u8; 4],
     /// The scope of the flush. FLUSH only.
     pub feth: Feth,
@@ -237,18 +243,5 @@ mod tests {
         assert_eq!(Status::Success.as_ib(), 0);
         assert_eq!(Status::WrFlush.as_ib(), 5);
         assert_eq!(Status::RnrRetryExceeded.as_ib(), 13);
-    }
-
-    #[test]
-    fn only_two_operations_have_immediate_data() {
-        for (op, has_imm) in [
-            (SendOp::Send, false),
-            (SendOp::SendImm, true),
-            (SendOp::SendInv, false),
-            (SendOp::Write, false),
-            (SendOp::WriteImm, true),
-        ] {
-            assert_eq!(op.has_imm(), has_imm);
-        }
     }
 }

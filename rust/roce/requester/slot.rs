@@ -61,7 +61,7 @@ impl KeptWr {
         Qkey::new(self.pair.1)
     }
 
-    /// Returns immediate data. [`SendOp::has_imm`] only.
+    /// Returns immediate data. SEND and WRITE with immediate data only.
     #[inline]
     pub(super) fn imm(&self) -> [u8; 4] {
         self.word

@@ -105,7 +105,7 @@ fn validate_send(
     limits: &SendLimits,
 ) -> Result<(SendWr, Payload), WqeErrorKind> {
     let op = send_op(wqe.opcode.get(), limits.kernel).ok_or(WqeErrorKind::Opcode)?;
-    if !is_carried(transport, op) || (limits.raw && op != SendOp::Send) {
+    if !op.is_on(transport) || (limits.raw && op != SendOp::Send) {
         return Err(WqeErrorKind::Transport);
     }
 
@@ -169,16 +169,6 @@ fn validate_send(
         }
     }
     Ok((wr, payload))
-}
-
-/// Returns whether `transport` has `op`.
-fn is_carried(transport: Transport, op: SendOp) -> bool {
-    match transport {
-        Transport::Rc => true,
-        // The specification has no SEND with invalidate for UC (table 38).
-        Transport::Uc => !op.has_explicit_response() && op != SendOp::SendInv,
-        Transport::Ud => matches!(op, SendOp::Send | SendOp::SendImm),
-    }
 }
 
 /// Returns the payload of a request, and the length of its message or range in bytes.

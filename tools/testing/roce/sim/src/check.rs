@@ -349,7 +349,7 @@ impl Check {
             _ => 0,
         };
         let with_rdma = op.wr.op == SendOp::WriteImm;
-        let imm = op.wr.op.has_imm().then_some(op.wr.imm);
+        let imm = imm(op);
         let invalidated = (op.wr.op == SendOp::SendInv).then_some(op.wr.rkey);
         if completion.byte_len != op.wr.length + headroom
             || completion.with_rdma != with_rdma
@@ -396,13 +396,18 @@ fn identify<'a>(
         _ => 0,
     };
     ops.iter().find(|op| match imm {
-        Some(imm) => op.wr.op.has_imm() && op.wr.imm == *imm,
+        Some(_) => self::imm(op) == *imm,
         None => {
             let mut front = [0; 8];
             crate::pattern::fill(op.wr.wr_id, 0, &mut front);
             op.wr.op == SendOp::Send && buffer.get(start..start + 8) == Some(&front[..])
         }
     })
+}
+
+/// Returns the immediate data of an operation, if it has any.
+fn imm(op: &Op) -> Option<[u8; 4]> {
+    matches!(op.wr.op, SendOp::SendImm | SendOp::WriteImm).then_some(op.wr.imm)
 }
 
 /// Returns the sum of the values that operations before `at` have added to the counter of the peer.
