@@ -182,49 +182,46 @@ impl PseudoHeader<IPV6_LEN> {
     }
 }
 
-/// A small, slow engine for tests and for the host.
-#[cfg(any(test, not(CONFIG_RUST), CONFIG_KUNIT = "y"))]
-#[derive(Debug)]
-pub struct TableCrc32;
-
-#[cfg(any(test, not(CONFIG_RUST), CONFIG_KUNIT = "y"))]
-impl Crc32 for TableCrc32 {
-    fn update(crc: u32, bytes: &[u8]) -> u32 {
-        /// The CRC of each value of a nibble.
-        const TABLE: [u32; 16] = [
-            0x0000_0000,
-            0x1db7_1064,
-            0x3b6e_20c8,
-            0x26d9_30ac,
-            0x76dc_4190,
-            0x6b6b_51f4,
-            0x4db2_6158,
-            0x5005_713c,
-            0xedb8_8320,
-            0xf00f_9344,
-            0xd6d6_a3e8,
-            0xcb61_b38c,
-            0x9b64_c2b0,
-            0x86d3_d2d4,
-            0xa00a_e278,
-            0xbdbd_f21c,
-        ];
-
-        fn half(crc: u32) -> u32 {
-            let entry = TABLE.get((crc & 0xf) as usize).copied();
-            (crc >> 4) ^ entry.unwrap_or_default()
-        }
-
-        bytes
-            .iter()
-            .fold(crc, |crc, byte| half(half(crc ^ u32::from(*byte))))
-    }
-}
-
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_icrc))]
 mod tests {
     use super::*;
+
+    /// A small, slow engine.
+    struct TableCrc32;
+
+    impl Crc32 for TableCrc32 {
+        fn update(crc: u32, bytes: &[u8]) -> u32 {
+            /// The CRC of each value of a nibble.
+            const TABLE: [u32; 16] = [
+                0x0000_0000,
+                0x1db7_1064,
+                0x3b6e_20c8,
+                0x26d9_30ac,
+                0x76dc_4190,
+                0x6b6b_51f4,
+                0x4db2_6158,
+                0x5005_713c,
+                0xedb8_8320,
+                0xf00f_9344,
+                0xd6d6_a3e8,
+                0xcb61_b38c,
+                0x9b64_c2b0,
+                0x86d3_d2d4,
+                0xa00a_e278,
+                0xbdbd_f21c,
+            ];
+
+            fn half(crc: u32) -> u32 {
+                let entry = TABLE.get((crc & 0xf) as usize).copied();
+                (crc >> 4) ^ entry.unwrap_or_default()
+            }
+
+            bytes
+                .iter()
+                .fold(crc, |crc, byte| half(half(crc ^ u32::from(*byte))))
+        }
+    }
 
     /// The sample of the specification (volume 1, section 7.8.1): a packet without GRH, already
     /// masked, without its ICRC. Its text gives the result as 0x9625b75a, first byte first.

@@ -2,18 +2,18 @@
 
 //! The properties of a queue pair: its service type, states, attributes and capacities.
 //!
-//! - [`state`] names the states, [`attr`] the attributes and the bits of the mask that selects
-//!   them.
+//! - [`State`] names the states, [`Attrs`] the attributes and [`AttrMask`] the bits of the mask
+//!   that selects them.
 //! - [`table`] is the table of transitions, with the attributes that each requires or allows. The
 //!   modify verb, the tests and the documentation all use it.
 //! - [`modify`] plans a modification: it checks everything and changes nothing.
 //! - [`caps`] sizes the queues.
 
-pub mod attr;
+mod attr;
 pub mod caps;
 mod mask;
 pub mod modify;
-pub mod state;
+mod state;
 pub mod table;
 
 pub use self::{

@@ -57,11 +57,7 @@ pub use self::{
         OldestRequest,
         SendSnapshot, //
     },
-    transmit::Step,
-    window::{
-        PSN_WINDOW,
-        READ_WINDOW, //
-    }, //
+    transmit::Step, //
 };
 
 use core::{

@@ -93,7 +93,7 @@ use crate::{
         Transport, //
     },
     psn::Psn,
-    qp::attr::QpAccess,
+    qp::QpAccess,
     wire::Packet,
     wr::{
         MemError,

@@ -113,7 +113,7 @@ pub fn modify(
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_qp_modify))]
 mod tests {
     use super::*;
-    use crate::qp::attr::Mtu;
+    use crate::qp::Mtu;
     use crate::testutil::*;
 
     const LIMITS: Limits = Limits {

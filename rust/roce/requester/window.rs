@@ -6,7 +6,7 @@ use super::ACK_EVERY;
 use crate::psn::Psn;
 
 /// The most unacknowledged PSNs of SENDs and WRITEs (RC); READ responses do not count.
-pub const PSN_WINDOW: u32 = 4096;
+const PSN_WINDOW: u32 = 4096;
 
 /// The initial window. It is small because the queues on the way may be short, and shared by many
 /// queue pairs that begin together.
@@ -45,7 +45,7 @@ const MAX_WINDOW: u16 = 1 << 14;
 /// A longer READ is split into parts, and each one waits until its responses fit into the window.
 /// This bounds the number of responses that a loss wastes, and keeps the outstanding PSNs far below
 /// half of the PSN space. While the window is smaller, so are the parts.
-pub const READ_WINDOW: u32 = 1024;
+const READ_WINDOW: u32 = 1024;
 
 /// The send window.
 ///

@@ -47,10 +47,6 @@ pub struct RingHeader {
     pub pad_3: [U32; 31],
 }
 
-/// Offset in bytes of the slot size in the ring.
-pub const LOG2_ELEM_SIZE_OFFSET: usize = offset_of!(RingHeader, log2_elem_size);
-/// Offset in bytes of the index mask in the ring.
-pub const INDEX_MASK_OFFSET: usize = offset_of!(RingHeader, index_mask);
 /// Offset in bytes of the producer index in the ring.
 pub const PRODUCER_OFFSET: usize = offset_of!(RingHeader, producer_index);
 /// Offset in bytes of the consumer index in the ring.
@@ -59,8 +55,8 @@ pub const CONSUMER_OFFSET: usize = offset_of!(RingHeader, consumer_index);
 pub const DATA_OFFSET: usize = size_of::<RingHeader>();
 
 const _: () = {
-    assert!(LOG2_ELEM_SIZE_OFFSET == 0);
-    assert!(INDEX_MASK_OFFSET == 4);
+    assert!(offset_of!(RingHeader, log2_elem_size) == 0);
+    assert!(offset_of!(RingHeader, index_mask) == 4);
     assert!(PRODUCER_OFFSET == 128);
     assert!(CONSUMER_OFFSET == 256);
     assert!(DATA_OFFSET == 384);
@@ -179,16 +175,10 @@ impl Ring {
             .wrapping_add(DATA_OFFSET)
     }
 
-    /// Returns `index` advanced by `n` slots, masked.
-    #[inline]
-    pub const fn advance(&self, index: u32, n: u32) -> u32 {
-        index.wrapping_add(n) & self.mask
-    }
-
     /// Returns the index after `index`, masked.
     #[inline]
     pub const fn next(&self, index: u32) -> u32 {
-        self.advance(index, 1)
+        index.wrapping_add(1) & self.mask
     }
 
     /// Returns the number of queued elements: 0 to [`capacity`](Self::capacity), for any indices.
@@ -281,7 +271,9 @@ mod tests {
         }
         assert!(ring.is_full(producer, consumer));
         assert!(!ring.is_empty(producer, consumer));
-        consumer = ring.advance(consumer, 3);
+        for _ in 0..3 {
+            consumer = ring.next(consumer);
+        }
         assert_eq!(consumer, 1);
         assert!(ring.is_empty(producer, consumer));
     }

@@ -29,7 +29,7 @@ use rdma::{
     net::netdevice::NetDevice,
     sync::Ref, //
 };
-use roce::qp::attr::Mtu;
+use roce::qp::Mtu;
 
 /// The maximum number of scatter/gather entries of a request.
 pub(crate) const MAX_SGE: u32 = 32;

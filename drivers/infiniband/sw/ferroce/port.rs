@@ -21,7 +21,7 @@ use rdma::{
 };
 use roce::{
     pma,
-    qp::attr::Mtu,
+    qp::Mtu,
     wire::MAX_MESSAGE_LEN, //
 };
 

@@ -118,9 +118,9 @@ use roce::{
         Qpn, //
     },
     qp::{
-        state::State,
         Attrs,
-        QpType, //
+        QpType,
+        State, //
     },
     uapi::{
         resp::CreateQpResp,

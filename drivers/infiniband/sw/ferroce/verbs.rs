@@ -107,7 +107,7 @@ use rdma::{
     sync::Owned, //
 };
 use roce::{
-    qp::attr::AttrMask,
+    qp::AttrMask,
     uapi::ABI_VERSION, //
 };
 

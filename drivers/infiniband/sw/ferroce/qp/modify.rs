@@ -55,13 +55,11 @@ use roce::{
     ids::Qpn,
     opcode::Transport,
     qp::{
-        attr::{
-            AttrMask,
-            Attrs,
-            Limits, //
-        },
         modify,
-        state::State, //
+        AttrMask,
+        Attrs,
+        Limits,
+        State, //
     },
     requester::SendParams,
     responder::RecvParams,

@@ -40,7 +40,7 @@ use rdma::{
         SpinLockIrqSave, //
     }, //
 };
-use roce::qp::state::State;
+use roce::qp::State;
 
 /// The producer's side of the rings of a kernel consumer. Processes have it in user space.
 #[pin_data]

@@ -68,7 +68,7 @@ use rdma::{
 use roce::{
     backoff::Backoff,
     opcode::Transport,
-    qp::state::State,
+    qp::State,
     responder::{
         AsyncEvent,
         Outcome,

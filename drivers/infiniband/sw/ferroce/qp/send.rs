@@ -66,7 +66,7 @@ use roce::{
     backoff::Backoff,
     ids::Qpn,
     opcode::Transport,
-    qp::state::State,
+    qp::State,
     requester::{
         Checkpoint,
         Requester,

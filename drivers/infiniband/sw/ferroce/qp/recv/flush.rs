@@ -15,7 +15,7 @@ use crate::{
 };
 use rdma::ib::qp::QpEvent;
 use roce::{
-    qp::state::State,
+    qp::State,
     responder::RecvCompletion,
     wr::Status, //
 };
