@@ -448,31 +448,6 @@ mod tests {
     }
 
     #[test]
-    fn constructors_match_table() {
-        for transport in TRANSPORTS {
-            for position in POSITIONS {
-                for imm in [false, true] {
-                    if let Some(opcode) = Opcode::send(transport, position, imm) {
-                        assert!(opcode.operation() == Operation::Send);
-                        assert!(opcode.transport() == transport);
-                        assert!(opcode.position() == position && opcode.has_immdt() == imm);
-                    }
-                    if let Some(opcode) = Opcode::write(transport, position, imm) {
-                        assert!(opcode.operation() == Operation::Write);
-                        assert!(opcode.transport() == transport);
-                        assert!(opcode.position() == position && opcode.has_immdt() == imm);
-                    }
-                }
-            }
-        }
-        for position in POSITIONS {
-            let opcode = Opcode::read_response(position);
-            assert!(opcode.operation() == Operation::ReadResponse);
-            assert!(opcode.position() == position);
-        }
-    }
-
-    #[test]
     fn header_lengths() {
         assert_eq!(Opcode::RcSendMiddle.header_len(), 12);
         assert_eq!(Opcode::RcAcknowledge.header_len(), 16);
@@ -511,8 +486,20 @@ mod tests {
                     assert_eq!(send.is_some(), sends);
                     let write = Opcode::write(transport, position, imm);
                     assert_eq!(write.is_some(), exists && !is_datagram);
+                    for (opcode, operation) in [(send, Operation::Send), (write, Operation::Write)]
+                    {
+                        let Some(opcode) = opcode else { continue };
+                        assert!(opcode.operation() == operation);
+                        assert!(opcode.transport() == transport);
+                        assert!(opcode.position() == position && opcode.has_immdt() == imm);
+                    }
                 }
             }
+        }
+        for position in POSITIONS {
+            let opcode = Opcode::read_response(position);
+            assert!(opcode.operation() == Operation::ReadResponse);
+            assert!(opcode.position() == position);
         }
     }
 

@@ -340,23 +340,6 @@ mod tests {
     }
 
     #[test]
-    fn response_lost_twice_is_detected() {
-        let mut slots = slots::<3>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        post(&mut rc, &[wr(SendOp::Read, 9), wr(SendOp::Send, 0)]);
-        assert_eq!(send_all(&mut rc), 2);
-        assert_eq!(acknowledge(&mut rc, 1, Syndrome::ACK), ResponseKind::Gap);
-        assert_eq!(send_all(&mut rc), 2);
-        // A request first sent after the READ was repeated is answered after the READ.
-        post(&mut rc, &[wr(SendOp::Send, 0)]);
-        assert_eq!(send_all(&mut rc), 1);
-        assert_eq!(acknowledge(&mut rc, 1, Syndrome::ACK), ResponseKind::Early);
-        assert_eq!(acknowledge(&mut rc, 2, Syndrome::ACK), ResponseKind::Gap);
-        // The retry count is 1.
-        assert_eq!(status(&mut rc), Some(Status::RetryExceeded));
-    }
-
-    #[test]
     fn stray_responses_do_not_prevent_timeout() {
         let mut slots = slots::<1>();
         let mut rc = reading(&mut slots);

@@ -135,18 +135,6 @@ mod tests {
     }
 
     #[test]
-    fn packet_before_failed_request_is_sent_again_with_ack_request() {
-        let mut slots = slots::<3>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        post(&mut rc, &[wr(SendOp::Send, 0); 3]);
-        assert!(send(&mut rc).is_some() && send(&mut rc).is_some());
-        rc.local_error(1, Status::LocProt);
-        let probe = send(&mut rc).map(|sent| (sent.psn.get(), sent.ack_req));
-        assert_eq!(probe, Some((0, true)));
-        assert_eq!(send(&mut rc), None);
-    }
-
-    #[test]
     fn local_operations_execute_in_order() {
         let mut slots = slots::<4>();
         let mut rc = requester(Transport::Rc, &mut slots);

@@ -233,15 +233,6 @@ mod tests {
     use crate::testutil::*;
 
     #[test]
-    fn datagram_of_the_mtu_fits() {
-        let mut slots = slots::<1>();
-        let mut ud = requester(Transport::Ud, &mut slots);
-        post(&mut ud, &[wr(SendOp::Send, MTU)]);
-        let sent = send(&mut ud);
-        assert_eq!(sent.map(|sent| sent.oversize), Some(false));
-    }
-
-    #[test]
     fn only_last_packet_is_solicited() {
         let mut slots = slots::<1>();
         let mut uc = requester(Transport::Uc, &mut slots);

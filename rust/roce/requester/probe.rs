@@ -240,46 +240,31 @@ mod tests {
 
     #[test]
     fn read_is_not_repeated_beyond_its_probe() {
-        let mut slots = slots::<2>();
-        let mut rc = measured(&mut slots);
-        post(&mut rc, &[wr(SendOp::Read, 4 * MTU)]);
-        let requested = |rc: &mut Requester<&mut [Slot]>| {
-            let reth = send(rc).and_then(|sent| Some((sent.psn.get(), sent.reth?.len)));
-            reth.map(|(psn, len)| (psn, len / MTU))
-        };
-        assert_eq!(requested(&mut rc), Some((1, 4)));
-        assert_eq!(rc.on_timeout(DUE), Expired::Probe);
-        assert_eq!(requested(&mut rc), Some((1, 1)));
-        // Only the probe arrives, and the response to it is lost.
-        assert_eq!(rc.on_timeout(NOW.after(TIMEOUT_NS)), Expired::Retry);
-        assert_eq!(requested(&mut rc), Some((1, 1)));
-        assert_eq!(requested(&mut rc), None);
-        let only = read_response(Opcode::RcReadResponseOnly, 1, MTU);
-        assert!(respond(&mut rc, &only).place.is_some());
-        rc.placed(NOW.after(TIMEOUT_NS), Ok(()));
-        assert_eq!(requested(&mut rc), Some((2, 3)));
-    }
-
-    #[test]
-    fn received_piece_of_read_is_not_outstanding() {
-        let mut slots = slots::<2>();
-        let mut rc = measured(&mut slots);
-        let params = rc.params;
-        rc.set_params(&SendParams {
-            max_rd_atomic: 1,
-            ..params
-        });
-        post(&mut rc, &[wr(SendOp::Read, 4 * MTU)]);
-        assert!(send(&mut rc).is_some());
-        assert_eq!(rc.on_timeout(DUE), Expired::Probe);
-        assert!(send(&mut rc).is_some());
-        // After a probe, the retransmission requests only the response to it.
-        assert_eq!(rc.on_timeout(NOW.after(TIMEOUT_NS)), Expired::Retry);
-        assert!(send(&mut rc).is_some());
-        let only = read_response(Opcode::RcReadResponseOnly, 1, MTU);
-        assert!(respond(&mut rc, &only).place.is_some());
-        rc.placed(NOW.after(TIMEOUT_NS), Ok(()));
-        assert_eq!(send(&mut rc).map(|sent| sent.psn.get()), Some(2));
+        for max_rd_atomic in [1, 2] {
+            let mut slots = slots::<2>();
+            let mut rc = measured(&mut slots);
+            let params = rc.params;
+            rc.set_params(&SendParams {
+                max_rd_atomic,
+                ..params
+            });
+            post(&mut rc, &[wr(SendOp::Read, 4 * MTU)]);
+            let requested = |rc: &mut Requester<&mut [Slot]>| {
+                let reth = send(rc).and_then(|sent| Some((sent.psn.get(), sent.reth?.len)));
+                reth.map(|(psn, len)| (psn, len / MTU))
+            };
+            assert_eq!(requested(&mut rc), Some((1, 4)));
+            assert_eq!(rc.on_timeout(DUE), Expired::Probe);
+            assert_eq!(requested(&mut rc), Some((1, 1)));
+            // Only the probe arrives, and the response to it is lost.
+            assert_eq!(rc.on_timeout(NOW.after(TIMEOUT_NS)), Expired::Retry);
+            assert_eq!(requested(&mut rc), Some((1, 1)));
+            assert_eq!(requested(&mut rc), None);
+            let only = read_response(Opcode::RcReadResponseOnly, 1, MTU);
+            assert!(respond(&mut rc, &only).place.is_some());
+            rc.placed(NOW.after(TIMEOUT_NS), Ok(()));
+            assert_eq!(requested(&mut rc), Some((2, 3)));
+        }
     }
 
     #[test]
@@ -457,17 +442,6 @@ mod tests {
             while rc.post(wr(SendOp::Send, 1)).is_ok() {}
         }
         assert_eq!(sent_again, 0);
-    }
-
-    #[test]
-    fn nothing_is_probed_during_rnr_wait() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
-        post(&mut rc, &[wr(SendOp::Send, 1)]);
-        assert!(send(&mut rc).is_some());
-        assert_eq!(rc.on_timeout(DUE), Expired::Probe);
-        acknowledge(&mut rc, 1, Syndrome::Rnr { timer: 1 });
-        assert_eq!(sent(&mut rc), [None; 4]);
     }
 
     /// The acknowledgment is one of the packets before the retransmission.

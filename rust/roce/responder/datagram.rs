@@ -171,17 +171,6 @@ mod tests {
     }
 
     #[test]
-    fn datagram_longer_than_mtu_is_dropped() {
-        let mut ud = responder(&RecvParams {
-            mtu: 16,
-            ..recv_params()
-        });
-        let mut rq = Recvs { left: 1, size: MTU };
-        let verdict = ud.on_request(&datagram(17).packet(), &mut rq);
-        assert_eq!(verdict, Verdict::Drop(DropReason::BadLength));
-    }
-
-    #[test]
     fn datagram_may_be_as_long_as_the_current_mtu() {
         let mut ud = responder(&recv_params());
         let mut rq = Recvs { left: 1, size: MTU };

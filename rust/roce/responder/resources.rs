@@ -238,24 +238,6 @@ mod tests {
     }
 
     #[test]
-    fn only_last_max_rd_atomic_reads_are_saved() {
-        let mut rx = responder();
-        let mut transmit = read(1);
-        // CAST: 16.
-        for psn in 0..=MAX_RD_ATOMIC as u32 {
-            transmit.psn = Psn::new(psn);
-            assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
-            assert_eq!(rx.start_read(Ok(())), None);
-            rx.response_sent();
-        }
-        transmit.psn = Psn::new(0);
-        let verdict = request(&mut rx, &transmit);
-        assert_eq!(verdict, Verdict::Drop(DropReason::Duplicate));
-        transmit.psn = Psn::new(1);
-        assert!(matches!(request(&mut rx, &transmit), Verdict::Read(_)));
-    }
-
-    #[test]
     fn duplicate_for_other_data_is_dropped() {
         let mut rx = responder();
         let mut transmit = read(2 * MTU + 1);

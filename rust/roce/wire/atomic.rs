@@ -152,10 +152,4 @@ mod tests {
         assert_eq!(Feth::from_bits(all.bits()), all);
         assert!(!Feth::default().is_valid());
     }
-
-    #[test]
-    fn persistent_placement_is_not_global() {
-        let persistent = Feth::new(2, 0).unwrap_or_default();
-        assert!(persistent.persistent() && !persistent.global());
-    }
 }
