@@ -272,8 +272,13 @@ pub(super) unsafe extern "C" fn query_srq<D: Driver>(
     raw: *mut bindings::ib_srq,
     attr: *mut bindings::ib_srq_attr,
 ) -> ffi::c_int {
+    // The core passes memory that is not initialised, so write it before there is a reference to
+    // it.
     // SAFETY: The queue was constructed, and `attr` is valid for write.
-    let (srq, attr) = unsafe { (Srq::<D>::owned(raw), &mut *attr) };
+    let (srq, attr) = unsafe {
+        attr.write(pin_init::zeroed());
+        (Srq::<D>::owned(raw), &mut *attr)
+    };
     D::query_srq(srq).to_raw(attr);
     0
 }
