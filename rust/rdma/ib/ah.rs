@@ -15,31 +15,12 @@ use super::{
     Driver, //
 };
 use crate::bindings;
-use core::marker::PhantomData;
 use kernel::{
     ffi,
     prelude::*, //
 };
 
-/// The kind of [`Ah`].
-///
-/// # Examples
-///
-/// ```
-/// use rdma::ib::{
-///     ah::AhKind,
-///     object::InPlace,
-///     Driver, //
-/// };
-///
-/// fn data<D: Driver>(ah: &InPlace<AhKind<D>>) -> &D::Ah {
-///     ah
-/// }
-/// ```
-pub struct AhKind<D>(PhantomData<D>);
-
-impl<D: Driver> Kind for AhKind<D> {
-    type Raw = bindings::ib_ah;
+impl<D: Driver> Kind<D> for bindings::ib_ah {
     type Data = D::Ah;
 }
 
@@ -60,7 +41,7 @@ impl<D: Driver> Kind for AhKind<D> {
 ///     Some(**ah)
 /// }
 /// ```
-pub type Ah<D> = InPlace<AhKind<D>>;
+pub type Ah<D> = InPlace<bindings::ib_ah, D>;
 
 /// Implements `ib_device_ops.create_ah` and `create_user_ah`. Sleeps only if the flags allow it.
 ///

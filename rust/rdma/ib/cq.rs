@@ -28,25 +28,7 @@ use kernel::{
     prelude::*, //
 };
 
-/// The kind of [`Cq`].
-///
-/// # Examples
-///
-/// ```
-/// use rdma::ib::{
-///     cq::CqKind,
-///     object::Object,
-///     Driver, //
-/// };
-///
-/// fn data<D: Driver>(cq: &Object<CqKind<D>>) -> &D::Cq {
-///     cq
-/// }
-/// ```
-pub struct CqKind<D>(PhantomData<D>);
-
-impl<D: Driver> Kind for CqKind<D> {
-    type Raw = bindings::ib_cq;
+impl<D: Driver> Kind<D> for bindings::ib_cq {
     type Data = D::Cq;
 }
 
@@ -67,7 +49,7 @@ impl<D: Driver> Kind for CqKind<D> {
 ///     }
 /// }
 /// ```
-pub type Cq<D> = Object<CqKind<D>>;
+pub type Cq<D> = Object<bindings::ib_cq, D>;
 
 impl<D: Driver> Cq<D> {
     /// Calls the consumer's completion handler, which must not sleep if bottom halves are off.

@@ -12,31 +12,12 @@ use super::{
     Driver, //
 };
 use crate::bindings;
-use core::marker::PhantomData;
 use kernel::{
     ffi,
     prelude::*, //
 };
 
-/// The kind of [`Mw`].
-///
-/// # Examples
-///
-/// ```
-/// use rdma::ib::{
-///     mw::MwKind,
-///     object::InPlace,
-///     Driver, //
-/// };
-///
-/// fn data<D: Driver>(mw: &InPlace<MwKind<D>>) -> &D::Mw {
-///     mw
-/// }
-/// ```
-pub struct MwKind<D>(PhantomData<D>);
-
-impl<D: Driver> Kind for MwKind<D> {
-    type Raw = bindings::ib_mw;
+impl<D: Driver> Kind<D> for bindings::ib_mw {
     type Data = D::Mw;
 }
 
@@ -54,7 +35,7 @@ impl<D: Driver> Kind for MwKind<D> {
 ///     D::mw_rkey(mw)
 /// }
 /// ```
-pub type Mw<D> = InPlace<MwKind<D>>;
+pub type Mw<D> = InPlace<bindings::ib_mw, D>;
 
 /// `enum ib_mw_type`.
 ///

@@ -28,10 +28,8 @@ use crate::{
 };
 use core::{
     alloc::Layout,
-    marker::PhantomData,
     mem::MaybeUninit,
-    ops::Deref,
-    ptr::NonNull, //
+    ops::Deref, //
 };
 use kernel::{
     ffi,
@@ -52,7 +50,7 @@ pub(super) fn errno(result: Result) -> ffi::c_int {
     }
 }
 
-/// A kind of object: the structure of the core, and the driver's part.
+/// A structure of the core for a kind of object, for instance `struct ib_qp`, of driver `D`.
 ///
 /// # Examples
 ///
@@ -63,13 +61,11 @@ pub(super) fn errno(result: Result) -> ffi::c_int {
 /// };
 ///
 /// /// Returns the driver's part of an object of any kind.
-/// fn data<K: Kind>(object: &Object<K>) -> &K::Data {
+/// fn data<R: Kind<D>, D>(object: &Object<R, D>) -> &R::Data {
 ///     object
 /// }
 /// ```
-pub trait Kind: 'static {
-    /// The structure of the core, for instance `struct ib_qp`.
-    type Raw;
+pub trait Kind<D>: 'static {
     /// The driver's part.
     type Data: Send + Sync;
 }
@@ -98,38 +94,32 @@ pub trait Kind: 'static {
 /// }
 /// ```
 #[pin_data]
-pub struct Object<K: Kind> {
-    raw: NonNull<K::Raw>,
+pub struct Object<R: Kind<D>, D> {
+    raw: *mut R,
     #[pin]
-    data: K::Data,
+    data: R::Data,
 }
 
 // SAFETY: The driver's part is `Send`, and the handlers of the core may be called from any thread.
-unsafe impl<K: Kind> Send for Object<K> {}
+unsafe impl<R: Kind<D>, D> Send for Object<R, D> {}
 // SAFETY: As for `Send`; the driver's part is `Sync`.
-unsafe impl<K: Kind> Sync for Object<K> {}
+unsafe impl<R: Kind<D>, D> Sync for Object<R, D> {}
 
 /// The core's allocation for an [`Object`].
 #[repr(C)]
-struct Allocation<K: Kind> {
-    raw: MaybeUninit<K::Raw>,
-    owned: Owned<Object<K>>,
+struct Allocation<R: Kind<D>, D> {
+    raw: MaybeUninit<R>,
+    owned: Owned<Object<R, D>>,
 }
 
-impl<K: Kind> Object<K> {
+impl<R: Kind<D>, D> Object<R, D> {
     /// The size of the core's allocation in bytes.
-    pub(super) const SIZE: usize = alloc_size::<Allocation<K>>();
+    pub(super) const SIZE: usize = alloc_size::<Allocation<R, D>>();
 
     /// Returns the structure of the core, which is valid.
     #[inline]
-    pub(super) fn raw(&self) -> NonNull<K::Raw> {
+    pub(super) fn as_raw(&self) -> *mut R {
         self.raw
-    }
-
-    /// Returns the same as a pointer.
-    #[inline]
-    pub(super) fn as_raw(&self) -> *mut K::Raw {
-        self.raw.as_ptr()
     }
 
     /// Constructs the driver's part. May sleep.
@@ -138,12 +128,12 @@ impl<K: Kind> Object<K> {
     ///
     /// `raw` must be valid until [`Object::destroy`] returns, or the object is dropped.
     pub(super) unsafe fn new(
-        raw: *mut K::Raw,
-        data: impl PinInit<K::Data, Error>,
+        raw: *mut R,
+        data: impl PinInit<R::Data, Error>,
     ) -> Result<Owned<Self>> {
         // INVARIANT: By the requirement of this function.
         Owned::new(try_pin_init!(Self {
-            raw: NonNull::new(raw).ok_or(EINVAL)?,
+            raw,
             data <- data,
         }? Error))
     }
@@ -153,9 +143,9 @@ impl<K: Kind> Object<K> {
     /// # Safety
     ///
     /// `raw` must be the start of an allocation of [`Object::SIZE`] bytes, and the caller's.
-    pub(super) unsafe fn store(raw: *mut K::Raw, owned: Owned<Self>) {
+    pub(super) unsafe fn store(raw: *mut R, owned: Owned<Self>) {
         // SAFETY: By the requirement of this function.
-        unsafe { (&raw mut (*raw.cast::<Allocation<K>>()).owned).write(owned) };
+        unsafe { (&raw mut (*raw.cast::<Allocation<R, D>>()).owned).write(owned) };
     }
 
     /// Borrows the owner's handle of an object.
@@ -164,9 +154,9 @@ impl<K: Kind> Object<K> {
     ///
     /// [`Object::store`] must have been called for `raw`, which must be valid for the lifetime.
     #[inline]
-    pub(super) unsafe fn owned<'a>(raw: *mut K::Raw) -> &'a Owned<Self> {
+    pub(super) unsafe fn owned<'a>(raw: *mut R) -> &'a Owned<Self> {
         // SAFETY: By the requirement of this function, and because `raw` is the first field.
-        unsafe { &(*raw.cast::<Allocation<K>>()).owned }
+        unsafe { &(*raw.cast::<Allocation<R, D>>()).owned }
     }
 
     /// Returns a reference to an object, if there is one.
@@ -174,7 +164,7 @@ impl<K: Kind> Object<K> {
     /// # Safety
     ///
     /// `raw` must be null or as for [`Object::owned`].
-    pub(super) unsafe fn get(raw: *mut K::Raw) -> Option<Ref<Self>> {
+    pub(super) unsafe fn get(raw: *mut R) -> Option<Ref<Self>> {
         if raw.is_null() {
             return None;
         }
@@ -187,17 +177,17 @@ impl<K: Kind> Object<K> {
     /// # Safety
     ///
     /// As for [`Object::owned`]; this must be the last use of the object.
-    pub(super) unsafe fn destroy(raw: *mut K::Raw) {
+    pub(super) unsafe fn destroy(raw: *mut R) {
         // SAFETY: By the requirement of this function.
-        unsafe { core::ptr::drop_in_place(&raw mut (*raw.cast::<Allocation<K>>()).owned) };
+        unsafe { core::ptr::drop_in_place(&raw mut (*raw.cast::<Allocation<R, D>>()).owned) };
     }
 }
 
-impl<K: Kind> Deref for Object<K> {
-    type Target = K::Data;
+impl<R: Kind<D>, D> Deref for Object<R, D> {
+    type Target = R::Data;
 
     #[inline]
-    fn deref(&self) -> &K::Data {
+    fn deref(&self) -> &R::Data {
         &self.data
     }
 }
@@ -218,18 +208,18 @@ impl<K: Kind> Deref for Object<K> {
 /// }
 /// ```
 #[repr(C)]
-pub struct InPlace<K: Kind> {
-    raw: Opaque<K::Raw>,
-    data: K::Data,
+pub struct InPlace<R: Kind<D>, D> {
+    raw: Opaque<R>,
+    data: R::Data,
 }
 
-impl<K: Kind> InPlace<K> {
+impl<R: Kind<D>, D> InPlace<R, D> {
     /// Borrows an object.
     ///
     /// # Safety
     ///
     /// [`InPlace::construct`] must have succeeded for `raw`, which must be valid for the lifetime.
-    pub(super) unsafe fn from_raw<'a>(raw: *mut K::Raw) -> &'a Self {
+    pub(super) unsafe fn from_raw<'a>(raw: *mut R) -> &'a Self {
         // SAFETY: By the requirement of this function, and because `raw` is the first field.
         unsafe { &*raw.cast() }
     }
@@ -240,7 +230,7 @@ impl<K: Kind> InPlace<K> {
     ///
     /// `raw` must be the start of an allocation with room for this type, which stays where it is
     /// until [`InPlace::destroy`].
-    pub(super) unsafe fn construct(raw: *mut K::Raw, data: impl PinInit<K::Data, Error>) -> Result {
+    pub(super) unsafe fn construct(raw: *mut R, data: impl PinInit<R::Data, Error>) -> Result {
         // SAFETY: By the requirement of this function.
         unsafe { pin_init::raw_try_init(&raw mut (*raw.cast::<Self>()).data, data) }
     }
@@ -250,16 +240,16 @@ impl<K: Kind> InPlace<K> {
     /// # Safety
     ///
     /// As for [`InPlace::from_raw`]; this must be the last use of the object.
-    pub(super) unsafe fn destroy(raw: *mut K::Raw) {
+    pub(super) unsafe fn destroy(raw: *mut R) {
         // SAFETY: By the requirement of this function.
         unsafe { core::ptr::drop_in_place(&raw mut (*raw.cast::<Self>()).data) };
     }
 }
 
-impl<K: Kind> Deref for InPlace<K> {
-    type Target = K::Data;
+impl<R: Kind<D>, D> Deref for InPlace<R, D> {
+    type Target = R::Data;
 
-    fn deref(&self) -> &K::Data {
+    fn deref(&self) -> &R::Data {
         &self.data
     }
 }
@@ -314,27 +304,7 @@ impl PdId {
     }
 }
 
-/// The kind of [`Ucontext`].
-///
-/// # Examples
-///
-/// ```
-/// use rdma::ib::{
-///     object::{
-///         InPlace,
-///         UcontextKind, //
-///     },
-///     Driver, //
-/// };
-///
-/// fn data<D: Driver>(ucontext: &InPlace<UcontextKind<D>>) -> &D::Ucontext {
-///     ucontext
-/// }
-/// ```
-pub struct UcontextKind<D>(PhantomData<D>);
-
-impl<D: Driver> Kind for UcontextKind<D> {
-    type Raw = bindings::ib_ucontext;
+impl<D: Driver> Kind<D> for bindings::ib_ucontext {
     type Data = D::Ucontext;
 }
 
@@ -357,7 +327,7 @@ impl<D: Driver> Kind for UcontextKind<D> {
 ///     ucontext.map(vma)
 /// }
 /// ```
-pub type Ucontext<D> = InPlace<UcontextKind<D>>;
+pub type Ucontext<D> = InPlace<bindings::ib_ucontext, D>;
 
 impl<D: Driver> Ucontext<D> {
     /// Returns the context of the process that called a verb; `None` for a kernel consumer.
@@ -425,27 +395,7 @@ pub(super) unsafe extern "C" fn mmap<D: Driver>(
     errno(D::mmap(ucontext, vma, offset as u64))
 }
 
-/// The kind of [`Pd`].
-///
-/// # Examples
-///
-/// ```
-/// use rdma::ib::{
-///     object::{
-///         InPlace,
-///         PdKind, //
-///     },
-///     Driver, //
-/// };
-///
-/// fn data<D: Driver>(pd: &InPlace<PdKind<D>>) -> &D::Pd {
-///     pd
-/// }
-/// ```
-pub struct PdKind<D>(PhantomData<D>);
-
-impl<D: Driver> Kind for PdKind<D> {
-    type Raw = bindings::ib_pd;
+impl<D: Driver> Kind<D> for bindings::ib_pd {
     type Data = D::Pd;
 }
 
@@ -464,7 +414,7 @@ impl<D: Driver> Kind for PdKind<D> {
 ///     pd.device().name()
 /// }
 /// ```
-pub type Pd<D> = InPlace<PdKind<D>>;
+pub type Pd<D> = InPlace<bindings::ib_pd, D>;
 
 impl<D: Driver> Pd<D> {
     /// Returns the identity.

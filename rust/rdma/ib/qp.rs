@@ -32,10 +32,6 @@ use crate::{
     bindings,
     sync::Ref, //
 };
-use core::{
-    marker::PhantomData,
-    ptr::NonNull, //
-};
 use kernel::{
     ffi,
     prelude::*, //
@@ -80,25 +76,7 @@ pub fn modify_qp_is_ok(from: QpState, to: QpState, ty: QpType, mask: QpAttrMask)
     unsafe { bindings::ib_modify_qp_is_ok(from, to, ty, mask.raw()) }
 }
 
-/// The kind of [`Qp`].
-///
-/// # Examples
-///
-/// ```
-/// use rdma::ib::{
-///     object::Object,
-///     qp::QpKind,
-///     Driver, //
-/// };
-///
-/// fn data<D: Driver>(qp: &Object<QpKind<D>>) -> &D::Qp {
-///     qp
-/// }
-/// ```
-pub struct QpKind<D>(PhantomData<D>);
-
-impl<D: Driver> Kind for QpKind<D> {
-    type Raw = bindings::ib_qp;
+impl<D: Driver> Kind<D> for bindings::ib_qp {
     type Data = D::Qp;
 }
 
@@ -120,7 +98,7 @@ impl<D: Driver> Kind for QpKind<D> {
 ///     qp.notify_event(QpEvent::Fatal);
 /// }
 /// ```
-pub type Qp<D> = Object<QpKind<D>>;
+pub type Qp<D> = Object<bindings::ib_qp, D>;
 
 /// The identity of a queue pair in a completion for a kernel consumer. Never dereferenced here.
 ///
@@ -138,7 +116,7 @@ pub type Qp<D> = Object<QpKind<D>>;
 /// }
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct QpHandle(NonNull<bindings::ib_qp>);
+pub struct QpHandle(*mut bindings::ib_qp);
 
 // SAFETY: The pointer is not dereferenced.
 unsafe impl Send for QpHandle {}
@@ -148,7 +126,7 @@ unsafe impl Sync for QpHandle {}
 impl QpHandle {
     /// Returns the pointer for a `struct ib_wc`.
     pub(super) fn as_raw(self) -> *mut bindings::ib_qp {
-        self.0.as_ptr()
+        self.0
     }
 }
 
@@ -212,7 +190,7 @@ impl<D: Driver> Qp<D> {
 
     /// Returns the identity of the queue pair for completions.
     pub fn handle(&self) -> QpHandle {
-        QpHandle(self.raw())
+        QpHandle(self.as_raw())
     }
 
     /// Raises an event at the consumer. Process context, no lock held.
@@ -340,7 +318,6 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
     udata: *mut bindings::ib_udata,
 ) -> ffi::c_int {
     let create = || {
-        let handle = NonNull::new(raw).ok_or(EINVAL)?;
         // SAFETY: The core sets the device and the protection domain, if there is one, before the
         // call; `attr` is valid.
         let (dev, pd, attr) =
@@ -371,7 +348,7 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
             pd,
             // SAFETY: The argument of a verb.
             ucontext: unsafe { Ucontext::of(&udata) },
-            handle: QpHandle(handle),
+            handle: QpHandle(raw),
         };
         let data = D::create_qp(dev, &mut init, udata.as_mut())?;
         // SAFETY: `raw` is valid until `destroy_qp` returns.

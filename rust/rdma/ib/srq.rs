@@ -17,31 +17,12 @@ use super::{
     Driver, //
 };
 use crate::bindings;
-use core::marker::PhantomData;
 use kernel::{
     ffi,
     prelude::*, //
 };
 
-/// The kind of [`Srq`].
-///
-/// # Examples
-///
-/// ```
-/// use rdma::ib::{
-///     object::Object,
-///     srq::SrqKind,
-///     Driver, //
-/// };
-///
-/// fn data<D: Driver>(srq: &Object<SrqKind<D>>) -> &D::Srq {
-///     srq
-/// }
-/// ```
-pub struct SrqKind<D>(PhantomData<D>);
-
-impl<D: Driver> Kind for SrqKind<D> {
-    type Raw = bindings::ib_srq;
+impl<D: Driver> Kind<D> for bindings::ib_srq {
     type Data = D::Srq;
 }
 
@@ -62,7 +43,7 @@ impl<D: Driver> Kind for SrqKind<D> {
 ///     }
 /// }
 /// ```
-pub type Srq<D> = Object<SrqKind<D>>;
+pub type Srq<D> = Object<bindings::ib_srq, D>;
 
 impl<D: Driver> Srq<D> {
     /// Raises the limit event at the consumer. Process context, no lock held.
