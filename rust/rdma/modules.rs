@@ -55,15 +55,9 @@ pub trait ModuleHandler: 'static {
 ///     ModuleNotifier, //
 /// };
 ///
-/// # struct Guard;
-/// # impl ModuleHandler for Guard {
-/// #     fn coming(_name: &[u8]) -> Result {
-/// #         Ok(())
-/// #     }
-/// # }
-/// // `Guard` implements `ModuleHandler`.
-/// let notifier = KBox::pin_init(ModuleNotifier::<Guard>::register(), GFP_KERNEL)?;
-/// # Ok::<(), Error>(())
+/// fn register<T: ModuleHandler>() -> Result<Pin<KBox<ModuleNotifier<T>>>> {
+///     KBox::pin_init(ModuleNotifier::register(), GFP_KERNEL)
+/// }
 /// ```
 #[pin_data(PinnedDrop)]
 pub struct ModuleNotifier<T: ModuleHandler> {

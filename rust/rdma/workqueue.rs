@@ -166,17 +166,11 @@ pub trait WorkItem: Send + Sync + 'static {
 ///     Workqueue, //
 /// };
 ///
-/// # struct Flush {
-/// #     qpn: u32,
-/// # }
-/// # impl WorkItem for Flush {
-/// #     fn run(&self) {}
-/// # }
-/// // `Flush` implements `WorkItem`.
-/// let queue = Workqueue::new(c"my_driver")?;
-/// let work = KBox::pin_init(Work::new(Flush { qpn: 17 }), GFP_KERNEL)?;
-/// queue.queue(&work);
-/// # Ok::<(), Error>(())
+/// fn queue_new<W: WorkItem>(queue: &Workqueue, item: W) -> Result<Pin<KBox<Work<W>>>> {
+///     let work = KBox::pin_init(Work::new(item), GFP_KERNEL)?;
+///     queue.queue(&work);
+///     Ok(work)
+/// }
 /// ```
 #[pin_data(PinnedDrop)]
 pub struct Work<W: WorkItem> {

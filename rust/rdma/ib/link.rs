@@ -70,19 +70,10 @@ pub trait LinkType: 'static {
 ///     LinkRegistration,
 ///     LinkType, //
 /// };
-/// # use rdma::net::NetDevice;
 ///
-/// # struct Link;
-/// # impl LinkType for Link {
-/// #     const TYPE: &'static CStr = c"my_driver";
-/// #
-/// #     fn newlink(_name: &CStr, _netdev: &NetDevice) -> Result {
-/// #         Ok(())
-/// #     }
-/// # }
-/// // `Link` implements `LinkType`.
-/// let registration = KBox::pin_init(LinkRegistration::<Link>::register(), GFP_KERNEL)?;
-/// # Ok::<(), Error>(())
+/// fn register<T: LinkType>() -> Result<Pin<KBox<LinkRegistration<T>>>> {
+///     KBox::pin_init(LinkRegistration::register(), GFP_KERNEL)
+/// }
 /// ```
 #[pin_data(PinnedDrop)]
 pub struct LinkRegistration<T: LinkType> {

@@ -103,19 +103,13 @@ pub trait NetdevHandler: 'static {
 /// ```
 /// # use kernel::prelude::*;
 /// use rdma::net::{
-///     NetDevice,
-///     NetdevEvent,
 ///     NetdevHandler,
 ///     NetdevNotifier, //
 /// };
 ///
-/// # struct Link;
-/// # impl NetdevHandler for Link {
-/// #     fn event(_netdev: &NetDevice, _event: NetdevEvent) {}
-/// # }
-/// // `Link` implements `NetdevHandler`.
-/// let notifier = KBox::pin_init(NetdevNotifier::<Link>::register(), GFP_KERNEL)?;
-/// # Ok::<(), Error>(())
+/// fn register<T: NetdevHandler>() -> Result<Pin<KBox<NetdevNotifier<T>>>> {
+///     KBox::pin_init(NetdevNotifier::register(), GFP_KERNEL)
+/// }
 /// ```
 #[pin_data(PinnedDrop)]
 pub struct NetdevNotifier<T: NetdevHandler> {

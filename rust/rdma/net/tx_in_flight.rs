@@ -95,11 +95,6 @@ struct Inner<W> {
 ///     sync::Wake, //
 /// };
 ///
-/// # #[derive(Clone, Copy)]
-/// # struct WakeQp(u32);
-/// # impl Wake for WakeQp {
-/// #     fn wake(&self) {}
-/// # }
 /// /// Called with bottom halves disabled.
 /// fn send(account: &TxInFlight<impl Wake>, mut train: Train, dst: Dst<'_>) -> Result {
 ///     if account.room(0, 64, 16) == 0 {
@@ -108,10 +103,6 @@ struct Inner<W> {
 ///     account.charge(&mut train)?;
 ///     train.transmit(dst)
 /// }
-///
-/// // `WakeQp` implements `Wake`.
-/// let account = TxInFlight::new(1_000_000, WakeQp(17))?;
-/// # Ok::<(), Error>(())
 /// ```
 pub struct TxInFlight<W>(Arc<Inner<W>>);
 

@@ -98,25 +98,17 @@ pub trait UdpReceive: 'static {
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// # use rdma::net::{
-/// #     SkBuffList,
-/// #     UdpReceive, //
-/// # };
 /// use rdma::net::{
 ///     Family,
 ///     Namespace,
 ///     NetDevice,
+///     UdpReceive,
 ///     UdpTunnel, //
 /// };
 ///
-/// # struct Receiver;
-/// # impl UdpReceive for Receiver {
-/// #     fn receive(_packets: SkBuffList, _netdev: &NetDevice) {}
-/// # }
-/// // `Receiver` implements `UdpReceive`.
-/// fn open(netdev: &NetDevice) -> Result<UdpTunnel> {
+/// fn open<T: UdpReceive>(netdev: &NetDevice) -> Result<UdpTunnel> {
 ///     let namespace = Namespace::of(netdev).ok_or(ENODEV)?;
-///     UdpTunnel::open::<Receiver>(&namespace, Family::V4, 4791)
+///     UdpTunnel::open::<T>(&namespace, Family::V4, 4791)
 /// }
 /// ```
 pub struct UdpTunnel {

@@ -55,21 +55,18 @@ use kernel::{
 ///     Wake, //
 /// };
 ///
-/// # #[derive(Clone, Copy)]
-/// # struct WakeQp(u32);
-/// # impl Wake for WakeQp {
-/// #     fn wake(&self) {}
-/// # }
-/// // `WakeQp` implements `Wake`.
-/// let fetches = Semaphore::new(1)?;
-/// let mut waiter = Waiter::new(WakeQp(17))?;
-/// let permit = fetches.acquire(&mut waiter).ok_or(EBUSY)?;
+/// /// Gives the only permit to `first`, and then to `second`.
+/// fn take_turns<W: Wake>(first: W, second: W) -> Result {
+///     let fetches = Semaphore::new(1)?;
+///     let mut first = Waiter::new(first)?;
+///     let permit = fetches.acquire(&mut first).ok_or(EBUSY)?;
 ///
-/// let mut other = Waiter::new(WakeQp(18))?;
-/// assert!(fetches.acquire(&mut other).is_none());
-/// // This wakes queue pair 18.
-/// drop(permit);
-/// # Ok::<(), Error>(())
+///     let mut second = Waiter::new(second)?;
+///     assert!(fetches.acquire(&mut second).is_none());
+///     // This wakes `second`.
+///     drop(permit);
+///     Ok(())
+/// }
 /// ```
 #[pin_data]
 pub struct Semaphore<W: Wake> {
