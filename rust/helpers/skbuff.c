@@ -107,14 +107,6 @@ __rust_helper void rust_helper_skb_set_network_header(struct sk_buff *skb,
 	skb_set_network_header(skb, offset);
 }
 
-/* These lie in unnamed unions, whose names bindgen makes up. */
-
-__rust_helper struct net_device *
-rust_helper_sk_buff_dev(const struct sk_buff *skb)
-{
-	return skb->dev;
-}
-
 /* Unused while the packet has no inner headers: a train keeps its gso_size here. */
 __rust_helper u16 rust_helper_sk_buff_inner_protocol(const struct sk_buff *skb)
 {
@@ -125,40 +117,4 @@ __rust_helper void rust_helper_sk_buff_set_inner_protocol(struct sk_buff *skb,
 							  u16 value)
 {
 	skb->inner_protocol = (__force __be16)value;
-}
-
-__rust_helper void rust_helper_sk_buff_set_dev(struct sk_buff *skb,
-					       struct net_device *dev)
-{
-	skb->dev = dev;
-}
-
-__rust_helper void
-rust_helper_sk_buff_set_destructor(struct sk_buff *skb,
-				   void (*destructor)(struct sk_buff *skb))
-{
-	skb->destructor = destructor;
-}
-
-__rust_helper void *rust_helper_sk_buff_destructor_arg(struct sk_buff *skb)
-{
-	return skb_shinfo(skb)->destructor_arg;
-}
-
-__rust_helper void rust_helper_sk_buff_set_destructor_arg(struct sk_buff *skb,
-							  void *arg)
-{
-	skb_shinfo(skb)->destructor_arg = arg;
-}
-
-__rust_helper void rust_helper_sk_buff_set_protocol(struct sk_buff *skb,
-						    __be16 protocol)
-{
-	skb->protocol = protocol;
-}
-
-__rust_helper void rust_helper_sk_buff_set_ip_summed(struct sk_buff *skb,
-						     u8 ip_summed)
-{
-	skb->ip_summed = ip_summed;
 }

@@ -14,9 +14,10 @@ mod headers;
 mod list;
 mod pool;
 mod queue;
-mod raw;
 mod train;
 mod transmit;
+
+pub(super) mod raw;
 
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;

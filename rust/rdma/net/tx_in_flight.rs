@@ -211,8 +211,9 @@ impl<W: Wake> TxInFlight<W> {
         // uses it in a packet without zero-copy pages, and it moves along when the data does.
         unsafe {
             bindings::skb_orphan(skb);
-            bindings::sk_buff_set_destructor_arg(skb, account.map_addr(|addr| addr | more));
-            bindings::sk_buff_set_destructor(skb, Some(destructor_callback::<W>));
+            (*bindings::skb_shinfo(skb)).__bindgen_anon_2.destructor_arg =
+                account.map_addr(|addr| addr | more);
+            (*skb).__bindgen_anon_3.__bindgen_anon_1.destructor = Some(destructor_callback::<W>);
         }
         Ok(())
     }
@@ -256,8 +257,9 @@ impl<W: Wake> Inner<W> {
 unsafe extern "C" fn destructor_callback<W: Wake>(skb: *mut bindings::sk_buff) {
     // SAFETY: `charge` put this pointer there, with a reference that is taken back here.
     let (account, more) = unsafe {
-        let arg = bindings::sk_buff_destructor_arg(skb);
-        bindings::sk_buff_set_destructor_arg(skb, null_mut());
+        let info = bindings::skb_shinfo(skb);
+        let arg = (*info).__bindgen_anon_2.destructor_arg;
+        (*info).__bindgen_anon_2.destructor_arg = null_mut();
         let account = arg.map_addr(|addr| addr & !COUNT);
         (
             Arc::<Inner<W>>::from_raw(account.cast_const().cast()),

@@ -10,6 +10,7 @@ use super::{
         NetId, //
     },
     pernet::Pernet,
+    skbuff::raw,
     NetDevice,
     SkBuffList, //
 };
@@ -346,7 +347,7 @@ unsafe extern "C" fn receive_callback<T: UdpReceive>(
         return 0;
     };
     // SAFETY: The packet is alive.
-    let dev = unsafe { bindings::sk_buff_dev(skb) };
+    let dev = unsafe { *raw::dev(skb) };
     // SAFETY: The caller gives the packet away, as UDP passes it on.
     let packets = unsafe { SkBuffList::from_received(sk, raw) };
 

@@ -190,7 +190,7 @@ unsafe fn datagram_to_gso(skb: *mut bindings::sk_buff) -> Result {
         let info = bindings::skb_shinfo(skb);
         if (*info).gso_type != DATAGRAM
             || (*info).gso_size != 0
-            || !bindings::net_device_is_loopback(bindings::sk_buff_dev(skb))
+            || !bindings::net_device_is_loopback(*raw::dev(skb))
         {
             return Ok(());
         }
@@ -217,7 +217,7 @@ unsafe fn strip(skb: *mut bindings::sk_buff) {
     // SAFETY: By the requirement of this function.
     unsafe {
         raw::__skb_pull(skb, UDP_LEN);
-        bindings::sk_buff_set_dev(skb, null_mut());
+        *raw::dev(skb) = null_mut();
         bindings::skb_dst_drop(skb);
         bindings::skb_ext_reset(skb);
         bindings::skb_orphan(skb);

@@ -31,6 +31,23 @@ pub(super) unsafe fn set_next(skb: *mut bindings::sk_buff, next: *mut bindings::
     unsafe { (*skb).__bindgen_anon_1.__bindgen_anon_1.next = next };
 }
 
+/// Returns the address of the net device's pointer.
+///
+/// # Safety
+///
+/// `skb` must be alive.
+#[inline]
+pub(in crate::net) unsafe fn dev(skb: *mut bindings::sk_buff) -> *mut *mut bindings::net_device {
+    // SAFETY: By the requirement of this function.
+    unsafe {
+        &raw mut (*skb)
+            .__bindgen_anon_1
+            .__bindgen_anon_1
+            .__bindgen_anon_1
+            .dev
+    }
+}
+
 /// Removes the first packet of a list.
 ///
 /// # Safety

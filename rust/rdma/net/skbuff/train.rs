@@ -323,9 +323,10 @@ impl Train {
             (*raw).len = (*raw).len.wrapping_add(payload);
             (*raw).data_len = payload;
             (*raw).truesize = (*raw).truesize.wrapping_add(truesize);
+            let headers = (*raw).__bindgen_anon_4.headers.as_mut();
             // The checksums are zero. Any other value makes the stack segment the packet.
             // CAST: 1.
-            bindings::sk_buff_set_ip_summed(raw, bindings::CHECKSUM_UNNECESSARY as u8);
+            headers.set_ip_summed(bindings::CHECKSUM_UNNECESSARY as u8);
         }
         Ok(head)
     }

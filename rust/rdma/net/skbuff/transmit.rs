@@ -81,10 +81,11 @@ impl SkBuff {
         // that is removed.
         // CAST: The value is 14.
         let ret = unsafe {
-            bindings::sk_buff_set_dev(skb, dev.as_raw());
+            *raw::dev(skb) = dev.as_raw();
             bindings::skb_reset_mac_header(skb);
             bindings::skb_set_network_header(skb, ETHERNET_LEN as ffi::c_int);
-            bindings::sk_buff_set_protocol(skb, bindings::dev_parse_header_protocol(skb));
+            (*skb).__bindgen_anon_4.headers.as_mut().protocol =
+                bindings::dev_parse_header_protocol(skb);
             bindings::dev_queue_xmit(skb)
         };
         sent(ret)
