@@ -58,8 +58,23 @@ impl SkBuff {
         if data.len() < usize::from(len) {
             return Err(EINVAL);
         }
-        // SAFETY: The packet begins with a header of that length and version.
-        unsafe { self.output(dst, len, output) }
+        // IP writes the length and the checksum into the header.
+        self.check_writable()?;
+        let skb = ManuallyDrop::new(self).as_raw();
+
+        // SAFETY: The packet begins with a header of that length and version. It is owned and given
+        // away here. It refers to the route without a reference of its own: by the type invariant
+        // of `Dst` the RCU read lock is held and the route is alive, and a queue that keeps the
+        // packet for longer takes a reference. The namespace of the route's device is under RCU. No
+        // socket is needed. The header is close enough to `head` by the type invariant.
+        let ret = unsafe {
+            // IP expects the parsed options of the header here: there are none.
+            (&raw mut (*skb).cb).write_bytes(0, 1);
+            raw::set_headers(skb, len);
+            bindings::skb_dst_set_noref(skb, dst.as_raw());
+            output(bindings::dst_dev_net_rcu(dst.as_raw()), null_mut(), skb)
+        };
+        sent(ret)
     }
 
     /// Sends a frame that begins with its Ethernet header through a device.
@@ -88,34 +103,6 @@ impl SkBuff {
                 bindings::dev_parse_header_protocol(skb);
             bindings::dev_queue_xmit(skb)
         };
-        sent(ret)
-    }
-
-    /// Sends a packet.
-    ///
-    /// # Safety
-    ///
-    /// The packet must begin with an IP header of `header_len` bytes of the version that `output`
-    /// is for.
-    #[inline]
-    unsafe fn output(self, dst: Dst<'_>, header_len: u16, output: Output) -> Result {
-        // IP writes the length and the checksum into the header.
-        self.check_writable()?;
-        let skb = ManuallyDrop::new(self).as_raw();
-
-        // SAFETY: The packet is owned and given away here. It refers to the route without a
-        // reference of its own: by the type invariant of `Dst` the RCU read lock is held and the
-        // route is alive, and a queue that keeps the packet for longer takes a reference. The
-        // namespace of the route's device is under RCU. No socket is needed. The header is close
-        // enough to `head` by the type invariant.
-        let ret = unsafe {
-            // IP expects the parsed options of the header here: there are none.
-            (&raw mut (*skb).cb).write_bytes(0, 1);
-            raw::set_headers(skb, header_len);
-            bindings::skb_dst_set_noref(skb, dst.as_raw());
-            output(bindings::dst_dev_net_rcu(dst.as_raw()), null_mut(), skb)
-        };
-
         sent(ret)
     }
 }
