@@ -23,11 +23,6 @@ __rust_helper int rust_helper_skb_cloned(const struct sk_buff *skb)
 	return skb_cloned(skb);
 }
 
-__rust_helper unsigned int rust_helper_skb_headlen(const struct sk_buff *skb)
-{
-	return skb_headlen(skb);
-}
-
 __rust_helper int rust_helper_skb_linearize(struct sk_buff *skb)
 {
 	return skb_linearize(skb);
@@ -64,11 +59,6 @@ __rust_helper int rust_helper_skb_transport_offset(const struct sk_buff *skb)
 	return skb_transport_offset(skb);
 }
 
-__rust_helper bool rust_helper_skb_is_gso(const struct sk_buff *skb)
-{
-	return skb_is_gso(skb);
-}
-
 __rust_helper int rust_helper_skb_shared(const struct sk_buff *skb)
 {
 	return skb_shared(skb);
@@ -78,11 +68,6 @@ __rust_helper struct skb_shared_info *
 rust_helper_skb_shinfo(const struct sk_buff *skb)
 {
 	return skb_shinfo(skb);
-}
-
-__rust_helper void rust_helper_kfree_skb_list(struct sk_buff *segs)
-{
-	kfree_skb_list(segs);
 }
 
 __rust_helper void *rust_helper___skb_push(struct sk_buff *skb,

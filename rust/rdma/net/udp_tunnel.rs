@@ -343,13 +343,10 @@ unsafe extern "C" fn receive_callback<T: UdpReceive>(
     sk: *mut bindings::sock,
     skb: *mut bindings::sk_buff,
 ) -> ffi::c_int {
-    let Some(raw) = NonNull::new(skb) else {
-        return 0;
-    };
     // SAFETY: The packet is alive.
     let dev = unsafe { *raw::dev(skb) };
     // SAFETY: The caller gives the packet away, as UDP passes it on.
-    let packets = unsafe { SkBuffList::from_received(sk, raw) };
+    let packets = unsafe { SkBuffList::from_received(sk, skb) };
 
     if !dev.is_null() {
         // SAFETY: By the requirement of this function the device is not freed during the call.

@@ -15,10 +15,7 @@ use super::{
     SkBuff, //
 };
 use crate::bindings;
-use core::ptr::{
-    null_mut,
-    NonNull, //
-};
+use core::ptr::null_mut;
 use kernel::{
     error::to_result,
     prelude::*, //
@@ -71,36 +68,33 @@ impl SkBuffList {
     #[inline]
     pub(in crate::net) unsafe fn from_received(
         sk: *mut bindings::sock,
-        skb: NonNull<bindings::sk_buff>,
+        skb: *mut bindings::sk_buff,
     ) -> Self {
         // SAFETY: The packet is alive and owned, so no one else uses the link.
         let form = unsafe {
-            if datagram_to_gso(skb.as_ptr()).is_err() {
-                bindings::kfree_skb(skb.as_ptr());
+            if datagram_to_gso(skb).is_err() {
+                bindings::kfree_skb(skb);
                 // INVARIANT: An empty list.
                 return Self {
                     first: null_mut(),
                     form: Form::Split,
                 };
             }
-            if bindings::skb_is_gso(skb.as_ptr()) {
-                if unlink(skb.as_ptr()).is_none() {
+            if (*bindings::skb_shinfo(skb)).gso_size != 0 {
+                if unlink(skb).is_none() {
                     return Self::segment(sk, skb);
                 }
                 Form::Whole
             } else {
-                raw::set_next(skb.as_ptr(), null_mut());
+                raw::set_next(skb, null_mut());
                 Form::Single
             }
         };
         // SAFETY: The packet is owned, and its UDP header in the linear part.
-        unsafe { strip(skb.as_ptr()) };
+        unsafe { strip(skb) };
         // INVARIANT: A list of one packet, by the requirement of this function, or of those that
         // were pushed into a train.
-        Self {
-            first: skb.as_ptr(),
-            form,
-        }
+        Self { first: skb, form }
     }
 
     /// Lets the stack segment a packet of which some part is shared.
@@ -109,15 +103,15 @@ impl SkBuffList {
     ///
     /// See [`SkBuffList::from_received`].
     #[cold]
-    unsafe fn segment(sk: *mut bindings::sock, skb: NonNull<bindings::sk_buff>) -> Self {
+    unsafe fn segment(sk: *mut bindings::sock, skb: *mut bindings::sk_buff) -> Self {
         // SAFETY: As the stack does it for sockets that take no GSO packets: from the MAC header,
         // which is in front of the UDP header. The packet is given away, and the result owned.
         unsafe {
-            let offset = bindings::skb_mac_offset(skb.as_ptr());
-            bindings::__skb_push(skb.as_ptr(), offset.unsigned_abs());
+            let offset = bindings::skb_mac_offset(skb);
+            bindings::__skb_push(skb, offset.unsigned_abs());
             // CAST: 2.
             let is_ipv4 = bindings::sock_family(sk) == bindings::AF_INET as u16;
-            let first = bindings::udp_rcv_segment(sk, skb.as_ptr(), is_ipv4);
+            let first = bindings::udp_rcv_segment(sk, skb, is_ipv4);
             let mut next = first;
             while !next.is_null() {
                 let offset = bindings::skb_transport_offset(next);
@@ -166,10 +160,7 @@ impl SkBuffList {
 
 impl Drop for SkBuffList {
     fn drop(&mut self) {
-        if !self.first.is_null() {
-            // SAFETY: The packets are owned, and given away.
-            unsafe { bindings::kfree_skb_list(self.first) };
-        }
+        while self.pop().is_some() {}
     }
 }
 
@@ -241,7 +232,7 @@ unsafe fn unlink(skb: *mut bindings::sk_buff) -> Option<()> {
         let info = bindings::skb_shinfo(skb);
         let list = (*info).frag_list;
         let own = UDP_LEN.checked_add(usize::from((*info).gso_size))?;
-        let linear = bindings::skb_headlen(skb);
+        let linear = (*skb).len.wrapping_sub((*skb).data_len);
         // CAST: Widening.
         if (*info).gso_type & (TYPE | TUNNEL) != TYPE | TUNNEL
             || list.is_null()
@@ -304,12 +295,12 @@ pub(super) mod tests {
     ///
     /// The packet must begin with an IPv4 header and a UDP header, and be a whole train.
     pub(in super::super) unsafe fn deliver(skb: SkBuff) -> Result<SkBuffList> {
-        let skb = ManuallyDrop::new(skb).0;
+        let skb = ManuallyDrop::new(skb).as_raw();
         // SAFETY: The headers are present by the requirement of this function. The socket is not
         // used for a train that can be unlinked.
         unsafe {
-            raw::set_headers(skb.as_ptr(), IPV4_LEN as u16);
-            raw::__skb_pull(skb.as_ptr(), IPV4_LEN);
+            raw::set_headers(skb, IPV4_LEN as u16);
+            raw::__skb_pull(skb, IPV4_LEN);
             Ok(SkBuffList::from_received(null_mut(), skb))
         }
     }
