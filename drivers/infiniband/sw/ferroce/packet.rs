@@ -140,7 +140,7 @@ impl Incoming {
     /// Returns the IP header.
     #[inline]
     pub(crate) fn ip(&self) -> Option<IpHeader<'_>> {
-        self.skb.network_header()
+        Some(self.skb.received_headers()?.0)
     }
 
     /// Returns whether the ICRC is correct, or need not be checked.

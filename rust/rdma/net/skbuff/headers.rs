@@ -21,9 +21,9 @@ const UDP_LEN: usize = size_of::<bindings::udphdr>();
 ///
 /// /// Returns the ECN bits of a received packet.
 /// fn ecn(packet: &SkBuff) -> Option<u8> {
-///     match packet.network_header()? {
-///         IpHeader::V4(header) => Some(header[1] & 3),
-///         IpHeader::V6(header) => Some(header[1] >> 4 & 3),
+///     match packet.received_headers()? {
+///         (IpHeader::V4(header), _) => Some(header[1] & 3),
+///         (IpHeader::V6(header), _) => Some(header[1] >> 4 & 3),
 ///     }
 /// }
 /// ```
@@ -35,12 +35,6 @@ pub enum IpHeader<'a> {
 }
 
 impl SkBuff {
-    /// Returns the IP header of a received UDP packet, or [`None`] if it has IPv4 options or was
-    /// not received.
-    pub fn network_header(&self) -> Option<IpHeader<'_>> {
-        Some(self.received_headers()?.0)
-    }
-
     /// Returns the IP header and the UDP header of a received packet, or [`None`] if it has IPv4
     /// options or was not received.
     pub fn received_headers(&self) -> Option<(IpHeader<'_>, &[u8; UDP_LEN])> {

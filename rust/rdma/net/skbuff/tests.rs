@@ -77,7 +77,7 @@ mod skbuff {
         assert!(skb.is_empty() && skb.is_linear());
         assert!(headroom(&skb) >= 16);
         assert_eq!(skb.data(), b"");
-        assert!(skb.network_header().is_none() && skb.received_headers().is_none());
+        assert!(skb.received_headers().is_none());
     }
 
     #[test]
