@@ -36,17 +36,8 @@ __rust_helper u32 rust_helper_dst_mtu(const struct dst_entry *dst)
 	return dst_mtu(dst);
 }
 
-__rust_helper const void *rust_helper_dst_xfrm(const struct dst_entry *dst)
+__rust_helper bool rust_helper_dst_encapsulates(const struct dst_entry *dst)
 {
-	return dst_xfrm(dst);
-}
-
-__rust_helper const void *rust_helper_dst_lwtstate(const struct dst_entry *dst)
-{
-	return dst->lwtstate;
-}
-
-__rust_helper unsigned short rust_helper_dst_flags(const struct dst_entry *dst)
-{
-	return READ_ONCE(dst->flags);
+	return dst_xfrm(dst) || dst->lwtstate ||
+	       READ_ONCE(dst->flags) & DST_XFRM_QUEUE;
 }

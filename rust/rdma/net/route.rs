@@ -71,11 +71,7 @@ impl Dst<'_> {
     #[inline]
     pub(super) fn encapsulates(&self) -> bool {
         // SAFETY: The RCU read lock is held and the route is alive by the type invariant.
-        unsafe {
-            !bindings::dst_xfrm(self.as_raw()).is_null()
-                || !bindings::dst_lwtstate(self.as_raw()).is_null()
-                || u32::from(bindings::dst_flags(self.as_raw())) & bindings::DST_XFRM_QUEUE != 0
-        }
+        unsafe { bindings::dst_encapsulates(self.as_raw()) }
     }
 
     /// Returns whether the device of the route is lo, with nothing attached that can delay, change,
