@@ -34,10 +34,9 @@ pub use notifier::{
 pub use route::{
     CachedRoute,
     Dst,
+    RouteAddresses,
     RouteKey,
-    RouteRegistration,
-    RouteV4,
-    RouteV6, //
+    RouteRegistration, //
 };
 pub use skbuff::{
     IpHeader,

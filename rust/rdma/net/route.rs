@@ -102,68 +102,40 @@ impl Dst<'_> {
     }
 }
 
-/// The key of an IPv4 route. Addresses are in network byte order.
-///
-/// # Examples
-///
-/// ```
-/// use rdma::net::RouteV4;
-///
-/// let route = RouteV4 {
-///     saddr: [10, 77, 0, 1],
-///     daddr: [10, 77, 0, 2],
-///     sport: 49152,
-///     dport: 4791,
-///     tos: 0,
-/// };
-/// ```
-pub struct RouteV4 {
-    /// The source, an address of this host.
-    pub saddr: [u8; 4],
-    /// The destination.
-    pub daddr: [u8; 4],
-    /// The UDP source port.
-    pub sport: u16,
-    /// The UDP destination port.
-    pub dport: u16,
-    /// The type of service; the ECN bits do not matter.
-    pub tos: u8,
-}
-
-/// The key of an IPv6 route. Addresses are in network byte order.
+/// The addresses of a route, of one IP version, in network byte order.
 ///
 /// # Examples
 ///
 /// ```
 /// use rdma::{
 ///     ib::gid::Path,
-///     net::RouteV6, //
+///     net::RouteAddresses, //
 /// };
 ///
-/// fn route_of(path: &Path, sport: u16) -> RouteV6 {
-///     RouteV6 {
+/// /// Returns the addresses of a path whose GIDs are IPv6 addresses.
+/// fn addresses_of(path: &Path) -> RouteAddresses {
+///     RouteAddresses::V6 {
 ///         saddr: path.sgid,
 ///         daddr: path.dgid,
-///         sport,
-///         dport: 4791,
-///         traffic_class: path.traffic_class,
-///         flow_label: path.flow_label,
 ///     }
 /// }
 /// ```
-pub struct RouteV6 {
-    /// The source, an address of this host.
-    pub saddr: [u8; 16],
-    /// The destination. A link-local address belongs to the link of the device.
-    pub daddr: [u8; 16],
-    /// The UDP source port.
-    pub sport: u16,
-    /// The UDP destination port.
-    pub dport: u16,
-    /// The traffic class; the ECN bits do not matter.
-    pub traffic_class: u8,
-    /// The flow label, 20 bits.
-    pub flow_label: u32,
+#[derive(Clone, Copy)]
+pub enum RouteAddresses {
+    /// Of IPv4.
+    V4 {
+        /// The source, an address of this host.
+        saddr: [u8; 4],
+        /// The destination.
+        daddr: [u8; 4],
+    },
+    /// Of IPv6.
+    V6 {
+        /// The source, an address of this host.
+        saddr: [u8; 16],
+        /// The destination. A link-local address belongs to the link of the device.
+        daddr: [u8; 16],
+    },
 }
 
 /// The key of a route lookup.
@@ -172,23 +144,32 @@ pub struct RouteV6 {
 ///
 /// ```
 /// use rdma::net::{
-///     RouteKey,
-///     RouteV4, //
+///     RouteAddresses,
+///     RouteKey, //
 /// };
 ///
-/// let key = RouteKey::V4(RouteV4 {
-///     saddr: [10, 77, 0, 1],
-///     daddr: [10, 77, 0, 2],
+/// let key = RouteKey {
+///     addresses: RouteAddresses::V4 {
+///         saddr: [10, 77, 0, 1],
+///         daddr: [10, 77, 0, 2],
+///     },
 ///     sport: 49152,
 ///     dport: 4791,
-///     tos: 0,
-/// });
+///     traffic_class: 0,
+///     flow_label: 0,
+/// };
 /// ```
-pub enum RouteKey {
-    /// An IPv4 route.
-    V4(RouteV4),
-    /// An IPv6 route.
-    V6(RouteV6),
+pub struct RouteKey {
+    /// The addresses.
+    pub addresses: RouteAddresses,
+    /// The UDP source port.
+    pub sport: u16,
+    /// The UDP destination port.
+    pub dport: u16,
+    /// The traffic class, or the type of service; the ECN bits do not matter.
+    pub traffic_class: u8,
+    /// The flow label, 20 bits. Unused for IPv4.
+    pub flow_label: u32,
 }
 
 /// A route that was looked up, with a reference.
@@ -205,14 +186,14 @@ impl RouteKey {
     ///
     /// `net` must not be freed during the call.
     unsafe fn look_up(&self, net: *mut bindings::net, oif: ffi::c_int) -> Result<Found> {
-        let (dst, cookie) = match self {
-            Self::V4(route) => {
+        let (dst, cookie) = match self.addresses {
+            RouteAddresses::V4 { saddr, daddr } => {
                 // SAFETY: By the requirement of this function.
-                (unsafe { route4(net, oif, route) }?, 0)
+                (unsafe { route4(net, oif, self, saddr, daddr) }?, 0)
             }
-            Self::V6(route) => {
+            RouteAddresses::V6 { saddr, daddr } => {
                 // SAFETY: By the requirement of this function.
-                let dst = unsafe { route6(net, oif, route) }?;
+                let dst = unsafe { route6(net, oif, self, saddr, daddr) }?;
                 // SAFETY: The lookup gave an IPv6 route with a reference.
                 (dst, unsafe { bindings::rt6_get_cookie(dst) })
             }
@@ -233,18 +214,20 @@ impl RouteKey {
 unsafe fn route4(
     net: *mut bindings::net,
     oif: ffi::c_int,
-    route: &RouteV4,
+    key: &RouteKey,
+    saddr: [u8; 4],
+    daddr: [u8; 4],
 ) -> Result<*mut bindings::dst_entry> {
     let mut flow: bindings::flowi4 = pin_init::zeroed();
 
     flow.__fl_common.flowic_oif = oif;
     // As `inet_dsfield_to_dscp()`.
-    flow.__fl_common.flowic_dscp = route.tos & 0xfc;
+    flow.__fl_common.flowic_dscp = key.traffic_class & 0xfc;
     flow.__fl_common.flowic_proto = IPPROTO_UDP;
-    flow.saddr = u32::from_ne_bytes(route.saddr);
-    flow.daddr = u32::from_ne_bytes(route.daddr);
+    flow.saddr = u32::from_ne_bytes(saddr);
+    flow.daddr = u32::from_ne_bytes(daddr);
     // Routing rules, multipath routes and IPsec policies may select by port.
-    flow.uli.ports = ports(route.sport, route.dport);
+    flow.uli.ports = ports(key);
 
     // SAFETY: The namespace is alive by the requirement of this function, `flow` is initialised,
     // and no socket is needed.
@@ -270,19 +253,20 @@ unsafe fn route4(
 unsafe fn route6(
     net: *mut bindings::net,
     oif: ffi::c_int,
-    route: &RouteV6,
+    key: &RouteKey,
+    saddr: [u8; 16],
+    daddr: [u8; 16],
 ) -> Result<*mut bindings::dst_entry> {
     let mut flow: bindings::flowi6 = pin_init::zeroed();
 
     // This gives link-local addresses their scope, too.
     flow.__fl_common.flowic_oif = oif;
     flow.__fl_common.flowic_proto = IPPROTO_UDP;
-    flow.saddr.in6_u.u6_addr8 = route.saddr;
-    flow.daddr.in6_u.u6_addr8 = route.daddr;
-    flow.uli.ports = ports(route.sport, route.dport);
+    flow.saddr.in6_u.u6_addr8 = saddr;
+    flow.daddr.in6_u.u6_addr8 = daddr;
+    flow.uli.ports = ports(key);
     // As `ip6_make_flowinfo()`.
-    flow.flowlabel =
-        (u32::from(route.traffic_class) << 20 | route.flow_label & 0x000f_ffff).to_be();
+    flow.flowlabel = (u32::from(key.traffic_class) << 20 | key.flow_label & 0x000f_ffff).to_be();
 
     // SAFETY: The namespace is alive by the requirement of this function, `flow` is initialised,
     // and neither a socket nor a final destination is needed.
@@ -290,10 +274,10 @@ unsafe fn route6(
 }
 
 /// Returns the ports of a flow.
-fn ports(sport: u16, dport: u16) -> bindings::flowi_uli__bindgen_ty_1 {
+fn ports(key: &RouteKey) -> bindings::flowi_uli__bindgen_ty_1 {
     bindings::flowi_uli__bindgen_ty_1 {
-        dport: dport.to_be(),
-        sport: sport.to_be(),
+        dport: key.dport.to_be(),
+        sport: key.sport.to_be(),
     }
 }
 

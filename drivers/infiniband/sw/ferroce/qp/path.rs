@@ -46,9 +46,8 @@ use rdma::{
         route::{
             CachedRoute,
             Dst,
-            RouteKey,
-            RouteV4,
-            RouteV6, //
+            RouteAddresses,
+            RouteKey, //
         },
         skbuff::{
             SkBuff,
@@ -123,20 +122,12 @@ impl SendError {
     }
 }
 
-/// Addresses of one family.
-#[derive(Clone, Copy)]
-enum Addresses {
-    V4 { saddr: [u8; 4], daddr: [u8; 4] },
-    V6 { saddr: [u8; 16], daddr: [u8; 16] },
-}
-
-impl Addresses {
-    #[inline]
-    fn is_multicast(&self) -> bool {
-        match self {
-            Self::V4 { daddr, .. } => matches!(daddr, [224..=239, ..]),
-            Self::V6 { daddr, .. } => matches!(daddr, [0xff, ..]),
-        }
+/// Returns whether packets go to a group.
+#[inline]
+fn is_multicast(addresses: &RouteAddresses) -> bool {
+    match addresses {
+        RouteAddresses::V4 { daddr, .. } => matches!(daddr, [224..=239, ..]),
+        RouteAddresses::V6 { daddr, .. } => matches!(daddr, [0xff, ..]),
     }
 }
 
@@ -196,16 +187,16 @@ impl TxPath {
 
     /// Returns the addresses.
     #[inline]
-    fn addresses(&self) -> Addresses {
+    fn addresses(&self) -> RouteAddresses {
         if self.is_v4 {
             let [.., s0, s1, s2, s3] = self.path.sgid;
             let [.., d0, d1, d2, d3] = self.path.dgid;
-            Addresses::V4 {
+            RouteAddresses::V4 {
                 saddr: [s0, s1, s2, s3],
                 daddr: [d0, d1, d2, d3],
             }
         } else {
-            Addresses::V6 {
+            RouteAddresses::V6 {
                 saddr: self.path.sgid,
                 daddr: self.path.dgid,
             }
@@ -362,7 +353,7 @@ impl TxPath {
             _ => SendError::lost_all(counters, Counter::Rejected, packets),
         })?;
         counters.sent(packets, bytes);
-        if self.addresses().is_multicast() {
+        if is_multicast(&self.addresses()) {
             counters.count(Counter::SentMulticast);
         }
         Ok(())
@@ -396,10 +387,10 @@ impl TxPath {
 
         *udp = self.udp_header(len)?;
         match self.addresses() {
-            Addresses::V4 { saddr, daddr } => {
+            RouteAddresses::V4 { saddr, daddr } => {
                 *ip.first_chunk_mut()? = self.ipv4_header(len, traffic_class, saddr, daddr)?;
             }
-            Addresses::V6 { saddr, daddr } => {
+            RouteAddresses::V6 { saddr, daddr } => {
                 *ip.first_chunk_mut()? = self.ipv6_header(len, traffic_class, saddr, daddr)?;
             }
         }
@@ -427,23 +418,12 @@ impl TxPath {
         // Read the generation before the address is used: it changes if the address is removed
         // meanwhile.
         self.generation = gids::generation();
-        let (sport, dport) = (self.sport, ROCE_PORT);
-        let key = match self.addresses() {
-            Addresses::V4 { saddr, daddr } => RouteKey::V4(RouteV4 {
-                saddr,
-                daddr,
-                sport,
-                dport,
-                tos: self.path.traffic_class,
-            }),
-            Addresses::V6 { saddr, daddr } => RouteKey::V6(RouteV6 {
-                saddr,
-                daddr,
-                sport,
-                dport,
-                traffic_class: self.path.traffic_class,
-                flow_label: self.path.flow_label,
-            }),
+        let key = RouteKey {
+            addresses: self.addresses(),
+            sport: self.sport,
+            dport: ROCE_PORT,
+            traffic_class: self.path.traffic_class,
+            flow_label: self.path.flow_label,
         };
         // The address may have been removed and added again: a bond may have changed its active
         // link, or the net device may have got another MAC address or, with IPv6, may have been
