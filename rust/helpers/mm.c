@@ -2,12 +2,6 @@
 
 #include <linux/mm.h>
 
-__rust_helper void rust_helper_vm_flags_set(struct vm_area_struct *vma,
-					    vm_flags_t flags)
-{
-	vm_flags_set(vma, flags);
-}
-
 __rust_helper void rust_helper_put_page(struct page *page)
 {
 	put_page(page);

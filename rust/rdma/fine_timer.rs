@@ -17,7 +17,6 @@
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
 use crate::bindings;
-use core::ptr::NonNull;
 use kernel::{
     container_of,
     ffi,
@@ -141,9 +140,7 @@ impl<C: TimerCallback> FineTimer<C> {
     unsafe extern "C" fn expired(raw: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
         let this = container_of!(Opaque::cast_from(raw), Self, raw);
         // SAFETY: `raw` is embedded in a `FineTimer`, which `Drop` keeps alive until this returns.
-        if let Some(this) = NonNull::new(this.cast_mut()).map(|this| unsafe { this.as_ref() }) {
-            this.callback.expired();
-        }
+        unsafe { &*this }.callback.expired();
         bindings::hrtimer_restart::HRTIMER_NORESTART
     }
 }

@@ -27,8 +27,8 @@ use kernel::{
 /// struct Guard;
 ///
 /// impl ModuleHandler for Guard {
-///     fn coming(name: &[u8]) -> Result {
-///         if name == b"rdma_rxe" {
+///     fn coming(name: &CStr) -> Result {
+///         if name == c"rdma_rxe" {
 ///             return Err(EBUSY);
 ///         }
 ///         Ok(())
@@ -41,7 +41,7 @@ pub trait ModuleHandler: 'static {
     /// # Errors
     ///
     /// An error refuses the module; `insmod` reports it.
-    fn coming(name: &[u8]) -> Result;
+    fn coming(name: &CStr) -> Result;
 }
 
 /// Calls `T` for each module that is loaded, until it is dropped. Dropping may sleep.
@@ -111,10 +111,7 @@ impl<T: ModuleHandler> ModuleNotifier<T> {
         let module: *mut bindings::module = module.cast();
         // SAFETY: The module is alive by the requirement of this function, and its name is a C
         // string within it that does not change.
-        let name = unsafe {
-            let name = (&raw const (*module).name).cast::<ffi::c_char>();
-            core::slice::from_raw_parts(name.cast(), bindings::strlen(name))
-        };
+        let name = unsafe { crate::c_str((&raw const (*module).name).cast()) };
 
         notifier_from_result(T::coming(name))
     }

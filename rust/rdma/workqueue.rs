@@ -8,12 +8,9 @@
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
 use crate::bindings;
-use core::{
-    ptr::NonNull,
-    sync::atomic::{
-        AtomicPtr,
-        Ordering, //
-    }, //
+use core::sync::atomic::{
+    AtomicPtr,
+    Ordering, //
 };
 use kernel::{
     container_of,
@@ -215,10 +212,7 @@ impl<W: WorkItem> Work<W> {
     unsafe extern "C" fn run(raw: *mut bindings::work_struct) {
         let this = container_of!(Opaque::cast_from(raw), Self, raw);
         // SAFETY: `raw` is embedded in a `Work`, which `Drop` keeps alive until this returns.
-        let Some(this) = NonNull::new(this.cast_mut()).map(|this| unsafe { this.as_ref() }) else {
-            return;
-        };
-        this.item.run();
+        unsafe { &*this }.item.run();
     }
 }
 

@@ -14,10 +14,7 @@ use core::{
     }, //
 };
 use kernel::{
-    mm::virt::{
-        flags,
-        VmaNew, //
-    },
+    mm::virt::VmaNew,
     page::PAGE_SIZE,
     prelude::*, //
 };
@@ -120,8 +117,8 @@ impl SharedMemory {
             return Err(EINVAL);
         }
         let area = vma.set_mixedmap();
-        // SAFETY: The area is being set up by its `mmap` call, which holds the lock for writing.
-        unsafe { bindings::vm_flags_set(area.as_ptr(), flags::DONTEXPAND | flags::DONTDUMP) };
+        vma.set_dontexpand();
+        vma.set_dontdump();
 
         let mut offset = 0;
         while offset < len {

@@ -18,8 +18,8 @@ const RXE_MODULE: &CStr = c"rdma_rxe";
 pub(crate) struct Guard;
 
 impl ModuleHandler for Guard {
-    fn coming(name: &[u8]) -> Result {
-        if name != RXE_MODULE.to_bytes() {
+    fn coming(name: &CStr) -> Result {
+        if name != RXE_MODULE {
             return Ok(());
         }
         pr_err!("rdma_rxe cannot be loaded beside ferroce: run `rmmod ferroce` first\n");

@@ -365,8 +365,7 @@ impl Paged {
             next = table.remove(first, last);
             drop(table);
             if may_sleep {
-                // SAFETY: The lock is dropped, and the caller may sleep.
-                unsafe { bindings::cond_resched() };
+                cond_resched();
             }
         }
         true
