@@ -67,11 +67,6 @@ impl Access {
         }
     }
 
-    /// Returns the intersection of both sets.
-    pub const fn and(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-
     /// Returns `true` if `self` has any flag of `other`.
     #[inline]
     pub const fn intersects(self, other: Self) -> bool {

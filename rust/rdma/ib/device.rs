@@ -357,14 +357,9 @@ pub struct Devices<D: Driver>(PhantomData<fn() -> D>);
 
 impl<D: Driver> Devices<D> {
     /// Creates the guard, once in a module.
+    #[expect(clippy::new_without_default)]
     pub const fn new() -> Self {
         Self(PhantomData)
-    }
-}
-
-impl<D: Driver> Default for Devices<D> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -156,15 +156,10 @@ impl NetDevice {
         (ret == 0 && settings.base.speed != u32::MAX).then_some(settings.base.speed)
     }
 
-    /// Returns whether this is a VLAN device.
-    pub fn is_vlan(&self) -> bool {
-        // SAFETY: The device is alive by the type invariant.
-        unsafe { bindings::is_vlan_dev(self.as_raw()) }
-    }
-
     /// Returns the VLAN of a VLAN device, or [`None`] for any other.
     pub fn vlan_id(&self) -> Option<u16> {
-        if !self.is_vlan() {
+        // SAFETY: The device is alive by the type invariant.
+        if !unsafe { bindings::is_vlan_dev(self.as_raw()) } {
             return None;
         }
         // SAFETY: The device is alive by the type invariant, and it is a VLAN device.

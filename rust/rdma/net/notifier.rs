@@ -40,22 +40,19 @@ pub enum NetdevEvent {
     ChangeMtu,
     /// It is about to be removed, or moved to another namespace: drop every reference to it.
     Unregister,
-    /// Something else: the number is a `NETDEV_…` of the C header.
-    Other(u64),
+    /// Something else.
+    Other,
 }
 
 impl From<ffi::c_ulong> for NetdevEvent {
     fn from(event: ffi::c_ulong) -> Self {
-        // CAST: A `usize` fits.
-        let event = event as u64;
-
         match u32::try_from(event) {
             Ok(bindings::netdev_cmd_NETDEV_UP) => Self::Up,
             Ok(bindings::netdev_cmd_NETDEV_DOWN) => Self::Down,
             Ok(bindings::netdev_cmd_NETDEV_CHANGE) => Self::Change,
             Ok(bindings::netdev_cmd_NETDEV_CHANGEMTU) => Self::ChangeMtu,
             Ok(bindings::netdev_cmd_NETDEV_UNREGISTER) => Self::Unregister,
-            _ => Self::Other(event),
+            _ => Self::Other,
         }
     }
 }

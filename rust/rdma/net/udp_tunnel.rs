@@ -202,8 +202,13 @@ impl UdpTunnelRegistration {
             exit: Some(exit_callback),
             ..pin_init::zeroed()
         };
+        let tunnels = Tunnels {
+            is_registered: false,
+            last_id: 0,
+            sockets: KVec::new(),
+        };
         try_pin_init!(Self {
-            _: { TUNNELS.init(new_mutex!(Tunnels::NONE, "rdma::TUNNELS"))? },
+            _: { TUNNELS.init(new_mutex!(tunnels, "rdma::TUNNELS"))? },
             // SAFETY: The handler takes any namespace.
             _pernet <- unsafe { Pernet::register(operations) },
             _: { set_registered(true) },
@@ -217,15 +222,6 @@ impl PinnedDrop for UdpTunnelRegistration {
         // Then the handler is unregistered, which closes the sockets.
         set_registered(false);
     }
-}
-
-impl Tunnels {
-    /// No sockets.
-    const NONE: Self = Self {
-        is_registered: false,
-        last_id: 0,
-        sockets: KVec::new(),
-    };
 }
 
 /// Sets whether sockets may be opened.

@@ -47,7 +47,7 @@ impl LinkType for FerroceLink {
         guard::check()?;
         // The core may call this concurrently for the same net device.
         let _one = ADDING.get().ok_or(ENODEV)?.lock();
-        if netdev.is_vlan() {
+        if netdev.vlan_id().is_some() {
             // The addresses of a VLAN device are in the GID table of the device below it.
             return Err(EPERM);
         }

@@ -64,6 +64,7 @@ impl<T: Copy> SkBuffQueue<T> {
     const FITS: () = assert!(size_of::<T>() <= 48 && align_of::<T>() <= 8);
 
     /// Creates an empty queue.
+    #[expect(clippy::new_without_default)]
     pub const fn new() -> Self {
         // INVARIANT: There is no packet.
         Self {
@@ -126,12 +127,6 @@ impl<T: Copy> SkBuffQueue<T> {
         self.len = self.len.wrapping_sub(1);
         // SAFETY: By the type invariant; it is removed from the list.
         Some((unsafe { SkBuff::from_raw(first) }, value))
-    }
-}
-
-impl<T: Copy> Default for SkBuffQueue<T> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
