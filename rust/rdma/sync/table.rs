@@ -45,7 +45,6 @@ use kernel::{
 /// # Examples
 ///
 /// ```
-/// # use core::convert::Infallible;
 /// # use kernel::prelude::*;
 /// use rdma::sync::{
 ///     Global,
@@ -60,7 +59,7 @@ use kernel::{
 /// static FLOWS: Global<Table<Flow>> = Global::new();
 ///
 /// // Sixteen of the numbers are kept for kernel consumers.
-/// FLOWS.init::<Infallible>(Table::new(1..=0xffff, 16))?;
+/// FLOWS.init(Table::new(1..=0xffff, 16))?;
 /// let flows = FLOWS.get().ok_or(ENODEV)?;
 ///
 /// let number = flows.reserve(false)?;
@@ -391,7 +390,7 @@ mod tests {
         static TABLE: Global<Table<u32>> = Global::new();
 
         // The module is loaded afresh for each run.
-        TABLE.init::<core::convert::Infallible>(Table::new(1..=5, 2))?;
+        TABLE.init(Table::new(1..=5, 2))?;
         let table = TABLE.get().ok_or(ENODEV)?;
         let taken = [table.reserve(false)?, table.reserve(false)?];
         let kernel = [table.reserve(true)?, table.reserve(true)?];
@@ -413,7 +412,7 @@ mod tests {
     fn random_numbers_are_limited_by_count() -> Result {
         static TABLE: Global<Table<u32>> = Global::new();
 
-        TABLE.init::<core::convert::Infallible>(Table::new_random(16..=4111, 5, 2))?;
+        TABLE.init(Table::new_random(16..=4111, 5, 2))?;
         let table = TABLE.get().ok_or(ENODEV)?;
         let taken = [
             table.reserve(false)?,
@@ -438,7 +437,7 @@ mod tests {
     fn all_numbers_are_used_before_ebusy() -> Result {
         static TABLE: Global<Table<u32>> = Global::new();
 
-        TABLE.init::<core::convert::Infallible>(Table::new_random(2..=4, 9, 0))?;
+        TABLE.init(Table::new_random(2..=4, 9, 0))?;
         let table = TABLE.get().ok_or(ENODEV)?;
         let taken = [
             table.reserve(false)?,

@@ -11,7 +11,6 @@ use crate::{
         MAX_AH, //
     }, //
 };
-use core::convert::Infallible;
 use kernel::{
     alloc::Flags,
     prelude::*, //
@@ -75,8 +74,8 @@ static KERNEL: Global<CopyTable<Av>> = Global::new();
 
 /// Constructs the tables. Called once, before any device exists.
 pub(crate) fn init() -> Result {
-    USER.init::<Infallible>(CopyTable::new(1..=MAX_AH))?;
-    KERNEL.init::<Infallible>(CopyTable::new(
+    USER.init(CopyTable::new(1..=MAX_AH))?;
+    KERNEL.init(CopyTable::new(
         MAX_AH.wrapping_add(1)..=MAX_AH.wrapping_add(MAX_KERNEL_AH),
     ))
 }

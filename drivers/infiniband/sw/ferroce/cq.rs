@@ -26,7 +26,6 @@ use crate::{
     },
     work, //
 };
-use core::convert::Infallible;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -172,7 +171,7 @@ static TABLE: Global<Table<IbCq>> = Global::new();
 /// Constructs the table. Called once, before any device exists.
 pub(crate) fn init() -> Result {
     let numbers = 1..=MAX_OBJECTS + KERNEL_OBJECTS;
-    TABLE.init::<Infallible>(Table::new(numbers, KERNEL_OBJECTS))
+    TABLE.init(Table::new(numbers, KERNEL_OBJECTS))
 }
 
 impl Cq {

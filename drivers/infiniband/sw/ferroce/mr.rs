@@ -38,7 +38,6 @@ use crate::{
         MAX_OBJECTS, //
     }, //
 };
-use core::convert::Infallible;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -98,7 +97,7 @@ static TABLE: Global<Table<Mr>> = Global::new();
 
 /// Constructs the tables of regions and windows. Called once, before any device exists.
 pub(crate) fn init() -> Result {
-    TABLE.init::<Infallible>(Table::new_random(
+    TABLE.init(Table::new_random(
         1..=FIRST_MW - 1,
         MAX_OBJECTS + KERNEL_OBJECTS,
         KERNEL_OBJECTS,

@@ -63,7 +63,6 @@ pub(crate) use post::{
     post_send, //
 };
 
-use core::convert::Infallible;
 use flush_budget::FlushBudget;
 use kernel::{
     new_mutex,
@@ -205,7 +204,7 @@ static TABLE: Global<Table<IbQp>> = Global::new();
 /// Numbers are unique in the module, not per device: packets, timers and work items name a queue
 /// pair by its number alone.
 pub(crate) fn init() -> Result {
-    TABLE.init::<Infallible>(Table::new(FIRST_QPN..=LAST_QPN, KERNEL_OBJECTS))
+    TABLE.init(Table::new(FIRST_QPN..=LAST_QPN, KERNEL_OBJECTS))
 }
 
 /// Finds a queue pair by number.

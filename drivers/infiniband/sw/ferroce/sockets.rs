@@ -91,7 +91,7 @@ impl Sockets {
 pub(crate) fn init() -> Result {
     DEMAND.init(new_mutex!(KVec::new(), "ferroce::sockets::DEMAND"))?;
     OPEN.init(new_mutex!(KVec::new(), "ferroce::sockets::OPEN"))?;
-    WORK.init::<core::convert::Infallible>(Work::new(Settle))
+    WORK.init(Work::new(Settle))
 }
 
 /// A reference to the sockets of the namespace of a device. Dropping the last one closes them,

@@ -26,7 +26,6 @@ use crate::{
     },
     work, //
 };
-use core::convert::Infallible;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -130,7 +129,7 @@ static TABLE: Global<Table<IbSrq>> = Global::new();
 /// Constructs the table. Called once, before any device exists.
 pub(crate) fn init() -> Result {
     let numbers = 1..=MAX_OBJECTS + KERNEL_OBJECTS;
-    TABLE.init::<Infallible>(Table::new(numbers, KERNEL_OBJECTS))
+    TABLE.init(Table::new(numbers, KERNEL_OBJECTS))
 }
 
 impl Srq {

@@ -2,7 +2,6 @@
 
 //! The windows of type 2 that are bound to each queue pair.
 
-use core::convert::Infallible;
 use kernel::{
     prelude::*,
     rbtree::{
@@ -26,7 +25,7 @@ static BINDINGS: Global<SpinLockBh<RBTree<Key, ()>>> = Global::new();
 
 /// Constructs the tree. Called once, before any device exists.
 pub(super) fn init() -> Result {
-    BINDINGS.init::<Infallible>(new_spinlock_bh!(RBTree::new(), "ferroce::by_qp::BINDINGS"))
+    BINDINGS.init(new_spinlock_bh!(RBTree::new(), "ferroce::by_qp::BINDINGS"))
 }
 
 /// The room of a window in the tree, which is allocated with the window: binding needs no memory.

@@ -21,7 +21,6 @@ use crate::{
         MAX_OBJECTS, //
     }, //
 };
-use core::convert::Infallible;
 use kernel::prelude::*;
 use rdma::{
     ib::{
@@ -74,7 +73,7 @@ static TABLE: Global<Table<Mw>> = Global::new();
 /// Constructs the tables. Called once, before any device exists.
 pub(super) fn init() -> Result {
     by_qp::init()?;
-    TABLE.init::<Infallible>(Table::new_random(FIRST_MW..=LAST_MW, MAX_OBJECTS, 0))
+    TABLE.init(Table::new_random(FIRST_MW..=LAST_MW, MAX_OBJECTS, 0))
 }
 
 /// The driver's part of a memory window.
