@@ -62,7 +62,7 @@ pub(super) unsafe extern "C" fn create_ah<D: Driver>(
             )
         };
         // SAFETY: `init` is valid, and the core references the GID entry for the call.
-        let (path, _gid) = unsafe { Path::from_raw(&*(*init).ah_attr) }.ok_or(EINVAL)?;
+        let (path, gid) = unsafe { Path::from_raw(&*(*init).ah_attr) }.ok_or(EINVAL)?;
         // SAFETY: `init` is valid.
         let asked = unsafe { (*init).flags };
         let sleepable = asked & bindings::rdma_create_ah_flags_RDMA_CREATE_AH_SLEEPABLE != 0;
@@ -74,7 +74,7 @@ pub(super) unsafe extern "C" fn create_ah<D: Driver>(
         };
         // SAFETY: The argument of the core's callback.
         let mut udata = unsafe { Udata::from_raw(udata) };
-        let data = D::create_ah(dev, pd, path, flags, udata.as_mut())?;
+        let data = D::create_ah(dev, pd, path, &gid, flags, udata.as_mut())?;
         // SAFETY: The allocation has room for it, and stays where it is until `destroy_ah`.
         unsafe { Ah::<D>::construct(raw, Ok(data)) }
     };
@@ -93,7 +93,8 @@ pub(super) unsafe extern "C" fn modify_ah<D: Driver>(
     let modify = || {
         // SAFETY: The handle was constructed, and the core references the GID entry for the call.
         let (ah, path) = unsafe { (Ah::<D>::from_raw(raw), Path::from_raw(&*attr)) };
-        D::modify_ah(ah, path.ok_or(EINVAL)?.0)
+        let (path, gid) = path.ok_or(EINVAL)?;
+        D::modify_ah(ah, path, &gid)
     };
     errno(modify())
 }

@@ -15,6 +15,7 @@ use super::{
     },
     enums::QpAttrMask,
     gid::{
+        GidAttr,
         GidChange,
         Path, //
     },
@@ -272,11 +273,13 @@ pub trait Driver: Sized + Send + Sync + 'static {
         ucontext: Option<&Ucontext<Self>>,
     ) -> impl PinInit<Self::Pd, Error>;
 
-    /// Creates the driver's part of an address handle. Sleeps only if `flags` allow it.
+    /// Creates the driver's part of an address handle, whose source GID has the entry `gid`. Sleeps
+    /// only if `flags` allow it.
     fn create_ah(
         _dev: &Device<Self>,
         _pd: &Pd<Self>,
         _path: Path,
+        _gid: &GidAttr,
         _flags: Flags,
         _udata: Option<&mut Udata<'_>>,
     ) -> Result<Self::Ah> {
@@ -284,7 +287,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     }
 
     /// Changes the path of an address handle. Must not sleep.
-    fn modify_ah(_ah: &Self::Ah, _path: Path) -> Result {
+    fn modify_ah(_ah: &Self::Ah, _path: Path, _gid: &GidAttr) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 

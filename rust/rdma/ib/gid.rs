@@ -39,15 +39,10 @@ use kernel::{
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::ib::{
-///     gid::GidAttr,
-///     Device,
-///     Driver, //
-/// };
+/// use rdma::ib::gid::GidAttr;
 ///
 /// /// Returns the index of the net device that has a GID.
-/// fn ifindex_of<D: Driver>(dev: &Device<D>, index: u32) -> Result<i32> {
-///     let gid = GidAttr::lookup(dev, index)?;
+/// fn ifindex_of(gid: &GidAttr) -> Result<i32> {
 ///     gid.with_netdev(|netdev| Ok(netdev.ifindex()))
 /// }
 /// ```
@@ -63,15 +58,6 @@ unsafe impl Send for GidAttr {}
 unsafe impl Sync for GidAttr {}
 
 impl GidAttr {
-    /// Looks up an entry by index. Callable in softirq context.
-    ///
-    /// # Errors
-    ///
-    /// As [`GidTable::of`] and [`GidTable::get`].
-    pub fn lookup<D: Driver>(dev: &Device<D>, index: u32) -> Result<Self> {
-        GidTable::of(dev)?.get(index)
-    }
-
     /// Takes a reference to the entry that the core passes to a callback.
     ///
     /// # Errors

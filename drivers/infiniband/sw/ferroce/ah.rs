@@ -25,8 +25,7 @@ use rdma::{
             Pd,
             PdId, //
         },
-        udata::Udata,
-        Device, //
+        udata::Udata, //
     },
     sync::{
         CopyTable,
@@ -49,12 +48,12 @@ pub(crate) struct Av {
 }
 
 impl Av {
-    fn new(device: &Device<Ferroce>, pd: PdId, path: Path) -> Self {
-        let link = GidAttr::lookup(device, path.sgid_index)
-            .and_then(|gid| Link::of_gid(&gid))
-            .ok();
-
-        Self { pd, path, link }
+    fn new(pd: PdId, path: Path, gid: &GidAttr) -> Self {
+        Self {
+            pd,
+            path,
+            link: Link::of_gid(gid).ok(),
+        }
     }
 }
 
@@ -95,14 +94,15 @@ impl Ah {
     pub(crate) fn new(
         pd: &Pd<Ferroce>,
         path: Path,
+        gid: &GidAttr,
         flags: Flags,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Self> {
         check(&path)?;
         let table = if udata.is_some() { &USER } else { &KERNEL };
         let charge = Charge::new(&pool::AHS, pd.owner.as_ref())?;
-        let av = Av::new(pd.device(), pd.id(), path);
         let pd = pd.id();
+        let av = Av::new(pd, path, gid);
         // Construct the handle first: if a later step fails, its drop frees the number.
         let ah = Self {
             number: table.get().ok_or(ENODEV)?.insert(av, flags)?,
@@ -127,15 +127,9 @@ impl Ah {
         self.number
     }
 
-    pub(crate) fn modify(&self, path: Path) -> Result {
+    pub(crate) fn modify(&self, path: Path, gid: &GidAttr) -> Result {
         check(&path)?;
-        // The net device of another source address is not known here. If that address is removed
-        // and added again, datagrams from it are lost (`datagram_path`).
-        let link = find(self.number)
-            .filter(|av| av.path.sgid == path.sgid && av.path.sgid_index == path.sgid_index)
-            .and_then(|av| av.link);
-        let pd = self.pd;
-        table(self.number)?.replace(self.number, Av { pd, path, link })
+        table(self.number)?.replace(self.number, Av::new(self.pd, path, gid))
     }
 
     pub(crate) fn query(&self) -> Option<Path> {

@@ -61,6 +61,7 @@ use rdma::{
         },
         enums::QpAttrMask,
         gid::{
+            GidAttr,
             GidChange,
             Path, //
         },
@@ -223,14 +224,15 @@ impl Driver for Ferroce {
         _dev: &Device<Self>,
         pd: &Pd<Self>,
         path: Path,
+        gid: &GidAttr,
         flags: Flags,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Ah> {
-        Ah::new(pd, path, flags, udata)
+        Ah::new(pd, path, gid, flags, udata)
     }
 
-    fn modify_ah(ah: &Ah, path: Path) -> Result {
-        ah.modify(path)
+    fn modify_ah(ah: &Ah, path: Path, gid: &GidAttr) -> Result {
+        ah.modify(path, gid)
     }
 
     fn query_ah(ah: &Ah) -> Option<Path> {
