@@ -21,7 +21,6 @@ use super::{
     },
     mad::Mad,
     mr::{
-        Advice,
         Change,
         End,
         Keys,
@@ -50,7 +49,10 @@ use super::{
     },
     stats::CounterDesc,
     udata::Udata,
-    umem::DmaMemory,
+    umem::{
+        DmaMemory,
+        Fetch, //
+    },
     wr::{
         RecvList,
         SendList,
@@ -332,9 +334,9 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Takes advice about memory on demand; the list names parts of regions. If `flush`, the advice
-    /// is followed before this returns.
-    fn advise_mr(_pd: &Pd<Self>, _advice: Advice, _flush: bool, _sges: Sges<'_>) -> Result {
+    /// Fetches memory on demand as a process advises; the list names parts of regions. If `flush`,
+    /// the advice is followed before this returns.
+    fn advise_mr(_pd: &Pd<Self>, _how: Fetch, _flush: bool, _sges: Sges<'_>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 

@@ -9,6 +9,7 @@ use super::{
     },
     umem::{
         DmaMemory,
+        Fetch,
         Mapped, //
     },
     wr::Sges,
@@ -202,44 +203,15 @@ pub(super) unsafe extern "C" fn get_dma_mr<D: Driver>(
     ptr_or_err(create())
 }
 
-/// The advice of a process on memory on demand.
-///
-/// # Examples
-///
-/// ```
-/// use rdma::ib::{
-///     mr::Advice,
-///     umem::Fetch, //
-/// };
-///
-/// fn fetch_of(advice: Advice) -> Fetch {
-///     match advice {
-///         Advice::Prefetch => Fetch::Read,
-///         Advice::PrefetchWrite => Fetch::Write,
-///         Advice::PrefetchNoFault => Fetch::Present,
-///     }
-/// }
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Advice {
-    /// Fetch it for reading.
-    Prefetch,
-    /// Fetch it for writing.
-    PrefetchWrite,
-    /// Map pages that are in memory already.
-    PrefetchNoFault,
-}
+/// Returns the mode of the fetch that a process advises.
+fn advised(advice: bindings::ib_uverbs_advise_mr_advice) -> Result<Fetch> {
+    use bindings::ib_uverbs_advise_mr_advice as raw;
 
-impl Advice {
-    fn from_raw(advice: bindings::ib_uverbs_advise_mr_advice) -> Result<Self> {
-        use bindings::ib_uverbs_advise_mr_advice as raw;
-
-        match advice {
-            raw::IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH => Ok(Self::Prefetch),
-            raw::IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE => Ok(Self::PrefetchWrite),
-            raw::IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT => Ok(Self::PrefetchNoFault),
-            _ => Err(EOPNOTSUPP),
-        }
+    match advice {
+        raw::IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH => Ok(Fetch::Read),
+        raw::IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE => Ok(Fetch::Write),
+        raw::IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT => Ok(Fetch::Present),
+        _ => Err(EOPNOTSUPP),
     }
 }
 
@@ -263,7 +235,7 @@ pub(super) unsafe extern "C" fn advise_mr<D: Driver>(
         let sges = unsafe { Sges::new(sg_list, num) };
         // SAFETY: The domain is alive for the call.
         let pd = unsafe { Pd::from_raw(pd) };
-        D::advise_mr(pd, Advice::from_raw(advice)?, flush, sges)
+        D::advise_mr(pd, advised(advice)?, flush, sges)
     };
     errno(advise())
 }

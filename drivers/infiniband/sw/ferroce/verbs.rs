@@ -67,7 +67,6 @@ use rdma::{
         },
         mad::Mad,
         mr::{
-            Advice,
             Change,
             End,
             Keys,
@@ -90,7 +89,10 @@ use rdma::{
         },
         stats::CounterDesc,
         udata::Udata,
-        umem::DmaMemory,
+        umem::{
+            DmaMemory,
+            Fetch, //
+        },
         wr::{
             RecvList,
             SendList,
@@ -263,8 +265,8 @@ impl Driver for Ferroce {
         mr.change(change)
     }
 
-    fn advise_mr(pd: &Pd<Self>, advice: Advice, flush: bool, sges: Sges<'_>) -> Result {
-        mr::prefetch(pd.id(), advice, flush, sges)
+    fn advise_mr(pd: &Pd<Self>, how: Fetch, flush: bool, sges: Sges<'_>) -> Result {
+        mr::prefetch(pd.id(), how, flush, sges)
     }
 
     fn dereg_mr(mr: &Region, end: End) -> Result {

@@ -10,7 +10,6 @@ use super::{
 use crate::work;
 use kernel::prelude::*;
 use rdma::ib::{
-    mr::Advice,
     object::PdId,
     umem::Fetch,
     wr::Sges,
@@ -43,12 +42,7 @@ struct Range {
 /// `EINVAL` for a key that is not valid in the protection domain, or whose memory is pinned;
 /// `EPERM` if the advice is to write, and the region does not allow it; `EFAULT` if a part is not
 /// within its region or, with `flush`, the process has no such memory; `EAGAIN` or `ENOMEM`.
-pub(crate) fn prefetch(pd: PdId, advice: Advice, flush: bool, sges: Sges<'_>) -> Result {
-    let how = match advice {
-        Advice::Prefetch => Fetch::Read,
-        Advice::PrefetchWrite => Fetch::Write,
-        Advice::PrefetchNoFault => Fetch::Present,
-    };
+pub(crate) fn prefetch(pd: PdId, how: Fetch, flush: bool, sges: Sges<'_>) -> Result {
     let mut ranges = KVVec::from_elem(
         Range {
             lkey: 0,
