@@ -10,23 +10,11 @@ use crate::{
 };
 
 /// A secret key of SipHash-2-4. Values with the same hash cannot be found without the key.
-///
-/// # Examples
-///
-/// ```
-/// use rdma::siphash::HashKey;
-///
-/// const BUCKETS: usize = 256;
-///
-/// let key = HashKey::random();
-/// let bucket = key.bucket([1, 2, 3], BUCKETS);
-/// assert!(bucket < BUCKETS);
-/// ```
-pub struct HashKey(bindings::siphash_key_t);
+pub(crate) struct HashKey(bindings::siphash_key_t);
 
 impl HashKey {
     /// Makes a random key. Callable in any context.
-    pub fn random() -> Self {
+    pub(crate) fn random() -> Self {
         Self::from_words([random::word(), random::word()])
     }
 
@@ -34,18 +22,13 @@ impl HashKey {
         Self(bindings::siphash_key_t { key })
     }
 
-    /// Returns the hash of three words. Callable in any context.
-    #[inline]
-    pub fn hash(&self, [a, b, c]: [u64; 3]) -> u64 {
-        // SAFETY: The key is valid for read.
-        unsafe { bindings::siphash_3u64(a, b, c, &self.0) }
-    }
-
     /// Returns the bucket of three words, 0 if there are no buckets. Callable in any context.
     #[inline]
-    pub fn bucket(&self, words: [u64; 3], buckets: usize) -> usize {
+    pub(crate) fn bucket(&self, [a, b, c]: [u64; 3], buckets: usize) -> usize {
+        // SAFETY: The key is valid for read.
+        let hash = unsafe { bindings::siphash_3u64(a, b, c, &self.0) };
         // CAST: Both have 64 bits at most, and the result is less than `buckets`.
-        self.hash(words).checked_rem(buckets as u64).unwrap_or(0) as usize
+        hash.checked_rem(buckets as u64).unwrap_or(0) as usize
     }
 }
 
@@ -54,14 +37,12 @@ impl HashKey {
 /// # Examples
 ///
 /// ```
-/// use rdma::siphash::{
-///     words,
-///     HashKey, //
-/// };
+/// use rdma::siphash;
 ///
-/// fn bucket(key: &HashKey, ifindex: u32, gid: [u8; 16]) -> usize {
-///     let [low, high] = words(gid);
-///     key.bucket([ifindex.into(), low, high], 256)
+/// /// Returns the words of an address of a net device.
+/// fn words_of(ifindex: u32, gid: [u8; 16]) -> [u64; 3] {
+///     let [low, high] = siphash::words(gid);
+///     [ifindex.into(), low, high]
 /// }
 /// ```
 #[inline]
