@@ -196,18 +196,6 @@ impl<K: Key, V: Copy, const BUCKETS: usize> MultiTable<K, V, BUCKETS> {
         self.unlink_first(head, |node| node.key == *key && f(&node.value))
     }
 
-    /// Removes all values that `f` accepts, of any key. Process context; looks at all values.
-    pub fn remove_all(&self, f: impl Fn(&K, &V) -> bool) {
-        for head in &self.buckets {
-            let _lock = self.lock.lock();
-
-            while self
-                .unlink_first(head, |node| f(&node.key, &node.value))
-                .is_some()
-            {}
-        }
-    }
-
     /// Calls `f` with each value of a key, in any order, until it returns a value. Callable in any
     /// context; `f` runs under RCU and must not sleep.
     #[inline]
@@ -277,7 +265,11 @@ impl<K: Key, V: Copy, const BUCKETS: usize> MultiTable<K, V, BUCKETS> {
 #[pinned_drop]
 impl<K: Key, V: Copy, const BUCKETS: usize> PinnedDrop for MultiTable<K, V, BUCKETS> {
     fn drop(self: Pin<&mut Self>) {
-        self.remove_all(|_, _| true);
+        for head in &self.buckets {
+            let _lock = self.lock.lock();
+
+            while self.unlink_first(head, |_| true).is_some() {}
+        }
     }
 }
 
@@ -346,7 +338,7 @@ mod tests {
         assert_eq!(table.remove(&7, |value| *value == 3), None);
         assert_eq!(table.remove(&8, |_| true), None);
         assert_eq!(sum(&table, 7), 12);
-        table.remove_all(|_, value| *value != 4);
+        while table.remove(&7, |value| *value != 4).is_some() {}
         assert_eq!(sum(&table, 7), 4);
         assert_eq!(table.find_map(&7, |value| Some(*value)), Some(4));
         Ok(())
