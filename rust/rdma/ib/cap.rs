@@ -162,15 +162,12 @@ impl_flags!(
 /// };
 ///
 /// let caps = OdpCaps {
-///     implicit: false,
 ///     rc: OdpOp::Send | OdpOp::Recv | OdpOp::Write,
 ///     uc: OdpOp::Send.into(),
 ///     ud: OdpOp::Send | OdpOp::Recv,
 /// };
 /// ```
 pub struct OdpCaps {
-    /// True if a region can be the whole address space of a process.
-    pub implicit: bool,
     /// For RC queue pairs.
     pub rc: OdpOps,
     /// For UC queue pairs.

@@ -234,8 +234,6 @@ impl WcArray<'_> {
 pub struct CqInit<'a, D: Driver> {
     /// The number of completions that it must hold.
     pub cqe: u32,
-    /// The completion vector.
-    pub comp_vector: u32,
     /// The context of a user process; `None` for a kernel consumer.
     pub ucontext: Option<&'a Ucontext<D>>,
 }
@@ -264,7 +262,6 @@ pub(super) unsafe extern "C" fn create_cq<D: Driver>(
         };
         let mut init = CqInit {
             cqe: attr.cqe,
-            comp_vector: attr.comp_vector,
             // SAFETY: The argument of a verb.
             ucontext: unsafe { Ucontext::of(&udata) },
         };

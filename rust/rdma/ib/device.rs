@@ -69,7 +69,7 @@ pub struct Device<D: Driver> {
     raw: Opaque<bindings::ib_device>,
     /// The `TypeId` of `D`.
     type_id: TypeId,
-    data: D,
+    pub(super) data: D,
 }
 
 /// The identity of a new device.
@@ -263,13 +263,6 @@ impl<D: Driver> Device<D> {
         // SAFETY: By the requirement of this function, and because `raw` is the first field.
         unsafe { &*raw.cast() }
     }
-
-    /// Returns the pointer to the driver's part.
-    pub(super) fn data_ptr(raw: *mut bindings::ib_device) -> *mut D {
-        let this = raw.cast::<Self>();
-        // SAFETY: Only an address is computed, within one allocation.
-        unsafe { &raw mut (*this).data }
-    }
 }
 
 /// Bytes of a name, its terminator included.
@@ -414,12 +407,10 @@ impl DeviceAttr {
         self
     }
 
-    /// Advertises memory on demand.
+    /// Advertises memory on demand, also of the whole address space of a process.
     pub fn set_odp_caps(&mut self, caps: &OdpCaps) -> &mut Self {
-        let mut general = bindings::ib_odp_general_cap_bits_IB_ODP_SUPPORT;
-        if caps.implicit {
-            general |= bindings::ib_odp_general_cap_bits_IB_ODP_SUPPORT_IMPLICIT;
-        }
+        let general = bindings::ib_odp_general_cap_bits_IB_ODP_SUPPORT
+            | bindings::ib_odp_general_cap_bits_IB_ODP_SUPPORT_IMPLICIT;
         let odp = &mut self.0.odp_caps;
         odp.general_caps = u64::from(general);
         odp.per_transport_caps.rc_odp_caps = caps.rc.into();

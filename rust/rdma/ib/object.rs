@@ -461,11 +461,3 @@ pub(super) unsafe extern "C" fn dealloc_pd<D: Driver>(
     unsafe { Pd::<D>::destroy(raw) };
     0
 }
-
-/// Checks that a verb without driver data got none.
-pub(super) fn no_udata(udata: Option<Udata<'_>>) -> Result {
-    match udata {
-        Some(udata) if udata.in_len() != 0 || udata.out_len() != 0 => Err(EINVAL),
-        _ => Ok(()),
-    }
-}

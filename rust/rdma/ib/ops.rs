@@ -162,8 +162,10 @@ unsafe extern "C" fn query_device<D: Driver>(
     udata: *mut bindings::ib_udata,
 ) -> ffi::c_int {
     // SAFETY: The argument of the core's callback.
-    if let Err(e) = object::no_udata(unsafe { Udata::from_raw(udata) }) {
-        return e.to_errno();
+    let udata = unsafe { Udata::from_raw(udata) };
+    // The response has no data of the driver.
+    if udata.is_some_and(|udata| udata.in_len() != 0 || udata.out_len() != 0) {
+        return EINVAL.to_errno();
     }
     let mut out = DeviceAttr(pin_init::zeroed());
     // SAFETY: The device is alive, and `attr` is valid for write.
@@ -267,5 +269,5 @@ unsafe extern "C" fn enable_driver<D: Driver>(raw: *mut bindings::ib_device) -> 
 /// Only for the core, with a device whose driver's part was constructed.
 pub(super) unsafe extern "C" fn dealloc_driver<D: Driver>(raw: *mut bindings::ib_device) {
     // SAFETY: The part was constructed, and nothing uses it any more.
-    unsafe { core::ptr::drop_in_place(Device::<D>::data_ptr(raw)) };
+    unsafe { core::ptr::drop_in_place(&raw mut (*raw.cast::<Device<D>>()).data) };
 }

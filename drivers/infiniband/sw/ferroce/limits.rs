@@ -43,7 +43,6 @@ const ACK_DELAY: u8 = 15;
 /// Returns the operations that may use memory on demand, each of which has tests.
 fn odp_caps() -> OdpCaps {
     OdpCaps {
-        implicit: true,
         rc: OdpOp::Send
             | OdpOp::Recv
             | OdpOp::SrqRecv
