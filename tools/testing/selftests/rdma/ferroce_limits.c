@@ -34,6 +34,8 @@ static void become(uid_t uid)
 	CHECK_EQ(setgroups(0, NULL), 0);
 	CHECK_EQ(setgid(uid), 0);
 	CHECK_EQ(setuid(uid), 0);
+	/* The change of the user has reset this. */
+	CHECK_EQ(prctl(PR_SET_PDEATHSIG, SIGKILL), 0);
 	devs_open();
 }
 
@@ -61,8 +63,6 @@ static int hold(uid_t uid, int (*take)(int fault))
 		close(fds[0]);
 		fault = userfault_open();
 		become(uid);
-		/* Not before become(): a change of the user resets it. */
-		CHECK_EQ(prctl(PR_SET_PDEATHSIG, SIGKILL), 0);
 		got = take(fault);
 		if (write(fds[1], &got, sizeof(got)) != sizeof(got))
 			_exit(1);
@@ -79,12 +79,8 @@ static int hold(uid_t uid, int (*take)(int fault))
 /* Ends all holders, including those of a failed case. */
 static void release(void)
 {
-	while (n_holders) {
-		pid_t pid = holders[--n_holders].pid;
-
-		kill(pid, SIGKILL);
-		CHECK_EQ(waitpid(pid, NULL, 0), pid);
-	}
+	while (n_holders)
+		child_kill(holders[--n_holders].pid);
 }
 
 /* Checks that need() succeeds in a process of a user. */

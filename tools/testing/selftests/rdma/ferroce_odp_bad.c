@@ -6,6 +6,7 @@
 #include <linux/fs.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -255,12 +256,15 @@ static void test_slow_memory(void)
  */
 static pid_t thaw_later(const char *mount_point, int until[2])
 {
-	pid_t child = child_fork();
+	/* Not by child_fork(): it must thaw even if the case fails or this process is ended. */
+	pid_t child = fork();
 	struct pollfd end;
 	int fd, closed;
 
+	CHECK(child >= 0);
 	if (child)
 		return child;
+	signal(SIGTERM, SIG_IGN);
 	close(until[1]);
 	fd = open(mount_point, O_RDONLY);
 	end = (struct pollfd){ .fd = until[0] };

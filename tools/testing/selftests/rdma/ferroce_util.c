@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 #include "ferroce_util.h"
 #include "kselftest.h"
@@ -83,18 +84,23 @@ void shell(const char *format, ...)
 
 pid_t child_fork(void)
 {
-	pid_t child;
+	pid_t parent = getpid(), child;
 
 	fflush(stdout);
 	child = fork();
 	CHECK(child >= 0);
-	if (!child) {
-		in_child = true;
-		/* The parent cleans up the network. */
-		signal(SIGINT, SIG_DFL);
-		signal(SIGTERM, SIG_DFL);
+	if (child) {
+		case_child(child);
+		return child;
 	}
-	return child;
+	in_child = true;
+	/* The parent cleans up the network. */
+	signal(SIGINT, SIG_DFL);
+	signal(SIGTERM, SIG_DFL);
+	/* A child that is left over would keep the standard output open. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
+		_exit(1);
+	return 0;
 }
 
 void stay_on_one_cpu(void)
@@ -235,6 +241,7 @@ void run_tests(int argc, char **argv, void (*set_up)(void), const struct test *t
 				ksft_test_result_pass("%s\n", tests[i].name);
 		}
 		in_test = false;
+		case_end();
 	}
 	ksft_finished();
 }

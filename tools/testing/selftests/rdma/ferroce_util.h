@@ -114,8 +114,16 @@ void check_eq(long long got, long long wanted, const char *what, const char *fun
 
 /* Runs a shell command; the test fails if it does. */
 void shell(const char *format, ...);
-/* fork(). In the child, a check that fails ends the process, with status 1. */
+/*
+ * fork(). In the child, a check that fails ends the process, with status 1. The child is killed
+ * when the case ends, or this process; the latter only until the child changes its user.
+ */
 pid_t child_fork(void);
+/* Kills a child and waits for it, unless somebody has waited for it already. */
+void child_kill(pid_t pid);
+/* For child_fork() and run_tests(): keeps note of a child; ends what the case has left behind. */
+void case_child(pid_t pid);
+void case_end(void);
 /* Keeps the program, and its children, on the first CPU from now on. */
 void stay_on_one_cpu(void);
 
