@@ -492,7 +492,7 @@ static void test_backlog(void)
 	send_packet(&p);
 	wait_begin();
 	do {
-		wait_more_verb("a full queue");
+		wait_more_program("a full queue");
 		sent = stats_get(&s1, "sent_pkts") - first;
 		stats_read(&s1, "show link r1/1");
 	} while (sent < 128 || stats_get(&s1, "sent_pkts") - first != sent);

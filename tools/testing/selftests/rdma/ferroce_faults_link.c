@@ -136,7 +136,7 @@ void test_links(void)
 	shell("ip link delete fault0");
 	wait_begin();
 	while (listens())
-		wait_more_verb("the sockets of devices that are gone");
+		wait_more_program("the sockets of devices that are gone");
 }
 
 static struct end counted;

@@ -107,7 +107,7 @@ static void killed(void)
 	CHECK(WIFSIGNALED(status));
 	wait_begin();
 	while (joined(1, "igmp", "0B0A07EF") || joined(1, "igmp6", "ff15.*00070a0b "))
-		wait_more_verb("the groups of a process that is gone");
+		wait_more_program("the groups of a process that is gone");
 	close(fds[0]);
 }
 

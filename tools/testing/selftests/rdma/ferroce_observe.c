@@ -143,7 +143,7 @@ static void unanswered(void)
 		look_at(&a);
 		if (number("drv_sq_reads") == 1)
 			break;
-		wait_more_verb("a READ on its way");
+		wait_more_program("a READ on its way");
 	}
 	CHECK_EQ(number("drv_sq_next"), PSN_A + 5);
 
@@ -171,7 +171,7 @@ static void no_receive(void)
 		look_at(&a);
 		if (!strncmp(behind("drv_sq_waits_for"), "rnr ", 4))
 			break;
-		wait_more_verb("an RNR NAK");
+		wait_more_program("an RNR NAK");
 	}
 	CHECK_EQ(number("drv_sq_una"), PSN_A);
 	CHECK_EQ(number("drv_sq_next"), PSN_A);
@@ -222,7 +222,7 @@ static void slow_device(void)
 		look_at(&a);
 		if (says("drv_sq_waits_for", "device") && number("drv_sq_queued") > 64)
 			break;
-		wait_more_verb("the device");
+		wait_more_program("the device");
 	}
 	CHECK(number("drv_sq_queued") <= 128);
 	CHECK(!strstr(seen, "drv_sq_una") && !strstr(seen, "drv_sq_window"));
@@ -276,7 +276,7 @@ static void completion_queue(void)
 		look("rdma -dd resource show cq dev r1 pid %d", getpid());
 		if (number("drv_waiting") == 2)
 			break;
-		wait_more_verb("two completions");
+		wait_more_program("two completions");
 	}
 	CHECK_EQ(number("drv_producer"), 2);
 	CHECK_EQ(number("drv_consumer"), 0);

@@ -31,7 +31,7 @@ static void await_memory(struct end *e)
 		if (!strncmp(behind("drv_sq_waits_for"), "memory ", 7))
 			return;
 		CHECK(strncmp(behind("drv_sq_waits_for"), "packet ", 7));
-		wait_more_verb("a wait for memory");
+		wait_more_program("a wait for memory");
 	}
 }
 

@@ -86,7 +86,7 @@ static void test_all_files(void)
 	shell("ip netns exec n2 bash -c 'echo no >/dev/udp/10.77.0.1/4791'");
 	wait_begin();
 	while (stats_read(&now, "show link r1/1"), !stats_get(&now, "rx_malformed"))
-		wait_more_verb("a malformed packet");
+		wait_more_program("a malformed packet");
 	CHECK(stats_get(&now, "link_downed") > 0);
 	CHECK(stats_get(&now, "rx_malformed") > 0);
 	CHECK_EQ(port_counter("r1", "link_downed"), stats_get(&now, "link_downed"));

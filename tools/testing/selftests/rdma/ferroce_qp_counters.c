@@ -286,7 +286,7 @@ static void test_auto_pid(void)
 	CHECK_EQ(waitpid(child, NULL, 0), child);
 	wait_begin();
 	while (counter_of(qpn))
-		wait_more_verb("the end of a process");
+		wait_more_program("the end of a process");
 	close(ready[0]);
 	close(ready[1]);
 	close_pairs();

@@ -79,9 +79,7 @@ static void compare(struct stats *stats, const struct growth *growth, bool other
 				break;
 		if (!g->name)
 			break;
-		/* Each round starts a program, so it counts as many polls. */
-		for (int i = 0; i < 4000; i++)
-			wait_more_verb(g->name);
+		wait_more_program(g->name);
 	}
 	CHECK_EQ(stats->n, before.n);
 	for (size_t i = 0; i < stats->n; i++) {

@@ -42,7 +42,7 @@ static void await_events(const char *text, int wanted)
 		read_trace();
 		if (count("%s", text) >= wanted)
 			return;
-		wait_more_verb(text);
+		wait_more_program(text);
 	}
 }
 

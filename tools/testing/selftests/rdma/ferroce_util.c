@@ -27,8 +27,9 @@ static time_t began;
  */
 #define MAX_WAIT 8000000ul
 #define MAX_SECONDS 60
-/* A verb takes this many times as long as a poll of a ring. */
+/* A verb, and a program, take this many times as long as a poll of a ring. */
 #define VERB_WEIGHT 40ul
+#define PROGRAM_WEIGHT (4000 * VERB_WEIGHT)
 
 static void give_up(void)
 {
@@ -144,6 +145,11 @@ void wait_more(const char *what)
 void wait_more_verb(const char *what)
 {
 	wait_weighted(what, VERB_WEIGHT);
+}
+
+void wait_more_program(const char *what)
+{
+	wait_weighted(what, PROGRAM_WEIGHT);
 }
 
 int find_gid(struct ibv_context *ctx, const union ibv_gid *gid, uint32_t ifindex)

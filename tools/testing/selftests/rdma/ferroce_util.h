@@ -132,8 +132,9 @@ void stay_on_one_cpu(void);
  */
 void wait_begin(void);
 void wait_more(const char *what);
-/* The same around a system call. */
+/* The same around a system call, and around a program that is started. */
 void wait_more_verb(const char *what);
+void wait_more_program(const char *what);
 
 /* Makes the namespaces and the devices, until the program ends; run_tests() does it. */
 void net_up(void);

@@ -538,7 +538,7 @@ static void test_process_ends(void)
 	CHECK_EQ(status, 0);
 	wait_begin();
 	while (count_regions() != before)
-		wait_more_verb("the regions to go");
+		wait_more_program("the regions to go");
 }
 
 /* After the completion of an invalidation, no peer writes through the key. */
