@@ -3,6 +3,8 @@
  * The counters of the port that every RDMA device has: the files of sysfs, and the management
  * datagrams that read them, which other nodes may send too.
  */
+#include "ferroce_mcast.h"
+#include "ferroce_raw.h"
 #include "ferroce_stat.h"
 
 #define LEN 8192
@@ -60,6 +62,52 @@ static void test_sysfs(void)
 	pair_close(&a, &b);
 }
 
+/* Sends a datagram to a group. */
+static void send_group(struct end *e, union ibv_gid group)
+{
+	struct ibv_ah *ah = group_ah(e, group);
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
+
+	make_send(&wr, &sge, e, e, IBV_WR_SEND, 1, 0, 64, IBV_SEND_SIGNALED);
+	wr.wr.ud.ah = ah;
+	wr.wr.ud.remote_qpn = MULTICAST_QPN;
+	post_wr(e, &wr);
+	expect(e, 1, IBV_WC_SUCCESS);
+	CHECK_EQ(ibv_destroy_ah(ah), 0);
+}
+
+/* Has r1 send to a group, receive from it, send a datagram that is too long, and drop packets. */
+static void make_events(void)
+{
+	union ibv_gid group = group4(0x0c0d);
+	struct end a, b;
+	struct packet p;
+
+	pair_open(&a, &b, IBV_QPT_UD, LEN);
+	CHECK_EQ(ibv_attach_mcast(a.qp, &group, 0), 0);
+	for (int i = 2; i <= 3; i++)
+		post_recv(&a, i, LEN / 2, LEN / 2);
+	send_group(&a, group);
+	send_group(&b, group);
+	/* Its own datagram, and that of r2. */
+	for (int i = 2; i <= 3; i++)
+		expect(&a, i, IBV_WC_SUCCESS);
+	CHECK_EQ(ibv_detach_mcast(a.qp, &group, 0), 0);
+
+	p = make(UD_SEND_ONLY, a.qp->qp_num, 0);
+	add_deth(&p, QKEY);
+	p.bad_icrc = true;
+	send_packet(&p);
+	p.bad_icrc = false;
+	p.bytes[2] ^= 0x40; /* P_Key */
+	send_packet(&p);
+
+	post_send(&a, &b, IBV_WR_SEND, 4, 0, 4097, IBV_SEND_SIGNALED);
+	expect(&a, 4, IBV_WC_LOC_LEN_ERR);
+	pair_close(&a, &b);
+}
+
 /* Counters without a source exist and are zero; the others equal hardware counters. */
 static void test_all_files(void)
 {
@@ -74,7 +122,17 @@ static void test_all_files(void)
 		"VL15_dropped",
 		"port_xmit_wait",
 	};
+	static const char *const sources[] = {
+		"link_downed",
+		"rx_malformed",
+		"rx_bad_icrc",
+		"rx_bad_pkey",
+		"send_err",
+		"sent_mcast_pkts",
+		"rcvd_mcast_pkts",
+	};
 	struct stats now;
+	size_t seen;
 
 	for (size_t i = 0; i < ARRAY_LEN(zero); i++)
 		CHECK_EQ(port_counter("r1", zero[i]), 0);
@@ -84,11 +142,17 @@ static void test_all_files(void)
 	shell("ip netns exec n2 ping -qc 1 -w 60 10.77.0.1 >/dev/null");
 	/* Not a RoCE packet. */
 	shell("ip netns exec n2 bash -c 'echo no >/dev/udp/10.77.0.1/4791'");
+	make_events();
 	wait_begin();
-	while (stats_read(&now, "show link r1/1"), !stats_get(&now, "rx_malformed"))
-		wait_more_program("a malformed packet");
-	CHECK(stats_get(&now, "link_downed") > 0);
-	CHECK(stats_get(&now, "rx_malformed") > 0);
+	for (;;) {
+		stats_read(&now, "show link r1/1");
+		for (seen = 0; seen < ARRAY_LEN(sources); seen++)
+			if (!stats_get(&now, sources[seen]))
+				break;
+		if (seen == ARRAY_LEN(sources))
+			break;
+		wait_more_program(sources[seen]);
+	}
 	CHECK_EQ(port_counter("r1", "link_downed"), stats_get(&now, "link_downed"));
 	CHECK_EQ(port_counter("r1", "port_rcv_errors"),
 		 stats_get(&now, "rx_malformed") + stats_get(&now, "rx_bad_icrc") +
@@ -246,5 +310,5 @@ static const struct test tests[] = {
 
 int main(int argc, char **argv)
 {
-	run_tests(argc, argv, NULL, tests, ARRAY_LEN(tests));
+	run_tests(argc, argv, raw_open, tests, ARRAY_LEN(tests));
 }
