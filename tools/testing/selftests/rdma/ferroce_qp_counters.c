@@ -275,6 +275,7 @@ static void test_auto_pid(void)
 			pause();
 		_exit(1);
 	}
+	close(ready[1]);
 	CHECK_EQ(read(ready[0], &qpn, sizeof(qpn)), sizeof(qpn));
 	open_pairs();
 	own = counter_of(a[0].qp->qp_num);
@@ -288,7 +289,6 @@ static void test_auto_pid(void)
 	while (counter_of(qpn))
 		wait_more_program("the end of a process");
 	close(ready[0]);
-	close(ready[1]);
 	close_pairs();
 	shell("rdma statistic qp set link r1/1 auto off");
 }
