@@ -359,7 +359,8 @@ static bool refuse_in_full_queue(int n)
 	make_chain(wrs, sges, n, &a, &b, IBV_WR_RDMA_READ, 1000, IBV_SEND_SIGNALED);
 	wrs[n - 1].wr.rdma.rkey ^= 1;
 	stats_read(&before, "show link r2/1");
-	shell("tc -n n2 qdisc replace dev v2 root netem limit 1 delay 10ms");
+	shell_undo("tc -n n2 qdisc del dev v2 root",
+		   "tc -n n2 qdisc add dev v2 root netem limit 1 delay 10ms");
 	post_send(&b, &a, IBV_WR_RDMA_WRITE, 0, ROOM, 64, 0);
 	post_wr(&a, wrs);
 	for (int i = 0; i < n - 1; i++)
@@ -368,7 +369,7 @@ static bool refuse_in_full_queue(int n)
 	CHECK(n == 1 || filled(a.buf, 1000, n));
 	expect_event(&b, IBV_EVENT_QP_ACCESS_ERR);
 	end_await(&a, IBV_QPS_ERR);
-	shell("tc -n n2 qdisc del dev v2 root");
+	undo_last();
 	stats_read(&after, "show link r2/1");
 	pair_close(&a, &b);
 	return stats_get(&after, "tx_queue_full") > stats_get(&before, "tx_queue_full");

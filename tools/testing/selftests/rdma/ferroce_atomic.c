@@ -243,9 +243,9 @@ static void test_loss(void)
 	atomic_init(&a, &b, LEN);
 	a.timeout = 13;
 	pair_connect(&a, &b);
-	for (int i = 1; i <= 2; i++)
-		shell("tc -n n%d qdisc add dev v%d root netem loss 3%% duplicate 3%% delay 1ms 1ms",
-		      i, i);
+	shell_undo(BOTH("tc -n n$i qdisc del dev v$i root"),
+		   BOTH("tc -n n$i qdisc add dev v$i root netem %s"),
+		   "loss 3% duplicate 3% delay 1ms 1ms");
 	while (done < count) {
 		for (; posted < count && posted - done < 16; posted++)
 			post_atomic(&a, &b, IBV_WR_ATOMIC_FETCH_AND_ADD, posted, posted % 16 * 8,
@@ -255,8 +255,7 @@ static void test_loss(void)
 		done++;
 	}
 	CHECK_EQ(load(&b, AT), 3 * count);
-	for (int i = 1; i <= 2; i++)
-		shell("tc -n n%d qdisc delete dev v%d root", i, i);
+	undo_last();
 	pair_close(&a, &b);
 }
 

@@ -393,7 +393,7 @@ static void test_not_sent(void)
 	struct end a, b;
 	uint64_t wr_id = 0;
 
-	shell("ip -n n1 link set v1 mtu 1500");
+	shell_undo("ip -n n1 link set v1 mtu 4200", "ip -n n1 link set v1 mtu 1500");
 	end_init(&a, &r1, IBV_QPT_UD, LEN);
 	end_init(&b, &r2, IBV_QPT_UD, LEN);
 	a.v6 = true;
@@ -403,20 +403,20 @@ static void test_not_sent(void)
 	expect(&a, wr_id, IBV_WC_LOC_LEN_ERR);
 	STATS_GREW(&s1, { "send_err", 1 }, { "tx_oversize", 1 });
 	end_modify(&a, IBV_QPS_RTS);
-	shell("ip -n n1 link set v1 mtu 4200");
+	undo_last();
 
 	/* The IPv4 stack assumes that an address without a route is on the link. */
-	shell("ip -n n1 -6 route del fd77::/64");
+	shell_undo("ip -n n1 -6 route add fd77::/64 dev v1", "ip -n n1 -6 route del fd77::/64");
 	post_send(&a, &b, IBV_WR_SEND, ++wr_id, 0, 64, IBV_SEND_SIGNALED);
 	expect(&a, wr_id, IBV_WC_SUCCESS);
 	STATS_GREW(&s1, { "send_err", 1 }, { "tx_no_route", 1 }, { "rdma_sends", 1 });
-	shell("ip -n n1 -6 route add fd77::/64 dev v1");
+	undo_last();
 
-	shell("tc -n n1 qdisc add dev v1 root bfifo limit 1");
+	shell_undo(QDISC_DEL, "tc -n n1 qdisc add dev v1 root bfifo limit 1");
 	post_send(&a, &b, IBV_WR_SEND, ++wr_id, 0, 64, IBV_SEND_SIGNALED);
 	expect(&a, wr_id, IBV_WC_SUCCESS);
 	STATS_GREW(&s1, { "send_err", 1 }, { "tx_rejected", 1 }, { "rdma_sends", 1 });
-	shell("tc -n n1 qdisc del dev v1 root");
+	undo_last();
 	quiet(&s2);
 	pair_close(&a, &b);
 
@@ -427,13 +427,13 @@ static void test_not_sent(void)
 	a.retry_cnt = 2;
 	pair_create(&a, &b);
 	begin();
-	shell("tc -n n1 qdisc add dev v1 root bfifo limit 1");
+	shell_undo(QDISC_DEL, "tc -n n1 qdisc add dev v1 root bfifo limit 1");
 	post_send(&a, &b, IBV_WR_SEND, ++wr_id, 0, 64, IBV_SEND_SIGNALED);
 	expect(&a, wr_id, IBV_WC_RETRY_EXC_ERR);
 	STATS_GREW(&s1, { "tx_queue_full", 3 }, { "send_err", 3 }, { "tx_rejected", 3 },
 		   { "ack_timeout", 3 }, { "completer_retry_err", 2 },
 		   { "retry_exceeded_err", 1 });
-	shell("tc -n n1 qdisc del dev v1 root");
+	undo_last();
 	pair_close(&a, &b);
 }
 
@@ -458,7 +458,7 @@ static void test_full_queue(void)
 	full = stats_get(&s1, "tx_queue_full");
 	if (in_order)
 		shell("ip netns exec n2 sh -c 'echo 1 >/sys/class/net/v2/queues/rx-0/rps_cpus'");
-	shell("tc -n n1 qdisc add dev v1 root netem rate 8mbit limit 1");
+	shell_undo(QDISC_DEL, "tc -n n1 qdisc add dev v1 root netem rate 8mbit limit 1");
 	post_send(&a, &b, IBV_WR_RDMA_WRITE, 1, 0, LEN, IBV_SEND_SIGNALED);
 	expect(&a, 1, IBV_WC_SUCCESS);
 	stats_grew_among(&s1, lossless);
@@ -469,7 +469,7 @@ static void test_full_queue(void)
 	stats_grew_among(&s1, lossless);
 	stats_grew_among(&s2, lossless);
 	CHECK(stats_get(&s1, "tx_queue_full") > full);
-	shell("tc -n n1 qdisc del dev v1 root");
+	undo_last();
 	pair_close(&a, &b);
 }
 
@@ -486,7 +486,7 @@ static void test_backlog(void)
 	begin();
 	first = stats_get(&s1, "sent_pkts");
 	/* The responder stops once 128 packets are in flight, and these do not arrive. */
-	shell("tc -n n1 qdisc add dev v1 root netem limit 10000 slot 100s packets 1");
+	shell_undo(QDISC_DEL, "tc -n n1 qdisc add dev v1 root netem limit 999 slot 100s packets 1");
 	p = make(RC_READ_REQUEST, a.qp->qp_num, next_psn(&a));
 	add_reth(&p, a.buf, a.mr->rkey, 1 << 20);
 	send_packet(&p);
@@ -506,7 +506,7 @@ static void test_backlog(void)
 	/* RESET drops the requests that wait. */
 	end_modify(&a, IBV_QPS_RESET);
 	STATS_GREW(&s1, { "rx_bad_state", WAITING });
-	shell("tc -n n1 qdisc del dev v1 root");
+	undo_last();
 	pair_close(&a, &b);
 }
 
@@ -541,12 +541,12 @@ static void await_port(struct dev *dev, enum ibv_port_state state)
 static void test_link_downed(void)
 {
 	begin();
-	shell("ip -n n1 link set v1 down");
+	shell_undo("ip -n n1 link set v1 up && ip -n n1 addr replace fd77::1/64 dev v1 nodad",
+		   "ip -n n1 link set v1 down");
 	shell("ip -n n1 link set v1 down");
 	STATS_GREW(&s1, { "link_downed", 1 });
 	STATS_GREW(&s2, { "link_downed", 1 });
-	shell("ip -n n1 link set v1 up");
-	shell("ip -n n1 addr replace fd77::1/64 dev v1 nodad");
+	undo_last();
 	await_port(&r1, IBV_PORT_ACTIVE);
 	await_port(&r2, IBV_PORT_ACTIVE);
 	quiet(&s1);

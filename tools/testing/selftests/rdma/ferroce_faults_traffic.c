@@ -145,14 +145,13 @@ static void finish_window(void)
 
 static void begin_delay(unsigned int ms)
 {
-	for (int i = 1; i <= 2; i++)
-		shell("tc -n n%d qdisc add dev v%d root netem limit 10000 delay %ums", i, i, ms);
+	shell_undo(BOTH("tc -n n$i qdisc del dev v$i root"),
+		   BOTH("tc -n n$i qdisc add dev v$i root netem limit 10000 delay %ums"), ms);
 }
 
 static void end_delay(void)
 {
-	for (int i = 1; i <= 2; i++)
-		shell("tc -n n%d qdisc del dev v%d root", i, i);
+	undo_last();
 }
 
 void test_traffic_window(void)

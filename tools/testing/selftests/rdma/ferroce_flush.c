@@ -141,11 +141,11 @@ static void test_in_flight(void)
 	/* 268 ms */
 	a.timeout = 16;
 	pair_create(&a, &b);
-	shell("tc -n n1 qdisc add dev v1 root netem loss 100%%");
+	shell_undo(QDISC_DEL, "tc -n n1 qdisc add dev v1 root netem loss 100%%");
 	post_both(&a, &b, 20);
 	end_modify(&a, IBV_QPS_ERR);
 	expect_flushed(&a, 20, 20);
-	shell("tc -n n1 qdisc del dev v1 root");
+	undo_last();
 	post_recv(&b, 1, 0, 4096);
 	usleep(2 * 268 * 1000);
 	end_modify(&b, IBV_QPS_ERR);

@@ -154,10 +154,10 @@ static void test_ud_too_long(void)
 	pair_close(&a, &b);
 }
 
-static void set_mtu(int mtu)
+static void lower_mtu(void)
 {
-	for (int i = 1; i <= 2; i++)
-		shell("ip -n n%d link set v%d mtu %d", i, i, mtu);
+	shell_undo(BOTH("ip -n n$i link set v$i mtu 4200"),
+		   BOTH("ip -n n$i link set v$i mtu 1500"));
 }
 
 /* Datagrams are limited by the current MTU of the port, not that at the setup of the queue pair. */
@@ -167,9 +167,9 @@ static void test_ud_mtu_changes(void)
 
 	pair_open(&a, &b, IBV_QPT_UD, LEN);
 	post_recv(&b, 1, 0, LEN);
-	set_mtu(1500);
+	lower_mtu();
 	expect_too_long(&a, &b, 2000);
-	set_mtu(4200);
+	undo_last();
 	fill(a.buf, 2000, 6);
 	post_send(&a, &b, IBV_WR_SEND, 3, 0, 2000, IBV_SEND_SIGNALED);
 	expect(&a, 3, IBV_WC_SUCCESS);
@@ -178,9 +178,9 @@ static void test_ud_mtu_changes(void)
 	expect_none(&b);
 	pair_close(&a, &b);
 	/* Queue pairs that were set up while the MTU was small. */
-	set_mtu(1500);
+	lower_mtu();
 	pair_open(&a, &b, IBV_QPT_UD, LEN);
-	set_mtu(4200);
+	undo_last();
 	one_length(&a, &b, 4096);
 	pair_close(&a, &b);
 }

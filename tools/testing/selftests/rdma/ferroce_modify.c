@@ -367,7 +367,7 @@ static void test_mtu_of_port(void)
 	struct end e;
 	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 
-	shell("ip -n n1 link set v1 mtu 1500");
+	shell_undo("ip -n n1 link set v1 mtu 4200", "ip -n n1 link set v1 mtu 1500");
 	open_in(&e, IBV_QPT_UC, IBV_QPS_INIT);
 	attr = good(&e, IBV_QPS_INIT, IBV_QPS_RTR);
 	attr.path_mtu = IBV_MTU_2048;
@@ -375,7 +375,7 @@ static void test_mtu_of_port(void)
 	attr.path_mtu = IBV_MTU_1024;
 	allow(&e, attr, mask);
 	end_close(&e);
-	shell("ip -n n1 link set v1 mtu 4200");
+	undo_last();
 }
 
 static void set_up(void)

@@ -38,16 +38,10 @@ static void net_down(void)
 		printf("# the devices and namespaces did not go away\n");
 }
 
-/* system() could wait for a lock that the interrupted code holds. */
 static void on_signal(int sig)
 {
-	pid_t child = fork();
-
-	if (!child) {
-		execl("/bin/sh", "sh", "-c", NET_DOWN, NULL);
-		_exit(127);
-	}
-	waitpid(child, NULL, 0);
+	undo_all();
+	shell_signal(NET_DOWN);
 	_exit(128 + sig);
 }
 

@@ -210,7 +210,7 @@ static void slow_device(void)
 	struct end a, b;
 
 	pair_open(&a, &b, IBV_QPT_UC, LEN);
-	shell("tc -n n1 qdisc add dev v1 root netem slot 100s 100s packets 1");
+	shell_undo(QDISC_DEL, "tc -n n1 qdisc add dev v1 root netem slot 100s 100s packets 1");
 	for (int i = 0; i < 4; i++)
 		post_send(&a, &b, IBV_WR_RDMA_WRITE, i, 0, LEN, IBV_SEND_SIGNALED);
 	/*
@@ -226,7 +226,7 @@ static void slow_device(void)
 	}
 	CHECK(number("drv_sq_queued") <= 128);
 	CHECK(!strstr(seen, "drv_sq_una") && !strstr(seen, "drv_sq_window"));
-	shell("tc -n n1 qdisc del dev v1 root");
+	undo_last();
 	for (int i = 0; i < 4; i++)
 		expect(&a, i, IBV_WC_SUCCESS);
 	look_at(&a);

@@ -9,6 +9,7 @@
 #include "ferroce_stat.h"
 
 #define LEN 8192
+#define AUTO_OFF "rdma statistic qp set link r1/1 auto off"
 
 static struct end a[2], b[2];
 static struct stats port;
@@ -232,7 +233,7 @@ static void test_auto_type(void)
 	struct stats rc, ud;
 	struct end from, to;
 
-	shell("rdma statistic qp set link r1/1 auto type on");
+	shell_undo(AUTO_OFF, "rdma statistic qp set link r1/1 auto type on");
 	open_pairs();
 	pair_open(&from, &to, IBV_QPT_UD, LEN);
 	CHECK(counter_of(a[0].qp->qp_num) > 0);
@@ -250,7 +251,7 @@ static void test_auto_type(void)
 	sent_none(&ud);
 	pair_close(&from, &to);
 	close_pairs();
-	shell("rdma statistic qp set link r1/1 auto off");
+	undo_last();
 	open_pairs();
 	CHECK_EQ(counter_of(a[0].qp->qp_num), 0);
 	close_pairs();
@@ -263,7 +264,7 @@ static void test_auto_pid(void)
 	pid_t child;
 	uint32_t qpn;
 
-	shell("rdma statistic qp set link r1/1 auto pid on");
+	shell_undo(AUTO_OFF, "rdma statistic qp set link r1/1 auto pid on");
 	CHECK_EQ(pipe(ready), 0);
 	child = child_fork();
 	if (!child) {
@@ -290,7 +291,7 @@ static void test_auto_pid(void)
 		wait_more_program("the end of a process");
 	close(ready[0]);
 	close_pairs();
-	shell("rdma statistic qp set link r1/1 auto off");
+	undo_last();
 }
 
 /* Bound and unbound while there is traffic: nothing gets lost, and nothing counts twice. */

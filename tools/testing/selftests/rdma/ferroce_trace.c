@@ -174,10 +174,10 @@ static void traced_train(void)
 
 	/* A queue with room for one packet, and for no train. */
 	trace_on();
-	shell("tc -n n1 qdisc add dev v1 root bfifo limit 1500");
+	shell_undo(QDISC_DEL, "tc -n n1 qdisc add dev v1 root bfifo limit 1500");
 	post_send(&a, &b, IBV_WR_RDMA_WRITE, 3, 0, 3000, IBV_SEND_SIGNALED);
 	expect(&a, 3, IBV_WC_SUCCESS);
-	shell("tc -n n1 qdisc del dev v1 root");
+	undo_last();
 	read_trace();
 	CHECK(train("r1", qa, "send", 3, PACKETS(3, RETH + 3000), "refused"));
 	CHECK_EQ(count("ferroce_train: "), 1);
@@ -193,11 +193,11 @@ static void traced_train(void)
 	a.timeout = 10;
 	a.retry_cnt = 2;
 	pair_create(&a, &b);
-	shell("ip -n n1 -6 route del fd77::/64");
+	shell_undo("ip -n n1 -6 route add fd77::/64 dev v1", "ip -n n1 -6 route del fd77::/64");
 	trace_on();
 	post_send(&a, &b, IBV_WR_RDMA_WRITE, 1, 0, 3000, IBV_SEND_SIGNALED);
 	expect(&a, 1, IBV_WC_RETRY_EXC_ERR);
-	shell("ip -n n1 -6 route add fd77::/64 dev v1");
+	undo_last();
 	read_trace();
 	CHECK(train("r1", a.qp->qp_num, "send", 3, PACKETS(3, 3 * 20 + RETH + 3000), "lost"));
 	CHECK_EQ(count("ferroce_train: "), 3);

@@ -115,6 +115,19 @@ void check_eq(long long got, long long wanted, const char *what, const char *fun
 /* Runs a shell command; the test fails if it does. */
 void shell(const char *format, ...);
 /*
+ * Does the same, and notes the command that undoes it. undo_last() runs the note taken last, as
+ * shell() does; those that are left when the case ends, or the process is ended, are run then.
+ */
+void shell_undo(const char *undo, const char *format, ...);
+void undo_last(void);
+void undo_all(void);
+/* The undo of a queueing discipline of the net device of r1. */
+#define QDISC_DEL "tc -n n1 qdisc del dev v1 root"
+/* A command for both namespaces n$i and net devices v$i. */
+#define BOTH(command) "for i in 1 2; do " command " || exit; done"
+/* Runs a command in a signal handler. */
+void shell_signal(const char *command);
+/*
  * fork(). In the child, a check that fails ends the process, with status 1. The child is killed
  * when the case ends, or this process; the latter only until the child changes its user.
  */
