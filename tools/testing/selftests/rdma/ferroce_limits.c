@@ -470,13 +470,15 @@ static int in_cgroup(int fault)
 static void cgroup(void)
 {
 	release();
-	shell("mkdir -p " CGROUP " && mount -t cgroup2 none " CGROUP);
+	shell_undo("umount " CGROUP " && rmdir " CGROUP,
+		   "mkdir -p " CGROUP " && mount -t cgroup2 none " CGROUP);
 	shell("echo +rdma >" CGROUP "/cgroup.subtree_control");
-	shell("mkdir " CGROUP "/limited");
+	shell_undo("rmdir " CGROUP "/limited", "mkdir " CGROUP "/limited");
 	shell("echo r1 hca_handle=2 hca_object=8 >" CGROUP "/limited/rdma.max");
 	CHECK_EQ(hold(0, in_cgroup), 7);
 	release();
-	shell("rmdir " CGROUP "/limited && umount " CGROUP " && rmdir " CGROUP);
+	undo_last();
+	undo_last();
 }
 
 static const struct test tests[] = {

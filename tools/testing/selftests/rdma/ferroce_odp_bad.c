@@ -279,7 +279,7 @@ static pid_t thaw_later(const char *mount_point, int until[2])
  */
 static void test_frozen_file(void)
 {
-	char dir[] = "/tmp/ferroce_odp.XXXXXX", name[64];
+	char dir[] = "/tmp/ferroce_odp.XXXXXX", name[64], undo[128];
 	uint32_t len = 16 * PAGE;
 	int fd, until[2], status;
 	struct end a, b;
@@ -288,7 +288,9 @@ static void test_frozen_file(void)
 	if (system("modprobe -q null_blk nr_devices=1 gb=1 memory_backed=1"))
 		return test_skip("no module null_blk");
 	CHECK(mkdtemp(dir));
-	shell("mkfs.ext4 -q -F /dev/nullb0 && mount /dev/nullb0 %s", dir);
+	/* After a failure the region still uses the file. */
+	snprintf(undo, sizeof(undo), "umount -l %s; rmdir %s && modprobe -r null_blk", dir, dir);
+	shell_undo(undo, "mkfs.ext4 -q -F /dev/nullb0 && mount /dev/nullb0 %s", dir);
 	snprintf(name, sizeof(name), "%s/file", dir);
 	shell("dd if=/dev/zero of=%s bs=4096 count=16 status=none", name);
 	CHECK_EQ(pipe(until), 0);
@@ -314,7 +316,7 @@ static void test_frozen_file(void)
 	CHECK(filled(b.buf, len, 1));
 	pair_close(&a, &b);
 	close(fd);
-	shell("umount %s && rmdir %s && modprobe -r null_blk", dir, dir);
+	undo_last();
 }
 
 /*
