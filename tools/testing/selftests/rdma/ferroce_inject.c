@@ -32,6 +32,10 @@ static const struct {
 	{ "fail_usercopy", 0 },
 };
 
+#define DISARM \
+	"for dir in fail_page_alloc failslab fail_usercopy " REALLOC "; do " \
+	"echo 0 >" DEBUG "$dir/probability || exit; done"
+
 static int nth = -1;
 
 static bool try_write(const char *path, const char *text)
@@ -143,9 +147,11 @@ static void find_ranges(const char *module, const char *name, unsigned long long
 		kmemleak.end = addr;
 }
 
-/* Clears faults left over from a failed test, and sets the filter of call chains. */
+/* Clears the faults, also if the case fails until undo_last(); sets the filter of call chains. */
 static void begin(bool driver_only)
 {
+	inject_arm(0);
+	shell_undo(DISARM, DISARM);
 	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
 		reset(kinds[i].dir);
 	if (driver_only)
@@ -257,6 +263,7 @@ void inject_traffic(const struct traffic_call *call)
 		}
 	}
 	CHECK(faults > 0);
+	undo_last();
 }
 
 void inject_periodic(const struct traffic_call *call)
@@ -272,12 +279,14 @@ void inject_periodic(const struct traffic_call *call)
 		fflush(stdout);
 		CHECK(faults > 0);
 	}
+	undo_last();
 }
 
 void inject_realloc(const struct traffic_call *call)
 {
 	long left;
 
+	begin(true);
 	set(REALLOC, "interval", "1");
 	set_number(REALLOC, "times", INT_MAX);
 	set(REALLOC, "probability", "100");
@@ -288,6 +297,7 @@ void inject_realloc(const struct traffic_call *call)
 	CHECK(left < INT_MAX);
 	if (call->settle)
 		call->settle();
+	undo_last();
 }
 
 static const char *error_name(int err)
@@ -338,4 +348,5 @@ void inject(const struct call *call)
 		printf(" %s %d", error_name(seen[i]), times[i]);
 	printf("\n");
 	fflush(stdout);
+	undo_last();
 }
