@@ -24,7 +24,10 @@ static void exchange(struct end *a, struct end *b, uint64_t wr_id)
 		post_send(a, b, IBV_WR_SEND, wr_id, 0, MESSAGE, IBV_SEND_SIGNALED);
 		expect(a, wr_id, IBV_WC_SUCCESS);
 		for (int i = 0; i < 1000; i++) {
-			if (ibv_poll_cq(b->cq, 1, &wc)) {
+			int n = ibv_poll_cq(b->cq, 1, &wc);
+
+			if (n) {
+				CHECK_EQ(n, 1);
 				CHECK_EQ(wc.status, IBV_WC_SUCCESS);
 				CHECK_EQ(wc.wr_id, wr_id);
 				CHECK(filled(b->buf + grh, MESSAGE, wr_id));

@@ -201,7 +201,7 @@ static void *add_here(void *arg)
 static void test_together(void)
 {
 	struct end a[3], b[3];
-	int posted[3] = {}, done[3] = {};
+	int posted[3] = {}, done[3] = {}, n;
 	pthread_t thread;
 	struct ibv_wc wc;
 
@@ -216,7 +216,8 @@ static void test_together(void)
 					    0, AT, 1, 0);
 				posted[i]++;
 			}
-			while (ibv_poll_cq(a[i].cq, 1, &wc)) {
+			while ((n = ibv_poll_cq(a[i].cq, 1, &wc))) {
+				CHECK_EQ(n, 1);
 				CHECK_EQ(wc.status, IBV_WC_SUCCESS);
 				CHECK_EQ(wc.wr_id, done[i]);
 				done[i]++;

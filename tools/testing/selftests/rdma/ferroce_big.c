@@ -59,10 +59,10 @@ static struct ibv_wc expect_long(struct end *e, uint64_t wr_id, enum ibv_wc_stat
 	struct ibv_wc wc;
 	struct ibv_cq *cq;
 	void *context;
-	int idle = 0;
+	int idle = 0, n;
 
 	CHECK_EQ(ibv_req_notify_cq(e->cq, 0), 0);
-	while (!ibv_poll_cq(e->cq, 1, &wc)) {
+	while (!(n = ibv_poll_cq(e->cq, 1, &wc))) {
 		if (poll(&fd, 1, 20) == 1 && !ibv_get_cq_event(e->channel, &cq, &context)) {
 			ibv_ack_cq_events(cq, 1);
 			CHECK_EQ(ibv_req_notify_cq(e->cq, 0), 0);
@@ -72,6 +72,7 @@ static struct ibv_wc expect_long(struct end *e, uint64_t wr_id, enum ibv_wc_stat
 		before = now;
 		CHECK(idle < 1000);
 	}
+	CHECK_EQ(n, 1);
 	if (wc.status != status)
 		printf("# %s: at PSNs %#x and %#x\n",
 		       ibv_wc_status_str(wc.status), psn(&a), psn(&b));

@@ -40,11 +40,8 @@ static bool broken;
 /* Waits for the completion of the current request; returns whether it succeeded. */
 static bool succeeded(struct end *e)
 {
-	struct ibv_wc wc;
+	struct ibv_wc wc = next_wc(e->cq);
 
-	wait_begin();
-	while (!ibv_poll_cq(e->cq, 1, &wc))
-		wait_more("a completion");
 	CHECK_EQ(wc.wr_id, number);
 	/*
 	 * A page that cannot be faulted in is an error of the queue pair. With several faults in a
@@ -199,8 +196,10 @@ static void send_burst(void)
 static bool take(struct end *e, int *receives)
 {
 	struct ibv_wc wc;
+	int n;
 
-	while (ibv_poll_cq(e->cq, 1, &wc)) {
+	while ((n = ibv_poll_cq(e->cq, 1, &wc))) {
+		CHECK_EQ(n, 1);
 		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
 		CHECK_EQ(wc.byte_len, GRH_LEN + DATAGRAM);
 		(*receives)--;

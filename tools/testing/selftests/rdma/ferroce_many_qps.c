@@ -294,22 +294,16 @@ static void exchange(int i)
 		.opcode = IBV_WR_SEND,
 		.send_flags = IBV_SEND_SIGNALED,
 	}, *bad_send;
-	struct ibv_wc wc;
-	int n = 0;
 
 	fill(buf[i][0], MESSAGE, i);
 	CHECK_EQ(ibv_post_recv(qps[to], &recv, &bad_recv), 0);
 	CHECK_EQ(ibv_post_send(qps[i], &send, &bad_send), 0);
-	wait_begin();
-	while (n < 2) {
-		if (!ibv_poll_cq(cq, 1, &wc)) {
-			wait_more("a completion");
-			continue;
-		}
+	for (int n = 0; n < 2; n++) {
+		struct ibv_wc wc = next_wc(cq);
+
 		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
 		CHECK_EQ(wc.wr_id, wc.opcode == IBV_WC_RECV ? to : i);
 		CHECK_EQ(wc.qp_num, qps[wc.wr_id]->qp_num);
-		n++;
 	}
 	CHECK(!memcmp(buf[i][0], buf[to][1], MESSAGE));
 }

@@ -35,7 +35,6 @@ static enum ibv_wc_status remote(enum ibv_wr_opcode op, struct ibv_mr *mr, uint6
 	struct ibv_send_wr wr;
 	struct ibv_sge sge;
 	struct end a, b;
-	struct ibv_wc wc;
 
 	pair_open(&a, &b, IBV_QPT_RC, LEN);
 	memset(a.buf, 0x11, LEN);
@@ -43,10 +42,7 @@ static enum ibv_wc_status remote(enum ibv_wr_opcode op, struct ibv_mr *mr, uint6
 	wr.wr.rdma.remote_addr = va;
 	wr.wr.rdma.rkey = mr->rkey;
 	post_wr(&a, &wr);
-	wait_begin();
-	while (!ibv_poll_cq(a.cq, 1, &wc))
-		wait_more("a completion");
-	status = wc.status;
+	status = next_wc(a.cq).status;
 	if (status == IBV_WC_SUCCESS && wanted)
 		CHECK(!memcmp(a.buf, wanted, PIECE));
 	pair_close(&a, &b);

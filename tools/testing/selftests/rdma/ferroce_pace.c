@@ -262,12 +262,10 @@ static void test_data(void)
 static void all_end(struct end *e, uint64_t n)
 {
 	enum ibv_wc_status last = IBV_WC_SUCCESS;
-	struct ibv_wc wc;
 
 	for (uint64_t i = 0; i < n; i++) {
-		wait_begin();
-		while (!ibv_poll_cq(e->cq, 1, &wc))
-			wait_more("a completion");
+		struct ibv_wc wc = next_wc(e->cq);
+
 		CHECK_EQ(wc.wr_id, i);
 		CHECK(wc.status == IBV_WC_WR_FLUSH_ERR || wc.status == last);
 		last = wc.status;

@@ -13,7 +13,6 @@
 #include <unistd.h>
 #include "ferroce_mcast.h"
 
-#define MULTICAST_QPN 0xffffff
 /* The longest message, and the margin around it. */
 #define LONGEST 1048576
 #define MARGIN 64
@@ -400,11 +399,8 @@ static void send_datagram(struct ibv_ah *ah, uint32_t qpn, uint32_t seed)
 /* Returns the next completion of the server, and checks its datagram. */
 static struct ibv_wc next_datagram(void)
 {
-	struct ibv_wc wc;
+	struct ibv_wc wc = next_wc(me.cq);
 
-	wait_begin();
-	while (!ibv_poll_cq(me.cq, 1, &wc))
-		wait_more("a datagram");
 	CHECK_EQ(wc.status, IBV_WC_SUCCESS);
 	CHECK_EQ(wc.byte_len, mtu_bytes + GRH_LEN);
 	CHECK_EQ(wc.src_qp, far.qp->qp_num);

@@ -13,6 +13,7 @@ void *traffic_run(void *arg)
 	struct ibv_send_wr wr, *bad;
 	struct ibv_sge sge;
 	struct ibv_wc wc;
+	int n;
 
 	make_send(&wr, &sge, &t->a, &t->b, IBV_WR_RDMA_WRITE, 1, 0, TRAFFIC_PIECE,
 		  IBV_SEND_SIGNALED);
@@ -21,9 +22,10 @@ void *traffic_run(void *arg)
 		wr.wr.rdma.remote_addr = t->va + t->done % t->places * TRAFFIC_PIECE;
 		if (ibv_post_send(t->a.qp, &wr, &bad))
 			break;
-		while (!ibv_poll_cq(t->a.cq, 1, &wc))
+		/* A check that fails in a thread would not end the case. */
+		while (!(n = ibv_poll_cq(t->a.cq, 1, &wc)))
 			;
-		if (wc.status != IBV_WC_SUCCESS)
+		if (n < 0 || wc.status != IBV_WC_SUCCESS)
 			break;
 		__atomic_add_fetch(&t->done, 1, __ATOMIC_RELEASE);
 	}

@@ -548,19 +548,22 @@ void doorbell(struct end *e)
 	CHECK(ibv_post_send(e->qp, &wr, &bad));
 }
 
-struct ibv_wc expect(struct end *e, uint64_t wr_id, enum ibv_wc_status status)
+struct ibv_wc next_wc(struct ibv_cq *cq)
 {
 	struct ibv_wc wc;
 	int n;
 
 	wait_begin();
-	for (;;) {
-		n = ibv_poll_cq(e->cq, 1, &wc);
-		if (n)
-			break;
+	while (!(n = ibv_poll_cq(cq, 1, &wc)))
 		wait_more("a completion");
-	}
 	CHECK_EQ(n, 1);
+	return wc;
+}
+
+struct ibv_wc expect(struct end *e, uint64_t wr_id, enum ibv_wc_status status)
+{
+	struct ibv_wc wc = next_wc(e->cq);
+
 	if (wc.wr_id != wr_id || wc.status != status)
 		printf("# completion of %#llx: %s\n", (unsigned long long)wc.wr_id,
 		       ibv_wc_status_str(wc.status));

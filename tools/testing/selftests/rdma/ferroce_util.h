@@ -201,7 +201,9 @@ void post_recv(struct end *e, uint64_t wr_id, size_t off, uint32_t len);
 /* Posts nothing, which lets the kernel look at the queues. */
 void doorbell(struct end *e);
 
-/* Waits for one completion, which must have this wr_id and status. */
+/* Waits for one completion. */
+struct ibv_wc next_wc(struct ibv_cq *cq);
+/* The same for one that must have this wr_id and status. */
 struct ibv_wc expect(struct end *e, uint64_t wr_id, enum ibv_wc_status status);
 /* Checks that there is no completion. */
 void expect_none(struct end *e);
