@@ -3,8 +3,10 @@
  * Every flag and every limit that the device reports, each shown in use or at its bound.
  *
  * There is a row for each field that a query returns, and one for each flag. The test fails for a
- * nonzero field without a row, and for a set flag without one. So a change that makes the device
- * report more adds a row: with a function that shows it, or the name of the test program that does.
+ * nonzero field without a row, and for a set flag without one, and for a row whose field is zero or
+ * whose flag is not set. So a change that makes the device report more adds a row, with a function
+ * that shows it, or the name of the test program that does; a change that makes it report less
+ * removes one.
  */
 #include <unistd.h>
 #include <rdma/ib_user_verbs.h>
@@ -20,7 +22,7 @@ struct row {
 	const void *field;
 	size_t size;
 	uint64_t bits;
-	/* Shows it. Called if the field is not zero, or a bit is set. */
+	/* Shows it. */
 	void (*show)(void);
 	/* Or the test program that shows it. */
 	const char *program;
@@ -30,10 +32,11 @@ struct row {
 	{ .name = #expr, .field = &(expr), .size = sizeof(expr), __VA_ARGS__ }
 #define FLAG(flag, ...) { .name = #flag, .bits = (flag), __VA_ARGS__ }
 
-static void show(const struct row *row)
+static void show(const struct row *row, bool set)
 {
 	printf("# %s%s%s\n", row->name, row->program ? ": see " : "",
 	       row->program ? row->program : "");
+	CHECK(set);
 	if (row->program)
 		CHECK_EQ(access(row->program, X_OK), 0);
 	else
@@ -56,8 +59,7 @@ static void go_through(const struct row *rows, size_t n, const void *what, size_
 	memset(covered, 0, sizeof(covered));
 	for (size_t i = 0; i < n; i++) {
 		memset(covered + ((const unsigned char *)rows[i].field - bytes), 1, rows[i].size);
-		if (!is_zero(&rows[i]))
-			show(&rows[i]);
+		show(&rows[i], !is_zero(&rows[i]));
 	}
 	for (size_t i = 0; i < len; i++) {
 		if (bytes[i] && !covered[i])
@@ -71,8 +73,7 @@ static void go_through_flags(const struct row *rows, size_t n, uint64_t flags)
 	uint64_t left = flags;
 
 	for (size_t i = 0; i < n; i++) {
-		if (flags & rows[i].bits)
-			show(&rows[i]);
+		show(&rows[i], (flags & rows[i].bits) == rows[i].bits);
 		left &= ~rows[i].bits;
 	}
 	if (left)
@@ -152,8 +153,6 @@ static const struct row port_rows[] = {
 /* enum ib_port_capability_mask_bits. */
 static const struct row port_flags[] = {
 	FLAG(IBV_PORT_CM_SUP, .program = "ferroce_rdmacm.sh"),
-	/* The core sets it: its GID table distinguishes GIDs that are IP addresses. */
-	FLAG(IBV_PORT_IP_BASED_GIDS, .show = identity),
 };
 
 static void test_device(void)
