@@ -2,6 +2,7 @@
 /*
  * Functions that show each attribute of the device in use or at its bound. See ferroce_caps.c.
  */
+#include <strings.h>
 #include <sys/mman.h>
 #include "ferroce_caps.h"
 
@@ -499,10 +500,33 @@ void show_gids(void)
 		wait_more_verb("room in the table");
 }
 
+static double read_number(const char *command)
+{
+	FILE *out = popen(command, "r");
+	double value;
+
+	CHECK(out);
+	CHECK_EQ(fscanf(out, "%lf", &value), 1);
+	pclose(out);
+	return value;
+}
+
+/* Width and speed make up the rate in sysfs, which is the speed of the net device. */
 void show_speed(void)
 {
-	CHECK(port.active_width == 1 || port.active_width == 2 || port.active_width == 4 ||
-	      port.active_width == 8 || port.active_width == 16);
+	/* By enum ib_port_width. */
+	static const int lanes[] = { [1] = 1, [2] = 4, [4] = 8, [8] = 12, [16] = 2 };
+	/* In Mbit/s of a lane, by the bit of enum ib_port_speed. */
+	static const int speeds[] = { 2500, 5000, 10000, 10000, 14000, 25000, 50000, 100000 };
+	int bit = ffs(port.active_speed) - 1;
+	double rate;
+
+	CHECK(port.active_width < ARRAY_LEN(lanes) && bit >= 0 && bit < (int)ARRAY_LEN(speeds));
+	CHECK_EQ(port.active_speed, 1 << bit);
+	CHECK_EQ(port.active_speed_ex, port.active_speed);
+	rate = lanes[port.active_width] * speeds[bit];
+	CHECK_EQ(read_number("cat /sys/class/infiniband/r1/ports/1/rate") * 1000, rate);
+	CHECK_EQ(read_number("ip netns exec n1 cat /sys/class/net/v1/speed"), rate);
 }
 
 void show_state(void)
