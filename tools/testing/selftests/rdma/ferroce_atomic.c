@@ -256,6 +256,9 @@ static void test_loss(void)
 		done++;
 	}
 	CHECK_EQ(load(&b, AT), 3 * count);
+	/* Some packets were lost, and some requests arrived twice. */
+	shell("for i in 1 2; do tc -n n$i -s qdisc show dev v$i; done | grep -q 'dropped [1-9]'");
+	shell("! grep -qx 0 /sys/class/infiniband/r2/ports/1/hw_counters/duplicate_request");
 	undo_last();
 	pair_close(&a, &b);
 }

@@ -3,17 +3,33 @@
  * A network that delays packets: the requester waits for its peer most of the time, and leaves the
  * sending of data to the work item. Its completions, errors and events come all the same.
  */
+#include <time.h>
 #include "ferroce_util.h"
 
 /* More packets than the first window of a queue pair. */
 #define LEN (256 * 1024)
 
-/* Connects two ends. The first message measures the round trip. */
+/* Of a packet in either direction. */
+#define DELAY_MS 2
+
+static double now_ms(void)
+{
+	struct timespec now;
+
+	CHECK_EQ(clock_gettime(CLOCK_MONOTONIC, &now), 0);
+	return now.tv_sec * 1e3 + now.tv_nsec / 1e6;
+}
+
+/* Connects two ends. The first message measures the round trip, which must be delayed. */
 static void open_pair(struct end *a, struct end *b)
 {
+	double before;
+
 	pair_open(a, b, IBV_QPT_RC, LEN);
+	before = now_ms();
 	post_send(a, b, IBV_WR_RDMA_WRITE, 0, 0, 1, IBV_SEND_SIGNALED);
 	expect(a, 0, IBV_WC_SUCCESS);
+	CHECK(now_ms() - before >= 2 * DELAY_MS);
 }
 
 static void test_writes(void)
@@ -109,7 +125,8 @@ static void test_destroy(void)
 static void set_up(void)
 {
 	for (int i = 1; i <= 2; i++)
-		shell("tc -n n%d qdisc add dev v%d root netem limit 10000 delay 2ms", i, i);
+		shell("tc -n n%d qdisc add dev v%d root netem limit 10000 delay %dms", i, i,
+		      DELAY_MS);
 }
 
 static const struct test tests[] = {
