@@ -263,6 +263,28 @@ static void need_fetch(void)
 	pair_close(&a, &b);
 }
 
+/* Returns the use of a pool. */
+static long long pool_used(const char *pool)
+{
+	/* The core caches values for 10 ms. */
+	usleep(20000);
+	return port_file("r1", "hw_counters", pool);
+}
+
+/* Ends all holders, and checks that the pool, of which they held some, is empty then. */
+static void release_all(const char *pool)
+{
+	long long most = pool_used(pool);
+
+	printf("# %s: %lld\n", pool, most);
+	CHECK(most > 0);
+	release();
+	wait_begin();
+	/* Each round takes as long as a program. */
+	while (pool_used(pool))
+		wait_more_program("an empty pool");
+}
+
 static void fetches(void)
 {
 	int processes, total;
@@ -276,7 +298,7 @@ static void fetches(void)
 	printf("# %d processes of one user got %d\n", processes, total);
 	as(OTHER, need_fetch);
 	need_fetch();
-	release();
+	release_all("pool_fetch");
 }
 
 /* Memory of packets that wait for memory on demand. */
@@ -394,7 +416,7 @@ static void backlog(void)
 	CHECK_EQ(hold(GREEDY, need_backlog_as), 1);
 	CHECK_EQ(hold(OTHER, need_backlog_as), 1);
 	CHECK_EQ(hold(0, need_backlog_as), 1);
-	release();
+	release_all("pool_backlog");
 }
 
 /* Each object is charged to its pool, and uncharged when it is destroyed. */
