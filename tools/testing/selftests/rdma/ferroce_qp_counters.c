@@ -131,6 +131,9 @@ static void test_bind(void)
 	CHECK_EQ(counter_of(a[1].qp->qp_num), 0);
 	counter_read(&mine, id);
 	CHECK_EQ(stats_get(&mine, "sent_pkts"), 0);
+	/* Only a port has gauges. */
+	CHECK_EQ(stats_get(&mine, "pool_qp"), 0);
+	CHECK(stats_get(&port, "pool_qp") > 0);
 	exchange(0);
 	sent(&mine, 1);
 	sent(&port, 1);
