@@ -276,28 +276,36 @@ static void test_32_sges(void)
 }
 
 /* The program may reuse inline data as soon as the post returns; the lkey is not checked. */
-static void test_inline(void)
+static void inline_data(enum ibv_qp_type type)
 {
+	size_t grh = type == IBV_QPT_UD ? GRH_LEN : 0;
 	struct ibv_send_wr wr, *bad;
+	enum ibv_wr_opcode op;
 	struct ibv_sge sge;
 	struct end a, b;
 
-	pair_open(&a, &b, IBV_QPT_RC, LEN);
+	pair_open(&a, &b, type, LEN);
 	for (uint32_t len = 0; len <= a.cap.max_inline_data; len += len < 6 ? 1 : 29) {
+		op = len & 1 || grh ? IBV_WR_SEND : IBV_WR_RDMA_WRITE_WITH_IMM;
 		post_recv(&b, len, 0, 4096);
 		fill(a.buf, len, len);
-		make_send(&wr, &sge, &a, &b, len & 1 ? IBV_WR_SEND : IBV_WR_RDMA_WRITE_WITH_IMM,
-			  len, 0, len, IBV_SEND_SIGNALED | IBV_SEND_INLINE);
+		make_send(&wr, &sge, &a, &b, op, len, 0, len, IBV_SEND_SIGNALED | IBV_SEND_INLINE);
 		sge.lkey = 0xdead;
 		post_wr(&a, &wr);
 		memset(a.buf, 0, 4096);
 		expect(&a, len, IBV_WC_SUCCESS);
 		expect(&b, len, IBV_WC_SUCCESS);
-		CHECK(filled(b.buf, len, len));
+		CHECK(filled(b.buf + grh, len, len));
 	}
 	make_send(&wr, &sge, &a, &b, IBV_WR_SEND, 1, 0, a.cap.max_inline_data + 1, IBV_SEND_INLINE);
 	CHECK(ibv_post_send(a.qp, &wr, &bad));
 	pair_close(&a, &b);
+}
+
+static void test_inline(void)
+{
+	for (int type = IBV_QPT_RC; type <= IBV_QPT_UD; type++)
+		inline_data(type);
 }
 
 static void test_imm(void)
