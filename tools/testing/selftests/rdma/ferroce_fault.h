@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Memory with page faults that the test resolves itself (userfaultfd), so that the kernel waits.
+ * Memory on demand, and memory with page faults that the test resolves itself (userfaultfd), so
+ * that the kernel waits.
  */
 #ifndef FERROCE_FAULT_H
 #define FERROCE_FAULT_H
@@ -14,6 +15,37 @@
 #include "ferroce_util.h"
 
 #define PAGE 4096
+#define ODP_ACCESS (FULL_ACCESS | IBV_ACCESS_ON_DEMAND)
+
+static inline size_t resident_pages(const struct end *e)
+{
+	unsigned char resident;
+	size_t count = 0;
+
+	for (size_t at = 0; at < e->len; at += PAGE) {
+		CHECK_EQ(mincore(e->buf + at, PAGE, &resident), 0);
+		count += resident & 1;
+	}
+	return count;
+}
+
+/* Makes the buffer of an end a region on demand, with no page in memory. */
+static inline void on_demand(struct end *e)
+{
+	CHECK_EQ(ibv_dereg_mr(e->mr), 0);
+	CHECK_EQ(madvise(e->buf, e->len, MADV_DONTNEED), 0);
+	e->mr = ibv_reg_mr(e->dev->pd, e->buf, e->len, ODP_ACCESS);
+	CHECK(e->mr);
+	CHECK_EQ(resident_pages(e), 0);
+}
+
+/* Does what pair_open() does, with memory on demand. */
+static inline void pair_open_odp(struct end *a, struct end *b, enum ibv_qp_type type, size_t len)
+{
+	pair_open(a, b, type, len);
+	on_demand(a);
+	on_demand(b);
+}
 
 /*
  * Opens a userfaultfd. The kernel's own faults are reported only if the opener is privileged; it

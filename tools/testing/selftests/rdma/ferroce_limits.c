@@ -21,7 +21,6 @@
 #define GREEDY 65534
 #define OTHER 65533
 
-#define ODP_ACCESS (FULL_ACCESS | IBV_ACCESS_ON_DEMAND)
 #define CGROUP "/tmp/ferroce_limits"
 
 /* Makes the calling process one of a user, and opens the devices as that user. */
@@ -241,13 +240,6 @@ static int take_fetches(int fault)
 	}
 	CHECK_EQ(error, EAGAIN);
 	return n;
-}
-
-static void on_demand(struct end *e)
-{
-	CHECK_EQ(ibv_dereg_mr(e->mr), 0);
-	e->mr = ibv_reg_mr(e->dev->pd, e->buf, e->len, ODP_ACCESS);
-	CHECK(e->mr);
 }
 
 static void need_fetch(void)

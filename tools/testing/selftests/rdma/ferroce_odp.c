@@ -9,39 +9,9 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "ferroce_util.h"
+#include "ferroce_fault.h"
 
-#define PAGE 4096
 #define LEN (64 * PAGE)
-#define ODP_ACCESS (FULL_ACCESS | IBV_ACCESS_ON_DEMAND)
-
-static size_t resident_pages(const struct end *e)
-{
-	unsigned char resident[LEN / PAGE];
-	size_t count = 0;
-
-	CHECK_EQ(mincore(e->buf, e->len, resident), 0);
-	for (size_t i = 0; i < e->len / PAGE; i++)
-		count += resident[i] & 1;
-	return count;
-}
-
-/* Makes the buffer of an end a region on demand, with no page in memory. */
-static void on_demand(struct end *e)
-{
-	CHECK_EQ(ibv_dereg_mr(e->mr), 0);
-	CHECK_EQ(madvise(e->buf, e->len, MADV_DONTNEED), 0);
-	e->mr = ibv_reg_mr(e->dev->pd, e->buf, e->len, ODP_ACCESS);
-	CHECK(e->mr);
-	CHECK_EQ(resident_pages(e), 0);
-}
-
-static void pair_open_odp(struct end *a, struct end *b, enum ibv_qp_type type)
-{
-	pair_open(a, b, type, LEN);
-	on_demand(a);
-	on_demand(b);
-}
 
 /* Changes that a process may make to its memory between two messages. */
 enum change { KEEP, FORGET, REPLACE, PROTECT, LAZY_FREE, CHANGES };
@@ -94,7 +64,7 @@ static void traffic(enum ibv_qp_type type, const enum ibv_wr_opcode *ops, size_t
 	static const uint32_t lens[] = { 1, 64, 1000, 5000, 70000 };
 	struct end a, b;
 
-	pair_open_odp(&a, &b, type);
+	pair_open_odp(&a, &b, type, LEN);
 	for (size_t op = 0; op < n_ops; op++) {
 		for (size_t i = 0; i < ARRAY_LEN(lens); i++) {
 			if (type == IBV_QPT_UD && lens[i] > 1024)
@@ -217,7 +187,7 @@ static void test_mixed_list(void)
 	struct ibv_mr *amr, *bmr;
 	struct end a, b;
 
-	pair_open_odp(&a, &b, IBV_QPT_RC);
+	pair_open_odp(&a, &b, IBV_QPT_RC, LEN);
 	amr = ibv_reg_mr(r1.pd, pinned, PAGE, FULL_ACCESS);
 	bmr = ibv_reg_mr(r2.pd, pinned + PAGE, PAGE, FULL_ACCESS);
 	CHECK(amr && bmr);
@@ -310,7 +280,7 @@ static void test_fork(void)
 	char byte = 0;
 	pid_t child;
 
-	pair_open_odp(&a, &b, IBV_QPT_RC);
+	pair_open_odp(&a, &b, IBV_QPT_RC, LEN);
 	fill(a.buf, LEN, 1);
 	for (int round = 0; round < 5; round++) {
 		memset(b.buf, 0x33, LEN);
@@ -347,7 +317,7 @@ static void test_shared_file(void)
 
 	CHECK(fd >= 0 && seen);
 	CHECK_EQ(ftruncate(fd, LEN), 0);
-	pair_open_odp(&a, &b, IBV_QPT_RC);
+	pair_open_odp(&a, &b, IBV_QPT_RC, LEN);
 	CHECK(mmap(b.buf, LEN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == b.buf);
 	for (int round = 0; round < 5; round++) {
 		fill(a.buf, LEN, round);
@@ -470,7 +440,7 @@ static void test_storm(void)
 	pthread_t thread;
 
 	for (int side = 0; side < 2; side++) {
-		pair_open_odp(&a, &b, IBV_QPT_RC);
+		pair_open_odp(&a, &b, IBV_QPT_RC, LEN);
 		victim = side ? &a : &b;
 		stop = false;
 		CHECK_EQ(pthread_create(&thread, NULL, disturb, NULL), 0);

@@ -20,21 +20,6 @@
 /* The offset of the bad page in the buffer, and the distance from the start of messages to it. */
 #define BAD (8 * PAGE)
 #define BEFORE 2500
-#define ODP_ACCESS (FULL_ACCESS | IBV_ACCESS_ON_DEMAND)
-
-static void on_demand(struct end *e)
-{
-	CHECK_EQ(ibv_dereg_mr(e->mr), 0);
-	e->mr = ibv_reg_mr(e->dev->pd, e->buf, e->len, ODP_ACCESS);
-	CHECK(e->mr);
-}
-
-static void pair_open_odp(struct end *a, struct end *b, enum ibv_qp_type type)
-{
-	pair_open(a, b, type, LEN);
-	on_demand(a);
-	on_demand(b);
-}
 
 enum damage { HOLE, NO_ACCESS, READ_ONLY, BEYOND_FILE, DAMAGES };
 
@@ -74,7 +59,7 @@ static void one_damage(enum ibv_wr_opcode op, bool at_target, enum damage how)
 	if (how == READ_ONLY && !written)
 		return;
 	printf("# opcode %d, %s, %s\n", op, at_target ? "target" : "requester", damage_names[how]);
-	pair_open_odp(&a, &b, IBV_QPT_RC);
+	pair_open_odp(&a, &b, IBV_QPT_RC, LEN);
 	memset(a.buf, 0x11, LEN);
 	memset(b.buf, 0x22, LEN);
 	damage(at_target ? &b : &a, how);
@@ -118,7 +103,7 @@ static void test_damage_ud(void)
 	struct end a, b;
 
 	for (int target = 0; target < 2; target++) {
-		pair_open_odp(&a, &b, IBV_QPT_UD);
+		pair_open_odp(&a, &b, IBV_QPT_UD, LEN);
 		damage(target ? &b : &a, HOLE);
 		post_recv(&b, 9, BAD - GRH_LEN - 100, 1000 + GRH_LEN);
 		post_send(&a, &b, IBV_WR_SEND, 1, BAD - 100, 1000, IBV_SEND_SIGNALED);
@@ -190,7 +175,7 @@ static void test_secret(void)
 
 	if (fd < 0)
 		return test_skip("the kernel has no memfd_secret()");
-	pair_open_odp(&a, &b, IBV_QPT_RC);
+	pair_open_odp(&a, &b, IBV_QPT_RC, LEN);
 	CHECK_EQ(ftruncate(fd, PAGE), 0);
 	CHECK(mmap(a.buf, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == a.buf);
 	memset(a.buf, 1, PAGE);
@@ -227,7 +212,7 @@ static void slow_memory(uint32_t len)
 	int fd;
 
 	for (size_t i = 0; i < ARRAY_LEN(waits); i++) {
-		pair_open_odp(&a, &b, IBV_QPT_RC);
+		pair_open_odp(&a, &b, IBV_QPT_RC, LEN);
 		fill(a.buf, LEN, 1);
 		fill(b.buf, LEN, 2);
 		fd = fault_end(waits[i].at_target ? &b : &a);
@@ -297,7 +282,7 @@ static void test_frozen_file(void)
 	child = thaw_later(dir, until);
 	close(until[0]);
 
-	pair_open_odp(&a, &b, IBV_QPT_RC);
+	pair_open_odp(&a, &b, IBV_QPT_RC, LEN);
 	fd = open(name, O_RDWR);
 	CHECK(fd >= 0);
 	CHECK(mmap(b.buf + PAGE, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
@@ -329,7 +314,7 @@ static void test_stuck_memory(void)
 	int fd;
 
 	for (size_t i = 0; i < ARRAY_LEN(waits); i++) {
-		pair_open_odp(&a, &b, IBV_QPT_RC);
+		pair_open_odp(&a, &b, IBV_QPT_RC, LEN);
 		fill(a.buf, LEN, 1);
 		fill(b.buf, LEN, 2);
 		fd = fault_end(waits[i].at_target ? &b : &a);
@@ -411,7 +396,7 @@ static void test_exit(void)
 
 		/* Contexts of its own: those of the parent belong to the parent. */
 		devs_open();
-		pair_open_odp(&a, &b, IBV_QPT_RC);
+		pair_open_odp(&a, &b, IBV_QPT_RC, LEN);
 		fd = fault_end(&a);
 		post_send(&a, &b, IBV_WR_RDMA_READ, 1, 0, 64, IBV_SEND_SIGNALED);
 		post_send(&a, &b, IBV_WR_RDMA_WRITE, 2, PAGE, 64, IBV_SEND_SIGNALED);
@@ -444,7 +429,7 @@ static void test_dereg(void)
 	struct end a, b;
 
 	for (int round = 0; round < 10; round++) {
-		pair_open_odp(&a, &b, IBV_QPT_RC);
+		pair_open_odp(&a, &b, IBV_QPT_RC, LEN);
 		victim = round & 1 ? &a : &b;
 		stop = false;
 		CHECK_EQ(pthread_create(&thread, NULL, forget, NULL), 0);

@@ -8,13 +8,12 @@
 #include <unistd.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_ioctl_verbs.h>
+#include "ferroce_fault.h"
 #include "ferroce_traffic.h"
 
-#define PAGE 4096
 /* More pages than are fetched before the key is looked up again. */
 #define PAGES 600
 #define LEN (PAGES * PAGE)
-#define ODP_ACCESS (FULL_ACCESS | IBV_ACCESS_ON_DEMAND)
 
 #define READ IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH
 #define WRITE IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE
