@@ -23,15 +23,10 @@ static void atomic_init(struct end *a, struct end *b, size_t len)
 	b->region = ATOMIC_ACCESS;
 }
 
-static void pair_connect(struct end *a, struct end *b)
-{
-	pair_create(a, b);
-}
-
 static void atomic_open(struct end *a, struct end *b, size_t len)
 {
 	atomic_init(a, b, len);
-	pair_connect(a, b);
+	pair_create(a, b);
 }
 
 static uint64_t load(struct end *e, size_t off)
@@ -122,7 +117,7 @@ static void test_extended(void)
 
 	atomic_init(&a, &b, LEN);
 	a.ops = ATOMIC_OPS;
-	pair_connect(&a, &b);
+	pair_create(&a, &b);
 	memset(a.buf, 0x11, LEN);
 	store(&b, AT, 7);
 	sges[0] = (struct ibv_sge){ (uintptr_t)a.buf + 3, 5, a.mr->lkey };
@@ -158,7 +153,7 @@ static void test_lengths(void)
 		printf("# %u bytes\n", len);
 		atomic_init(&a, &b, LEN);
 		a.ops = ATOMIC_OPS;
-		pair_connect(&a, &b);
+		pair_create(&a, &b);
 		memset(a.buf, 0x11, LEN);
 		store(&b, AT, 7);
 		/* ibv_post_send() itself refuses less than a word. */
@@ -243,7 +238,7 @@ static void test_loss(void)
 
 	atomic_init(&a, &b, LEN);
 	a.timeout = 13;
-	pair_connect(&a, &b);
+	pair_create(&a, &b);
 	shell_undo(BOTH("tc -n n$i qdisc del dev v$i root"),
 		   BOTH("tc -n n$i qdisc add dev v$i root netem %s"),
 		   "loss 3% duplicate 3% delay 1ms 1ms");
@@ -354,7 +349,7 @@ static void test_invalid(void)
 			b.access = FULL_ACCESS;
 		if (kind == 2)
 			b.rd_atomic = 0;
-		pair_connect(&a, &b);
+		pair_create(&a, &b);
 		qp = ex_begin(&a, 1, IBV_SEND_SIGNALED);
 		ibv_wr_atomic_cmp_swp(qp, b.mr->rkey, (uintptr_t)b.buf + AT + (kind ? 0 : 4), 0, 1);
 		ibv_wr_set_sge(qp, a.mr->lkey, (uintptr_t)a.buf, 8);
@@ -377,7 +372,7 @@ static void test_own_side(void)
 
 	atomic_init(&a, &b, LEN);
 	a.rd_atomic = 0;
-	pair_connect(&a, &b);
+	pair_create(&a, &b);
 	post_atomic(&a, &b, IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0, AT, 1, 0);
 	expect(&a, 1, IBV_WC_LOC_QP_OP_ERR);
 	CHECK_EQ(load(&b, AT), 0);

@@ -8,7 +8,6 @@
  */
 #include <poll.h>
 #include <sys/mman.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 #include "ferroce_util.h"
 
@@ -131,11 +130,8 @@ static void transfer(enum ibv_wr_opcode op, size_t len)
 
 static size_t longest(void)
 {
-	struct utsname name;
-
-	uname(&name);
 	/* A debug kernel is too slow for 2^31 bytes. */
-	return strstr(name.release, "debug") ? 9 * MIB : GIB2;
+	return is_debug_kernel() ? 9 * MIB : GIB2;
 }
 
 static void test_write(void)

@@ -157,15 +157,9 @@ static struct end raw;
 
 static void open_raw(void)
 {
-	struct ibv_qp_attr attr = { .port_num = 1 };
-
 	end_init(&raw, &r1, IBV_QPT_RAW_PACKET, LEN);
 	end_create(&raw);
-	for (int state = IBV_QPS_INIT; state <= IBV_QPS_RTS; state++) {
-		attr.qp_state = state;
-		CHECK_EQ(ibv_modify_qp(raw.qp, &attr, IBV_QP_STATE |
-				       (state == IBV_QPS_INIT ? IBV_QP_PORT : 0)), 0);
-	}
+	end_to(&raw, NULL, IBV_QPS_RTS);
 	memset(raw.buf, 0x02, LEN);
 }
 

@@ -47,9 +47,7 @@ static void open_raw(void)
 {
 	end_init(&raw, &r1, IBV_QPT_RAW_PACKET, LEN);
 	end_create(&raw);
-	CHECK(frame_modify(IBV_QPS_INIT, IBV_QP_PORT));
-	CHECK(frame_modify(IBV_QPS_RTR, 0));
-	CHECK(frame_modify(IBV_QPS_RTS, 0));
+	end_to(&raw, NULL, IBV_QPS_RTS);
 }
 
 /* Writes a frame to the start of the buffer, with a VLAN tag or without. */
@@ -278,17 +276,13 @@ static void privilege(void)
 
 	child = child_fork();
 	if (child == 0) {
-		struct ibv_device **list = ibv_get_device_list(NULL);
 		struct ibv_qp_init_attr init = {
 			.qp_type = IBV_QPT_RAW_PACKET,
 			.cap = { 1, 1, 1, 1, 0 },
 		};
-		struct ibv_context *ctx = NULL;
+		struct ibv_context *ctx = open_device("r1");
 		struct ibv_pd *pd;
 
-		for (int i = 0; list && list[i] && !ctx; i++)
-			if (!strcmp(ibv_get_device_name(list[i]), "r1"))
-				ctx = ibv_open_device(list[i]);
 		if (!ctx)
 			_exit(1);
 		pd = ibv_alloc_pd(ctx);

@@ -6,7 +6,6 @@
  * Memory is counted in two ways, over so many queue pairs that per-CPU caches do not matter: by the
  * statistics of the allocators, and by the decrease of free memory.
  */
-#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 #include "ferroce_util.h"
@@ -27,14 +26,6 @@ static struct ibv_qp *qps[MANY];
 static struct ibv_cq *cq;
 static struct ibv_mr *mr;
 static unsigned char buf[MANY][2][MESSAGE];
-
-static bool is_debug_kernel(void)
-{
-	struct utsname name;
-
-	uname(&name);
-	return strstr(name.release, "debug");
-}
 
 static struct ibv_qp *create_qp(void)
 {

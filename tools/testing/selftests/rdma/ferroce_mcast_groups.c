@@ -60,17 +60,13 @@ static void join(void)
 static int hold(const char *name, int fd)
 {
 	union ibv_gid four = group4(0x0a0b), six = group6(0x0a0b);
-	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct ibv_qp_init_attr init = {
 		.qp_type = IBV_QPT_UD,
 		.cap = { 1, 1, 1, 1, 0 },
 	};
-	struct ibv_context *ctx = NULL;
+	struct ibv_context *ctx = open_device(name);
 	struct ibv_qp *qp;
 
-	for (int i = 0; list && list[i] && !ctx; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), name))
-			ctx = ibv_open_device(list[i]);
 	if (!ctx)
 		return 1;
 	init.send_cq = ibv_create_cq(ctx, 8, NULL, NULL, 0);

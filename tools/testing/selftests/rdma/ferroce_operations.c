@@ -19,15 +19,10 @@ static void ends_init(struct end *a, struct end *b)
 	b->region = FULL_ACCESS | IBV_ACCESS_FLUSH_GLOBAL;
 }
 
-static void ends_connect(struct end *a, struct end *b)
-{
-	pair_create(a, b);
-}
-
 static void ends_open(struct end *a, struct end *b)
 {
 	ends_init(a, b);
-	ends_connect(a, b);
+	pair_create(a, b);
 }
 
 /* The request was refused, and that is the end of both queue pairs. */
@@ -96,7 +91,7 @@ static void test_bad_atomic_writes(void)
 			b.access &= ~IBV_ACCESS_REMOTE_WRITE;
 		if (kind == 2)
 			b.region = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
-		ends_connect(&a, &b);
+		pair_create(&a, &b);
 		post_atomic_write(&a, &b, 1, kind == 0 ? AT + 4 : kind == 3 ? LEN : AT, "12345678",
 				  IBV_SEND_SIGNALED);
 		expect_refusal(&a, &b, kind < 2 ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_ACCESS_ERR);
@@ -168,7 +163,7 @@ static void test_bad_flushes(void)
 		ends_init(&a, &b);
 		b.access = FULL_ACCESS | flushes[i].access;
 		b.region = FULL_ACCESS | flushes[i].region;
-		ends_connect(&a, &b);
+		pair_create(&a, &b);
 		post_flush(&a, &b, 1, flushes[i].off, flushes[i].len, flushes[i].type,
 			   flushes[i].level);
 		if (flushes[i].status == IBV_WC_LOC_QP_OP_ERR) {
@@ -208,7 +203,7 @@ static void test_send_invalidate(void)
 	/* The target does not answer (class J), so the requester asks again. */
 	a.timeout = 10;
 	a.retry_cnt = 1;
-	ends_connect(&a, &b);
+	pair_create(&a, &b);
 	post_recv(&b, 5, AT, 64);
 	post_recv(&b, 6, AT, 64);
 	post_invalidate(&a, 1, b.mr->rkey, false);

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 #include "ferroce_util.h"
 #include "kselftest.h"
@@ -104,6 +105,14 @@ pid_t child_fork(void)
 	return 0;
 }
 
+bool is_debug_kernel(void)
+{
+	struct utsname name;
+
+	CHECK_EQ(uname(&name), 0);
+	return strstr(name.release, "debug");
+}
+
 void stay_on_one_cpu(void)
 {
 	cpu_set_t one;
@@ -167,20 +176,25 @@ int find_gid(struct ibv_context *ctx, const union ibv_gid *gid, uint32_t ifindex
 	return -1;
 }
 
+struct ibv_context *open_device(const char *name)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *ctx = NULL;
+
+	CHECK(list);
+	for (int i = 0; list[i] && !ctx; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), name))
+			ctx = ibv_open_device(list[i]);
+	ibv_free_device_list(list);
+	return ctx;
+}
+
 void dev_open(struct dev *dev, int number)
 {
-	struct ibv_device **list;
 	char text[INET6_ADDRSTRLEN], name[8];
-	int n;
 
 	snprintf(name, sizeof(name), "r%d", number);
-	list = ibv_get_device_list(&n);
-	CHECK(list);
-	dev->ctx = NULL;
-	for (int i = 0; i < n; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), name))
-			dev->ctx = ibv_open_device(list[i]);
-	ibv_free_device_list(list);
+	dev->ctx = open_device(name);
 	CHECK(dev->ctx);
 	CHECK_EQ(fcntl(dev->ctx->async_fd, F_SETFL, O_NONBLOCK), 0);
 	dev->pd = ibv_alloc_pd(dev->ctx);
@@ -342,6 +356,7 @@ struct ibv_ah_attr end_path(struct end *from, struct end *to)
 int end_change(struct end *e, struct end *peer, enum ibv_qp_state state, struct ibv_qp_attr *attr)
 {
 	bool rc = e->type == IBV_QPT_RC, ud = e->type == IBV_QPT_UD;
+	bool raw = e->type == IBV_QPT_RAW_PACKET;
 	int mask = IBV_QP_STATE;
 
 	*attr = (struct ibv_qp_attr){ .qp_state = state };
@@ -350,10 +365,12 @@ int end_change(struct end *e, struct end *peer, enum ibv_qp_state state, struct 
 		attr->port_num = 1;
 		attr->qkey = QKEY;
 		attr->qp_access_flags = e->access;
+		if (raw)
+			return mask | IBV_QP_PORT;
 		mask |= IBV_QP_PKEY_INDEX | IBV_QP_PORT;
 		return mask | (ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
 	case IBV_QPS_RTR:
-		if (!ud) {
+		if (!ud && !raw) {
 			attr->ah_attr = end_path(e, peer);
 			attr->path_mtu = e->mtu;
 			attr->dest_qp_num = peer->qp->qp_num;
@@ -367,6 +384,8 @@ int end_change(struct end *e, struct end *peer, enum ibv_qp_state state, struct 
 		}
 		return mask;
 	case IBV_QPS_RTS:
+		if (raw)
+			return mask;
 		attr->sq_psn = e->psn;
 		mask |= IBV_QP_SQ_PSN;
 		if (rc) {

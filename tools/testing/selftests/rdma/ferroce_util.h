@@ -97,6 +97,8 @@ void run_tests(int argc, char **argv, void (*set_up)(void), const struct test *t
 void devs_open(void);
 /* Opens one of them, by its number. */
 void dev_open(struct dev *dev, int number);
+/* Opens a device by its name; returns NULL if there is none, or it cannot be opened. */
+struct ibv_context *open_device(const char *name);
 /* The index of a GID of a net device, or of any if ifindex is 0; -1 if there is none. */
 int find_gid(struct ibv_context *ctx, const union ibv_gid *gid, uint32_t ifindex);
 /* Waits until the port is active and has both GIDs, and looks their indexes up. */
@@ -137,6 +139,8 @@ void child_kill(pid_t pid);
 /* For child_fork() and run_tests(): keeps note of a child; ends what the case has left behind. */
 void case_child(pid_t pid);
 void case_end(void);
+/* Returns whether the kernel is slow. */
+bool is_debug_kernel(void);
 /* Keeps the program, and its children, on the first CPU from now on. */
 void stay_on_one_cpu(void);
 
