@@ -4,6 +4,7 @@
  * leaves nothing behind.
  */
 #include "ferroce_faults.h"
+#include "ferroce_stat.h"
 
 #define LEN 16384
 /* Bytes of a message, which takes several packets. */
@@ -185,7 +186,10 @@ static void finish_frame(void)
 
 void test_posted_frames(void)
 {
+	long long before = port_file("r1", "hw_counters", "tx_no_memory");
+
 	open_raw();
 	inject(&(struct call){ "post_send of a frame", NULL, post_frame, NULL, finish_frame });
 	end_close(&raw);
+	CHECK(port_file("r1", "hw_counters", "tx_no_memory") > before);
 }
