@@ -59,7 +59,7 @@ run_cases() {
 			eval "${cases[i]}"
 		) >"$tmp/case.log" 2>&1 </dev/null
 		rc=$?
-		stop_all
+		stop_all >>"$tmp/case.log" || rc=1
 		if [ -n "${after_each-}" ]; then "$after_each" >>"$tmp/case.log" 2>&1 || rc=$?; fi
 		if [ "$rc" = 0 ] && [ -e "$tmp/skip" ]; then
 			echo "ok $number ${names[i]} # SKIP $(<"$tmp/skip")"
@@ -154,15 +154,18 @@ start() {
 	echo "$pid" >>"$tmp/pids"
 }
 
-# Kills the processes that start() started and waits for their end.
+# stop_all [SECONDS]: kills the processes that start() started and waits for their end. Fails if one hangs in the kernel and does not
+# end within 100 s, or SECONDS.
 stop_all() {
-	local pid
+	local pid rc=0
 
 	[ -e "$tmp/pids" ] || return 0
 	while read -r pid; do
-		kill -KILL "$pid" 2>/dev/null && wait_for gone "$pid"
+		kill -KILL "$pid" 2>/dev/null || continue
+		wait_for -t "${1-100}" gone "$pid" || { rc=1; cat "/proc/$pid/stack"; }
 	done <"$tmp/pids"
 	rm "$tmp/pids"
+	return "$rc"
 }
 
 # state PID: sets $state to the state of a process, one letter; none once the process is gone.
