@@ -197,8 +197,10 @@ counted() {
 
 # flows: the stream goes on.
 flows() {
+	local pid
+
 	wait_for counted r1 rcvd_pkts $(($(counter r1 rcvd_pkts) + 500)) || { show_counters; return 1; }
-	kill -0 "${stream[@]}"
+	for pid in "${stream[@]}"; do fails gone "$pid"; done
 }
 
 # flows_whole: the same with trains that arrive whole.
