@@ -301,7 +301,12 @@ identification_wraps() {
 	intact
 }
 
-# A packet socket may share the train when it is received.
+# longer FILE BYTES
+longer() {
+	[ "$(stat -c %s "$1")" -gt "$2" ]
+}
+
+# A packet socket may share the train when it is received. A capture without packets has a header of 24 bytes.
 captured() {
 	local i
 
@@ -312,6 +317,7 @@ captured() {
 	done
 	traffic
 	unchanged
+	for i in 1 2; do wait_for longer "$tmp/capture$i" 24; done
 }
 
 # A packet socket whose packets are not read shares their memory.
