@@ -30,11 +30,19 @@ losses() {
 # Only a probe or a timeout detects the loss of a message that the requester waits for. A probe comes first, unless the
 # round trip takes as long as the timeout.
 probes() {
-	local i
+	local i before=()
 
-	for i in 1 2; do in_ns "n$i" tc qdisc change dev "v$i" root netem delay 1ms loss 10%; done
+	for i in 1 2; do
+		in_ns "n$i" tc qdisc change dev "v$i" root netem delay 1ms loss 10%
+		before[i]=$(more_probes "r$i")
+	done
 	both ibv_rc_pingpong -n 200 -s 4
-	for i in 1 2; do [ "$(counter "r$i" roce_adp_retrans)" -gt "$(counter "r$i" ack_timeout)" ]; done
+	for i in 1 2; do [ "$(more_probes "r$i")" -gt "${before[i]}" ]; done
+}
+
+# more_probes DEVICE: by how much its probes outnumber its timeouts.
+more_probes() {
+	echo $(($(counter "$1" roce_adp_retrans) - $(counter "$1" ack_timeout)))
 }
 
 many=2000
