@@ -74,10 +74,9 @@ run_cases() {
 	exit "$failed"
 }
 
-# Cleans up at every exit.
+# Cleans up at every exit, also at that of a program that is ended in the middle of a case.
 finish() {
-	stop_all
-	clean >/dev/null 2>&1
+	{ stop_all 10; "${after_each-:}"; clean; } >/dev/null 2>&1
 	rm -rf "$tmp"
 }
 
