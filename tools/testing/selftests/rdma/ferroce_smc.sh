@@ -48,14 +48,16 @@ there_and_back() {
 }
 
 many() {
-	local i pids=()
+	local i before pids=()
 
 	serve
+	before=$(sent_bytes)
 	for i in 1 2 3 4 5 6 7 8; do
 		start "check$i" n2 python3 "$smc" check 10.77.0.1 "$port" 300000
 		pids+=("$pid")
 	done
 	for i in "${!pids[@]}"; do ends "${pids[i]}" || { cat "$tmp/check$((i + 1)).log"; return 1; }; done
+	[ $(($(sent_bytes) - before)) -ge $((8 * 300000)) ]
 }
 
 set_up make_net
