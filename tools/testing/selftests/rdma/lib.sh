@@ -12,6 +12,7 @@
 
 names=() cases=()
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/ferroce.XXXXXX")
+trap 'rm -rf "$tmp"' EXIT
 
 # ---- The program and its cases
 
