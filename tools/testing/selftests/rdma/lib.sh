@@ -235,7 +235,10 @@ need_module() {
 	[ "$(id -u)" = 0 ] || skip_all "must be root"
 	need_programs rdma ibv_devinfo ip ss nsenter
 	modprobe -qa ib_uverbs ib_umad rdma_ucm veth dummy tun 8021q macvlan sch_netem udp_tunnel ip6_udp_tunnel
-	loaded ferroce || load_module || skip_all "no module ferroce"
+	if ! loaded ferroce; then
+		[ -e "$FERROCE_KO" ] || modinfo ferroce >/dev/null 2>&1 || skip_all "no module ferroce"
+		set_up load_module
+	fi
 }
 
 # ---- Devices
