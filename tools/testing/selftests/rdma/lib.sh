@@ -3,9 +3,9 @@
 #
 # Functions that the shell programs here share. A program sources this file, queues its cases with test_case and ends with
 # run_cases.
-#
-# Tests wait for a condition, with a limit: under emulation, no fixed time is long enough. To start a program takes a tenth of a
-# second there, so conditions that are checked again and again are read by the shell itself.
+
+# shellcheck source=tools/testing/selftests/rdma/net.sh
+. "$(dirname "${BASH_SOURCE[0]}")/net.sh"
 
 # The module is FERROCE_KO, or the one that modprobe finds.
 : "${FERROCE_KO=/out/ferroce.ko}"
@@ -103,43 +103,12 @@ equal() {
 	[ "$1" = "$2" ] || { echo "wanted '$1', got '$2'"; return 1; }
 }
 
-# A pipe that never has data: waiting for it starts no program, unlike sleep.
-exec {nothing}<> <(:)
-
-moment() {
-	read -rt 0.02 -u "$nothing" || true
-}
-
-# wait_for [-t SECONDS] COMMAND...: waits until the command succeeds; fails after 30 s, or SECONDS.
-wait_for() {
-	local limit=30 end
-
-	[ "$1" != -t ] || { limit=$2; shift 2; }
-	end=$((SECONDS + limit))
-	until "$@" >/dev/null 2>&1; do
-		if [ "$SECONDS" -ge "$end" ]; then
-			echo "timed out after $limit s: $*"
-			return 1
-		fi
-		moment
-	done
-}
-
 # slow: succeeds on a debug kernel, which takes ten times as long; a selection of the cases has to be enough there.
 slow() {
 	[[ $(uname -r) = *debug* ]]
 }
 
 # ---- Processes
-
-# in_ns NETNS COMMAND...: runs a command in a network namespace; "" is the current one. It keeps its /sys, as RDMA devices are
-# seen from everywhere, and a new mount of it for each command would be slow.
-in_ns() {
-	local ns=$1
-
-	shift
-	if [ -n "$ns" ]; then nsenter --net="/run/netns/$ns" "$@"; else "$@"; fi
-}
 
 # start NAME NETNS COMMAND...: runs it in the background, output in $tmp/NAME.log; $pid is its process. It ends with the case.
 start() {
@@ -183,14 +152,6 @@ gone() {
 
 	state "$1"
 	[[ $state = [ZX] || -z $state ]]
-}
-
-# in_file TEXT FILE: the file has the text. Fails too when there is no such file.
-in_file() {
-	local lines
-
-	{ mapfile -t lines <"$2"; } 2>/dev/null || return
-	[[ "${lines[*]}" = *"$1"* ]]
 }
 
 # ends PID: waits for a process of this shell; its exit code. Only one that hangs reaches the limit.
@@ -255,11 +216,6 @@ wait_gone() {
 	for dev; do wait_for fails device "$dev" || return; done
 }
 
-# wait_state DEVICE ACTIVE|DOWN|INIT
-wait_state() {
-	wait_for in_file ": $2" "/sys/class/infiniband/$1/ports/1/state"
-}
-
 # active_mtu DEVICE: prints the active MTU, as the verbs report it.
 active_mtu() {
 	ibv_devinfo -d "$1" | sed -n 's/.*active_mtu:[[:space:]]*\([0-9]*\).*/\1/p'
@@ -295,99 +251,16 @@ counter() {
 	echo "$(<"/sys/class/infiniband/$1/ports/1/hw_counters/$2")"
 }
 
-# gid_of ADDRESS: prints the GID of an IPv4 or IPv6 address as sysfs does.
-gid_of() {
-	local a head tail i gid=''
-
-	case $1 in
-	*.*)
-		IFS=. read -ra a <<<"$1"
-		printf '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x\n' "${a[@]}"
-		;;
-	*::*)
-		IFS=: read -ra head <<<"${1%%::*}"
-		IFS=: read -ra tail <<<"${1#*::}"
-		a=("${head[@]}")
-		for ((i = ${#head[@]} + ${#tail[@]}; i < 8; i++)); do a+=(0); done
-		for i in "${a[@]}" "${tail[@]}"; do gid+=$(printf ':%04x' "0x$i"); done
-		echo "${gid#:}"
-		;;
-	esac
-}
-
-# find_gid DEVICE GID: index of a RoCE v2 GID. The first entries are enough: the table has hundreds, nearly all empty.
-find_gid() {
-	local dir=/sys/class/infiniband/$1/ports/1 gid index type
-
-	for ((index = 0; index < 32; index++)); do
-		read -r gid 2>/dev/null <"$dir/gids/$index" || continue
-		[ "$gid" = "$2" ] || continue
-		read -r type 2>/dev/null <"$dir/gid_attrs/types/$index" || continue
-		[ "$type" = "RoCE v2" ] || continue
-		echo "$index"
-		return
-	done
-	return 1
-}
-
 # has_gid DEVICE ADDRESS: the device has the GID now.
 has_gid() {
 	find_gid "$1" "$(gid_of "$2")" >/dev/null
 }
 
-# gid_index DEVICE ADDRESS: the index of the address's RoCE v2 GID, as soon as there is one.
-gid_index() {
-	local gid
-
-	gid=$(gid_of "$2")
-	wait_for find_gid "$1" "$gid" && find_gid "$1" "$gid"
-}
-
 # ---- The network
-
-# make_ns NETNS...: without duplicate address detection. While the link-local address of an interface is tentative, for up to two
-# seconds, the kernel sends no neighbour solicitation for the RDMA core, which gives up after one.
-make_ns() {
-	local ns
-
-	for ns; do
-		ip netns add "$ns" && ip -n "$ns" link set lo up || return
-		in_ns "$ns" sh -c 'echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad' || return
-	done
-}
-
-# make_net [MTU]: namespaces n1 and n2 with a veth pair v1, v2 between them, MTU 4200 (room for a 4096-byte path MTU), and
-# the addresses 10.77.0.1 and .2, fd77::1 and ::2.
-make_net() {
-	local i
-
-	make_ns n1 n2 || return
-	# The indexes differ: if a device and its peer have the same one, linkwatch takes it for one without a peer, and delays
-	# it for up to a second. Until then it drops all packets to send, replies to neighbour solicitations, too.
-	ip link add v1 index 101 netns n1 mtu "${1:-4200}" type veth peer name v2 index 102 netns n2 mtu "${1:-4200}" || return
-	for i in 1 2; do
-		# Duplicate address detection would keep the IPv6 GID away for seconds.
-		ip -n "n$i" -batch - <<-END || return
-			addr add 10.77.0.$i/24 dev v$i
-			addr add fd77::$i/64 dev v$i nodad
-			link set v$i up
-		END
-	done
-}
 
 # add_link DEVICE NETNS NETDEV
 add_link() {
 	in_ns "$2" rdma link add "$1" type ferroce netdev "$3"
-}
-
-# add_links [TYPE]: device r1 on v1 and r2 on v2, with their GIDs in place.
-add_links() {
-	local i
-
-	for i in 1 2; do
-		in_ns "n$i" rdma link add "r$i" type "${1:-ferroce}" netdev "v$i" || return
-		wait_state "r$i" ACTIVE && gid_index "r$i" "10.77.0.$i" && gid_index "r$i" "fd77::$i" || return
-	done >/dev/null
 }
 
 # resolve_neighbours: before the network begins to lose packets, since the RDMA core waits one second for that.
@@ -401,10 +274,6 @@ resolve_neighbours() {
 make_device() {
 	ip link add v1 mtu 4200 type veth peer name v2 mtu 4200 && ip addr add 10.77.0.1/24 dev v1 && ip link set v2 up &&
 		ip link set v1 up && rdma link add r1 type ferroce netdev v1 && wait_state r1 ACTIVE && gid_index r1 10.77.0.1
-}
-
-delete_links() {
-	rdma link delete r1 && rdma link delete r2
 }
 
 # clean: removes the devices and namespaces of the tests. Net devices are made in namespaces, and are removed with them.
