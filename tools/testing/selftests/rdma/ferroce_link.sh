@@ -73,15 +73,9 @@ on_tun() {
 
 # The addresses of a VLAN device are GIDs of the device below, so a device on the VLAN device itself would be useless.
 on_vlan() {
-	local i
-
 	make_net
 	add_links
-	for i in 1 2; do
-		ip -n "n$i" link add "v$i.5" link "v$i" type vlan id 5
-		ip -n "n$i" addr add "10.79.0.$i/24" dev "v$i.5"
-		ip -n "n$i" link set "v$i.5" up
-	done
+	make_vlans 5 10.79.0
 	refused "not permitted" add_link r3 n1 v1.5
 	fails device r3
 	run_both 18515 "ibv_rc_pingpong -c -n 20 -d r1 -g $(gid_index r1 10.79.0.1)" \
@@ -197,17 +191,12 @@ same_index() {
 # The queue pair of the connection manager sends from the address, and does not keep its index afterwards. The connection manager
 # itself keeps it until it has destroyed its connection.
 added_again() {
-	local index server
+	local index
 
 	make_net
 	add_links
 	index=$(gid_index r1 10.77.0.1)
-	start server n1 rping -s -a 10.77.0.1 -C 1
-	server=$pid
-	wait_for listening
-	start client n2 rping -c -a 10.77.0.1 -C 1
-	ends "$pid"
-	ends "$server"
+	rpings 10.77.0.1 -C 1
 	wait_for same_index "$index"
 }
 

@@ -30,14 +30,9 @@ sends() {
 
 # reads_and_writes: READs and WRITEs of 65000 bytes, whose data is checked.
 reads_and_writes() {
-	local server
+	local client_ns=n1
 
-	start server n1 rping -s -a 10.77.0.1 -V -S 65000 -C 8
-	server=$pid
-	wait_for listening
-	start client n1 rping -c -a 10.77.0.1 -V -S 65000 -C 8
-	ends "$pid"
-	ends "$server"
+	rpings 10.77.0.1 -V -S 65000 -C 8
 }
 
 traffic() {

@@ -55,12 +55,8 @@ cm_vlan() {
 	local i
 
 	prepare
-	for i in 1 2; do
-		ip -n "n$i" link add "v$i.5" link "v$i" type vlan id 5
-		ip -n "n$i" addr add "10.81.0.$i/24" dev "v$i.5"
-		ip -n "n$i" link set "v$i.5" up
-		gid_index "r$i" "10.81.0.$i"
-	done
+	make_vlans 5 10.81.0
+	for i in 1 2; do gid_index "r$i" "10.81.0.$i"; done
 	route v .5
 	mckeys 239.8.8.9 10.81.0.1 10.81.0.2
 }

@@ -37,18 +37,13 @@ both_sockets() {
 
 # traffic ADDRESS CLIENT_ADDRESS: connections, datagrams, and the connection manager, with servers in n3.
 traffic() {
-	local server_ns=n3 a1 a2 server
+	local server_ns=n3 a1 a2
 
 	a1="-d r1 -g $(gid_index r1 "$1")"
 	a2="-d r2 -g $(gid_index r2 "$2")"
 	run_both 18515 "ibv_rc_pingpong -c -n 20 $a1" "ibv_rc_pingpong -c -n 20 $a2 $1"
 	run_both 18515 "ibv_ud_pingpong -c -n 20 $a1" "ibv_ud_pingpong -c -n 20 $a2 $1"
-	start server n3 rping -s -a "$1" -V -C 3
-	server=$pid
-	wait_for listening
-	start client n2 rping -c -a "$1" -V -C 3
-	ends "$pid" || { cat "$tmp/client.log" "$tmp/server.log"; return 1; }
-	ends "$server"
+	rpings "$1" -V -C 3
 }
 
 macvlan() {

@@ -13,16 +13,7 @@ set_up add_links
 
 # connect ADDRESS [OPTIONS]: rping verifies the data that it gets back (-V).
 connect() {
-	local address=$1 server client
-
-	shift
-	start server n1 rping -s -a "$address" -V "$@"
-	server=$pid
-	wait_for -t 100 listening
-	start client n2 rping -c -a "$address" -V "$@"
-	client=$pid
-	ends "$client" || { cat "$tmp/server.log" "$tmp/client.log"; return 1; }
-	ends "$server" || { cat "$tmp/server.log" "$tmp/client.log"; return 1; }
+	rpings "$@" -V
 	wait_for no_objects r1
 	wait_for no_objects r2
 }

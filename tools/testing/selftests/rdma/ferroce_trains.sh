@@ -54,23 +54,15 @@ show_counters() {
 	grep -v '^0$' /sys/class/infiniband/r[12]/ports/1/hw_counters/* || true
 }
 
-# traffic: SENDs, READs and WRITEs of 64 KiB, whose data is checked, over IPv4 and IPv6. With $lossy, a packet of the
-# connection manager may be lost, too: it does not repeat the disconnect request of a program that has exited, and the server
-# waits for that one.
+# traffic: SENDs, READs and WRITEs of 64 KiB, whose data is checked, over IPv4 and IPv6.
 traffic() {
-	local ip server rounds=8
+	local ip rounds=8
 
 	! slow || rounds=5
 	for ip in 4 6; do
 		both ibv_rc_pingpong -c -n "$rounds" -s 65536 -m 4096
 	done
-	# The server listens at the connection manager, not at TCP.
-	start server n1 rping -s -a 10.77.0.1 -V -S 65000 -C "$rounds"
-	server=$pid
-	wait_for listening
-	start client n2 rping -c -a 10.77.0.1 -V -S 65000 -C "$rounds"
-	ends "$pid" || { cat "$tmp/client.log" "$tmp/server.log"; return 1; }
-	[ -n "${lossy-}" ] || ends "$server"
+	rpings 10.77.0.1 -V -S 65000 -C "$rounds"
 }
 
 # all_sent DEVICE...: each has sent trains.
@@ -389,14 +381,8 @@ bridged() {
 
 # A VLAN device on top, with other features.
 tagged() {
-	local i
-
 	prepare
-	for i in 1 2; do
-		ip -n "n$i" link add link "v$i" name "v$i.7" mtu 4180 type vlan id 7
-		ip -n "n$i" addr add "10.78.0.$i/24" dev "v$i.7"
-		ip -n "n$i" link set "v$i.7" up
-	done
+	make_vlans 7 10.78.0 4180
 	run_both 18515 "ibv_rc_pingpong -c -n 20 -s 65536 -d r1 -g $(gid_index r1 10.78.0.1)" \
 		"ibv_rc_pingpong -c -n 20 -s 65536 -d r2 -g $(gid_index r2 10.78.0.2) 10.78.0.1"
 	all_sent r1 r2

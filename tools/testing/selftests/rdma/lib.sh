@@ -258,6 +258,19 @@ has_gid() {
 
 # ---- The network
 
+# make_vlans ID PREFIX [MTU]: VLAN devices on v1 and v2, with the addresses PREFIX.1 and .2.
+make_vlans() {
+	local i
+
+	for i in 1 2; do
+		ip -n "n$i" -batch - <<-END || return
+			link add link v$i name v$i.$1 ${3:+mtu $3} type vlan id $1
+			addr add $2.$i/24 dev v$i.$1
+			link set v$i.$1 up
+		END
+	done
+}
+
 # add_link DEVICE NETNS NETDEV
 add_link() {
 	in_ns "$2" rdma link add "$1" type ferroce netdev "$3"
@@ -338,6 +351,24 @@ run_both() {
 		sed 's/^/client: /' "$tmp/client.log"
 	fi
 	return "$rc"
+}
+
+# rpings ADDRESS [OPTIONS]: rping, with its server in n1 (or $server_ns) and its client in n2 (or $client_ns). With $lossy a packet of
+# the connection manager may be lost, too: it does not repeat the disconnect request of a program that has exited, and the server
+# waits for that one.
+rpings() {
+	local address=$1 server
+
+	shift
+	start server "${server_ns-n1}" rping -s -a "$address" "$@"
+	server=$pid
+	# The server listens at the connection manager, not at TCP.
+	wait_for -t 100 listening || return
+	start client "${client_ns-n2}" rping -c -a "$address" "$@"
+	if ! { ends "$pid" && { [ -n "${lossy-}" ] || ends "$server"; }; }; then
+		cat "$tmp/server.log" "$tmp/client.log"
+		return 1
+	fi
 }
 
 # both PROGRAM [OPTIONS]: the server on r1 in n1, the client on r2 in n2, by their GIDs of IP version $ip (4).
