@@ -13,6 +13,12 @@ need_module
 need_programs rpc.nfsd rpc.mountd nfsdcld exportfs mount.nfs4
 { modprobe -q rpcrdma && modprobe -q nfsd && modprobe -q nfsv4; } || skip_all "no NFS over RDMA"
 
+# daemons: prints the PIDs of the daemons of the server.
+daemons() {
+	pgrep -x 'rpc\.mountd|nfsdcld'
+}
+
+! daemons >/dev/null || skip_all "this host is an NFS server"
 pipes=$tmp/pipes
 
 # start_server: starts the server in n1; rpc.nfsd requires TCP beside RDMA. The daemons answer the kernel's requests for the
@@ -26,15 +32,10 @@ start_server() {
 		in_ns n1 rpc.nfsd -N 3 --rdma=20049 4
 }
 
-# daemons: prints the PIDs of the daemons started above.
-daemons() {
-	pgrep -x 'rpc\.mountd|nfsdcld'
-}
-
 clean() {
 	unmount
 	in_ns n1 rpc.nfsd 0
-	in_ns n1 exportfs -ua
+	in_ns n1 exportfs -u "*:$there"
 	daemons | xargs -r kill
 	wait_for fails daemons
 	umount "$pipes"
