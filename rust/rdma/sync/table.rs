@@ -36,8 +36,6 @@ use kernel::{
 
 /// A table of objects by number.
 ///
-/// Some numbers are kept for kernel consumers, so that processes cannot use them up.
-///
 /// # Invariants
 ///
 /// Every entry of `xa` is either reserved or came from `Ref::into_raw`.
@@ -58,11 +56,10 @@ use kernel::{
 ///
 /// static FLOWS: Global<Table<Flow>> = Global::new();
 ///
-/// // Sixteen of the numbers are kept for kernel consumers.
-/// FLOWS.init(Table::new(1..=0xffff, 16))?;
+/// FLOWS.init(Table::new(1..=0xffff))?;
 /// let flows = FLOWS.get().ok_or(ENODEV)?;
 ///
-/// let number = flows.reserve(false)?;
+/// let number = flows.reserve()?;
 /// let flow = Owned::new(Ok(Flow { port: 4791 }))?;
 /// number.publish(&flow);
 /// assert!(flows.get(number.get()).is_some());
@@ -84,18 +81,10 @@ pub struct Table<T> {
 
 /// The order in which a [`Table`] hands out numbers.
 enum Order {
-    /// Cyclically, so that a freed number is not reused soon. The last ones are kept for kernel
-    /// consumers.
-    Cyclic {
-        next: Atomic<u32>,
-        last_of_processes: u32,
-    },
+    /// Cyclically, so that a freed number is not reused soon.
+    Cyclic { next: Atomic<u32> },
     /// At random, of far more numbers than are in use at any time.
-    Random {
-        used: Atomic<u32>,
-        max: u32,
-        max_of_processes: u32,
-    },
+    Random { used: Atomic<u32>, max: u32 },
 }
 
 // SAFETY: The array has its own lock, readers use RCU, and `Ref<T>` may be used by any thread.
@@ -104,26 +93,22 @@ unsafe impl<T: Send + Sync> Send for Table<T> {}
 unsafe impl<T: Send + Sync> Sync for Table<T> {}
 
 impl<T> Table<T> {
-    /// Creates an empty table that hands out the numbers of `range`, the last `kept` of them to
-    /// kernel consumers only.
-    pub fn new(range: RangeInclusive<u32>, kept: u32) -> impl PinInit<Self> {
+    /// Creates an empty table that hands out the numbers of `range`.
+    pub fn new(range: RangeInclusive<u32>) -> impl PinInit<Self> {
         let order = Order::Cyclic {
             next: Atomic::new(*range.start()),
-            last_of_processes: range.end().saturating_sub(kept),
         };
         Self::with_order(range, order)
     }
 
-    /// Creates an empty table that hands out up to `max` numbers of `range` that cannot be guessed,
-    /// the last `kept` of them to kernel consumers only.
+    /// Creates an empty table that hands out up to `max` numbers of `range` that cannot be guessed.
     ///
     /// Numbers that are far apart share no node of the array. Objects in use cost up to some
     /// hundred bytes more each, and a lookup visits as many nodes as the largest number demands.
-    pub fn new_random(range: RangeInclusive<u32>, max: u32, kept: u32) -> impl PinInit<Self> {
+    pub fn new_random(range: RangeInclusive<u32>, max: u32) -> impl PinInit<Self> {
         let order = Order::Random {
             used: Atomic::new(0),
             max,
-            max_of_processes: max.saturating_sub(kept),
         };
         Self::with_order(range, order)
     }
@@ -148,48 +133,32 @@ impl<T> Table<T> {
         })
     }
 
-    /// Reserves a number, for a kernel consumer or for a process; lookups do not find it yet. May
-    /// sleep.
+    /// Reserves a number; lookups do not find it yet. May sleep.
     ///
     /// # Errors
     ///
     /// `EBUSY` if every number is taken, `ENOMEM`.
-    pub fn reserve(&'static self, is_kernel: bool) -> Result<Number<T>> {
-        match &self.order {
-            Order::Cyclic {
-                next,
-                last_of_processes,
-            } => {
-                let last = if is_kernel {
-                    self.last
-                } else {
-                    *last_of_processes
-                };
+    pub fn reserve(&'static self) -> Result<Number<T>> {
+        let id = match &self.order {
+            Order::Cyclic { next } => {
                 // A race only means that numbers are reused a little sooner.
                 let mut from = next.load(Relaxed);
-                let id = self.alloc(last, &mut from)?;
+                let id = self.alloc(&mut from)?;
                 next.store(from, Relaxed);
-                // INVARIANT: The number was just reserved.
-                Ok(Number { table: self, id })
+                id
             }
-            Order::Random {
-                used,
-                max,
-                max_of_processes,
-            } => {
-                let max = if is_kernel { *max } else { *max_of_processes };
-                if used.fetch_add(1, Relaxed) >= max {
+            Order::Random { used, max } => {
+                if used.fetch_add(1, Relaxed) >= *max {
                     used.fetch_sub(1, Relaxed);
                     return Err(EBUSY);
                 }
-                let mut from = self.any();
-                let id = self.alloc(self.last, &mut from).inspect_err(|_| {
+                self.alloc(&mut self.any()).inspect_err(|_| {
                     used.fetch_sub(1, Relaxed);
-                })?;
-                // INVARIANT: The number was just reserved.
-                Ok(Number { table: self, id })
+                })?
             }
-        }
+        };
+        // INVARIANT: The number was just reserved.
+        Ok(Number { table: self, id })
     }
 
     /// Returns a random number of the range. All are equally likely, except for a bias of the
@@ -201,12 +170,12 @@ impl<T> Table<T> {
         self.first.saturating_add(offset)
     }
 
-    /// Reserves the first free number from `next` on, or from the first one on if there is none up
-    /// to `last`. `next` becomes the number behind it.
-    fn alloc(&self, last: u32, next: &mut u32) -> Result<u32> {
+    /// Reserves the first free number from `next` on, or from the first one on if there is none.
+    /// `next` becomes the number behind it.
+    fn alloc(&self, next: &mut u32) -> Result<u32> {
         let mut id = 0;
         let limit = bindings::xa_limit {
-            max: last,
+            max: self.last,
             min: self.first,
         };
 
@@ -386,25 +355,18 @@ mod tests {
     };
 
     #[test]
-    fn some_numbers_are_reserved_for_kernel() -> Result {
+    fn freed_number_is_used_last() -> Result {
         static TABLE: Global<Table<u32>> = Global::new();
 
         // The module is loaded afresh for each run.
-        TABLE.init(Table::new(1..=5, 2))?;
+        TABLE.init(Table::new(1..=3))?;
         let table = TABLE.get().ok_or(ENODEV)?;
-        let taken = [table.reserve(false)?, table.reserve(false)?];
-        let kernel = [table.reserve(true)?, table.reserve(true)?];
-        // No number after the last one is left for a process, so it gets lower ones.
-        drop(taken);
-        let taken = [table.reserve(false)?, table.reserve(false)?];
-        assert_eq!(table.reserve(false).err(), Some(EBUSY));
-        let last = table.reserve(true)?;
-        assert_eq!(table.reserve(true).err(), Some(EBUSY));
-        let mut sum = last.get();
-        for number in [&taken, &kernel].into_iter().flatten() {
-            sum += number.get();
-        }
-        assert_eq!(sum, 1 + 2 + 3 + 4 + 5);
+        let (first, second) = (table.reserve()?, table.reserve()?);
+        assert_eq!((first.get(), second.get()), (1, 2));
+        drop(first);
+        let (third, again) = (table.reserve()?, table.reserve()?);
+        assert_eq!((third.get(), again.get()), (3, 1));
+        assert_eq!(table.reserve().err(), Some(EBUSY));
         Ok(())
     }
 
@@ -412,24 +374,18 @@ mod tests {
     fn random_numbers_are_limited_by_count() -> Result {
         static TABLE: Global<Table<u32>> = Global::new();
 
-        TABLE.init(Table::new_random(16..=4111, 5, 2))?;
+        TABLE.init(Table::new_random(16..=4111, 3))?;
         let table = TABLE.get().ok_or(ENODEV)?;
-        let taken = [
-            table.reserve(false)?,
-            table.reserve(false)?,
-            table.reserve(false)?,
-        ];
-        assert_eq!(table.reserve(false).err(), Some(EBUSY));
-        let kernel = [table.reserve(true)?, table.reserve(true)?];
-        assert_eq!(table.reserve(true).err(), Some(EBUSY));
+        let taken = [table.reserve()?, table.reserve()?, table.reserve()?];
+        assert_eq!(table.reserve().err(), Some(EBUSY));
         // They are consecutive by chance in at most one run in 2^24.
         let [a, b, c] = taken.each_ref().map(Number::get);
         assert!(a + 1 != b || b + 1 != c);
-        for number in Iterator::chain(taken.iter(), &kernel) {
+        for number in &taken {
             assert!((16..=4111).contains(&number.get()));
         }
         drop(taken);
-        table.reserve(false)?;
+        table.reserve()?;
         Ok(())
     }
 
@@ -437,15 +393,11 @@ mod tests {
     fn all_numbers_are_used_before_ebusy() -> Result {
         static TABLE: Global<Table<u32>> = Global::new();
 
-        TABLE.init(Table::new_random(2..=4, 9, 0))?;
+        TABLE.init(Table::new_random(2..=4, 9))?;
         let table = TABLE.get().ok_or(ENODEV)?;
-        let taken = [
-            table.reserve(false)?,
-            table.reserve(false)?,
-            table.reserve(false)?,
-        ];
+        let taken = [table.reserve()?, table.reserve()?, table.reserve()?];
         assert_eq!(taken.iter().map(Number::get).sum::<u32>(), 2 + 3 + 4);
-        assert_eq!(table.reserve(false).err(), Some(EBUSY));
+        assert_eq!(table.reserve().err(), Some(EBUSY));
         Ok(())
     }
 }

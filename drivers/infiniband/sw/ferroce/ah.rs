@@ -57,37 +57,27 @@ impl Av {
     }
 }
 
-/// An address handle: the number of an address vector in one of the tables.
+/// An address handle: the number of an address vector in the table.
 pub(crate) struct Ah {
     number: u32,
     pd: PdId,
     _charge: Option<Charge>,
 }
 
-/// The maximum number of address handles of kernel consumers. They have numbers of their own, so
-/// that processes cannot starve the connection manager.
-const MAX_KERNEL_AH: u32 = 1 << 20;
+/// The number of address handles that processes leave for kernel consumers, such as the connection
+/// manager.
+const KERNEL_AH: u32 = 1 << 20;
 
-static USER: Global<CopyTable<Av>> = Global::new();
-static KERNEL: Global<CopyTable<Av>> = Global::new();
+static TABLE: Global<CopyTable<Av>> = Global::new();
 
-/// Constructs the tables. Called once, before any device exists.
+/// Constructs the table. Called once, before any device exists.
 pub(crate) fn init() -> Result {
-    USER.init(CopyTable::new(1..=MAX_AH))?;
-    KERNEL.init(CopyTable::new(
-        MAX_AH.wrapping_add(1)..=MAX_AH.wrapping_add(MAX_KERNEL_AH),
-    ))
+    TABLE.init(CopyTable::new(1..=MAX_AH + KERNEL_AH))
 }
 
 /// Returns the address vector of the address handle `number`.
 pub(crate) fn find(number: u32) -> Option<Av> {
-    table(number).ok()?.get(number)
-}
-
-/// Returns the table that contains the address handle `number`.
-fn table(number: u32) -> Result<&'static CopyTable<Av>> {
-    let table = if number <= MAX_AH { &USER } else { &KERNEL };
-    table.get().ok_or(ENODEV)
+    TABLE.get()?.get(number)
 }
 
 impl Ah {
@@ -99,13 +89,12 @@ impl Ah {
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Self> {
         check(&path)?;
-        let table = if udata.is_some() { &USER } else { &KERNEL };
         let charge = Charge::new(&pool::AHS, pd.owner.as_ref())?;
         let pd = pd.id();
         let av = Av::new(pd, path, gid);
         // Construct the handle first: if a later step fails, its drop frees the number.
         let ah = Self {
-            number: table.get().ok_or(ENODEV)?.insert(av, flags)?,
+            number: TABLE.get().ok_or(ENODEV)?.insert(av, flags)?,
             pd,
             _charge: charge,
         };
@@ -129,7 +118,8 @@ impl Ah {
 
     pub(crate) fn modify(&self, path: Path, gid: &GidAttr) -> Result {
         check(&path)?;
-        table(self.number)?.replace(self.number, Av::new(self.pd, path, gid))
+        let table = TABLE.get().ok_or(ENODEV)?;
+        table.replace(self.number, Av::new(self.pd, path, gid))
     }
 
     pub(crate) fn query(&self) -> Option<Path> {
@@ -139,7 +129,7 @@ impl Ah {
 
 impl Drop for Ah {
     fn drop(&mut self) {
-        if let Ok(table) = table(self.number) {
+        if let Some(table) = TABLE.get() {
             table.remove(self.number);
         }
     }

@@ -171,7 +171,7 @@ static TABLE: Global<Table<IbCq>> = Global::new();
 /// Constructs the table. Called once, before any device exists.
 pub(crate) fn init() -> Result {
     let numbers = 1..=MAX_OBJECTS + KERNEL_OBJECTS;
-    TABLE.init(Table::new(numbers, KERNEL_OBJECTS))
+    TABLE.init(Table::new(numbers))
 }
 
 impl Cq {
@@ -202,7 +202,7 @@ impl Cq {
             )?)),
         };
         let is_user = matches!(store, Store::User { .. });
-        let number = TABLE.get().ok_or(ENODEV)?.reserve(!is_user)?;
+        let number = TABLE.get().ok_or(ENODEV)?.reserve()?;
         let work = Notify(number.get());
         Ok(try_pin_init!(Self {
             number,

@@ -100,7 +100,6 @@ pub(crate) fn init() -> Result {
     TABLE.init(Table::new_random(
         1..=FIRST_MW - 1,
         MAX_OBJECTS + KERNEL_OBJECTS,
-        KERNEL_OBJECTS,
     ))?;
     window::init()
 }

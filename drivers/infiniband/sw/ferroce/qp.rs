@@ -204,7 +204,7 @@ static TABLE: Global<Table<IbQp>> = Global::new();
 /// Numbers are unique in the module, not per device: packets, timers and work items name a queue
 /// pair by its number alone.
 pub(crate) fn init() -> Result {
-    TABLE.init(Table::new(FIRST_QPN..=LAST_QPN, KERNEL_OBJECTS))
+    TABLE.init(Table::new(FIRST_QPN..=LAST_QPN))
 }
 
 /// Finds a queue pair by number.
@@ -262,7 +262,7 @@ impl Qp {
             }
             _ => Some(KernelQueues::new(&send_queue, recv_queue.as_ref())?),
         };
-        let number = TABLE.get().ok_or(ENODEV)?.reserve(kernel.is_some())?;
+        let number = TABLE.get().ok_or(ENODEV)?.reserve()?;
         let qpn = number.get();
         let gsi = match ty {
             QpType::Gsi => Some(GsiQp::new(device.number, qpn)?),

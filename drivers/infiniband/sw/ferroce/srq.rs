@@ -129,7 +129,7 @@ static TABLE: Global<Table<IbSrq>> = Global::new();
 /// Constructs the table. Called once, before any device exists.
 pub(crate) fn init() -> Result {
     let numbers = 1..=MAX_OBJECTS + KERNEL_OBJECTS;
-    TABLE.init(Table::new(numbers, KERNEL_OBJECTS))
+    TABLE.init(Table::new(numbers))
 }
 
 impl Srq {
@@ -141,7 +141,7 @@ impl Srq {
         let ring = lay_out(init.attr.max_wr, max_sge)?;
         let charge = Charge::new(&pool::SRQS, init.pd.owner.as_ref())?;
         let queue = Queue::new(ring)?;
-        let number = TABLE.get().ok_or(ENODEV)?.reserve(udata.is_none())?;
+        let number = TABLE.get().ok_or(ENODEV)?.reserve()?;
         let srq_num = number.get();
         let (mut mmap_entry, mut is_user) = (None, false);
         if let (Some(udata), Some(ucontext)) = (udata, init.ucontext) {

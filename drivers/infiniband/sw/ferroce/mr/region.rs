@@ -131,9 +131,7 @@ impl Region {
         fast: Option<Pin<KBox<Fast>>>,
         charge: Option<Charge>,
     ) -> Result<Self> {
-        // Only regions of processes have memory of processes.
-        let is_kernel = !matches!(memory, Memory::User(_) | Memory::Paged(_));
-        let number = super::TABLE.get().ok_or(ENODEV)?.reserve(is_kernel)?;
+        let number = super::TABLE.get().ok_or(ENODEV)?.reserve()?;
         let key = match fast {
             // Numbers begin at one, so no key is zero.
             Some(_) => 0,

@@ -73,7 +73,7 @@ static TABLE: Global<Table<Mw>> = Global::new();
 /// Constructs the tables. Called once, before any device exists.
 pub(super) fn init() -> Result {
     by_qp::init()?;
-    TABLE.init(Table::new_random(FIRST_MW..=LAST_MW, MAX_OBJECTS, 0))
+    TABLE.init(Table::new_random(FIRST_MW..=LAST_MW, MAX_OBJECTS))
 }
 
 /// The driver's part of a memory window.
@@ -88,7 +88,7 @@ pub(crate) struct Window {
 impl Window {
     pub(crate) fn new(pd: &Pd<Ferroce>, ty: MwType) -> Result<Self> {
         let charge = Charge::new(&pool::MWS, pd.owner.as_ref())?;
-        let number = TABLE.get().ok_or(ENODEV)?.reserve(false)?;
+        let number = TABLE.get().ok_or(ENODEV)?.reserve()?;
         let pd = pd.id();
         let binding = Binding {
             key: super::key(number.get(), rdma::random::byte() & FIRST_TAGS),
