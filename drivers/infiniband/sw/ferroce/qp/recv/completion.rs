@@ -39,7 +39,7 @@ pub(super) fn grh_area(incoming: &Incoming) -> [u8; GRH_LEN as usize] {
     area
 }
 
-/// Returns the completion of a receive request, which `incoming` has completed unless it is flushed.
+/// Returns the completion of a receive request, by `incoming` unless the request is flushed.
 pub(super) fn completion(
     qp: &IbQp,
     wr_id: u64,
