@@ -2,17 +2,9 @@
 
 //! Copies of payload.
 
-/// Copies of more bytes use a string instruction.
-#[cfg(all(CONFIG_X86_64, not(CONFIG_KASAN)))]
-const STRING: usize = 128;
-
-/// Bytes of a word.
-#[cfg(all(CONFIG_X86_64, not(CONFIG_KASAN)))]
-const WORD: usize = size_of::<u64>();
-
 /// Copies `len` bytes.
 ///
-/// On x86-64, a short copy is two blocks, one at the start and one at the end, which may overlap. A
+/// A short copy is two blocks, one at the start and one at the end, which may overlap. A
 /// string instruction would take long to begin. Longer copies are `rep movsq`. The kernel's
 /// `memcpy()` is `rep movsb` where the processor claims that this is fast. But if the target begins
 /// up to 63 bytes behind the source, modulo 4096, it takes 1400 ns for 4 KiB on an AMD EPYC,
@@ -25,38 +17,43 @@ const WORD: usize = size_of::<u64>();
 /// overlap.
 #[inline]
 pub(crate) unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
-    #[cfg(all(CONFIG_X86_64, not(CONFIG_KASAN)))]
-    if len > STRING {
-        let last = len - WORD;
-        // SAFETY: By the contract of this function. The direction flag is clear, as the ABI has it.
-        // The last word may overlap with the one before.
-        unsafe {
-            core::arch::asm!(
-                "rep movsq",
-                inout("rcx") len >> 3 => _,
-                inout("rdi") dst => _,
-                inout("rsi") src => _,
-                options(nostack, preserves_flags)
-            );
-            copy_block::<u64>(src.add(last), dst.add(last));
-        }
+    if cfg!(CONFIG_KASAN) || len < size_of::<u64>() {
+        // SAFETY: By the contract of this function.
+        unsafe { core::ptr::copy_nonoverlapping(src, dst, len) };
         return;
     }
-    #[cfg(all(CONFIG_X86_64, not(CONFIG_KASAN)))]
-    if len >= WORD {
-        // SAFETY: By the contract of this function. In each case a block has at most `len` bytes.
-        unsafe {
-            match len {
-                0..=16 => copy_ends::<u64>(src, dst, len),
-                17..=32 => copy_ends::<[u64; 2]>(src, dst, len),
-                33..=64 => copy_ends::<[u64; 4]>(src, dst, len),
-                _ => copy_ends::<[u64; 8]>(src, dst, len),
-            }
+    // SAFETY: By the contract of this function. In each case a block has at most `len` bytes.
+    unsafe {
+        match len {
+            0..=16 => copy_ends::<u64>(src, dst, len),
+            17..=32 => copy_ends::<[u64; 2]>(src, dst, len),
+            33..=64 => copy_ends::<[u64; 4]>(src, dst, len),
+            65..=128 => copy_ends::<[u64; 8]>(src, dst, len),
+            _ => copy_words(src, dst, len),
         }
-        return;
     }
-    // SAFETY: By the contract of this function.
-    unsafe { core::ptr::copy_nonoverlapping(src, dst, len) };
+}
+
+/// Copies all words with a string instruction, and the last eight bytes.
+///
+/// # Safety
+///
+/// `src` must be valid for read and `dst` for write, for `len` bytes each, and at least eight.
+#[inline]
+unsafe fn copy_words(src: *const u8, dst: *mut u8, len: usize) {
+    let last = len.wrapping_sub(size_of::<u64>());
+    // SAFETY: By the contract of this function. The direction flag is clear, as the ABI has it. The
+    // last eight bytes may overlap with the last word.
+    unsafe {
+        core::arch::asm!(
+            "rep movsq",
+            inout("rcx") len >> 3 => _,
+            inout("rdi") dst => _,
+            inout("rsi") src => _,
+            options(nostack, preserves_flags)
+        );
+        copy_block::<u64>(src.add(last), dst.add(last));
+    }
 }
 
 /// Copies the first block and the last one: all `len` bytes, if these are at most two blocks.
@@ -64,7 +61,6 @@ pub(crate) unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
 /// # Safety
 ///
 /// `src` must be valid for read and `dst` for write, for `len` bytes each, and at least a block.
-#[cfg(all(CONFIG_X86_64, not(CONFIG_KASAN)))]
 #[inline]
 unsafe fn copy_ends<T: Copy>(src: *const u8, dst: *mut u8, len: usize) {
     let last = len.wrapping_sub(size_of::<T>());
@@ -80,7 +76,6 @@ unsafe fn copy_ends<T: Copy>(src: *const u8, dst: *mut u8, len: usize) {
 /// # Safety
 ///
 /// `src` must be valid for read and `dst` for write, for a block each.
-#[cfg(all(CONFIG_X86_64, not(CONFIG_KASAN)))]
 #[inline]
 unsafe fn copy_block<T: Copy>(src: *const u8, dst: *mut u8) {
     // SAFETY: By the contract of this function.
