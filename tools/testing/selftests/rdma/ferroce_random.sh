@@ -15,7 +15,7 @@ need_programs ibv_rc_pingpong tc
 after_each=clean
 
 changes=8 steps=15000
-! slow || steps=4000
+! slow || changes=5 steps=2500
 
 # The exit status of ferroce_random if a device was removed.
 removed=3
