@@ -3,8 +3,6 @@
 # Functions that make the kernel inspect, change or drop the packets of a net device.
 
 # shellcheck shell=bash
-here=$PWD
-[ -x "$here/ferroce_xdp" ] || here=$(dirname "$0")
 
 # hold_packets NETNS DEVICE: opens a packet socket that never reads its packets and so shares their memory.
 hold_packets() {
@@ -44,7 +42,7 @@ need_xdp() {
 
 # attach_xdp NETNS DEVICE WORDS...: attaches an XDP program with ferroce_xdp. $pid is the process that holds it.
 attach_xdp() {
-	start "xdp-$2" "$1" "$here/ferroce_xdp" "${@:2}"
+	start "xdp-$2" "$1" "$programs/ferroce_xdp" "${@:2}"
 	wait_for in_file attached "$tmp/xdp-$2.log"
 }
 

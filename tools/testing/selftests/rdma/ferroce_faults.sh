@@ -11,8 +11,6 @@
 need_module
 [ -e /proc/self/fail-nth ] || skip_all "the kernel injects no faults"
 
-here=$PWD
-[ -x "$here/ferroce_faults" ] || here=$(dirname "$0")
 leaks=/sys/kernel/debug/kmemleak
 
 # pins: prints the number of pages pinned for devices. The refresh adds the counts of each processor to the total.
@@ -57,7 +55,7 @@ pass() {
 	load_module gid_table=8
 	forget_leaks
 	before=$(pins)
-	"$here/ferroce_faults" "$1" >"$tmp/$1.log" 2>&1 || { cat "$tmp/$1.log"; return 1; }
+	"$programs/ferroce_faults" "$1" >"$tmp/$1.log" 2>&1 || { cat "$tmp/$1.log"; return 1; }
 	# Print the number of faults.
 	grep '^# ' "$tmp/$1.log" >&3
 	fails device r1

@@ -7,8 +7,6 @@
 # shellcheck disable=SC2317 # The cases are called by name.
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
 . "$(dirname "$0")/lib.sh"
-here=$PWD
-[ -x "$here/ferroce_random" ] || here=$(dirname "$0")
 need_module
 need_programs ibv_rc_pingpong tc
 # shellcheck disable=SC2034
@@ -59,7 +57,7 @@ run() {
 	RANDOM=$seed
 	make_net
 	add_links
-	start random "" "$here/ferroce_random" "$seed" "$1"
+	start random "" "$programs/ferroce_random" "$seed" "$1"
 	wait_for -t 100 in_file running "$tmp/random.log"
 }
 

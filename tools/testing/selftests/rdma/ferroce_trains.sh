@@ -46,7 +46,7 @@ xdp_off() {
 
 # feature NUMBER FEATURE on|off
 feature() {
-	in_ns "n$1" "$here/ferroce_feature" "v$1" "$2" "$3"
+	in_ns "n$1" "$programs/ferroce_feature" "v$1" "$2" "$3"
 }
 
 # show_counters: prints the counters of both devices that are not 0.

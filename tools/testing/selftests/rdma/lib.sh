@@ -10,6 +10,10 @@
 # The module is FERROCE_KO, or the one that modprobe finds.
 : "${FERROCE_KO=/out/ferroce.ko}"
 
+# The directory of the C programs: the current one, or that of the script.
+programs=$PWD
+[ -x "$programs/ferroce_peer" ] || programs=$(dirname "$0")
+
 names=() cases=()
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/ferroce.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
