@@ -140,7 +140,9 @@ pub struct Wc {
     pub qp: QpHandle,
     /// The network header of a received datagram.
     pub network_hdr_type: NetworkType,
-    /// The VLAN of the net device that a datagram was received on, if it is a VLAN device.
+    /// The VLAN of the GID that a datagram was sent to ([`GidAttr::vlan_id`]), if it has one.
+    ///
+    /// [`GidAttr::vlan_id`]: crate::ib::gid::GidAttr::vlan_id
     pub vlan: Option<u16>,
 }
 

@@ -14,13 +14,22 @@ use crate::{
     bindings,
     net::netdevice::NetDevice, //
 };
-use core::ptr::NonNull;
+use core::ptr::{
+    null_mut,
+    NonNull, //
+};
 use kernel::{
-    error::from_err_ptr,
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
     ffi,
     prelude::*,
     sync::rcu, //
 };
+
+/// The VLAN ID of the core for an address without a VLAN.
+const NO_VLAN: u16 = 0xffff;
 
 /// A reference to an entry of a GID table.
 ///
@@ -91,6 +100,22 @@ impl GidAttr {
     pub fn gid(&self) -> [u8; 16] {
         // SAFETY: The entry is alive by the type invariant; a GID is plain bytes.
         unsafe { *self.entry.as_ref().gid.raw.as_ref() }
+    }
+
+    /// Returns the VLAN ID that the core associates with the address: that of the net device, or of
+    /// a VLAN device directly below it, such as a port of a bridge.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if the entry or the device is gone.
+    pub fn vlan_id(&self) -> Result<Option<u16>> {
+        let mut vlan_id = NO_VLAN;
+        // SAFETY: The entry is alive by the type invariant; a null pointer asks for no address.
+        to_result(unsafe {
+            bindings::rdma_read_gid_l2_fields(self.entry.as_ptr(), &mut vlan_id, null_mut())
+        })
+        .map_err(|_| ENODEV)?;
+        Ok((vlan_id != NO_VLAN).then_some(vlan_id))
     }
 
     /// Calls `f` with the net device that has the address, under RCU.

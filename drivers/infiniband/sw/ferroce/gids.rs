@@ -258,20 +258,33 @@ pub(crate) fn gsi_at(link: &Link) -> Option<u32> {
         .find_map(link, |entry| gsi_of(gids, entry.at.device))
 }
 
-/// Finds the management queue pair of the device that has an address.
-///
-/// An address of a net device is also an address of each device on a net device below it. A device
-/// on that net device itself is preferred.
-pub(crate) fn gsi(address: &Address) -> Option<u32> {
-    let gids = GIDS.get()?;
-    let find = |own: bool| {
-        gids.addresses.find_map(address, |entry| {
-            if entry.own != own {
-                return None;
-            }
-            gsi_of(gids, entry.at.device)
-        })
-    };
+/// A management queue pair that an address identifies.
+#[derive(Clone, Copy)]
+pub(crate) struct Gsi {
+    /// The number of the queue pair.
+    pub(crate) qp: u32,
+    /// The index of the address in the GID table of the device.
+    pub(crate) gid_index: u32,
+}
 
-    find(true).or_else(|| find(false))
+/// Finds the management queue pair for a packet to `address` that was received on `link`.
+///
+/// Several net devices may have the same address, for instance a link-local one. That of `link` is
+/// preferred. An address of a net device is also an address of each device on a net device below
+/// it. A device on that net device itself is preferred.
+pub(crate) fn gsi(address: &Address, link: &Link) -> Option<Gsi> {
+    let gids = GIDS.get()?;
+    let mut best = None;
+
+    gids.addresses.find_map(address, |entry| {
+        let rank = (entry.ifindex == link.ifindex, entry.own);
+        if best.is_none_or(|(other, _)| other < rank) {
+            if let Some(qp) = gsi_of(gids, entry.at.device) {
+                let gid_index = entry.at.index;
+                best = Some((rank, Gsi { qp, gid_index }));
+            }
+        }
+        None::<()>
+    });
+    best.map(|(_, gsi)| gsi)
 }

@@ -58,7 +58,7 @@ pub(crate) struct Incoming {
 /// Properties of a packet that are not in its data.
 #[derive(Clone, Copy)]
 pub(crate) struct About {
-    /// The VLAN of the net device that it was received on.
+    /// The VLAN of its destination address, of packets for queue pair 1.
     vlan: Option<u16>,
     sport: u16,
     /// True if the ICRC is not checked.
@@ -91,9 +91,14 @@ impl Incoming {
         self.about.sport
     }
 
-    /// Returns the VLAN of the net device that the packet was received on.
+    /// Returns the VLAN of the destination address of a packet for queue pair 1.
     pub(crate) fn vlan(&self) -> Option<u16> {
         self.about.vlan
+    }
+
+    /// Sets the VLAN of the destination address.
+    pub(crate) fn set_vlan(&mut self, vlan: Option<u16>) {
+        self.about.vlan = vlan;
     }
 
     /// Returns a copy that shares the data.
@@ -238,7 +243,7 @@ impl<'a> Batch<'a> {
             packets,
             dev,
             about: About {
-                vlan: dev.vlan_id(),
+                vlan: None,
                 sport: 0,
                 is_trusted,
             },
@@ -250,6 +255,11 @@ impl<'a> Batch<'a> {
     #[inline]
     pub(crate) fn dev(&self) -> &'a NetDevice {
         self.dev
+    }
+
+    /// Sets the VLAN of the destination address of the packets from here on.
+    pub(crate) fn set_vlan(&mut self, vlan: Option<u16>) {
+        self.about.vlan = vlan;
     }
 
     /// Returns the counter of the train once, if the packets are one.

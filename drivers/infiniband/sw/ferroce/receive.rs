@@ -32,10 +32,13 @@ use crate::{
     }, //
 };
 use kernel::prelude::*;
-use rdma::net::{
-    netdevice::NetDevice,
-    skbuff::SkBuffList,
-    udp_tunnel::UdpReceive, //
+use rdma::{
+    ib::gid::GidTable,
+    net::{
+        netdevice::NetDevice,
+        skbuff::SkBuffList,
+        udp_tunnel::UdpReceive, //
+    }, //
 };
 use roce::{
     icrc::IPV4_LEN,
@@ -79,12 +82,12 @@ impl UdpReceive for Receiver {
 /// The drop counter, if the packet is dropped and was not counted yet.
 #[inline]
 fn dispatch(
-    incoming: Incoming,
+    mut incoming: Incoming,
     origin: &mut Origin,
     batch: &mut Batch<'_>,
     kept: &mut Option<Kept>,
 ) -> Result<(), Counter> {
-    let packet = incoming.packet().map_err(|_| Counter::Malformed)?;
+    let mut packet = incoming.packet().map_err(|_| Counter::Malformed)?;
     traces::keep(&packet, kept);
     if !packet.pkey().matches(Pkey::DEFAULT) {
         return Err(Counter::BadPkey);
@@ -99,7 +102,16 @@ fn dispatch(
         }
         return deliver(incoming, origin, &Link::of(batch.dev()));
     }
-    let qp = find(packet.dest_qpn(), origin).ok_or(Counter::NoQp)?;
+    let qp = match packet.dest_qpn() {
+        Qpn::GSI => {
+            let (qp, vlan) = find_gsi(origin, batch.dev()).ok_or(Counter::NoQp)?;
+            incoming.set_vlan(vlan);
+            batch.set_vlan(vlan);
+            packet = incoming.packet().map_err(|_| Counter::Malformed)?;
+            qp
+        }
+        qpn => qp::find(qpn.get()).ok_or(Counter::NoQp)?,
+    };
     let result = if !qp.ty.takes(packet.opcode().transport()) {
         Err(Counter::BadOpcode)
     } else if !incoming.is_intact() {
@@ -190,11 +202,12 @@ fn refuse_unknown(
     bytes: u32,
     kept: &Option<Kept>,
 ) {
-    let gsi = address
-        .and_then(|address| gids::gsi(&address))
-        .or_else(|| gids::gsi_at(&Link::of(dev)));
-
-    let qp = gsi.and_then(qp::find);
+    let link = Link::of(dev);
+    let qp = address
+        .and_then(|address| gids::gsi(&address, &link))
+        .map(|found| found.qp)
+        .or_else(|| gids::gsi_at(&link))
+        .and_then(qp::find);
 
     if let Some(qp) = &qp {
         refuse(qp, reason, bytes);
@@ -202,13 +215,20 @@ fn refuse_unknown(
     traces::was_dropped(qp.as_ref().map(|qp| qp.device()), kept, reason);
 }
 
-/// Finds the queue pair that a packet names.
-#[inline]
-fn find(qpn: Qpn, origin: &Origin) -> Option<QpRef> {
-    let number = if qpn == Qpn::GSI {
-        gids::gsi(&origin.address())?
-    } else {
-        qpn.get()
-    };
-    qp::find(number)
+/// Finds the management queue pair for a packet that was received on `dev`, and the VLAN of the
+/// packet's destination address.
+///
+/// The connection manager looks the address up again, by the VLAN. The net device of the address
+/// need not be the one that received the packet: that is `lo` for a packet of this host, the VRF,
+/// or a bridge or macvlan over a VLAN device.
+#[cold]
+fn find_gsi(origin: &Origin, dev: &NetDevice) -> Option<(QpRef, Option<u16>)> {
+    let found = gids::gsi(&origin.address(), &Link::of(dev))?;
+    let qp = qp::find(found.qp)?;
+    let gid = GidTable::of(qp.device())
+        .and_then(|gids| gids.get(found.gid_index))
+        .ok()?;
+    let vlan = gid.vlan_id().ok()?;
+
+    Some((qp, vlan))
 }

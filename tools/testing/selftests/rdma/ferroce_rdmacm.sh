@@ -69,10 +69,85 @@ streams() {
 	says '^custom'
 }
 
+# The next cases: the net device that has the address is not the one that receives the packets. The connection manager expects
+# the VLAN of the address.
+on_vlan() {
+	vlan 5
+	connect 10.79.5.1 -C 3
+}
+
+# vlan ID: with the addresses 10.79.ID.1 and .2.
+vlan() {
+	make_vlans "$1" "10.79.$1"
+	gid_index r1 "10.79.$1.1"
+	gid_index r2 "10.79.$1.2"
+}
+
+# Packets are received on lo.
+own_vlan() {
+	vlan 6
+	client_ns=n1 connect 10.79.6.1 -C 3
+}
+
+bridge_on_vlan() {
+	need "no bridges" modprobe -q bridge
+	vlan 7
+	ip -n n1 -batch - <<-END
+		addr del 10.79.7.1/24 dev v1.7
+		link add br0 mtu 4200 type bridge
+		link set v1.7 master br0
+		addr add 10.79.7.1/24 dev br0
+		link set br0 up
+	END
+	gid_index r1 10.79.7.1
+	connect 10.79.7.1 -C 3
+}
+
+vlan_in_vrf() {
+	need "no VRF" modprobe -q vrf
+	vlan 8
+	in_ns n1 sh -c 'echo 1 >/proc/sys/net/ipv4/udp_l3mdev_accept'
+	ip -n n1 -batch - <<-END
+		link add vrf0 type vrf table 10
+		link set vrf0 up
+		link set v1.8 master vrf0
+	END
+	connect 10.79.8.1 -C 3
+}
+
+# Two links with the same link-local address: the one that receives a packet decides.
+same_address() {
+	local i link server
+
+	ip link add w1 netns n1 mtu 4200 type veth peer name w2 netns n2 mtu 4200
+	ip -n n1 link set w1 up
+	ip -n n2 link set w2 up
+	for i in 1 2; do
+		add_link "s$i" "n$i" "w$i"
+		wait_state "s$i" ACTIVE
+		for link in v w; do ip -n "n$i" addr add "fe80::$i/64" dev "$link$i" nodad; done
+		gid_index "r$i" "fe80::$i"
+		gid_index "s$i" "fe80::$i"
+	done
+	for link in v w v; do
+		start server n1 rping -s -V -C 3 -a "fe80::1%${link}1"
+		server=$pid
+		wait_for -t 100 listening
+		start client n2 rping -c -V -C 3 -a "fe80::1%${link}2"
+		ends "$pid"
+		ends "$server"
+	done
+}
+
 test_case "rping IPv4" connect 10.77.0.1 -C 10
 test_case "rping IPv6" connect fd77::1 -C 10
 test_case "rping size 4000" connect 10.77.0.1 -C 5 -S 4000
 test_case "rping without a listener" rejected
+test_case "rping on a VLAN" on_vlan
+test_case "rping to an own address of a VLAN" own_vlan
+test_case "rping to a bridge over a VLAN" bridge_on_vlan
+test_case "rping to a VLAN in a VRF" vlan_in_vrf
+test_case "rping over two links with the same link-local addresses" same_address
 test_case "ucmatose" transfers 10.77.0.1 ucmatose
 test_case "ucmatose, 8 connections, 100 messages of 3000 bytes, IPv6" \
 	transfers fd77::1 ucmatose -f ipv6 -c 8 -C 100 -S 3000
