@@ -28,9 +28,9 @@ pub(super) struct AckRequests {
     /// The time of the deferred acknowledgment request. A packet that requests one sooner replaces
     /// it.
     at: Option<Instant>,
-    /// True if a packet of a signalled request was sent since `base`. Its completion must not wait
-    /// for the deferred request.
-    has_signalled: bool,
+    /// True if the next request must not be deferred: since `base`, a packet of a signalled request
+    /// was sent, or a deferred request became due.
+    is_urgent: bool,
 }
 
 impl AckRequests {
@@ -39,7 +39,7 @@ impl AckRequests {
         AckRequests {
             base: psn,
             at: None,
-            has_signalled: false,
+            is_urgent: false,
         }
     }
 
@@ -62,7 +62,7 @@ impl AckRequests {
             self.requested(end);
             return;
         }
-        self.has_signalled |= signalled;
+        self.is_urgent |= signalled;
         if self.at.is_none() {
             self.at = Some(now.after(ACK_REQUEST_NS));
         }
@@ -73,7 +73,7 @@ impl AckRequests {
     pub(super) fn requested(&mut self, end: Psn) {
         self.base = end;
         self.at = None;
-        self.has_signalled = false;
+        self.is_urgent = false;
     }
 
     /// Accounts for the acknowledgment of all packets before `una`; the next one has PSN `next`.
@@ -82,15 +82,16 @@ impl AckRequests {
         self.base.advance_to(una);
         if self.base == next {
             self.at = None;
-            self.has_signalled = false;
+            self.is_urgent = false;
         }
     }
 
-    /// Ends the delay of the deferred request if it is due: the last packet is then sent again, as
-    /// a probe.
+    /// Ends the delay of the deferred request if it is due: a packet that follows requests the
+    /// acknowledgment, or the last one is sent again, as a probe.
     pub(super) fn expire(&mut self, now: Instant) {
         if self.at.is_some_and(|at| at.is_due(now)) {
             self.at = None;
+            self.is_urgent = true;
         }
     }
 
@@ -132,7 +133,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.state == SendState::Running
             && self.queue.get(step.next_slot()).is_none()
             && self.queue.len() <= self.queue.capacity() / 4
-            && !self.acks.has_signalled
+            && !self.acks.is_urgent
             && slot.is_some_and(|slot| !slot.wr.signalled)
     }
 
@@ -349,5 +350,16 @@ mod tests {
         rc.local_error(1, Status::LocProt);
         acknowledge(&mut rc, 0, Syndrome::ACK);
         assert_eq!(rc.next_timeout(), None);
+    }
+
+    #[test]
+    fn deferred_ack_request_is_not_deferred_again() {
+        let mut slots = slots::<8>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        assert!(rc.post(unsignalled()).is_ok());
+        assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(false));
+        rc.on_timeout(NOW.after(ACK_REQUEST_NS));
+        assert!(rc.post(unsignalled()).is_ok());
+        assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(true));
     }
 }
