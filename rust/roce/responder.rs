@@ -94,7 +94,10 @@ use crate::{
     },
     psn::Psn,
     qp::QpAccess,
-    wire::Packet,
+    wire::{
+        Packet,
+        Syndrome, //
+    },
     wr::{
         MemError,
         Status, //
@@ -302,6 +305,17 @@ impl<S: Records> Responder<S> {
     #[inline]
     pub fn is_busy(&self) -> bool {
         !matches!(self.pending, Pending::None) || self.read_in_progress()
+    }
+
+    /// Accounts for the loss of a completion, which ends the queue pair, and returns the `reply` of
+    /// its outcome if it is to be sent nevertheless.
+    ///
+    /// The message is not acknowledged, by a later reply neither. A NAK is sent, because the peer
+    /// gets no other answer.
+    #[cold]
+    pub fn completion_lost(&mut self, reply: Option<Reply>) -> Option<Reply> {
+        self.failed = true;
+        reply.filter(|reply| matches!(reply.syndrome, Syndrome::Nak(_)))
     }
 
     /// Returns the last acknowledgment again, if there was one.

@@ -231,4 +231,20 @@ mod tests {
             assert_eq!(rx.owed_ack(), None);
         }
     }
+
+    /// The first of two kept packets completes a message; its completion is lost.
+    #[test]
+    fn message_is_not_acknowledged_if_completion_is_lost() {
+        let (mut rx, mut rq, frames) = messages::<4>();
+        keep(&mut rx, &mut rq, &frames[1]);
+        keep(&mut rx, &mut rq, &frames[3]);
+        execute(&mut rx, &mut rq, &frames[0]);
+        rx.took_kept(Some(frames[3].packet().psn()));
+        let outcome = execute(&mut rx, &mut rq, &frames[1]);
+        assert_eq!(rx.completion_lost(outcome.reply), None);
+        assert!(!rx.is_kept_due());
+        assert_eq!(rx.report_gap(), None);
+        assert_eq!(rx.owed_ack(), None);
+        assert_eq!(rx.last_ack(), None);
+    }
 }

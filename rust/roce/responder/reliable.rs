@@ -327,6 +327,8 @@ mod tests {
             Some(Status::LocLen)
         );
         assert!(outcome.error && outcome.consumed && outcome.event.is_none());
+        // The NAK does not depend on the completion.
+        assert_eq!(rx.completion_lost(outcome.reply), outcome.reply);
         let verdict = rx.on_request(&frame.packet(), &mut rq);
         assert_eq!(verdict, Verdict::Drop(DropReason::Failed));
     }

@@ -439,6 +439,8 @@ static void expect_only_flushed(struct end *e, uint64_t lost)
 	}
 }
 
+static const enum ibv_event_type overflow_events[] = { IBV_EVENT_CQ_ERR, IBV_EVENT_QP_FATAL };
+
 /*
  * Without polling, the queue holds as many completions as it promised, reports the overflow once,
  * and never holds wrong entries. A queue pair whose completion is lost goes to ERR, since its
@@ -446,7 +448,6 @@ static void expect_only_flushed(struct end *e, uint64_t lost)
  */
 static void test_cq_overflow(void)
 {
-	static const enum ibv_event_type both[] = { IBV_EVENT_CQ_ERR, IBV_EVENT_QP_FATAL };
 	struct end a, b;
 	uint32_t id;
 
@@ -459,7 +460,7 @@ static void test_cq_overflow(void)
 		post_send(&a, &b, IBV_WR_SEND, id, 0, 8, IBV_SEND_SIGNALED);
 		expect(&a, id, IBV_WC_SUCCESS);
 	}
-	expect_events(&b, both, 2);
+	expect_events(&b, overflow_events, 2);
 	CHECK_EQ(end_state(&b), IBV_QPS_ERR);
 	CHECK_EQ(end_state(&a), IBV_QPS_RTS);
 	for (id = 0; id < (uint32_t)b.cq->cqe; id++)
@@ -469,10 +470,9 @@ static void test_cq_overflow(void)
 	pair_close(&a, &b);
 }
 
-/* The same on RC: the peer gets no acknowledgment of the message whose completion was lost. */
-static void test_cq_overflow_rc(void)
+/* The same on RC. The message without a completion has LEN bytes; STATUS is that of its sender. */
+static void overflow_rc(uint32_t len, enum ibv_wc_status status)
 {
-	static const enum ibv_event_type both[] = { IBV_EVENT_CQ_ERR, IBV_EVENT_QP_FATAL };
 	struct end a, b;
 	uint32_t id;
 
@@ -488,23 +488,33 @@ static void test_cq_overflow_rc(void)
 		post_send(&a, &b, IBV_WR_SEND, id, 0, 8, IBV_SEND_SIGNALED);
 		expect(&a, id, IBV_WC_SUCCESS);
 	}
-	post_send(&a, &b, IBV_WR_SEND, 3, 0, 8, IBV_SEND_SIGNALED);
-	expect(&a, 3, IBV_WC_RETRY_EXC_ERR);
-	expect_events(&b, both, 2);
+	post_send(&a, &b, IBV_WR_SEND, 3, 0, len, IBV_SEND_SIGNALED);
+	expect(&a, 3, status);
+	expect_events(&b, overflow_events, 2);
 	end_await(&b, IBV_QPS_ERR);
 	for (id = 0; id < 3; id++)
 		expect(&b, id, IBV_WC_SUCCESS);
 	expect_none(&b);
+	pair_close(&a, &b);
+}
+
+static void test_cq_overflow_rc(void)
+{
+	struct end a, b;
+	uint32_t id;
+
+	/* A message whose completion was lost is not acknowledged; one that failed is refused. */
+	overflow_rc(8, IBV_WC_RETRY_EXC_ERR);
+	overflow_rc(4097, IBV_WC_REM_INV_REQ_ERR);
 
 	/* The overflow of the sender's own queue. */
-	pair_close(&a, &b);
 	end_init(&a, &r1, IBV_QPT_RC, LEN);
 	end_init(&b, &r2, IBV_QPT_RC, LEN);
 	a.cqe = 1;
 	pair_create(&a, &b);
 	for (id = 0; id < 2; id++)
 		post_send(&a, &b, IBV_WR_RDMA_WRITE, id, 0, 8, IBV_SEND_SIGNALED);
-	expect_events(&a, both, 2);
+	expect_events(&a, overflow_events, 2);
 	CHECK_EQ(end_state(&a), IBV_QPS_ERR);
 	expect(&a, 0, IBV_WC_SUCCESS);
 	expect_none(&a);

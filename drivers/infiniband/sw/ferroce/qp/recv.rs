@@ -534,9 +534,11 @@ impl RecvHalf {
             None => Pushed::Quiet,
         };
         run.notify |= pushed == Pushed::Notify;
-        // Reply after the completion, so that a peer that sees the reply may rely on it. A message
-        // whose completion is lost is not acknowledged.
-        let reply = outcome.reply.filter(|_| pushed != Pushed::Lost);
+        // Reply after the completion, so that a peer that sees the reply may rely on it.
+        let reply = match pushed {
+            Pushed::Lost => self.resp.completion_lost(outcome.reply),
+            _ => outcome.reply,
+        };
         if let Some(reply) = &reply {
             // Before the reply leaves, so that the consumer wakes up meanwhile.
             if core::mem::take(&mut run.notify) {
