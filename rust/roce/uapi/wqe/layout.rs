@@ -293,6 +293,15 @@ impl SendWqe {
     }
 }
 
+impl SendLimits {
+    /// Returns the maximum of [`SendWqe::tail_len`], in bytes.
+    pub fn max_tail_len(&self) -> usize {
+        let sges = (self.max_sge as usize).saturating_mul(SGE_LEN);
+
+        sges.max(self.max_inline as usize).max(WORD_LEN)
+    }
+}
+
 impl RecvWqe {
     /// Returns the number of bytes of the tail that [`parse_recv`](super::parse_recv) needs.
     #[inline]

@@ -454,6 +454,13 @@ mod tests {
     #[test]
     fn atomic_write_operand_is_in_tail() -> Result<(), WqeError> {
         let bytes = send_bytes(15, 0, 0, 8);
+        let none = SendLimits {
+            max_sge: 0,
+            max_inline: 0,
+            ..LIMITS
+        };
+        assert_eq!(parts(&bytes).0.tail_len(&none), none.max_tail_len());
+        assert!(parse(&bytes, Transport::Rc, &none).is_ok());
         let (wr, payload) = parse(&bytes, Transport::Rc, &LIMITS)?;
         assert_eq!((wr.op, wr.length), (SendOp::AtomicWrite, 8));
         assert_eq!(payload, Payload::Inline { len: 8 });

@@ -79,6 +79,16 @@ static void test_atomic_write(void)
 	CHECK(all_bytes(b.buf + LEN - 8, 8, 49));
 	expect_none(&b);
 	pair_close(&a, &b);
+
+	/* The WQE of a queue pair without SGEs and inline data has room for the operand, too. */
+	ends_init(&a, &b);
+	a.cap.max_send_sge = 0;
+	a.cap.max_inline_data = 0;
+	pair_create(&a, &b);
+	post_atomic_write(&a, &b, 1, AT, "12345678", IBV_SEND_SIGNALED);
+	expect(&a, 1, IBV_WC_SUCCESS);
+	CHECK(!memcmp(b.buf + AT, "12345678", 8));
+	pair_close(&a, &b);
 }
 
 static void test_bad_atomic_writes(void)

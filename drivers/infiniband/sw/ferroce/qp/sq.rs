@@ -58,8 +58,7 @@ use roce::{
         SendLimits,
         SendWqe,
         UdArgs,
-        SEND_WQE_LEN,
-        SGE_LEN, //
+        SEND_WQE_LEN, //
     },
     wr::{
         MemError,
@@ -110,9 +109,7 @@ impl Sq {
         signal_all: bool,
         slots: usize,
     ) -> Result<Self> {
-        // CAST: Limits are far below 2^32.
-        let tail =
-            (limits.max_inline as usize).max((limits.max_sge as usize).saturating_mul(SGE_LEN));
+        let tail = limits.max_tail_len();
         let stride = tail.checked_next_multiple_of(8).ok_or(EINVAL)?;
         let bytes = stride.checked_mul(slots).ok_or(EINVAL)?;
         let avs = if transport == Transport::Ud { slots } else { 0 };
