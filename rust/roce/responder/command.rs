@@ -125,11 +125,12 @@ impl<S: Records> Responder<S> {
         if self.message != Message::None {
             return Err(DropReason::BadOpcode);
         }
-        // The queue pair has no responder resources.
-        if self.params.max_dest_rd_atomic == 0 {
+        let operation = pkt.opcode().operation();
+        // The queue pair has no responder resources, of which a FLUSH needs none.
+        if self.params.max_dest_rd_atomic == 0 && operation != Operation::Flush {
             return Err(DropReason::NotAllowed);
         }
-        match pkt.opcode().operation() {
+        match operation {
             Operation::Atomic => self.atomic(pkt),
             Operation::AtomicWrite => self.store(pkt),
             Operation::Flush => self.flush(pkt),
@@ -377,6 +378,9 @@ mod tests {
         });
         let sent = transmit(wr(SendOp::FetchAdd, 8));
         assert!(refused(request(&mut rx, &sent)));
+        // A FLUSH needs no responder resources.
+        rx.reset();
+        assert!(!refused(request(&mut rx, &flush(1, 1))));
         let mut rx = responder();
         rx.set_params(&RecvParams {
             access: Default::default(),

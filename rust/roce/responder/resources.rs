@@ -68,7 +68,7 @@ pub(super) struct ResponderResources<S> {
     records: S,
     /// The number of records ever saved, wrapping.
     total: usize,
-    /// The PSN of the last FLUSH.
+    /// The PSN of the last FLUSH, unless a request was saved after it.
     ///
     /// FLUSHes take no records: C rxe does not count them as outstanding, so there may be any
     /// number of them, and their response needs no saved data.
@@ -121,6 +121,7 @@ impl<S: Records> ResponderResources<S> {
         if record.opcode.operation() == Operation::Flush {
             self.flush = Some(record.first_psn);
         } else {
+            self.flush = None;
             self.save(record);
         }
     }
