@@ -383,7 +383,11 @@ impl Qp {
             QpType::Rc => {
                 self.fail();
             }
-            _ if self.leave(State::is_sending, State::Sqe) => self.allow_flush(),
+            _ if self.leave(State::is_sending, State::Sqe) => {
+                self.allow_flush();
+                // In SQD, requests behind the one that failed are still in the ring.
+                self.defer();
+            }
             _ => {}
         }
     }

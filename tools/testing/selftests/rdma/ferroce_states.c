@@ -174,6 +174,40 @@ static void test_sqd_bad(void)
 }
 
 /*
+ * UC: a message that has begun fails in SQD. The requests behind it, which have not, are flushed.
+ * Its 512 MiB take 1.7 s at 2.5 Gb/s, so that it is not sent before it is to fail.
+ */
+static void test_sqd_begun_bad(void)
+{
+	enum { LEN = 16 << 20, SGES = 32 };
+	struct ibv_send_wr wr;
+	struct ibv_sge sges[SGES];
+	struct ibv_mr *mr;
+	struct end a, b;
+
+	end_init(&a, &r1, IBV_QPT_UC, LEN);
+	end_init(&b, &r2, IBV_QPT_UC, 4096);
+	a.cap.max_send_sge = SGES;
+	a.rate = IBV_RATE_2_5_GBPS;
+	pair_create(&a, &b);
+	mr = ibv_reg_mr(r1.pd, a.buf, LEN, 0);
+	CHECK(mr);
+	make_send(&wr, sges, &a, &b, IBV_WR_SEND, 1, 0, LEN, 0);
+	sges[0].lkey = mr->lkey;
+	for (int i = 1; i < SGES; i++)
+		sges[i] = sges[0];
+	wr.num_sge = SGES;
+	post_wr(&a, &wr);
+	end_modify(&a, IBV_QPS_SQD);
+	post_send(&a, &b, IBV_WR_SEND, 2, 0, 64, 0);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+	expect(&a, 1, IBV_WC_LOC_PROT_ERR);
+	expect(&a, 2, IBV_WC_WR_FLUSH_ERR);
+	CHECK_EQ(end_state(&a), IBV_QPS_SQE);
+	pair_close(&a, &b);
+}
+
+/*
  * After an error in the send queue of UC and UD, the rest is flushed, receives go on, and one
  * modify returns to RTS.
  */
@@ -410,6 +444,7 @@ static const struct test tests[] = {
 	{ "sends before RTS", test_send_too_early },
 	{ "SQD drains", test_sqd },
 	{ "SQD delays local errors", test_sqd_bad },
+	{ "UC, error in SQD", test_sqd_begun_bad },
 	{ "SQE and back", test_sqe },
 	{ "SQE and back, long queues", test_sqe_many },
 	{ "SQE and back, a queue that is never empty", test_sqe_never_empty },
