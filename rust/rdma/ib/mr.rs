@@ -172,10 +172,17 @@ pub(super) unsafe extern "C" fn reg_user_mr<D: Driver>(
         let range = UserRange { start, len, iova };
         // CAST: A mask of flags.
         let access = Access::from_raw(access as u32);
-        MrObject::<D>::create(pd, || {
+        let mr = MrObject::<D>::create(pd, || {
             // SAFETY: The domain is alive for the call.
             D::reg_user_mr(unsafe { Pd::from_raw(pd) }, range, access)
-        })
+        })?;
+        // The core sets them in the write command, but not in the ioctl method.
+        // SAFETY: The region was just created, and the core does not know it yet.
+        unsafe {
+            (*mr).iova = iova;
+            (*mr).length = len;
+        }
+        Ok(mr)
     };
     ptr_or_err(create())
 }

@@ -41,6 +41,7 @@ use super::{
 use crate::{
     bindings,
     net::{
+        namespace::NetId,
         pernet::Pernet,
         NetDevice, //
     },
@@ -184,7 +185,7 @@ impl PinnedDrop for Slot {
 /// fn send(route: &mut CachedRoute, netdev: &NetDevice, key: &RouteKey, packet: SkBuff) -> Result {
 ///     let rcu = rcu::read_lock();
 ///     if route.get(&rcu).is_none() {
-///         route.look_up(netdev, key)?;
+///         route.look_up(netdev, netdev.net_id(), key)?;
 ///     }
 ///     packet.transmit(route.get(&rcu).ok_or(EHOSTUNREACH)?)
 /// }
@@ -226,18 +227,19 @@ impl CachedRoute {
         })
     }
 
-    /// Looks up a route out of `dev`, or to this host, in the namespace of `dev`, and caches it in
-    /// place of the old one.
+    /// Looks up a route out of `dev`, or to this host, in the namespace `home` of `dev`, and caches
+    /// it in place of the old one.
     ///
     /// # Errors
     ///
-    /// - `ENETUNREACH` if the namespace ends, or there is no [`RouteRegistration`].
+    /// - `ENETUNREACH` if `dev` was moved to another namespace, the namespace ends, or there is no
+    ///   [`RouteRegistration`].
     /// - `EAFNOSUPPORT` if the kernel was built or booted without IPv6.
     /// - `ENETUNREACH` or `EHOSTUNREACH` without a route, `EACCES` for a broadcast address, or the
     ///   error of the lookup.
     ///
     /// The old route stays on an error.
-    pub fn look_up(&mut self, dev: &NetDevice, key: &RouteKey) -> Result {
+    pub fn look_up(&mut self, dev: &NetDevice, home: NetId, key: &RouteKey) -> Result {
         let _rcu = rcu::read_lock();
         // SAFETY: The device is alive, and its namespace is under RCU.
         let net = unsafe { bindings::dev_net_rcu(dev.as_raw()) };
@@ -247,7 +249,7 @@ impl CachedRoute {
             return Err(ENETUNREACH);
         }
         // SAFETY: The namespace is under RCU.
-        if unsafe { bindings::check_net(net) } == 0 {
+        if unsafe { NetId::from_raw(net) != home || bindings::check_net(net) == 0 } {
             return Err(ENETUNREACH);
         }
         // SAFETY: As above.

@@ -8,7 +8,10 @@ use super::{
     Target, //
 };
 use crate::work;
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 use rdma::ib::{
     object::PdId,
     umem::Fetch,
@@ -68,10 +71,14 @@ pub(crate) fn prefetch(pd: PdId, how: Fetch, flush: bool, sges: Sges<'_>) -> Res
     if flush {
         return ranges.iter().try_for_each(|range| range.fetch(pd, how));
     }
+    // This function keeps a reference: if `spawn` fails, it drops the closure under RCU, where
+    // memory of vmalloc() cannot be freed.
+    let ranges = Arc::new(ranges, GFP_KERNEL_ACCOUNT)?;
+    let spawned = ranges.clone();
     work::spawn(move || {
         let _permit = permit;
         let mut left = MAX_BACKGROUND;
-        for range in &ranges {
+        for range in spawned.iter() {
             let range = Range {
                 len: range.len.min(left),
                 ..*range

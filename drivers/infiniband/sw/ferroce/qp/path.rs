@@ -429,7 +429,7 @@ impl TxPath {
         // link, or the net device may have got another MAC address or, with IPv6, may have been
         // down. The reference is not kept, because the address would then get another index.
         let gid = find_gid(self.device, self.path.sgid, &self.link, &self.gids)?;
-        gid.with_netdev(|dev| route.look_up(dev, &key))
+        gid.with_netdev(|dev| route.look_up(dev, self.link.net, &key))
     }
 
     /// Returns the header of a UDP packet of `len` bytes. The checksum is zero, since the ICRC
