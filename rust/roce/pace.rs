@@ -65,6 +65,22 @@ impl Rate {
         self.0.get()
     }
 
+    /// Returns whether the rate limits the packets of a port with a speed of `mbps` Mb/s, or of an
+    /// unknown speed (0).
+    ///
+    /// The connection manager of older kernels sends the speed of its port as the rate of a
+    /// path: rounded down to 10, 20, 30 or 40 Gb/s, and 40 Gb/s if the speed is unknown.
+    pub const fn limits(self, mbps: u32) -> bool {
+        let speed = match mbps {
+            0 | 40_000.. => 40_000,
+            30_000.. => 30_000,
+            20_000.. => 20_000,
+            10_000.. => 10_000,
+            _ => mbps,
+        };
+        self.mbps() < speed
+    }
+
     /// Returns the time that `bytes` take, in nanoseconds, rounded up.
     #[inline]
     pub fn time_of(self, bytes: u32) -> u64 {
@@ -158,6 +174,18 @@ mod tests {
         }
         let known = (0..=0xff).filter(|code| rate(*code).is_some()).count();
         assert_eq!(known, 23);
+    }
+
+    #[test]
+    fn rate_of_old_connection_manager_is_no_limit() {
+        let limits = |code, mbps| rate(code).map(|rate| rate.limits(mbps));
+        // 40 Gb/s, for an unknown speed and 100 Gb/s; 20 Gb/s for 25 Gb/s.
+        for (code, mbps) in [(7, 0), (7, 100_000), (6, 25_000), (3, 10_000), (2, 1_000)] {
+            assert_eq!(limits(code, mbps), Some(false));
+        }
+        for (code, mbps) in [(4, 0), (4, 100_000), (3, 25_000), (2, 10_000), (2, 2_501)] {
+            assert_eq!(limits(code, mbps), Some(true));
+        }
     }
 
     #[test]

@@ -38,8 +38,7 @@ impl Speed {
     /// the speed of the net device.
     pub(crate) fn limit(&self, static_rate: u8) -> Option<Rate> {
         let rate = Rate::from_ib(static_rate).ok().flatten()?;
-        let mbps = self.mbps.load(Relaxed);
 
-        (mbps == 0 || rate.mbps() < mbps).then_some(rate)
+        rate.limits(self.mbps.load(Relaxed)).then_some(rate)
     }
 }
