@@ -251,7 +251,7 @@ impl SendHalf {
         loop {
             let more = self.pull(qp);
             self.transmit(qp, &mut time, &mut budget);
-            let worked = self.execute(qp) | self.complete(qp, &mut budget, &mut after);
+            let worked = self.execute(qp, &mut budget) | self.complete(qp, &mut budget, &mut after);
             if budget == 0 {
                 after.again = true;
                 break;
@@ -485,12 +485,16 @@ impl SendHalf {
     }
 
     /// Executes local operations that are due; returns whether there were any.
-    fn execute(&mut self, qp: &IbQp) -> bool {
+    fn execute(&mut self, qp: &IbQp, budget: &mut u32) -> bool {
         let mut executed = false;
-        while let Some(local) = self.req.poll_local() {
+        while *budget > 0 {
+            let Some(local) = self.req.poll_local() else {
+                break;
+            };
             let result = self.sq.execute(&local, qp);
             self.req.local_done(result);
             executed = true;
+            *budget = budget.saturating_sub(1);
         }
         executed
     }
