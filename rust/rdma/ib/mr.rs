@@ -300,7 +300,7 @@ pub(super) unsafe extern "C" fn map_mr_sg<D: Driver>(
 ///
 /// # Invariants
 ///
-/// The pointers are the arguments of the core's callback, valid for `'a`.
+/// The pointers are the arguments of the core's callback, valid for `'a`; `offset` may be null.
 ///
 /// # Examples
 ///

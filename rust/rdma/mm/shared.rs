@@ -211,8 +211,8 @@ impl SharedMemory {
             return None;
         }
         // SAFETY: The word lies in the area, which lives as long as `self`, and is aligned. The
-        // kernel only accesses it through this type; a user process may write to it at any time,
-        // which an atomic allows.
+        // driver only accesses it through this type. The process may write to it at any time, also
+        // through the kernel (by a region over the ring, for instance), which an atomic allows.
         Some(unsafe { AtomicU32::from_ptr(self.ptr.as_ptr().add(offset).cast()) })
     }
 }

@@ -81,8 +81,8 @@ pub enum Group {
 impl NetDevice {
     /// Joins a group, once more if the device is in it already. Sleeps.
     ///
-    /// [`NetDevice::leave`] undoes this. Removing the device, or moving it to another namespace,
-    /// also undoes it.
+    /// [`NetDevice::leave`] undoes this. Removing the device, moving it to another namespace, or an
+    /// MTU that is too small for IP also undoes it.
     ///
     /// # Errors
     ///

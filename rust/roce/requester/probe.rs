@@ -79,7 +79,7 @@ impl Probe {
         matches!(self.stage, Stage::Due(_))
     }
 
-    /// Returns whether a probe was sent that ends before `end`.
+    /// Returns whether a probe was sent whose last packet is the one before `end`.
     #[inline]
     pub(super) fn ends_at(&self, end: Psn) -> bool {
         self.stage == Stage::Sent(end)
@@ -198,7 +198,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         match self.probe.stage {
             Stage::None if !self.gap.is_missing() => {}
             _ => {
-                // A kept response shows that the peer has received the packet at `una`.
+                // A kept response is for a packet behind `una`, or a NAK that is handled next.
                 let has_more = has_more || self.kept.first().is_some();
                 self.end_recovery(now, una, next, has_more);
             }

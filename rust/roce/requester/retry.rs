@@ -227,7 +227,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Returns the time of the next call of [`Requester::on_timeout`], if one is needed.
     #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
-        // Nothing is in flight during the RNR wait.
+        // No other timer runs during the RNR wait.
         let until = self.refusal.map(|refusal| refusal.until);
         until.or(self.retry.rnr_until).or_else(|| {
             let Timers { deadline, probe } = self.retry.timers;

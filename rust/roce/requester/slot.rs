@@ -129,7 +129,7 @@ pub struct Slot {
     pub(super) first_psn: Psn,
     /// The PSN of the last packet, or of the last response, once the request has started.
     pub(super) last_psn: Psn,
-    /// The size of the part that a READ requested last, in PSNs; a power of two.
+    /// The size of the parts in which a READ is requested, in PSNs; a power of two.
     pub(super) part: u32,
     /// The completion status, once the request has finished or must fail.
     pub(super) status: Status,
@@ -179,7 +179,7 @@ impl Slot {
 /// Returns the number of PSNs that a READ of `packets` requests from packet `index` on, in parts of
 /// `part` PSNs.
 ///
-/// Part boundaries are fixed within the message, so a piece of a part that is requested again does
+/// Parts end at multiples of their size within the message, so a piece of a part that is requested again does
 /// not go beyond the part: the responder repeats only responses to earlier requests.
 #[inline]
 pub(super) fn read_part(index: u32, packets: u32, part: u32) -> u32 {

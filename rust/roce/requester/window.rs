@@ -187,7 +187,7 @@ impl Window {
     /// Returns whether the packet with PSN `psn` may be sent.
     ///
     /// PSNs of READ responses do not count. For simplicity, neither do packets sent before the last
-    /// READ. Their number is limited, because the number of outstanding READs is.
+    /// READ. A READ must have room for its responses behind all that is outstanding.
     #[inline]
     pub(super) fn has_room(&self, psn: Psn) -> bool {
         self.base.forward(psn) < self.size().min(PSN_WINDOW)

@@ -4,7 +4,8 @@
 
 use crate::psn::Psn;
 
-/// The value of [`Sequence::msn`] after the largest one: an MSN of 0, but not 0.
+/// The value of [`Sequence::msn`] after the largest one. Its 24 bits on the wire are 0, but 0 itself
+/// means that no message was completed.
 const MSN_RESTART: u32 = 1 << 24;
 
 /// The position of the responder in the sequence of requests.

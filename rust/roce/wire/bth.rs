@@ -30,7 +30,7 @@ use crate::{
 /// Flag bits: a solicited event.
 const SOLICITED: u8 = 0x80;
 
-/// Flag bits: the path has migrated, which is always set without path migration.
+/// Flag bits: the path has migrated. Without path migration it is set in all packets except CNPs.
 const MIG_REQ: u8 = 0x40;
 
 /// Flag bits: number of pad bytes.

@@ -217,6 +217,7 @@ fn leave(qp: &Owned<IbQp>, address: &Address) {
     let rtnl = Rtnl::lock();
 
     // A net device that was removed, or moved to another namespace, has already left its groups.
+    // (So has one whose MTU was too small for IP in the meantime, which is not noticed.)
     if let Some(netdev) = qp.device().netdev() {
         if netdev.net_id() == address.net {
             netdev.leave(&rtnl, group(address.gid));

@@ -221,7 +221,7 @@ pub(crate) struct Batch<'a> {
     about: About,
     /// The next packet, if [`Batch::pop_like`] has examined and left it.
     next: Option<Taken>,
-    /// The counter of the train, if the packets are one that was not counted yet.
+    /// The counter to increment for a train that was not counted yet.
     train: Option<Counter>,
 }
 
@@ -287,7 +287,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Removes the next packet if it is intact, of `flow`, and from `origin`, and so for the same
-    /// half. Otherwise it is left. `origin` becomes that of the packet.
+    /// half. Otherwise it is left. `origin` is set to that of the packet.
     #[inline]
     pub(crate) fn pop_like(&mut self, flow: Flow, origin: &mut Origin) -> Option<Incoming> {
         if self.packets.is_whole() {
@@ -391,7 +391,7 @@ impl Origin {
 /// Returns the length of an IP packet with `len` bytes of UDP payload.
 #[inline]
 pub(crate) fn total(len: usize, ip_len: usize) -> u32 {
-    // CAST: A packet is never that long.
+    // CAST: `len` is at most that of an IP datagram, 64 KiB.
     len.saturating_add(UDP_LEN).saturating_add(ip_len) as u32
 }
 

@@ -86,7 +86,7 @@ pub enum Fetch {
 ///
 /// `notifier` is registered for the address range of the memory, from the initialisation of `table`
 /// until this is dropped. A page in `table` is mapped in the process at the address of its number,
-/// writable if its entry is marked so, unless an invalidation of it is waiting for the lock.
+/// writable if its entry is marked so, unless an invalidation of it is in progress.
 ///
 /// # Examples
 ///

@@ -63,7 +63,7 @@ impl Umem {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, `EFAULT`, `EINVAL`, or `EPERM` if the process may not lock that much.
+    /// `EFAULT`, `EINVAL`; `ENOMEM`, also if this exceeds RLIMIT_MEMLOCK; `EPERM` if that is 0.
     pub fn new<D: Driver>(dev: &Device<D>, start: u64, len: u64, access: Access) -> Result<Self> {
         // SAFETY: The device is alive; the core checks the range.
         // CAST: The address and the length have 64 bits; flags are signed in C.

@@ -58,9 +58,9 @@ const RING: ffi::c_uint = 256;
 /// # Invariants
 ///
 /// `pools` is null or came from `KBox::into_raw`, and is freed a grace period after it has become
-/// null. Only the CPU whose number is the index of a pool touches its cache, to allocate or to
-/// free, with bottom halves off. (No hard interrupt does: packets that are freed there are put off
-/// to a softirq by the kernel.)
+/// null. Until then, only the CPU whose number is the index of a pool touches its cache, to
+/// allocate or to free, with bottom halves off. (No hard interrupt does: the kernel defers the free
+/// of packets to a softirq there. netpoll does not, but frees them into the ring of the pool.)
 ///
 /// # Examples
 ///

@@ -42,8 +42,8 @@ pub(crate) struct OdpWait {
     permit: Option<Waiter<WakeQp>>,
 }
 
-/// The last round of any half. Rounds are unique among all halves: by the time of a report, another
-/// queue pair may have the number.
+/// The last round of any half. Rounds are unique among all halves, because the QPN may have been
+/// reused when a report arrives.
 static ROUNDS: Atomic<u64> = Atomic::new(0);
 
 enum WaitState {
@@ -116,9 +116,8 @@ impl OdpWait {
         Ok(())
     }
 
-    /// Passes on a permit that the half did not use, and forgets a failed fetch: its packet has
-    /// been sent, because the memory was present by then, or can have it fetched again. Called at
-    /// the end of a run that did all its work.
+    /// Releases a permit that was not used, and drops the result of a failed fetch: its packet was
+    /// sent meanwhile, or can fault again. Called at the end of a run with no work left.
     #[inline]
     pub(crate) fn end_run(&mut self) {
         match self.state {
@@ -172,14 +171,14 @@ impl OdpWait {
 /// The maximum number of bytes behind the payload of a packet that are fetched with it.
 const AHEAD: u64 = 64 << 10;
 
-/// Returns the number of bytes to fetch behind the payload of a packet whose message is `rest`
-/// bytes long, from the payload on, of which the payload is `len`.
+/// Returns the number of bytes to fetch behind a payload of `len` bytes, if `rest` bytes of the
+/// message remain from the beginning of the payload.
 pub(super) fn ahead_in_message(rest: u32, len: u32) -> u64 {
     AHEAD.min(rest.saturating_sub(len).into())
 }
 
-/// Returns the number of bytes to fetch behind the payload of a packet at most: the buffers, of
-/// which the caller fetches no more, are as long as the message, or its length is not known yet.
+/// Returns the maximum number of bytes to fetch behind the payload of a packet. The caller limits
+/// it to the length of the buffers.
 pub(super) fn ahead(opcode: Opcode) -> u64 {
     if opcode.ends_message() {
         0

@@ -49,7 +49,7 @@ impl RecvHalf {
     }
 
     /// Drops the kept packets of a peer that has been silent for [`KEEP_FOR`], or looks at them
-    /// again later. Packets that are due wait for this host, and stay.
+    /// again later. Packets that can be handled now are kept.
     pub(super) fn expire_early(&mut self, qp: &IbQp) {
         self.is_early_watched = false;
         if self.early.is_empty() {

@@ -27,7 +27,7 @@ impl RecvHalf {
         self.heard_at = clock::coarse();
     }
 
-    /// Returns the time since the last request in ns, in ticks of the kernel.
+    /// Returns the time since the last request, in ns, with the resolution of a tick.
     pub(super) fn silent_for(&self) -> u64 {
         clock::coarse().since(self.heard_at)
     }
@@ -38,8 +38,8 @@ impl RecvHalf {
     /// the last message is lost then, no retry of the peer is answered, and it reports an error for
     /// a message that succeeded. A peer ignores duplicates.
     ///
-    /// If the peer has been silent for long, it has received the acknowledgment. Then nothing is
-    /// sent, because the peer may be another queue pair with the same number by now.
+    /// If the peer has been silent for long, it has probably received the acknowledgment. Then
+    /// nothing is sent, because its number may belong to another queue pair by now.
     pub(crate) fn repeat_last_ack(&mut self, qp: &IbQp) {
         if self.silent_for() > REPEAT_FOR || !qp.state().is_receiving() {
             return;
