@@ -55,12 +55,12 @@ bench-peer: module ## C rdma_rxe and ferroce as each other's peers, in two virtu
 profile: module ## the instructions of a message by function (TEST=send_bw SIZE=64 QPS=1 DRIVER=ferroce LINES=40)
 	@scripts/vm/profile
 
-bench-publish: ## take the results of these into Documentation
+bench-publish: ## copy the results of the last benchmarks to Documentation
 	@scripts/vm/bench-publish
 
 ##@ Tests
 
-check: ## all tests on the stock kernel, and the gates
+check: ## the gates, the host tests, and the selftests that the stock kernel supports
 	@scripts/check
 
 check-pyverbs: module ## rdma-core's own tests, one by one (DRIVER=rxe: on C rdma_rxe; MODULES="mr odp": some only)
@@ -69,10 +69,10 @@ check-pyverbs: module ## rdma-core's own tests, one by one (DRIVER=rxe: on C rdm
 check-interop: module ## C rdma_rxe and ferroce over the wire, in two virtual machines (CASES=REGEX: some only)
 	@scripts/check --kernel $(KERNEL) interop
 
-check-debug: ## KUnit and the selftests on the debug kernel (KASAN, lockdep, ...)
+check-debug: ## KUnit, the selftests and rdma-core's tests on the debug kernel (KASAN, lockdep, ...)
 	@scripts/check --kernel debug
 
-mutants: ## do the host tests notice changes of roce? (FIRST=3 STEP=8: a sample)
+mutants: ## mutation-test crate roce (FIRST=3 STEP=8: a sample)
 	@scripts/mutants $(or $(FIRST),0) $(or $(STEP),1)
 
 ##@ Lab

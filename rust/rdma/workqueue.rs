@@ -98,8 +98,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, or `ESHUTDOWN` if the queue is shut down. Then `f` is dropped under RCU: it must not
-    /// own memory of vmalloc().
+    /// `ENOMEM`, or `ESHUTDOWN` if the queue is shut down. `f` is dropped in an RCU read-side
+    /// critical section then, so it must not own memory of vmalloc().
     pub fn spawn(&self, f: impl FnOnce() + Send + 'static) -> Result {
         let _rcu = rcu::read_lock();
         let wq = self.0.load(Ordering::Acquire);

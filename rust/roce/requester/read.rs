@@ -3,9 +3,9 @@
 //! Parts of a READ (RC).
 //!
 //! A READ is requested in parts, and each part is a READ request packet. Parts are aligned in the
-//! message: each one ends at a multiple of its size, or with the message. So those that are outstanding together need
-//! no record but their common size, and a READ whose part size changes waits until all responses
-//! have arrived.
+//! message: each one ends at a multiple of its size, or with the message. So those that are
+//! outstanding together need no record but their common size, and a READ whose part size changes
+//! waits until all responses have arrived.
 
 use core::ops::DerefMut;
 

@@ -179,8 +179,8 @@ impl Slot {
 /// Returns the number of PSNs that a READ of `packets` requests from packet `index` on, in parts of
 /// `part` PSNs.
 ///
-/// Parts end at multiples of their size within the message, so a piece of a part that is requested again does
-/// not go beyond the part: the responder repeats only responses to earlier requests.
+/// Parts end at multiples of their size within the message, so a piece of a part that is requested
+/// again does not go beyond the part: the responder repeats only responses to earlier requests.
 #[inline]
 pub(super) fn read_part(index: u32, packets: u32, part: u32) -> u32 {
     let used = index & part.wrapping_sub(1);

@@ -4,7 +4,7 @@
 
 use crate::psn::Psn;
 
-/// The value of [`Sequence::msn`] after the largest one. Its 24 bits on the wire are 0, but 0 itself
+/// The value of [`Sequence::msn`] after the largest one. Its 24 bits on the wire are 0; the value 0
 /// means that no message was completed.
 const MSN_RESTART: u32 = 1 << 24;
 

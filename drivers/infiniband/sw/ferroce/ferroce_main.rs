@@ -160,7 +160,10 @@ impl Drop for Cleanup {
         work::shut_down();
         owner::shut_down();
         tx_in_flight::wait_all_returned(|accounts| {
-            pr_warn!("waiting for packets of {accounts} queue pair halves in network devices\n");
+            pr_warn!(
+                "waiting for packets of {accounts} queue pair halves: delete the qdiscs or net \
+                 devices that hold them\n"
+            );
         });
         packet::shut_down();
     }

@@ -34,7 +34,7 @@ impl ModuleHandler for Guard {
 /// `EBUSY` if it is.
 pub(crate) fn check() -> Result {
     if is_loaded(RXE_MODULE) {
-        pr_err!("cannot work beside rdma_rxe: run `rmmod rdma_rxe` first\n");
+        pr_err!("cannot be loaded beside rdma_rxe: run `rmmod rdma_rxe` first\n");
         return Err(EBUSY);
     }
     Ok(())

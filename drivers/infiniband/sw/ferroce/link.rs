@@ -49,13 +49,14 @@ impl LinkType for FerroceLink {
         let _one = ADDING.get().ok_or(ENODEV)?.lock();
         if netdev.vlan_id().is_some() {
             // The addresses of a VLAN device are in the GID table of the device below it.
+            pr_err!("a VLAN device cannot have a device: add one to the net device below it\n");
             return Err(EPERM);
         }
         if Device::<Ferroce>::by_netdev(netdev).is_some() {
             return Err(EEXIST);
         }
         add(name, netdev).inspect_err(|e| {
-            pr_err!("failed to add a link: {:?}\n", e);
+            pr_err!("failed to add a device: {e:?}\n");
         })
     }
 }

@@ -24,6 +24,7 @@
 use crate::work;
 use kernel::{
     new_mutex,
+    pr_warn_once,
     prelude::*,
     sync::Mutex, //
 };
@@ -218,7 +219,7 @@ fn settle() {
         let opened =
             Sockets::open(&namespace).and_then(|new| list::push(&mut open, new, GFP_KERNEL));
         if let Err(e) = opened {
-            pr_debug!("failed to open sockets in a namespace: {:?}\n", e);
+            pr_warn_once!("no socket in a namespace: {e:?}. Is UDP port 4791 in use there?\n");
         }
     }
     close_unused(&mut open);

@@ -44,7 +44,8 @@ impl FlushBudget {
         false
     }
 
-    /// Gives back one unit, because the queue was empty. After a concurrent grant, the budget is one more.
+    /// Gives back one unit, because the queue was empty. After a concurrent grant, the budget is
+    /// one more.
     pub(super) fn give_back(&self) {
         self.0.add(1, Relaxed);
     }
