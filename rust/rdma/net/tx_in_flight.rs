@@ -16,7 +16,8 @@
 //! Packets of one CPU may overtake those that another has just sent: both the backlog of packets
 //! for the same host and the queues of a device are per CPU. A sender whose packets must arrive in
 //! order continues on another CPU only when all of them have been returned, or none was sent for a
-//! while, because a packet may be kept forever.
+//! while, because a packet may be kept forever. For the same reason, a sender that times out may
+//! send a few packets beyond its limit, one at a time: otherwise its retries would not run out.
 //!
 //! Packets are counted, not bytes: the size of a packet changes while the stack works on it. Those
 //! of a [`Train`] are returned together, with its head, even if a device sends them one by one.
@@ -77,6 +78,8 @@ struct Inner<W> {
     low_mark: Atomic<u32>,
     /// The time since the last packet, in jiffies, after which another CPU may send in any case.
     takeover: usize,
+    /// The number of packets that may be sent beyond the limit.
+    beyond: u32,
     waker: W,
 }
 
@@ -109,29 +112,30 @@ pub struct TxInFlight<W>(Arc<Inner<W>>);
 impl<W: Wake> TxInFlight<W> {
     /// Opens an account. May sleep.
     ///
-    /// After `takeover` nanoseconds without a packet another CPU may go on in any case.
+    /// After `takeover` nanoseconds without a packet, another CPU may go on in any case, and one
+    /// packet may be sent beyond the limit, `beyond` packets at most.
     /// `waker` is called after a pause, when enough packets have been returned: in softirq or
     /// process context, under locks of the network stack and of the sender.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub fn new(takeover: u64, waker: W) -> Result<Self> {
+    pub fn new(takeover: u64, beyond: u32, waker: W) -> Result<Self> {
         // CAST: 64 bits.
         let takeover = takeover
             .saturating_mul(u64::from(kernel::bindings::HZ))
             .div_ceil(NSEC_PER_SEC) as usize;
         Ok(Self(Arc::new(
-            Inner::new(takeover, waker),
+            Inner::new(takeover, beyond, waker),
             GFP_KERNEL_ACCOUNT,
         )?))
     }
 
     /// Returns the number of packets that this CPU may send now if `limit` may be in flight.
     ///
-    /// If it is 0, the waker is called once no more than `low_mark` are in flight. The stack may
-    /// keep packets forever, so call this again after `takeover` nanoseconds, too. Bottom halves
-    /// are off.
+    /// If it is 0, the waker is called once no more than `low_mark` are in flight. Call this again
+    /// after `takeover` nanoseconds, too: the stack may keep packets forever, so another CPU may
+    /// then send, or one packet beyond the limit. Bottom halves are off.
     ///
     /// `pending` packets were admitted just before, and are not charged yet.
     #[inline]
@@ -151,6 +155,12 @@ impl<W: Wake> TxInFlight<W> {
         let room = limit.saturating_sub(inner.in_flight.load(Relaxed).saturating_add(pending));
         if room > 0 {
             return room;
+        }
+        if pending == 0
+            && inner.in_flight.load(Relaxed) < limit.saturating_add(inner.beyond)
+            && now.wrapping_sub(inner.sent.load(Relaxed)) >= inner.takeover
+        {
+            return 1;
         }
         inner.low_mark.store(low_mark, Relaxed);
         // The order matters: either this sees the subtraction of the destructor, or the destructor
@@ -222,7 +232,7 @@ impl<W: Wake> TxInFlight<W> {
 impl<W: Wake> Inner<W> {
     /// Counts the value itself: [`Arc::new`] drops its argument when it has no memory, and dropping
     /// an `Inner` always subtracts it.
-    fn new(takeover: usize, waker: W) -> Self {
+    fn new(takeover: usize, beyond: u32, waker: W) -> Self {
         ACCOUNTS.add(1, Relaxed);
         // INVARIANT: The value is counted above.
         Self {
@@ -232,6 +242,7 @@ impl<W: Wake> Inner<W> {
             sent: Atomic::new(0),
             low_mark: Atomic::new(0),
             takeover,
+            beyond,
             waker,
         }
     }
@@ -341,6 +352,8 @@ mod tests {
     /// A tenth of a second.
     const TAKEOVER: u64 = NSEC_PER_SEC / 10;
 
+    const BEYOND: u32 = 8;
+
     static WOKEN: Atomic<u32> = Atomic::new(0);
 
     #[derive(Clone, Copy)]
@@ -360,7 +373,7 @@ mod tests {
 
     #[test]
     fn cloned_packet_is_not_charged() -> Result {
-        let account = TxInFlight::new(TAKEOVER, Add(7))?;
+        let account = TxInFlight::new(TAKEOVER, BEYOND, Add(7))?;
         let skb = SkBuff::alloc(0, 64).ok_or(ENOMEM)?;
         let clone = skb.try_clone().ok_or(ENOMEM)?;
 
@@ -373,7 +386,7 @@ mod tests {
 
     #[test]
     fn full_account_wakes_once_when_mostly_drained() -> Result {
-        let account = TxInFlight::new(TAKEOVER, Add(7))?;
+        let account = TxInFlight::new(TAKEOVER, BEYOND, Add(7))?;
         let mut skbs = KVec::new();
 
         assert!(!account.0.paused.load(Relaxed));
@@ -395,8 +408,27 @@ mod tests {
     }
 
     #[test]
+    fn full_account_admits_few_packets_later() -> Result {
+        let account = TxInFlight::new(TAKEOVER, BEYOND, Add(7))?;
+        let later = kernel::bindings::HZ as usize;
+        let mut skbs = KVec::new();
+
+        for _ in 0..4 {
+            skbs.push(charged(&account).ok_or(ENOMEM)?, GFP_KERNEL)?;
+        }
+        assert_eq!(account.room_on(0, 0, 0, 4, 1), 0);
+        for _ in 0..BEYOND {
+            assert_eq!(account.room_on(0, later, 0, 4, 1), 1);
+            assert_eq!(account.room_on(0, later, 1, 4, 1), 0);
+            skbs.push(charged(&account).ok_or(ENOMEM)?, GFP_KERNEL)?;
+        }
+        assert_eq!(account.room_on(0, later, 0, 4, 1), 0);
+        Ok(())
+    }
+
+    #[test]
     fn other_cpu_waits_until_account_is_drained() -> Result {
-        let account = TxInFlight::new(TAKEOVER, Add(7))?;
+        let account = TxInFlight::new(TAKEOVER, BEYOND, Add(7))?;
         let mut skbs = KVec::new();
 
         WOKEN.store(0, Relaxed);
@@ -418,7 +450,7 @@ mod tests {
 
     #[test]
     fn packets_of_a_train_are_returned_together() -> Result {
-        let account = TxInFlight::new(TAKEOVER, Add(7))?;
+        let account = TxInFlight::new(TAKEOVER, BEYOND, Add(7))?;
         let skb = SkBuff::alloc(0, 64).ok_or(ENOMEM)?;
 
         // Another CPU begins with one packet, and goes on with the train that it has begun.
@@ -439,14 +471,14 @@ mod tests {
     fn failed_allocation_is_not_counted() {
         let before = ACCOUNTS.load(Relaxed);
 
-        drop(Inner::new(0, Add(1)));
+        drop(Inner::new(0, 0, Add(1)));
         assert_eq!(ACCOUNTS.load(Relaxed), before);
     }
 
     #[test]
     fn packets_keep_account_alive() -> Result {
         let before = ACCOUNTS.load(Relaxed);
-        let account = TxInFlight::new(TAKEOVER, Add(1))?;
+        let account = TxInFlight::new(TAKEOVER, BEYOND, Add(1))?;
         let skb = charged(&account);
 
         drop(account);

@@ -153,6 +153,32 @@ static void test_in_flight(void)
 	pair_close(&a, &b);
 }
 
+/*
+ * A net device holds as many packets as may be in flight. The retries run out nevertheless, as the
+ * requester may send a few packets more.
+ */
+static void test_held(void)
+{
+	enum { LEN = 256 * 1024 };
+	struct end a, b;
+
+	end_init(&a, &r1, IBV_QPT_RC, LEN);
+	end_init(&b, &r2, IBV_QPT_RC, LEN);
+	/* 67 ms */
+	a.timeout = 14;
+	pair_create(&a, &b);
+	/* The window becomes larger than the number of packets that may be in flight. */
+	for (uint32_t i = 0; i < 4; i++) {
+		post_send(&a, &b, IBV_WR_RDMA_WRITE, i, 0, LEN, IBV_SEND_SIGNALED);
+		expect(&a, i, IBV_WC_SUCCESS);
+	}
+	shell_undo(QDISC_DEL, "tc -n n1 qdisc add dev v1 root netem slot 100s 100s packets 1");
+	post_send(&a, &b, IBV_WR_RDMA_WRITE, 4, 0, LEN, IBV_SEND_SIGNALED);
+	expect(&a, 4, IBV_WC_RETRY_EXC_ERR);
+	undo_last();
+	pair_close(&a, &b);
+}
+
 static void pair_create_long(struct end *a, struct end *b, int type, uint32_t wrs)
 {
 	end_init(a, &r1, type, 4096);
@@ -206,6 +232,7 @@ static const struct test tests[] = {
 	{ "both queues", test_both },
 	{ "receives without a doorbell", test_receives },
 	{ "requests in flight", test_in_flight },
+	{ "packets that a net device holds", test_held },
 	{ "long queues", test_many },
 	{ "as many sends as were granted", test_granted },
 	{ "many receives without a doorbell", test_many_receives },

@@ -65,11 +65,15 @@ use roce::{
 };
 
 /// The time since the last packet after which another CPU may send even if packets are in flight,
-/// in nanoseconds.
+/// and a requester with too many of them may send one more, in nanoseconds.
 ///
 /// A packet may stay in the network stack forever, so a half must not wait for its return without
 /// a limit.
 const TAKEOVER: u64 = 100_000_000;
+
+/// The number of packets that the send half may send beyond the limit of packets in flight, one for
+/// each [`TAKEOVER`]. They suffice for all retries, with some probes for each.
+const BEYOND: u32 = 128;
 
 /// The maximum number of packets that a half sends or takes, and of requests that it completes,
 /// before it drops its lock.
@@ -84,6 +88,16 @@ pub(super) const BUDGET: u32 = 30;
 pub(super) enum Half {
     Send,
     Recv,
+}
+
+impl Half {
+    fn beyond(self) -> u32 {
+        match self {
+            Half::Send => BEYOND,
+            // The peer has to request a response again.
+            Half::Recv => 0,
+        }
+    }
 }
 
 /// The transmit side of a half, under its lock.
@@ -183,7 +197,7 @@ impl Tx {
             half,
             path: None,
             route: CachedRoute::new(GFP_KERNEL_ACCOUNT)?,
-            in_flight: TxInFlight::new(TAKEOVER, WakeQp(qpn))?,
+            in_flight: TxInFlight::new(TAKEOVER, half.beyond(), WakeQp(qpn))?,
             pace: Pace::default(),
             backoff: TxBackoff::default(),
             trains: Trains::default(),
