@@ -17,6 +17,13 @@ verdict() {
 	fi
 }
 
+# failure COMMAND...: prints the output of a command that fails, or its exit code if there is no output.
+failure() {
+	local log rc
+
+	log=$("$@" 2>&1) || { rc=$?; echo "${log:-$1 ended with $rc}"; }
+}
+
 # sources [EXTENSION...]: files of the project, tracked or not yet, but not ignored.
 sources() {
 	git -c safe.directory="$PWD" ls-files -co --exclude-standard -- "${@/#/*.}" | while read -r file; do

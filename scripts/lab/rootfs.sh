@@ -12,18 +12,29 @@ host_packages() {
 	[ "${#need[@]}" = 0 ] && return
 	command -v apt-get >/dev/null || die "no apt-get here: the lab is made on Debian; with a 7.3 kernel of your own set KDIR="
 	say "  installing ${need[*]} on this machine with apt-get"
-	FAILED="apt-get cannot install ${need[*]}" run host-apt sh -c 'apt-get update; apt-get install -y --no-install-recommends "$@"' \
+	FAILED="apt-get cannot install ${need[*]}" run host-apt sh -c 'apt-get update; apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=600 "$@"' \
 		sh "${need[@]}"
 }
 
 # mirror: prints the Debian mirror of this machine.
 mirror() {
+	local uri list
+
 	if [ -n "${FERROCE_MIRROR-}" ]; then
 		echo "$FERROCE_MIRROR"
 		return
 	fi
 	# shellcheck disable=SC2016 # apt-get expands it.
-	apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' 'Label: Debian' 2>/dev/null | head -n 1
+	uri=$(apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' 'Label: Debian' 2>/dev/null | head -n 1)
+	case $uri in
+	mirror+file:*)
+		# A file with a list of mirrors, as in Debian's cloud images.
+		list=${uri#mirror+file:}
+		awk '/^[a-z]/ { print $1; exit }' "${list%/}"
+		;;
+	cdrom:*) ;;
+	*) echo "$uri" ;;
+	esac
 }
 
 base_root() {
@@ -56,7 +67,7 @@ lab_release() {
 lab_packages() {
 	local list missing release tmp=$LAB_DIR/root.tmp
 
-	export LAB_ROOT=$tmp LAB_ARCHIVES=$LAB/archives
+	export LAB_ROOT=$tmp LAB_ARCHIVES=$LAB_DIR/archives
 	mkdir -p "$LAB_ARCHIVES/partial"
 	release=$(lab_release)
 	[ -n "$release" ] ||
@@ -77,5 +88,5 @@ lab_packages() {
 	rm -rf --one-file-system "$LAB_ROOT"
 	mv "$tmp" "$LAB_ROOT"
 	done_with root
-	rm -rf "$LAB/archives"
+	rm -rf "$LAB_DIR/archives"
 }

@@ -18,5 +18,5 @@ scan_log() {
 	local pattern
 
 	pattern=$(paste -sd '|' <<<"$LOG_COMPLAINTS")
-	grep -avE "${2:-^\$}" "$1" | tr -d '\r' | grep -E -A 12 "$pattern" || true
+	grep -avE "${2:-^\$}" "$1" | tr -d '\r' | grep -aE -A 12 "$pattern" || true
 }
