@@ -140,7 +140,8 @@ pub struct Wc {
     pub qp: QpHandle,
     /// The network header of a received datagram.
     pub network_hdr_type: NetworkType,
-    /// The VLAN of the GID that a datagram was sent to ([`GidAttr::vlan_id`]), if it has one.
+    /// The VLAN of a received datagram. For queue pair 1 it must be that of the GID to which the
+    /// datagram was sent ([`GidAttr::vlan_id`]), because the connection manager looks that up.
     ///
     /// [`GidAttr::vlan_id`]: crate::ib::gid::GidAttr::vlan_id
     pub vlan: Option<u16>,

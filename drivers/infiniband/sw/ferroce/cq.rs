@@ -98,7 +98,7 @@ pub(crate) struct Completion {
     pub(crate) solicited: bool,
     /// True for a datagram over IPv6.
     pub(crate) v6: bool,
-    /// The VLAN of the destination address of a datagram to queue pair 1.
+    /// The VLAN of a received datagram.
     pub(crate) vlan: Option<u16>,
 }
 

@@ -58,7 +58,8 @@ pub(crate) struct Incoming {
 /// Properties of a packet that are not in its data.
 #[derive(Clone, Copy)]
 pub(crate) struct About {
-    /// The VLAN of its destination address, of packets for queue pair 1.
+    /// The VLAN of the net device that it was received on; of its destination address, if it is for
+    /// queue pair 1.
     vlan: Option<u16>,
     sport: u16,
     /// True if the ICRC is not checked.
@@ -91,12 +92,13 @@ impl Incoming {
         self.about.sport
     }
 
-    /// Returns the VLAN of the destination address of a packet for queue pair 1.
+    /// Returns the VLAN of the net device that the packet was received on, or that of its
+    /// destination address, if it is for queue pair 1.
     pub(crate) fn vlan(&self) -> Option<u16> {
         self.about.vlan
     }
 
-    /// Sets the VLAN of the destination address.
+    /// Sets the VLAN.
     pub(crate) fn set_vlan(&mut self, vlan: Option<u16>) {
         self.about.vlan = vlan;
     }
@@ -243,7 +245,7 @@ impl<'a> Batch<'a> {
             packets,
             dev,
             about: About {
-                vlan: None,
+                vlan: dev.vlan_id(),
                 sport: 0,
                 is_trusted,
             },
@@ -257,7 +259,7 @@ impl<'a> Batch<'a> {
         self.dev
     }
 
-    /// Sets the VLAN of the destination address of the packets from here on.
+    /// Sets the VLAN of the packets from here on.
     pub(crate) fn set_vlan(&mut self, vlan: Option<u16>) {
         self.about.vlan = vlan;
     }

@@ -102,6 +102,7 @@ fn dispatch(
         }
         return deliver(incoming, origin, &Link::of(batch.dev()));
     }
+    let is_mad = packet.dest_qpn() == Qpn::GSI;
     let qp = match packet.dest_qpn() {
         Qpn::GSI => {
             let (qp, vlan) = find_gsi(origin, batch.dev()).ok_or(Counter::NoQp)?;
@@ -125,6 +126,9 @@ fn dispatch(
             send::respond(&qp, origin, incoming, flow, batch)
         }
     };
+    if is_mad {
+        batch.set_vlan(batch.dev().vlan_id());
+    }
     if let Err(reason) = result {
         refuse(&qp, reason, origin.bytes);
         traces::was_dropped(Some(qp.device()), kept, reason);
@@ -228,6 +232,10 @@ fn find_gsi(origin: &Origin, dev: &NetDevice) -> Option<(QpRef, Option<u16>)> {
     let gid = GidTable::of(qp.device())
         .and_then(|gids| gids.get(found.gid_index))
         .ok()?;
+    if gid.gid() != origin.address().gid {
+        // The address was removed, and its index is in use again.
+        return None;
+    }
     let vlan = gid.vlan_id().ok()?;
 
     Some((qp, vlan))

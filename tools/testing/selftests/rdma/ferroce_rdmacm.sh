@@ -137,6 +137,10 @@ same_address() {
 		ends "$pid"
 		ends "$server"
 	done
+	for i in 1 2; do
+		wait_for no_objects "s$i"
+		rdma link delete "s$i"
+	done
 }
 
 test_case "rping IPv4" connect 10.77.0.1 -C 10
