@@ -310,8 +310,8 @@ impl<S: Records> Responder<S> {
     /// Accounts for the loss of a completion, which ends the queue pair, and returns the `reply` of
     /// its outcome if it is to be sent nevertheless.
     ///
-    /// The message is not acknowledged, by a later reply neither. A NAK is sent, because the peer
-    /// gets no other answer.
+    /// Neither this reply nor a later one acknowledges the message. A NAK is sent, because the peer
+    /// gets no other reply.
     #[cold]
     pub fn completion_lost(&mut self, reply: Option<Reply>) -> Option<Reply> {
         self.failed = true;

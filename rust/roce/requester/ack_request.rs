@@ -125,7 +125,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// The consumer does not see the completion of an unsignalled request; the request only
     /// occupies its slot. While few slots are in use, the next acknowledgment request covers it,
     /// too. An acknowledgment for each small request would cost as much as the request. A signalled
-    /// request before it may have left the acknowledgment request to this packet.
+    /// request before it may have left the acknowledgment request to this packet, or a deferred
+    /// request may be overdue.
     #[inline]
     fn can_wait(&self, step: &Step) -> bool {
         let slot = self.queue.get(step.slot);

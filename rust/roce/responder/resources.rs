@@ -294,12 +294,16 @@ mod tests {
         let mut resources = ResponderResources::new([Record::default(); 2]);
         resources.move_to([record(1); 2]);
         assert_eq!(saved(&resources), 0);
-        resources.remember(Record {
+        let flush = Record {
             opcode: Opcode::RcFlush,
             ..record(1)
-        });
+        };
+        resources.remember(flush);
         assert!(resources.is_flush(Psn::new(1)) && saved(&resources) == 0);
         resources.clear();
+        assert!(!resources.is_flush(Psn::new(1)));
+        resources.remember(flush);
+        resources.remember(record(2));
         assert!(!resources.is_flush(Psn::new(1)));
     }
 }

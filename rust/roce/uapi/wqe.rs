@@ -86,8 +86,7 @@ pub fn send_op(opcode: u32, kernel: bool) -> Option<SendOp> {
 /// The reason for refusing a WQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WqeErrorKind {
-    /// The copy is shorter than the WQE. This cannot happen if it has room for
-    /// [`SendLimits::max_tail_len`].
+    /// The copy is shorter than the WQE. This cannot happen if it is as long as `tail_len` says.
     Truncated,
     /// The opcode is unknown, reserved for the kernel or not supported by this driver.
     Opcode,

@@ -49,7 +49,7 @@ impl LinkType for FerroceLink {
         let _one = ADDING.get().ok_or(ENODEV)?.lock();
         if netdev.vlan_id().is_some() {
             // The addresses of a VLAN device are in the GID table of the device below it.
-            pr_err!("a VLAN device cannot have a device: add one to the net device below it\n");
+            pr_info!("cannot add an RDMA device to a VLAN device: add it to the one below\n");
             return Err(EPERM);
         }
         if Device::<Ferroce>::by_netdev(netdev).is_some() {

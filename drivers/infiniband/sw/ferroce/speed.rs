@@ -34,8 +34,8 @@ impl Speed {
         mbps.is_some()
     }
 
-    /// Returns the static rate for a value of `enum ib_rate`, or `None` if there is no limit below
-    /// the speed of the net device.
+    /// Returns the static rate for a value of `enum ib_rate`, or `None` if it does not limit the
+    /// net device ([`Rate::limits`]).
     pub(crate) fn limit(&self, static_rate: u8) -> Option<Rate> {
         let rate = Rate::from_ib(static_rate).ok().flatten()?;
 
