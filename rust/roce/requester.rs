@@ -200,6 +200,8 @@ pub struct Requester<S> {
     kept: Kept,
     /// The NAK that ends the connection, while it waits for late responses.
     refusal: Option<Refusal>,
+    /// The PSN of the packet from which on nothing is sent, see [`Requester::hold`].
+    held: Option<Psn>,
     /// True if [`Requester::take_error`] has an error to report.
     error_pending: bool,
 }
@@ -221,6 +223,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             explicit: Explicit::default(),
             kept: Kept::default(),
             refusal: None,
+            held: None,
             error_pending: false,
         }
     }
@@ -231,6 +234,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     pub fn reset(&mut self) {
         self.queue.clear();
         self.explicit = Explicit::default();
+        self.held = None;
         self.error_pending = false;
         self.state = SendState::Stopped;
         self.restart_psn(Psn::default());

@@ -16,8 +16,8 @@
 //! Packets of one CPU may overtake those that another has just sent: both the backlog of packets
 //! for the same host and the queues of a device are per CPU. A sender whose packets must arrive in
 //! order continues on another CPU only when all of them have been returned, or none was sent for a
-//! while, because a packet may be kept forever. For the same reason, a sender that times out may
-//! send a few packets beyond its limit, one at a time: otherwise its retries would not run out.
+//! while, because a packet may be kept forever. For the same reason, one packet at a time
+//! may be sent beyond the limit then: otherwise the retries of a sender would not run out.
 //!
 //! Packets are counted, not bytes: the size of a packet changes while the stack works on it. Those
 //! of a [`Train`] are returned together, with its head, even if a device sends them one by one.
@@ -76,10 +76,11 @@ struct Inner<W> {
     sent: Atomic<usize>,
     /// The most packets in flight when a pause ends.
     low_mark: Atomic<u32>,
-    /// The time since the last packet, in jiffies, after which another CPU may send in any case.
+    /// The time since the last packet, in jiffies, after which another CPU may send in any case,
+    /// and one packet may be sent although the limit is reached.
     takeover: usize,
-    /// The number of packets that may be sent beyond the limit.
-    beyond: u32,
+    /// The number of packets in flight from which this no longer holds.
+    most: u32,
     waker: W,
 }
 
@@ -113,20 +114,20 @@ impl<W: Wake> TxInFlight<W> {
     /// Opens an account. May sleep.
     ///
     /// After `takeover` nanoseconds without a packet, another CPU may go on in any case, and one
-    /// packet may be sent beyond the limit, `beyond` packets at most.
+    /// packet may be sent although the limit is reached, while fewer than `most` are in flight.
     /// `waker` is called after a pause, when enough packets have been returned: in softirq or
     /// process context, under locks of the network stack and of the sender.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub fn new(takeover: u64, beyond: u32, waker: W) -> Result<Self> {
+    pub fn new(takeover: u64, most: u32, waker: W) -> Result<Self> {
         // CAST: 64 bits.
         let takeover = takeover
             .saturating_mul(u64::from(kernel::bindings::HZ))
             .div_ceil(NSEC_PER_SEC) as usize;
         Ok(Self(Arc::new(
-            Inner::new(takeover, beyond, waker),
+            Inner::new(takeover, most, waker),
             GFP_KERNEL_ACCOUNT,
         )?))
     }
@@ -157,7 +158,7 @@ impl<W: Wake> TxInFlight<W> {
             return room;
         }
         if pending == 0
-            && inner.in_flight.load(Relaxed) < limit.saturating_add(inner.beyond)
+            && inner.in_flight.load(Relaxed) < inner.most
             && now.wrapping_sub(inner.sent.load(Relaxed)) >= inner.takeover
         {
             return 1;
@@ -232,7 +233,7 @@ impl<W: Wake> TxInFlight<W> {
 impl<W: Wake> Inner<W> {
     /// Counts the value itself: [`Arc::new`] drops its argument when it has no memory, and dropping
     /// an `Inner` always subtracts it.
-    fn new(takeover: usize, beyond: u32, waker: W) -> Self {
+    fn new(takeover: usize, most: u32, waker: W) -> Self {
         ACCOUNTS.add(1, Relaxed);
         // INVARIANT: The value is counted above.
         Self {
@@ -242,7 +243,7 @@ impl<W: Wake> Inner<W> {
             sent: Atomic::new(0),
             low_mark: Atomic::new(0),
             takeover,
-            beyond,
+            most,
             waker,
         }
     }
@@ -352,7 +353,7 @@ mod tests {
     /// A tenth of a second.
     const TAKEOVER: u64 = NSEC_PER_SEC / 10;
 
-    const BEYOND: u32 = 8;
+    const MOST: u32 = 12;
 
     static WOKEN: Atomic<u32> = Atomic::new(0);
 
@@ -373,7 +374,7 @@ mod tests {
 
     #[test]
     fn cloned_packet_is_not_charged() -> Result {
-        let account = TxInFlight::new(TAKEOVER, BEYOND, Add(7))?;
+        let account = TxInFlight::new(TAKEOVER, MOST, Add(7))?;
         let skb = SkBuff::alloc(0, 64).ok_or(ENOMEM)?;
         let clone = skb.try_clone().ok_or(ENOMEM)?;
 
@@ -386,7 +387,7 @@ mod tests {
 
     #[test]
     fn full_account_wakes_once_when_mostly_drained() -> Result {
-        let account = TxInFlight::new(TAKEOVER, BEYOND, Add(7))?;
+        let account = TxInFlight::new(TAKEOVER, MOST, Add(7))?;
         let mut skbs = KVec::new();
 
         assert!(!account.0.paused.load(Relaxed));
@@ -409,7 +410,7 @@ mod tests {
 
     #[test]
     fn full_account_admits_few_packets_later() -> Result {
-        let account = TxInFlight::new(TAKEOVER, BEYOND, Add(7))?;
+        let account = TxInFlight::new(TAKEOVER, MOST, Add(7))?;
         let later = kernel::bindings::HZ as usize;
         let mut skbs = KVec::new();
 
@@ -417,9 +418,9 @@ mod tests {
             skbs.push(charged(&account).ok_or(ENOMEM)?, GFP_KERNEL)?;
         }
         assert_eq!(account.room_on(0, 0, 0, 4, 1), 0);
-        for _ in 0..BEYOND {
-            assert_eq!(account.room_on(0, later, 0, 4, 1), 1);
-            assert_eq!(account.room_on(0, later, 1, 4, 1), 0);
+        for limit in [4, 4, 1, 1, 4, 1, 4, 1] {
+            assert_eq!(account.room_on(0, later, 0, limit, 0), 1);
+            assert_eq!(account.room_on(0, later, 1, limit, 0), 0);
             skbs.push(charged(&account).ok_or(ENOMEM)?, GFP_KERNEL)?;
         }
         assert_eq!(account.room_on(0, later, 0, 4, 1), 0);
@@ -428,7 +429,7 @@ mod tests {
 
     #[test]
     fn other_cpu_waits_until_account_is_drained() -> Result {
-        let account = TxInFlight::new(TAKEOVER, BEYOND, Add(7))?;
+        let account = TxInFlight::new(TAKEOVER, MOST, Add(7))?;
         let mut skbs = KVec::new();
 
         WOKEN.store(0, Relaxed);
@@ -450,7 +451,7 @@ mod tests {
 
     #[test]
     fn packets_of_a_train_are_returned_together() -> Result {
-        let account = TxInFlight::new(TAKEOVER, BEYOND, Add(7))?;
+        let account = TxInFlight::new(TAKEOVER, MOST, Add(7))?;
         let skb = SkBuff::alloc(0, 64).ok_or(ENOMEM)?;
 
         // Another CPU begins with one packet, and goes on with the train that it has begun.
@@ -478,7 +479,7 @@ mod tests {
     #[test]
     fn packets_keep_account_alive() -> Result {
         let before = ACCOUNTS.load(Relaxed);
-        let account = TxInFlight::new(TAKEOVER, BEYOND, Add(1))?;
+        let account = TxInFlight::new(TAKEOVER, MOST, Add(1))?;
         let skb = charged(&account);
 
         drop(account);

@@ -174,6 +174,22 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.window.sent(step.end());
     }
 
+    /// Holds the packet with PSN `psn` and all behind it back (RC), because its memory is not
+    /// present.
+    ///
+    /// Meanwhile, earlier packets are sent again, or the last of them is sent as a probe if it did
+    /// not request an acknowledgment.
+    #[cold]
+    pub fn hold(&mut self, psn: Psn) {
+        self.held = Some(psn);
+    }
+
+    /// Ends the effect of [`Requester::hold`].
+    #[inline]
+    pub fn release(&mut self) {
+        self.held = None;
+    }
+
     /// Returns whether the next packet is one of a SEND or WRITE, even if it may not be sent yet.
     #[inline]
     pub fn has_data_to_send(&self) -> bool {
@@ -219,6 +235,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             kind: StepKind::Next,
         };
         if self.transport == Transport::Rc {
+            if self.held.is_some_and(|held| !psn.is_before(held)) {
+                return None;
+            }
             let fenced = slot.wr.fence && index == 0 && self.explicit.is_outstanding();
             if fenced {
                 return None;
@@ -304,6 +323,38 @@ mod tests {
         );
         // The datagram that was not sent has consumed no PSN.
         assert_eq!(ud.next_psn().get(), 1);
+    }
+
+    #[test]
+    fn held_packet_does_not_delay_earlier_ones() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Send, 0); 2]);
+        assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(false));
+        rc.hold(Psn::new(1));
+        // The last packet that may be sent requests the acknowledgment.
+        assert_eq!(sent(&mut rc), [Some((0, true)), None, None, None]);
+        acknowledge(&mut rc, 0, Syndrome::ACK);
+        assert_eq!(status(&mut rc), Some(Status::Success));
+        assert_eq!(sent(&mut rc), [None; 4]);
+        rc.release();
+        assert_eq!(sent(&mut rc), [Some((1, true)), None, None, None]);
+    }
+
+    #[test]
+    fn retries_run_out_before_held_packet() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Send, 0); 2]);
+        assert!(send(&mut rc).is_some());
+        rc.hold(Psn::new(1));
+        for _ in 0..100 {
+            assert!(sent(&mut rc).iter().flatten().all(|(psn, _)| *psn == 0));
+            if let Some(due) = rc.next_timeout() {
+                rc.on_timeout(due);
+            }
+        }
+        assert_eq!(status(&mut rc), Some(Status::RetryExceeded));
     }
 
     #[test]

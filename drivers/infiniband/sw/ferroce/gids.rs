@@ -137,7 +137,7 @@ pub(crate) fn init() -> Result {
     }? Error))
 }
 
-/// Adds an address. Does not sleep.
+/// Adds an address. May sleep.
 pub(crate) fn add(device: u32, index: u32, address: Address, link: Link, own: bool) -> Result {
     let gids = GIDS.get().ok_or(ENODEV)?;
     let at = GidIndex { device, index };
@@ -147,10 +147,10 @@ pub(crate) fn add(device: u32, index: u32, address: Address, link: Link, own: bo
         own,
     };
 
-    gids.contents.insert(at, (address, link), GFP_ATOMIC)?;
+    gids.contents.insert(at, (address, link), GFP_KERNEL)?;
     gids.links
-        .insert(link, entry, GFP_ATOMIC)
-        .and_then(|()| gids.addresses.insert(address, entry, GFP_ATOMIC))
+        .insert(link, entry, GFP_KERNEL)
+        .and_then(|()| gids.addresses.insert(address, entry, GFP_KERNEL))
         .inspect_err(|_| {
             let _ = remove(device, index);
         })

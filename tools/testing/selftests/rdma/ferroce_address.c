@@ -39,9 +39,11 @@ static void exchange(struct end *a, struct end *b, uint64_t wr_id)
 	}
 }
 
-static void change(const char *commands, bool v6)
+/* Changes the address of r1 between messages. With `remove`, it is gone before `add` runs. */
+static void change(const char *remove, const char *add, bool v6)
 {
 	struct end a[ARRAY_LEN(types)], b[ARRAY_LEN(types)];
+	const union ibv_gid *gid = v6 ? &r1.gid6 : &r1.gid;
 
 	for (size_t i = 0; i < ARRAY_LEN(types); i++) {
 		end_init(&a[i], &r1, types[i], LEN);
@@ -52,7 +54,13 @@ static void change(const char *commands, bool v6)
 		exchange(&a[i], &b[i], 1);
 		exchange(&b[i], &a[i], 2);
 	}
-	shell("%s", commands);
+	if (remove) {
+		shell("%s", remove);
+		wait_begin();
+		while (find_gid(r1.ctx, gid, 0) >= 0)
+			wait_more_verb("the removal of an address");
+	}
+	shell("%s", add);
 	dev_wait(&r1);
 	/* The neighbour entries have the old MAC address. */
 	shell("ip -n n2 neigh flush dev v2");
@@ -69,7 +77,8 @@ static void test_ipv4(void)
 {
 	int before = r1.gid_index;
 
-	change("for op in del add; do ip -n n1 addr $op 10.77.0.1/24 dev v1; done", false);
+	change("ip -n n1 addr del 10.77.0.1/24 dev v1", "ip -n n1 addr add 10.77.0.1/24 dev v1",
+	       false);
 	CHECK(r1.gid_index != before);
 }
 
@@ -77,31 +86,32 @@ static void test_ipv6(void)
 {
 	int before = r1.gid6_index;
 
-	change("for op in del add; do ip -n n1 addr $op fd77::1/64 dev v1 nodad; done", true);
+	change("ip -n n1 addr del fd77::1/64 dev v1", "ip -n n1 addr add fd77::1/64 dev v1 nodad",
+	       true);
 	CHECK(r1.gid6_index != before);
 }
 
 static void test_mac(void)
 {
-	change("ip -n n1 link set v1 address 02:00:00:00:77:01", false);
-	change("ip -n n1 link set v1 address 02:00:00:00:77:02", true);
+	change(NULL, "ip -n n1 link set v1 address 02:00:00:00:77:01", false);
+	change(NULL, "ip -n n1 link set v1 address 02:00:00:00:77:02", true);
 }
 
 #define VLAN_IFINDEX 107
 
 /* Adds a VLAN with an address, and makes `dev` use the GID of that address. */
-static void add_vlan(struct dev *dev, int number)
+static void add_vlan(struct dev *dev, int number, int ifindex)
 {
 	char text[INET6_ADDRSTRLEN];
 
 	shell("ip -n n%d link add link v%d name vlan7 index %d type vlan id 7", number, number,
-	      VLAN_IFINDEX);
+	      ifindex);
 	shell("ip -n n%d link set vlan7 up", number);
 	shell("ip -n n%d addr add 10.99.0.%d/24 dev vlan7", number, number);
 	snprintf(text, sizeof(text), "::ffff:10.99.0.%d", number);
 	inet_pton(AF_INET6, text, &dev->gid);
 	wait_begin();
-	while ((dev->gid_index = find_gid(dev->ctx, &dev->gid, VLAN_IFINDEX)) < 0)
+	while ((dev->gid_index = find_gid(dev->ctx, &dev->gid, ifindex)) < 0)
 		wait_more_verb("the GID of a VLAN");
 }
 
@@ -111,8 +121,8 @@ static void test_vlan(void)
 	struct dev one = r1, two = r2;
 	struct end a, b;
 
-	add_vlan(&one, 1);
-	add_vlan(&two, 2);
+	add_vlan(&one, 1, VLAN_IFINDEX);
+	add_vlan(&two, 2, VLAN_IFINDEX);
 	shell("ip -n n1 addr add 10.99.0.1/24 dev v1");
 	end_init(&a, &one, IBV_QPT_RC, LEN);
 	end_init(&b, &two, IBV_QPT_RC, LEN);
@@ -132,11 +142,45 @@ static void test_vlan(void)
 	shell("ip -n n1 link del vlan7 && ip -n n2 link del vlan7");
 }
 
+/*
+ * The net device of an address is created again, under another index, while no address handle is
+ * left. Datagrams with a new handle, which is like the old one, use the new net device.
+ */
+static void test_new_vlan(void)
+{
+	struct dev one = r1, two = r2;
+	struct ibv_ah_attr path;
+	struct end a, b;
+	int before;
+
+	add_vlan(&one, 1, VLAN_IFINDEX);
+	add_vlan(&two, 2, VLAN_IFINDEX);
+	end_init(&a, &one, IBV_QPT_UD, LEN);
+	end_init(&b, &two, IBV_QPT_UD, LEN);
+	pair_create(&a, &b);
+	exchange(&a, &b, 1);
+	before = one.gid_index;
+	CHECK_EQ(ibv_destroy_ah(a.ah), 0);
+	shell("ip -n n1 link del vlan7");
+	wait_begin();
+	while (find_gid(one.ctx, &one.gid, VLAN_IFINDEX) >= 0)
+		wait_more_verb("the GID of a VLAN to be removed");
+	add_vlan(&one, 1, VLAN_IFINDEX + 1);
+	CHECK_EQ(one.gid_index, before);
+	path = end_path(&a, &b);
+	a.ah = ibv_create_ah(one.pd, &path);
+	CHECK(a.ah);
+	exchange(&a, &b, 2);
+	pair_close(&a, &b);
+	shell("ip -n n1 link del vlan7 && ip -n n2 link del vlan7");
+}
+
 static const struct test tests[] = {
 	{ "IPv4 address removed and added", test_ipv4 },
 	{ "IPv6 address removed and added", test_ipv6 },
 	{ "MAC address changed", test_mac },
 	{ "same address on a VLAN and below it", test_vlan },
+	{ "VLAN created again under a datagram queue pair", test_new_vlan },
 };
 
 int main(int argc, char **argv)

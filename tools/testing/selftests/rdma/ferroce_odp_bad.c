@@ -236,6 +236,46 @@ static void test_slow_memory(void)
 }
 
 /*
+ * A request whose memory does not come delays no earlier one: neither its acknowledgment nor, if
+ * the peer is gone, its failure.
+ */
+static void test_earlier_request(void)
+{
+	struct ibv_send_wr wrs[2];
+	struct ibv_sge sges[2];
+	struct end a, b;
+
+	for (int gone = 0; gone < 2; gone++) {
+		uint64_t page;
+		int fd;
+
+		pair_open_odp(&a, &b, IBV_QPT_RC, LEN);
+		post_recv(&b, 8, 0, 64);
+		post_recv(&b, 9, 64, 64);
+		fd = fault_end(&a);
+		make_chain(wrs, sges, 2, &a, &b, IBV_WR_SEND, 64, IBV_SEND_SIGNALED);
+		wrs[0].num_sge = 0;
+		if (gone)
+			end_modify(&b, IBV_QPS_RESET);
+		post_wr(&a, wrs);
+		page = wanted(fd);
+		if (gone) {
+			expect(&a, 0, IBV_WC_RETRY_EXC_ERR);
+			expect(&a, 1, IBV_WC_WR_FLUSH_ERR);
+			bring(fd, page);
+		} else {
+			expect(&b, 8, IBV_WC_SUCCESS);
+			expect(&a, 0, IBV_WC_SUCCESS);
+			bring(fd, page);
+			expect(&b, 9, IBV_WC_SUCCESS);
+			expect(&a, 1, IBV_WC_SUCCESS);
+		}
+		close(fd);
+		pair_close(&a, &b);
+	}
+}
+
+/*
  * Starts a child that thaws a file system once the other end of the pipe is closed. If that takes
  * too long it does so anyway, and fails: this process may hang while a fetch holds its memory map.
  */
@@ -460,6 +500,7 @@ static const struct test tests[] = {
 	{ "bad memory, datagrams", test_damage_ud },
 	{ "secret memory", test_secret },
 	{ "slow memory", test_slow_memory },
+	{ "slow memory behind another request", test_earlier_request },
 	{ "frozen file behind the first page", test_frozen_file },
 	{ "memory that never comes", test_stuck_memory },
 	{ "many completions while memory is awaited", test_many_end },

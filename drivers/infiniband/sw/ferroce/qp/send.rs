@@ -66,7 +66,10 @@ use roce::{
     backoff::Backoff,
     ids::Qpn,
     opcode::Transport,
-    qp::State,
+    qp::{
+        QpType,
+        State, //
+    },
     requester::{
         Checkpoint,
         Requester,
@@ -336,7 +339,9 @@ impl SendHalf {
     // Not inlined, to keep the stack frame of its caller small.
     #[inline(never)]
     fn transmit(&mut self, qp: &IbQp, time: &mut Instant, budget: &mut u32) {
-        if self.request_wait.is_pending() {
+        if !self.request_wait.is_pending() {
+            self.req.release();
+        } else if qp.ty != QpType::Rc {
             return;
         }
         let mut run = TxRun::new();
@@ -392,8 +397,14 @@ impl SendHalf {
                     }
                     if error != MemError::NotPresent {
                         self.req.local_error(transmit.slot, local_status(error));
-                    } else if !self.await_request(qp, &transmit) {
+                    } else if self.request_wait.is_pending() {
+                        // A packet before the one that waits: only one is fetched at a time.
                         return;
+                    } else if !self.await_request(qp, &transmit) {
+                        if !self.request_wait.is_pending() {
+                            return;
+                        }
+                        self.req.hold(transmit.psn);
                     }
                 }
                 Err(SendError::NoMemory) => {
@@ -478,8 +489,11 @@ impl SendHalf {
             }
         }
         let result = self.tx.send(qp, transmit, gather, || now, counters);
-        if result == Err(SendError::NoRoom) {
-            self.req.on_refusal();
+        match result {
+            Err(SendError::NoRoom) => self.req.on_refusal(),
+            // The address may be that of another net device by now.
+            Err(SendError::Lost) if !qp.ty.is_connected() => self.tx.forget_path(),
+            _ => {}
         }
         result
     }

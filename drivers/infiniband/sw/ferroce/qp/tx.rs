@@ -65,18 +65,21 @@ use roce::{
 };
 
 /// The time since the last packet after which another CPU may send even if packets are in flight,
-/// and a requester with too many of them may send one more, in nanoseconds.
+/// and the send half may send one more although the limit is reached, in nanoseconds.
 ///
 /// A packet may stay in the network stack forever, so a half must not wait for its return without
 /// a limit.
 const TAKEOVER: u64 = 100_000_000;
 
-/// The number of packets that the send half may send beyond the limit of packets in flight, one for
-/// each [`TAKEOVER`]. They suffice for all retries, with some probes for each.
-const BEYOND: u32 = 128;
+/// The number of packets in flight up to which the send half sends one more after each
+/// [`TAKEOVER`], whatever the limit is.
+///
+/// For each retry, a requester sends up to 32 packets before one requests an acknowledgment, and
+/// one for each [`TAKEOVER`] of its timeout, but not more than its window, which halves.
+const MOST_HELD: u32 = TxBackoff::MOST + 1024;
 
-/// The maximum number of packets that a half sends or takes, and of requests that it completes,
-/// before it drops its lock.
+/// The maximum number of packets that a half sends or takes, of local operations that it executes,
+/// and of requests that it completes, before it drops its lock.
 ///
 /// Two trains of 15 packets, the most of the largest MTU that fit into one, or one train of
 /// [`Train::MOST`] shorter packets. A run that ends with a short train costs as much as with a long
@@ -91,9 +94,11 @@ pub(super) enum Half {
 }
 
 impl Half {
-    fn beyond(self) -> u32 {
+    /// Returns the number of packets in flight up to which the half sends one more after each
+    /// [`TAKEOVER`].
+    fn most_held(self) -> u32 {
         match self {
-            Half::Send => BEYOND,
+            Half::Send => MOST_HELD,
             // The peer has to request a response again.
             Half::Recv => 0,
         }
@@ -197,7 +202,7 @@ impl Tx {
             half,
             path: None,
             route: CachedRoute::new(GFP_KERNEL_ACCOUNT)?,
-            in_flight: TxInFlight::new(TAKEOVER, half.beyond(), WakeQp(qpn))?,
+            in_flight: TxInFlight::new(TAKEOVER, half.most_held(), WakeQp(qpn))?,
             pace: Pace::default(),
             backoff: TxBackoff::default(),
             trains: Trains::default(),
@@ -211,6 +216,12 @@ impl Tx {
         self.pace = Pace::default();
         self.backoff.reset();
         self.trains = Trains::default();
+    }
+
+    /// Forgets the path of datagrams.
+    #[cold]
+    pub(super) fn forget_path(&mut self) {
+        self.path = None;
     }
 
     /// Sets the path to the peer.
