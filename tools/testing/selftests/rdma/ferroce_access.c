@@ -344,7 +344,7 @@ static void test_peer_gone(void)
 
 /*
  * Refuses the last of `n` READs. The queue of the peer has room for one packet and holds it for
- * 40 ms: first that of a WRITE. So all responses and the NAK have to wait, for less than the 50 ms
+ * 20 ms: first that of a WRITE. So all responses and the NAK have to wait, for less than the 50 ms
  * after which they count as lost. Returns whether they did: on a slow host, the WRITE may be gone.
  */
 static bool refuse_in_full_queue(int n)
@@ -360,7 +360,7 @@ static bool refuse_in_full_queue(int n)
 	wrs[n - 1].wr.rdma.rkey ^= 1;
 	stats_read(&before, "show link r2/1");
 	shell_undo("tc -n n2 qdisc del dev v2 root",
-		   "tc -n n2 qdisc add dev v2 root netem limit 1 delay 40ms");
+		   "tc -n n2 qdisc add dev v2 root netem limit 1 delay 20ms");
 	post_send(&b, &a, IBV_WR_RDMA_WRITE, 0, ROOM, 64, 0);
 	post_wr(&a, wrs);
 	for (int i = 0; i < n - 1; i++)

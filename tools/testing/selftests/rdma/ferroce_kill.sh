@@ -10,7 +10,15 @@
 need_module
 need_programs ibv_rc_pingpong ib_write_bw ping
 # shellcheck disable=SC2034
-after_each=clean
+after_each=restore
+
+# The second processor.
+cpu=/sys/devices/system/cpu/cpu1/online
+
+restore() {
+	[ ! -w "$cpu" ] || echo 1 >"$cpu"
+	clean
+}
 
 # packets: prints the number of packets that r1 has sent and received.
 packets() {
@@ -185,6 +193,27 @@ module_removed() {
 	both ibv_rc_pingpong -c -n 10
 }
 
+# The second processor goes offline and comes back under traffic, several times. No counter of packets may decrease.
+cpu_offline() {
+	local before i
+
+	need "no processor can go offline" [ -w "$cpu" ]
+	network
+	flow "$@"
+	for i in 1 2 3 4 5; do
+		before=$(packets)
+		echo 0 >"$cpu"
+		[ "$(packets)" -ge "$before" ]
+		wait_for -t 100 more_packets $(($(packets) + 200)) || no_flow
+		echo 1 >"$cpu"
+		wait_for -t 100 more_packets $(($(packets) + 200)) || no_flow
+	done
+	end "$client"
+	end "$server"
+	wait_for no_objects r1
+	wait_for no_objects r2
+}
+
 test_case "client of ib_write_bw killed" dies client ib_write_bw -F -D 1000
 slow || test_case "client of ib_read_bw killed" dies client ib_read_bw -F -D 1000 -q 4
 slow || test_case "client of ibv_ud_pingpong killed" dies client ibv_ud_pingpong -n 10000000
@@ -201,6 +230,7 @@ if slow; then
 	test_case "namespace of an address deleted, then ibv_rc_pingpong killed" address_gone ibv_rc_pingpong -n 10000000
 	test_case "namespace of an address deleted, then ibv_ud_pingpong killed" address_gone ibv_ud_pingpong -n 10000000
 fi
+test_case "processor offline under ib_write_bw" cpu_offline ib_write_bw -F -D 1000
 test_case "module removed under ib_read_bw" module_removed ib_read_bw -F -D 1000
 slow || test_case "module removed under ibv_uc_pingpong" module_removed ibv_uc_pingpong -n 10000000
 

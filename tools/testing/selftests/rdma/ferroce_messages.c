@@ -395,12 +395,14 @@ static void test_solicited(void)
 	expect(&b, 1, IBV_WC_SUCCESS);
 	CHECK(!told(&b));
 	post_send(&a, &b, IBV_WR_SEND, 2, 0, 8, IBV_SEND_SIGNALED | IBV_SEND_SOLICITED);
+	expect(&a, 2, IBV_WC_SUCCESS);
 	expect(&b, 2, IBV_WC_SUCCESS);
 	wait_begin();
 	while (!told(&b))
 		wait_more_verb("the event of a solicited completion");
 	/* It was armed for one event. */
-	post_send(&a, &b, IBV_WR_SEND, 3, 0, 8, IBV_SEND_SOLICITED);
+	post_send(&a, &b, IBV_WR_SEND, 3, 0, 8, IBV_SEND_SIGNALED | IBV_SEND_SOLICITED);
+	expect(&a, 3, IBV_WC_SUCCESS);
 	expect(&b, 3, IBV_WC_SUCCESS);
 	CHECK(!told(&b));
 	/* Armed for any completion; arming for solicited ones then has no effect. */
