@@ -472,6 +472,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.probe.stop();
         self.kept = Kept::default();
         self.refusal = None;
+        self.held = None;
     }
 }
 

@@ -149,9 +149,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             return None;
         }
         // The request at `next` waits for the acknowledgment, even if it must fail locally: `next`
-        // never passes a request that must fail.
-        let awaited =
-            self.state != SendState::Running || self.queue.get(self.queue.next()).is_some();
+        // never passes a request that must fail. One that waits for memory usually goes on soon.
+        let awaited = self.state != SendState::Running
+            || (self.held.is_none() && self.queue.get(self.queue.next()).is_some());
         if self.acks.at.is_some() && !awaited {
             return None;
         }

@@ -177,11 +177,16 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Holds the packet with PSN `psn` and all behind it back (RC), because its memory is not
     /// present.
     ///
-    /// Meanwhile, earlier packets are sent again, or the last of them is sent as a probe if it did
-    /// not request an acknowledgment.
+    /// Meanwhile, earlier packets are sent again, and the last of them is sent as a probe if it did
+    /// not request an acknowledgment and the delay of the deferred request is over.
     #[cold]
     pub fn hold(&mut self, psn: Psn) {
         self.held = Some(psn);
+    }
+
+    /// Returns whether a packet is held back.
+    pub fn is_held(&self) -> bool {
+        self.held.is_some()
     }
 
     /// Ends the effect of [`Requester::hold`].
@@ -282,7 +287,10 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 )]
 mod tests {
     use super::*;
-    use crate::requester::window::INITIAL_WINDOW;
+    use crate::requester::{
+        window::INITIAL_WINDOW,
+        ACK_REQUEST_NS, //
+    };
     use crate::testutil::*;
 
     #[test]
@@ -332,7 +340,9 @@ mod tests {
         post(&mut rc, &[wr(SendOp::Send, 0); 2]);
         assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(false));
         rc.hold(Psn::new(1));
-        // The last packet that may be sent requests the acknowledgment.
+        assert_eq!(sent(&mut rc), [None; 4]);
+        // After a while the packet before it requests the acknowledgment.
+        rc.on_timeout(NOW.after(ACK_REQUEST_NS));
         assert_eq!(sent(&mut rc), [Some((0, true)), None, None, None]);
         acknowledge(&mut rc, 0, Syndrome::ACK);
         assert_eq!(status(&mut rc), Some(Status::Success));

@@ -298,9 +298,14 @@ impl CachedRoute {
         Ok(())
     }
 
+    /// Returns whether there is no route.
+    pub fn is_empty(&self) -> bool {
+        self.slot.dst.load(Relaxed).is_null()
+    }
+
     /// Releases the route, if there is one.
     pub fn clear(&mut self) {
-        if self.slot.dst.load(Relaxed).is_null() {
+        if self.is_empty() {
             return;
         }
         if let Some(lists) = LISTS.get() {

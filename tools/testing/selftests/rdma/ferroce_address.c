@@ -106,7 +106,8 @@ static void add_vlan(struct dev *dev, int number, int ifindex)
 
 	shell("ip -n n%d link add link v%d name vlan7 index %d type vlan id 7", number, number,
 	      ifindex);
-	shell("ip -n n%d link set vlan7 up", number);
+	/* Without a link-local address, so that it has one GID, at the first free index. */
+	shell("ip -n n%d link set vlan7 addrgenmode none up", number);
 	shell("ip -n n%d addr add 10.99.0.%d/24 dev vlan7", number, number);
 	snprintf(text, sizeof(text), "::ffff:10.99.0.%d", number);
 	inet_pton(AF_INET6, text, &dev->gid);

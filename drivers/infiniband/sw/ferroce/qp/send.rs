@@ -276,7 +276,8 @@ impl SendHalf {
             self.sq.notify_drained = false;
             qp.raise(QpEvent::SqDrained);
         }
-        if self.parked.is_some() && !self.response_wait.is_pending() {
+        let is_blocked = self.req.is_held() && !self.request_wait.is_pending();
+        if is_blocked || (self.parked.is_some() && !self.response_wait.is_pending()) {
             self.retry.failed(time);
         }
         self.arm_timer(qp, self.timeout());
@@ -401,10 +402,12 @@ impl SendHalf {
                         // A packet before the one that waits: only one is fetched at a time.
                         return;
                     } else if !self.await_request(qp, &transmit) {
-                        if !self.request_wait.is_pending() {
+                        self.req.hold(transmit.psn);
+                        if qp.ty != QpType::Rc || transmit.is_probe() {
                             return;
                         }
-                        self.req.hold(transmit.psn);
+                        // Packets before it may have to be sent again.
+                        continue;
                     }
                 }
                 Err(SendError::NoMemory) => {
@@ -492,7 +495,7 @@ impl SendHalf {
         match result {
             Err(SendError::NoRoom) => self.req.on_refusal(),
             // The address may be that of another net device by now.
-            Err(SendError::Lost) if !qp.ty.is_connected() => self.tx.forget_path(),
+            Err(SendError::Lost) if !qp.ty.is_connected() => self.tx.forget_lost_path(),
             _ => {}
         }
         result

@@ -218,10 +218,12 @@ impl Tx {
         self.trains = Trains::default();
     }
 
-    /// Forgets the path of datagrams.
+    /// Forgets the path of datagrams if there is no route for it.
     #[cold]
-    pub(super) fn forget_path(&mut self) {
-        self.path = None;
+    pub(super) fn forget_lost_path(&mut self) {
+        if self.route.is_empty() {
+            self.path = None;
+        }
     }
 
     /// Sets the path to the peer.

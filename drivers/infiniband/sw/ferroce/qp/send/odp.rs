@@ -45,7 +45,8 @@ fn fetched(qp: &QpRef, round: u64, result: Result<(), MemError>) {
 }
 
 impl SendHalf {
-    /// Starts to fetch the memory of a packet. Returns whether to go on at once.
+    /// Starts to fetch the memory of a packet. Returns whether to go on at once. If the fetch
+    /// cannot be started, `drive` tries again later.
     #[cold]
     pub(super) fn await_request(&mut self, qp: &IbQp, transmit: &Transmit) -> bool {
         let slot = transmit.slot;
@@ -62,9 +63,7 @@ impl SendHalf {
         };
         match fault {
             Ok(Some(fault)) => {
-                if self.request_wait.start(qp, psn, fault, fetched).is_err() {
-                    self.retry.failed(clock::monotonic());
-                }
+                let _ = self.request_wait.start(qp, psn, fault, fetched);
                 false
             }
             // The memory is present by now.
