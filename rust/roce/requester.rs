@@ -234,7 +234,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     pub fn reset(&mut self) {
         self.queue.clear();
         self.explicit = Explicit::default();
-        self.held = None;
         self.error_pending = false;
         self.state = SendState::Stopped;
         self.restart_psn(Psn::default());
@@ -420,6 +419,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.probe = Probe::default();
         self.kept = Kept::default();
         self.refusal = None;
+        self.held = None;
     }
 
     /// Fails the unfinished slot at `index` once all slots before it have finished.

@@ -16,8 +16,8 @@
 //! Packets of one CPU may overtake those that another has just sent: both the backlog of packets
 //! for the same host and the queues of a device are per CPU. A sender whose packets must arrive in
 //! order continues on another CPU only when all of them have been returned, or none was sent for a
-//! while, because a packet may be kept forever. For the same reason, one packet at a time
-//! may be sent beyond the limit then: otherwise the retries of a sender would not run out.
+//! while, because a packet may be kept forever. For the same reason, one packet at a time may be
+//! sent beyond the limit then: otherwise the retries of a sender would not run out.
 //!
 //! Packets are counted, not bytes: the size of a packet changes while the stack works on it. Those
 //! of a [`Train`] are returned together, with its head, even if a device sends them one by one.

@@ -62,11 +62,11 @@ impl SkBuff {
         self.check_writable()?;
         let skb = ManuallyDrop::new(self).as_raw();
 
-        // SAFETY: The packet begins with a header of that length and version. It is owned and given
-        // away here. It refers to the route without a reference of its own: by the type invariant
-        // of `Dst` the RCU read lock is held and the route is alive, and a queue that keeps the
-        // packet for longer takes a reference. The namespace of the route's device is under RCU. No
-        // socket is needed. The header is close enough to `head` by the type invariant.
+        // The packet refers to the route without a reference; a queue that keeps it takes one.
+        // SAFETY: The packet begins with a header of that length and version, close enough to
+        // `head` by the type invariant. It is owned and given away here. By the type invariant of
+        // `Dst` the RCU read lock is held, so the route, its device and the namespace of that are
+        // alive. No socket is needed.
         let ret = unsafe {
             // IP expects the parsed options of the header here: there are none.
             (&raw mut (*skb).cb).write_bytes(0, 1);
