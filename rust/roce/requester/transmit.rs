@@ -184,9 +184,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.held = Some(psn);
     }
 
-    /// Returns whether a packet is held back.
+    /// Returns whether a packet is held back. One that was acknowledged meanwhile is not: it had
+    /// been sent before.
     pub fn is_held(&self) -> bool {
-        self.held.is_some()
+        self.held
+            .is_some_and(|held| !held.is_before(self.window.una()))
     }
 
     /// Ends the effect of [`Requester::hold`].
@@ -349,6 +351,27 @@ mod tests {
         assert_eq!(sent(&mut rc), [None; 4]);
         rc.release();
         assert_eq!(sent(&mut rc), [Some((1, true)), None, None, None]);
+    }
+
+    #[test]
+    fn acknowledged_packet_is_not_held() {
+        let mut slots = slots::<2>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Send, 0); 2]);
+        assert_eq!(
+            sent(&mut rc),
+            [Some((0, false)), Some((1, true)), None, None]
+        );
+        // Both are to be sent again when the memory of the first one is gone.
+        acknowledge(&mut rc, 0, Syndrome::Rnr { timer: 1 });
+        rc.on_timeout(rc.next_timeout().unwrap());
+        rc.hold(Psn::new(0));
+        assert!(rc.is_held());
+        assert_eq!(sent(&mut rc), [None; 4]);
+        // The acknowledgment was only late.
+        acknowledge(&mut rc, 1, Syndrome::ACK);
+        assert!(!rc.is_held());
+        assert_eq!(status(&mut rc), Some(Status::Success));
     }
 
     #[test]

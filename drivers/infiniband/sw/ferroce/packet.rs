@@ -300,8 +300,14 @@ impl<'a> Batch<'a> {
                 *origin = from;
                 Some(incoming)
             }
-            other => {
-                self.next = Some(other);
+            Ok((mut incoming, from)) => {
+                // It may be behind one for queue pair 1, and for another queue pair.
+                incoming.set_vlan(self.dev.vlan_id());
+                self.next = Some(Ok((incoming, from)));
+                None
+            }
+            unusable => {
+                self.next = Some(unusable);
                 None
             }
         }

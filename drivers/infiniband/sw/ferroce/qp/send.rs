@@ -342,6 +342,10 @@ impl SendHalf {
     fn transmit(&mut self, qp: &IbQp, time: &mut Instant, budget: &mut u32) {
         if !self.request_wait.is_pending() {
             self.req.release();
+        } else if !self.req.is_held() {
+            // The packet that waits was acknowledged after all.
+            self.request_wait.cancel();
+            self.req.release();
         } else if qp.ty != QpType::Rc {
             return;
         }
