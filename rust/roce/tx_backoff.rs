@@ -69,8 +69,8 @@ impl Default for TxBackoff {
 }
 
 impl TxBackoff {
-    /// The limit before the first refusal.
-    pub const MOST: u32 = 128;
+    /// The limit before the first refusal: two of the longest trains.
+    pub const MOST: u32 = 120;
 
     /// The approximate limit for all senders of a device together.
     ///
@@ -81,9 +81,10 @@ impl TxBackoff {
     /// The smallest share of a sender.
     pub(crate) const SHARE: u32 = 16;
 
-    /// The smallest share of a sender whose packets leave in trains: room for the longest train. A
-    /// queue counts a train as one packet.
-    const SHARE_IN_TRAINS: u32 = 32;
+    /// The smallest share of a sender whose packets leave in trains: the longest train. A queue
+    /// counts a train as one packet. With room for a few packets more, a train of only these would
+    /// follow.
+    const SHARE_IN_TRAINS: u32 = 60;
 
     /// The lower bound of the limit after refusals.
     const LEAST: u32 = 4;

@@ -66,7 +66,7 @@ static ACCOUNTS: Atomic<usize> = Atomic::new(0);
 /// Every value is counted in [`ACCOUNTS`] from [`Inner::new`] until it is dropped, even if it never
 /// gets into an [`Arc`].
 // The low bits of a pointer to one are free for the number of packets, less one.
-#[repr(align(32))]
+#[repr(align(64))]
 struct Inner<W> {
     in_flight: Atomic<u32>,
     paused: Atomic<bool>,

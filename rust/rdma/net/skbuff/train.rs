@@ -107,7 +107,7 @@ pub struct Train {
 
 impl Train {
     /// The most packets of a train.
-    pub const MOST: u16 = 30;
+    pub const MOST: u16 = 60;
 
     /// The longest IP packet.
     const MAX_LEN: usize = 65535;

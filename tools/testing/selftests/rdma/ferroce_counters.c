@@ -438,8 +438,8 @@ static void test_not_sent(void)
 }
 
 /*
- * A queue that drains slowly: packets that it has no room for wait, and are not lost. Without RPS
- * they may overtake each other in the backlogs of the CPUs, which costs retries.
+ * A queue that drains slowly has no room for a second train: packets wait, and are not lost.
+ * Without RPS they may overtake each other in the backlogs of the CPUs, which costs retries.
  */
 static void test_full_queue(void)
 {
@@ -449,8 +449,8 @@ static void test_full_queue(void)
 	struct end a, b;
 	long long full;
 
-	end_init(&a, &r1, IBV_QPT_RC, LEN);
-	end_init(&b, &r2, IBV_QPT_RC, LEN);
+	end_init(&a, &r1, IBV_QPT_RC, 4 * LEN);
+	end_init(&b, &r2, IBV_QPT_RC, 4 * LEN);
 	a.timeout = 0;
 	b.timeout = 0;
 	pair_create(&a, &b);
@@ -459,12 +459,12 @@ static void test_full_queue(void)
 	if (in_order)
 		shell("ip netns exec n2 sh -c 'echo 1 >/sys/class/net/v2/queues/rx-0/rps_cpus'");
 	shell_undo(QDISC_DEL, "tc -n n1 qdisc add dev v1 root netem rate 8mbit limit 1");
-	post_send(&a, &b, IBV_WR_RDMA_WRITE, 1, 0, LEN, IBV_SEND_SIGNALED);
+	post_send(&a, &b, IBV_WR_RDMA_WRITE, 1, 0, 4 * LEN, IBV_SEND_SIGNALED);
 	expect(&a, 1, IBV_WC_SUCCESS);
 	stats_grew_among(&s1, lossless);
 	CHECK(stats_get(&s1, "tx_queue_full") > full);
 	full = stats_get(&s1, "tx_queue_full");
-	post_send(&b, &a, IBV_WR_RDMA_READ, 2, 0, LEN, IBV_SEND_SIGNALED);
+	post_send(&b, &a, IBV_WR_RDMA_READ, 2, 0, 4 * LEN, IBV_SEND_SIGNALED);
 	expect(&b, 2, IBV_WC_SUCCESS);
 	stats_grew_among(&s1, lossless);
 	stats_grew_among(&s2, lossless);
@@ -485,7 +485,7 @@ static void test_backlog(void)
 	pair_open(&a, &b, IBV_QPT_RC, 1 << 20);
 	begin();
 	first = stats_get(&s1, "sent_pkts");
-	/* The responder stops once 128 packets are in flight, and these do not arrive. */
+	/* The responder stops once 120 packets are in flight, and these do not arrive. */
 	shell_undo(QDISC_DEL, "tc -n n1 qdisc add dev v1 root netem limit 999 slot 100s packets 1");
 	p = make(RC_READ_REQUEST, a.qp->qp_num, next_psn(&a));
 	add_reth(&p, a.buf, a.mr->rkey, 1 << 20);
@@ -495,7 +495,7 @@ static void test_backlog(void)
 		wait_more_program("a full queue");
 		sent = stats_get(&s1, "sent_pkts") - first;
 		stats_read(&s1, "show link r1/1");
-	} while (sent < 128 || stats_get(&s1, "sent_pkts") - first != sent);
+	} while (sent < 120 || stats_get(&s1, "sent_pkts") - first != sent);
 	CHECK(sent < 140);
 	/* Copies of an old request, which have no effect. */
 	p = make(RC_SEND_ONLY, a.qp->qp_num, a.psn - 100);

@@ -225,7 +225,7 @@ static void slow_device(void)
 			break;
 		wait_more_program("the device");
 	}
-	/* 128, and one packet more for each 100 ms, but by far not all. */
+	/* 120, and one packet more for each 100 ms, but by far not all. */
 	CHECK(number("drv_sq_queued") < N * LEN / 1024);
 	CHECK(!strstr(seen, "drv_sq_una") && !strstr(seen, "drv_sq_window"));
 	undo_last();

@@ -20,7 +20,7 @@
 //!   false         run      batch, is_deferred = true
 //!   true          batch    batch
 //!
-//!   batch: the first doorbell arms the timer, the 30th queues the work item, the others do nothing
+//!   batch: the first doorbell arms the timer, the 60th queues the work item, the others do nothing
 //!   a run used up its budget: queue, is_deferred = true
 //!   a response over a long round trip, and data to send: queue, is_deferred = true
 //!   the work item has left no work: is_deferred = false
@@ -37,14 +37,15 @@
 //! datagrams of a process, the poster always runs the half, because the program may destroy the
 //! address handle next. A modify in RTS and a destroy run the half themselves first.
 
+use super::tx::BUDGET;
 use kernel::sync::atomic::{
     Atomic,
     Full,
     Relaxed, //
 };
 
-/// The number of doorbells after which the work item is queued.
-const BATCH: u32 = 30;
+/// The number of doorbells after which the work item is queued: the requests of a run.
+const BATCH: u32 = BUDGET;
 
 /// The longest wait for more doorbells, in nanoseconds.
 pub(super) const BATCH_NS: u64 = 50_000;

@@ -21,10 +21,10 @@ pub(crate) fn catch_up(qp: &IbQp) {
     steps(qp, runs_of_ring(qp));
 }
 
-/// Sends posted requests before the queue pair is destroyed, in at most 64 runs of 30 packets,
+/// Sends posted requests before the queue pair is destroyed, in at most 32 runs of 60 packets,
 /// because process exit or device removal may be waiting. Process context, may sleep.
 pub(crate) fn catch_up_last(qp: &IbQp) {
-    const RUNS: u32 = 64;
+    const RUNS: u32 = 32;
 
     steps(qp, RUNS.min(runs_of_ring(qp)));
 }
