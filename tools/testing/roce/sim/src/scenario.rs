@@ -190,7 +190,7 @@ impl Scenario {
             tick_ns: 0,
             foreign: false,
             stack: Stack {
-                max_train: 15,
+                max_train: 60,
                 refuse: 0,
                 leave: 0,
                 most_refusals: 0,
@@ -349,7 +349,7 @@ fn draw_bottleneck(rng: &mut Rng, scenario: &Scenario) -> Bottleneck {
 /// needed.
 fn draw_stack(rng: &mut Rng, faults: &Faults) -> Stack {
     Stack {
-        max_train: rng.range(1..=15) as usize,
+        max_train: rng.range(1..=60) as usize,
         refuse: rng.pick(&[0, 20, 200, 600]),
         leave: 0,
         most_refusals: match faults.is_none() {
