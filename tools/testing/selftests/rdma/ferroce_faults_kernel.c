@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A consumer in the kernel (modules/ferroce_consumer.c) while an allocation of the driver fails.
+ * A consumer in the kernel (modules/consumer_main.c) while an allocation of the driver fails.
  */
 #include <fcntl.h>
 #include <sys/syscall.h>
