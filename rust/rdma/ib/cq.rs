@@ -132,7 +132,7 @@ pub struct Wc {
     pub byte_len: u32,
     /// Immediate data as it was on the wire, or the invalidated key in host order.
     pub ex: [u8; 4],
-    /// The flags, except that of a VLAN.
+    /// The flags, except those of a VLAN and of the network header.
     pub flags: WcFlags,
     /// The sender's queue pair, for datagrams.
     pub src_qp: u32,
@@ -205,6 +205,10 @@ impl WcArray<'_> {
         // CAST: The numbers fit the field.
         out.network_hdr_type = wc.network_hdr_type.raw() as u8;
         let mut flags = wc.flags;
+        // The core and other consumers use the type of the header only with this flag.
+        if flags.contains(WcFlags::GRH) {
+            flags = flags.or(WcFlags::WITH_NETWORK_HDR_TYPE);
+        }
         if let Some(vlan) = wc.vlan {
             flags = flags.or(WcFlags::WITH_VLAN);
             out.vlan_id = vlan;

@@ -194,6 +194,7 @@ numbers! {
         GRH = ib_wc_flags_IB_WC_GRH,
         WITH_IMM = ib_wc_flags_IB_WC_WITH_IMM,
         WITH_VLAN = ib_wc_flags_IB_WC_WITH_VLAN,
+        WITH_NETWORK_HDR_TYPE = ib_wc_flags_IB_WC_WITH_NETWORK_HDR_TYPE,
     }
 
     /// The network header of a received datagram (`enum rdma_network_type`).

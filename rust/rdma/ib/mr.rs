@@ -342,6 +342,7 @@ impl SgList<'_> {
     pub fn map_to(self, to: &mut Mapped) -> Result<ffi::c_int> {
         // SAFETY: Valid by the type invariant; the core has set the page size.
         let page_size = unsafe { (*self.mr).page_size };
+        to.forget();
         if !page_size.is_power_of_two() {
             return Err(EINVAL);
         }

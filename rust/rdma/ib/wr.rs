@@ -208,6 +208,8 @@ impl<D: Driver> SendWr<'_, D> {
         Some(Registration {
             // SAFETY: The consumer keeps the region until the request completes.
             iova: unsafe { (*mr.as_ptr()).iova },
+            // SAFETY: As above.
+            mr_key: unsafe { (*mr.as_ptr()).lkey },
             key: reg.key,
             // CAST: A mask of flags.
             access: Access::from_raw(reg.access as u32),
@@ -281,6 +283,8 @@ pub struct Atomic {
 pub struct Registration {
     /// The address that requests use for the first byte.
     pub iova: u64,
+    /// The present key of the region.
+    pub mr_key: u32,
     /// The key that the region shall have.
     pub key: u32,
     /// The access that it allows.

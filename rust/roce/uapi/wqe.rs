@@ -76,8 +76,9 @@ pub fn send_op(opcode: u32, kernel: bool) -> Option<SendOp> {
         7 => Some(SendOp::LocalInv),
         8 if !kernel => Some(SendOp::BindMw),
         9 => Some(SendOp::SendInv),
-        14 => Some(SendOp::Flush),
-        OPCODE_ATOMIC_WRITE => Some(SendOp::AtomicWrite),
+        // The kernel has no structure for the arguments of these.
+        14 if !kernel => Some(SendOp::Flush),
+        OPCODE_ATOMIC_WRITE if !kernel => Some(SendOp::AtomicWrite),
         32 if kernel => Some(SendOp::RegMr),
         _ => None,
     }

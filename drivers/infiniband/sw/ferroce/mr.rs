@@ -125,6 +125,11 @@ fn number(key: u32) -> u32 {
     key >> KEY_BITS
 }
 
+/// Returns whether two keys name the same region or window: they differ at most in the tag.
+pub(crate) fn is_same_region(key: u32, other: u32) -> bool {
+    number(key) == number(other)
+}
+
 /// Finds the region that a key names, and checks its protection domain and rights.
 ///
 /// # Errors

@@ -54,7 +54,15 @@ pub(super) struct Fast {
     active: SpinLockBh<Active>,
     /// The pages that were mapped, but not registered yet.
     #[pin]
-    staged: SpinLockIrqSave<Mapped>,
+    staged: SpinLockIrqSave<Staged>,
+}
+
+/// The pages for the next registration.
+struct Staged {
+    mapped: Mapped,
+    /// True if the consumer has mapped memory, or has failed to, since the last registration. The
+    /// next one must not use the pages of the last one then.
+    is_new: bool,
 }
 
 /// The pages that requests access.
@@ -79,7 +87,10 @@ impl Fast {
             epoch: 0,
             memory: Memory::Mapped(Mapped::new(max_pages)?),
         };
-        let staged = Mapped::new(max_pages)?;
+        let staged = Staged {
+            mapped: Mapped::new(max_pages)?,
+            is_new: false,
+        };
         KBox::try_pin_init(
             try_pin_init!(Self {
                 active <- new_spinlock_bh!(active, "ferroce::Fast::active"),
@@ -91,7 +102,9 @@ impl Fast {
 
     /// Maps memory for the next registration.
     pub(super) fn map(&self, list: SgList<'_>) -> Result<i32> {
-        list.map_to(&mut self.staged.lock())
+        let mut staged = self.staged.lock();
+        staged.is_new = true;
+        list.map_to(&mut staged.mapped)
     }
 
     /// Adds the state of the registration.
@@ -119,19 +132,21 @@ impl Fast {
             return Err(MemError::Protection);
         };
         let mut staged = self.staged.lock();
-        let next = if staged.is_empty() {
-            &*mapped
+        let staged = &mut *staged;
+        let next = if staged.is_new {
+            &staged.mapped
         } else {
-            &*staged
+            &*mapped
         };
         // The region must not extend beyond the address space, either.
         let end = iova.checked_add(next.len());
         if next.is_empty() || !next.fits(iova) || end.is_none() {
             return Err(MemError::Protection);
         }
-        if !staged.is_empty() {
-            core::mem::swap(mapped, &mut *staged);
-            staged.forget();
+        if staged.is_new {
+            core::mem::swap(mapped, &mut staged.mapped);
+            staged.mapped.forget();
+            staged.is_new = false;
         }
         active.key = Some(local.key.get());
         active.access = access;

@@ -369,6 +369,10 @@ pub(super) fn push(
         args.swap.set(atomic.swap);
         args.rkey.set(atomic.rkey);
     } else if let Some(reg) = wr.registration() {
+        // The key names the region, and the consumer may only choose its tag.
+        if !mr::is_same_region(reg.mr_key, reg.key) {
+            return Err(EINVAL);
+        }
         let args: &mut RegArgs = args(&mut wqe)?;
         args.iova.set(reg.iova);
         args.key.set(reg.key);

@@ -177,6 +177,14 @@ static int refuse(struct ib_mr *mr, u32 key, int access)
 	return register_mr(&b, mr, key, access, IB_WC_MW_BIND_ERR) ?: reconnect();
 }
 
+/* A key that is not of the region is refused when the request is posted. */
+static int refuse_key(struct ib_mr *mr, u32 key)
+{
+	struct ib_reg_wr wr = { .wr.opcode = IB_WR_REG_MR, .mr = mr, .key = key };
+
+	return EXPECT(ib_post_send(b.qp, &wr.wr, NULL) == -EINVAL);
+}
+
 /* The refusals of a mapped region that is not registered. */
 static int refuse_mapped(struct ib_mr *mr)
 {
@@ -202,27 +210,25 @@ static int refuse_mapped(struct ib_mr *mr)
  */
 static int test_refusals(void)
 {
-	struct ib_mr *mr = NULL, *gone = NULL, *other = NULL;
+	struct ib_mr *mr = NULL, *second = NULL, *other = NULL;
 	struct ib_pd *pd = NULL;
-	u32 key, gone_key;
+	u32 key;
 	int err;
 
 	err = TRY_PTR(mr = ib_alloc_mr(b.pd, IB_MR_TYPE_MEM_REG, 4)) ?:
-	      TRY_PTR(gone = ib_alloc_mr(b.pd, IB_MR_TYPE_MEM_REG, 4)) ?:
+	      TRY_PTR(second = ib_alloc_mr(b.pd, IB_MR_TYPE_MEM_REG, 4)) ?:
 	      TRY_PTR(pd = ib_alloc_pd(b.dev, 0)) ?:
 	      TRY_PTR(other = ib_alloc_mr(pd, IB_MR_TYPE_MEM_REG, 4));
 	if (err)
 		goto out;
-	gone_key = gone->rkey;
-	ib_dereg_mr(gone);
-	gone = NULL;
 	key = mr->rkey;
 	/* Nothing is mapped yet. */
 	err = refuse(mr, key, ALL_ACCESS) ?:
 	      EXPECT(ib_map_mr_sg(mr, b.sgl, 4, NULL, PAGE_SIZE) == 4) ?:
+	      EXPECT(ib_map_mr_sg(second, b.sgl, 4, NULL, PAGE_SIZE) == 4) ?:
 	      EXPECT(ib_map_mr_sg(other, b.sgl, 4, NULL, PAGE_SIZE) == 4) ?:
-	      /* A key that no region has, and a region of another protection domain. */
-	      refuse(mr, gone_key, ALL_ACCESS) ?:
+	      /* The key of another region, and a region of another protection domain. */
+	      refuse_key(mr, second->rkey) ?: refuse_key(mr, other->rkey) ?:
 	      refuse(other, other->rkey, ALL_ACCESS) ?:
 	      refuse_mapped(mr) ?:
 	      write_first(mr, key, IB_WC_REM_ACCESS_ERR) ?: reconnect() ?:
@@ -243,14 +249,23 @@ static int test_refusals(void)
 	      write_first(mr, key, IB_WC_REM_ACCESS_ERR) ?: reconnect() ?:
 	      write_first(mr, ib_inc_rkey(key), IB_WC_REM_ACCESS_ERR) ?: reconnect() ?:
 	      rdma(a.qp, IB_WR_RDMA_READ, in_region(&a, 2, 1), mr->iova, ib_inc_rkey(key),
-		   IB_WC_SUCCESS) ?: EXPECT(*byte(&a, 2) == 0x5a);
+		   IB_WC_SUCCESS) ?: EXPECT(*byte(&a, 2) == 0x5a) ?:
+	      invalidate(&b, ib_inc_rkey(key)) ?:
+	      /* Memory that was registered before is not registered in place of other memory. */
+	      EXPECT(ib_map_mr_sg(mr, b.sgl, 0, NULL, PAGE_SIZE) == -EINVAL) ?:
+	      refuse(mr, key, ALL_ACCESS) ?:
+	      EXPECT(ib_map_mr_sg(mr, b.sgl, 4, NULL, PAGE_SIZE) == 4) ?:
+	      register_mr(&b, mr, key, ALL_ACCESS, IB_WC_SUCCESS) ?: invalidate(&b, key) ?:
+	      /* The same memory can be registered again. */
+	      register_mr(&b, mr, key, ALL_ACCESS, IB_WC_SUCCESS) ?:
+	      write_first(mr, key, IB_WC_SUCCESS);
 out:
 	if (!IS_ERR_OR_NULL(other))
 		ib_dereg_mr(other);
 	if (!IS_ERR_OR_NULL(pd))
 		ib_dealloc_pd(pd);
-	if (!IS_ERR_OR_NULL(gone))
-		ib_dereg_mr(gone);
+	if (!IS_ERR_OR_NULL(second))
+		ib_dereg_mr(second);
 	if (!IS_ERR_OR_NULL(mr))
 		ib_dereg_mr(mr);
 	return err;
