@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the files of ferroce_consumer share: two sides, and helpers for the tests. */
+/* The two sides of ferroce_consumer, and helpers for the tests. */
 #ifndef FERROCE_CONSUMER_H
 #define FERROCE_CONSUMER_H
 

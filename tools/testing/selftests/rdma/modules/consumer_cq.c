@@ -150,7 +150,7 @@ static int test_destroyed(void)
 	return err;
 }
 
-/* What a completion queue has told its consumer. */
+/* The calls of the handlers of a completion queue. */
 struct notified {
 	struct completion called, failed;
 	atomic_t calls, errors;
@@ -269,7 +269,7 @@ static int test_solicited(void)
 	return err;
 }
 
-/* A request, and what its handler was told. */
+/* A request, and the status that its handler was called with. */
 struct op {
 	struct ib_cqe cqe;
 	struct completion done;

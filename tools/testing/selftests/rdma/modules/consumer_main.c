@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A kernel consumer: tests of code that neither programs nor the kernel consumers of other tests
- * reach. This file has the two sides, and what the tests share.
+ * reach. This file has the two sides, and the helpers of the tests.
  *
  * Loading it runs all tests between the devices r1 and r2, or those of one group, and fails if one
  * fails; the log has the line. ferroce_kernel.sh makes the devices.

@@ -11,7 +11,7 @@
 #define ALL_ACCESS (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | \
 		    IB_ACCESS_REMOTE_ATOMIC)
 
-/* Registers what is mapped to a region. */
+/* Registers the memory that is mapped to a region. */
 static int register_mr(struct side *s, struct ib_mr *mr, u32 key, int access,
 		       enum ib_wc_status status)
 {
@@ -205,7 +205,7 @@ static int refuse_mapped(struct ib_mr *mr)
 }
 
 /*
- * Registrations that are refused complete with an error and leave the region as it was: what was
+ * Registrations that are refused complete with an error and leave the region as it was: the memory
  * mapped to it can still be registered, and the key of an earlier registration stays valid.
  */
 static int test_refusals(void)
@@ -278,7 +278,7 @@ out:
 /* The most pages of the region that lists are mapped to. */
 #define LIST_PAGES 8
 
-/* A list, and what ib_map_mr_sg() should make of it. */
+/* A list, and the expected result of ib_map_mr_sg(). */
 struct list {
 	u32 page_size;
 	/* Of the first byte in the first entry. */
@@ -322,7 +322,7 @@ static const struct list lists[] = {
 
 #undef P
 
-/* Writes into the bytes of the list, and compares the block with what it should become. */
+/* Writes into the bytes of the list, and compares the block with its expected contents. */
 static int write_list(struct ib_mr *mr, const struct list *list, u8 *block, u8 *shadow)
 {
 	u32 pos = 0;

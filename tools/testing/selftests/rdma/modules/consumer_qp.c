@@ -382,7 +382,7 @@ static int receive(struct side *s, struct ib_qp *qp, u32 src_qp, u32 len, u32 im
 	       EXPECT(!memcmp(&ip->daddr, &s->gid.raw[12], 4));
 }
 
-/* Datagrams from a to b, and back to where they came from. */
+/* Datagrams from a to b, and a reply to their source. */
 static int exchange(struct pair *p, struct ib_ah *ah)
 {
 	struct ib_sge at_b = in_page(&b, PAGE_SIZE, PAGE_SIZE);
