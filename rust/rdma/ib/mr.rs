@@ -342,11 +342,10 @@ impl SgList<'_> {
     pub fn map_to(self, to: &mut Mapped) -> Result<ffi::c_int> {
         // SAFETY: Valid by the type invariant; the core has set the page size.
         let page_size = unsafe { (*self.mr).page_size };
-        to.forget();
+        to.clear(page_size.trailing_zeros());
         if !page_size.is_power_of_two() {
             return Err(EINVAL);
         }
-        to.clear(page_size.trailing_zeros());
         let mut walk = Walk {
             raw: bindings::ib_mr {
                 page_size,
