@@ -259,11 +259,6 @@ impl<'a> Batch<'a> {
         self.dev
     }
 
-    /// Sets the VLAN of the packets from here on.
-    pub(crate) fn set_vlan(&mut self, vlan: Option<u16>) {
-        self.about.vlan = vlan;
-    }
-
     /// Returns the counter of the train once, if the packets are one.
     #[inline]
     pub(crate) fn take_train(&mut self) -> Option<Counter> {
@@ -290,24 +285,24 @@ impl<'a> Batch<'a> {
 
     /// Removes the next packet if it is intact, of `flow`, and from `origin`, and so for the same
     /// half. Otherwise it is left. `origin` is set to that of the packet.
+    ///
+    /// Packets for queue pair 1, which are never in a whole train, are left: the caller sets the
+    /// VLAN of each.
     #[inline]
     pub(crate) fn pop_like(&mut self, flow: Flow, origin: &mut Origin) -> Option<Incoming> {
         if self.packets.is_whole() {
             return self.pop_behind(origin);
+        }
+        if flow.qpn == Qpn::GSI {
+            return None;
         }
         match self.pop()? {
             Ok((incoming, from)) if from.is_same(origin) && incoming.is_of(flow) => {
                 *origin = from;
                 Some(incoming)
             }
-            Ok((mut incoming, from)) => {
-                // It may be behind one for queue pair 1, and for another queue pair.
-                incoming.set_vlan(self.dev.vlan_id());
-                self.next = Some(Ok((incoming, from)));
-                None
-            }
-            unusable => {
-                self.next = Some(unusable);
+            other => {
+                self.next = Some(other);
                 None
             }
         }

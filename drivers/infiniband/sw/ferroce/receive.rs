@@ -87,7 +87,7 @@ fn dispatch(
     batch: &mut Batch<'_>,
     kept: &mut Option<Kept>,
 ) -> Result<(), Counter> {
-    let mut packet = incoming.packet().map_err(|_| Counter::Malformed)?;
+    let packet = incoming.packet().map_err(|_| Counter::Malformed)?;
     traces::keep(&packet, kept);
     if !packet.pkey().matches(Pkey::DEFAULT) {
         return Err(Counter::BadPkey);
@@ -102,16 +102,9 @@ fn dispatch(
         }
         return deliver(incoming, origin, &Link::of(batch.dev()));
     }
-    let is_mad = packet.dest_qpn() == Qpn::GSI;
-    let qp = match packet.dest_qpn() {
-        Qpn::GSI => {
-            let (qp, vlan) = find_gsi(origin, batch.dev()).ok_or(Counter::NoQp)?;
-            incoming.set_vlan(vlan);
-            batch.set_vlan(vlan);
-            packet = incoming.packet().map_err(|_| Counter::Malformed)?;
-            qp
-        }
-        qpn => qp::find(qpn.get()).ok_or(Counter::NoQp)?,
+    let (qp, vlan) = match packet.dest_qpn() {
+        Qpn::GSI => find_gsi(origin, batch.dev()).ok_or(Counter::NoQp)?,
+        qpn => (qp::find(qpn.get()).ok_or(Counter::NoQp)?, incoming.vlan()),
     };
     let result = if !qp.ty.takes(packet.opcode().transport()) {
         Err(Counter::BadOpcode)
@@ -120,15 +113,14 @@ fn dispatch(
     } else {
         traces::received(&qp, &packet);
         let flow = Flow::of(&packet);
-        if packet.opcode().is_request() {
+        let is_request = packet.opcode().is_request();
+        incoming.set_vlan(vlan);
+        if is_request {
             recv::request(&qp, origin, incoming, flow, batch)
         } else {
             send::respond(&qp, origin, incoming, flow, batch)
         }
     };
-    if is_mad {
-        batch.set_vlan(batch.dev().vlan_id());
-    }
     if let Err(reason) = result {
         refuse(&qp, reason, origin.bytes);
         traces::was_dropped(Some(qp.device()), kept, reason);
