@@ -8,7 +8,7 @@
 //! - If a process posts and polls in turn, the poster runs the half at once, because this needs no
 //!   wakeup.
 //! - If a process keeps posting, the work item runs the half ([`doorbell`](crate::doorbell)). It is
-//!   queued for a batch of doorbells, so that their packets leave in trains: by the 30th doorbell,
+//!   queued for a batch of doorbells, so that their packets leave in trains: by the 60th doorbell,
 //!   or by a timer that the first one arms. Arming a CQ does not end a batch: ending it made no
 //!   burst of requests faster, and READs of 64 bytes 5 % slower.
 //! - If the round trip is long, the half waits for its peer nearly always, and the softirq of one
