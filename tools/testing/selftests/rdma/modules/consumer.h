@@ -76,6 +76,13 @@ int transfer(enum ib_wr_opcode op, u64 at, u32 len, enum ib_wc_status status);
 /* Posts a SEND of `len` bytes from byte `at` of the pages of a. */
 int post_send(struct ib_qp *qp, u64 wr_id, u64 at, u32 len, int flags);
 
+/*
+ * Posts a chain of `n` receives of eight bytes, numbered from `first`, to the receive queue of `qp`
+ * or its shared one. The one `at` has `num_sge` SGEs, at most 64. Returns the error of the verb,
+ * and the number of the receive that it refused.
+ */
+int post_recvs(struct ib_qp *qp, int first, int n, int at, int num_sge, int *refused);
+
 /* Allocates the regions of both sides and registers all pages. */
 int make_regions(void);
 

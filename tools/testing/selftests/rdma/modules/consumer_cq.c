@@ -448,29 +448,6 @@ static void on_srq_event(struct ib_event *event, void *context)
 	}
 }
 
-/* Posts receives of eight bytes, numbered from `first`. Returns the result, and the refused one. */
-static int post_srq(struct ib_srq *srq, int first, int n, int num_sge_of_last, int *refused)
-{
-	struct ib_recv_wr *wr = kcalloc(n, sizeof(*wr), GFP_KERNEL);
-	struct ib_sge *sges = kcalloc(n + 32, sizeof(*sges), GFP_KERNEL);
-	const struct ib_recv_wr *bad = wr;
-	int ret = -ENOBUFS;
-
-	for (int i = 0; i < n && wr && sges; i++) {
-		sges[i] = in_page(&b, 8 * (first + i), 8);
-		wr[i].next = i < n - 1 ? &wr[i + 1] : NULL;
-		wr[i].wr_id = first + i;
-		wr[i].sg_list = &sges[i];
-		wr[i].num_sge = i == n - 1 ? num_sge_of_last : 1;
-	}
-	if (wr && sges)
-		ret = ib_post_srq_recv(srq, wr, &bad);
-	*refused = bad - wr;
-	kfree(sges);
-	kfree(wr);
-	return ret;
-}
-
 /* Sends `n` messages, which the receives from `first` on take. */
 static int take(struct pair *p, int first, int n)
 {
@@ -521,7 +498,7 @@ static int srq_resize(struct pair *p, struct ib_srq *srq, int first, int posted)
 	attr.max_wr = 100;
 	return err ?: TRY(ib_modify_srq(srq, &attr, IB_SRQ_MAX_WR)) ?:
 	       TRY(ib_query_srq(srq, &now)) ?: EXPECT(now.max_wr >= 100) ?:
-	       TRY(post_srq(srq, first + posted, 50, 1, &refused)) ?: take(p, first, posted + 1);
+	       TRY(post_recvs(p->b, first + posted, 50, 0, 1, &refused)) ?: take(p, first, posted + 1);
 }
 
 static int use_srq(struct pair *p, struct ib_srq *srq, struct limit *limit)
@@ -533,15 +510,15 @@ static int use_srq(struct pair *p, struct ib_srq *srq, struct limit *limit)
 
 	err = TRY(ib_query_srq(srq, &attr)) ?:
 	      EXPECT(attr.max_wr >= 10 && attr.max_sge >= 2 && !attr.srq_limit) ?:
-	      EXPECT(attr.max_sge < 32) ?:
+	      EXPECT(attr.max_sge < 64) ?:
 	      /* The queue pair has no receive queue of its own. */
 	      EXPECT(ib_post_recv(p->b, &wr, &bad) == -EINVAL) ?: EXPECT(bad == &wr);
 	if (err)
 		return err;
 	max = attr.max_wr;
-	err = EXPECT(post_srq(srq, 0, 3, attr.max_sge + 1, &refused) == -EINVAL) ?:
+	err = EXPECT(post_recvs(p->b, 0, 3, 2, attr.max_sge + 1, &refused) == -EINVAL) ?:
 	      EXPECT(refused == 2) ?:
-	      EXPECT(post_srq(srq, 2, max, 1, &refused) == -ENOMEM) ?:
+	      EXPECT(post_recvs(p->b, 2, max, 0, 1, &refused) == -ENOMEM) ?:
 	      EXPECT(refused == max - 2) ?: srq_limit(p, srq, limit, max) ?:
 	      /* Six have been taken. */
 	      take(p, 6, max - 6 - 4) ?: srq_resize(p, srq, max - 4, 4);

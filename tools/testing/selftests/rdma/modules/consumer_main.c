@@ -8,6 +8,7 @@
  */
 #include <linux/delay.h>
 #include <linux/module.h>
+#include <linux/slab.h>
 #include <rdma/ib_cache.h>
 
 #include "consumer.h"
@@ -257,6 +258,28 @@ int post_send(struct ib_qp *qp, u64 wr_id, u64 at, u32 len, int flags)
 	};
 
 	return TRY(ib_post_send(qp, &wr, NULL));
+}
+
+int post_recvs(struct ib_qp *qp, int first, int n, int at, int num_sge, int *refused)
+{
+	struct ib_recv_wr *wr = kcalloc(n, sizeof(*wr), GFP_KERNEL);
+	struct ib_sge *sges = kcalloc(n + 64, sizeof(*sges), GFP_KERNEL);
+	const struct ib_recv_wr *bad = wr;
+	int ret = -ENOBUFS;
+
+	for (int i = 0; i < n && wr && sges; i++) {
+		sges[i] = in_page(&b, 8 * (first + i), 8);
+		wr[i].next = i < n - 1 ? &wr[i + 1] : NULL;
+		wr[i].wr_id = first + i;
+		wr[i].sg_list = &sges[i];
+		wr[i].num_sge = i == at ? num_sge : 1;
+	}
+	if (wr && sges)
+		ret = qp->srq ? ib_post_srq_recv(qp->srq, wr, &bad) : ib_post_recv(qp, wr, &bad);
+	*refused = bad - wr;
+	kfree(sges);
+	kfree(wr);
+	return ret;
 }
 
 u8 *byte(struct side *s, u64 at)
