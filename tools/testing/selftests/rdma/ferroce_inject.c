@@ -287,7 +287,7 @@ void inject_realloc(const struct traffic_call *call)
 	long left;
 
 	begin(true);
-	set(REALLOC, "interval", "1");
+	reset(REALLOC);
 	set_number(REALLOC, "times", INT_MAX);
 	set(REALLOC, "probability", "100");
 	call->run();

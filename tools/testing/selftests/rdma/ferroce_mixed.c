@@ -466,6 +466,8 @@ static void test_short(void)
 
 static void test_rate(void)
 {
+	if (is_debug_kernel())
+		return test_skip("takes long on the debug kernel");
 	run_over("netem rate 100mbit limit 20");
 }
 
@@ -479,6 +481,8 @@ static void test_bucket(void)
 
 static void test_delay(void)
 {
+	if (is_debug_kernel())
+		return test_skip("takes long on the debug kernel");
 	run_over("netem delay 5ms limit 1000");
 }
 

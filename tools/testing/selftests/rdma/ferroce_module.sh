@@ -77,15 +77,6 @@ sender.sendto(bytes(64), ('239.1.2.3', 4791))
 	in_file accepted "$tmp/queue.log"
 }
 
-again_and_again() {
-	local i
-
-	for i in 1 2 3 4 5; do
-		rmmod ferroce
-		load_module
-	done
-}
-
 needs_nothing_else() {
 	rmmod ferroce
 	refused "" rdma link add r1 type ferroce netdev lo
@@ -172,7 +163,6 @@ exclusive() {
 test_case "removed with devices, and loaded again" removed_with_devices
 test_case "removed while a program has a device open" removed_while_open
 test_case "removed before the verdict on a datagram" removed_before_verdict
-test_case "loaded and removed five times" again_and_again
 test_case "links can be created only while it is loaded" needs_nothing_else
 test_case "the size of the GID table" gid_table
 test_case "rdma_rxe does not load beside it" rxe_refused

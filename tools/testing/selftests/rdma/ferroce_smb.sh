@@ -9,6 +9,7 @@
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tools/testing/selftests/rdma/files.sh
 . "$(dirname "$0")/files.sh"
+! slow || mib=1
 need_module
 need_programs ksmbd.mountd ksmbd.adduser ksmbd.control
 { modprobe -q smbdirect && modprobe -q ksmbd && modprobe -q cifs; } || skip_all "no SMB Direct"

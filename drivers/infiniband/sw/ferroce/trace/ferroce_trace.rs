@@ -11,6 +11,7 @@
 //!
 //! All functions are callable in any context.
 
+#[doc(hidden)]
 mod bindings;
 
 use kernel::{
