@@ -2,8 +2,6 @@
 
 //! The mask that selects attributes of a queue pair.
 
-use core::fmt;
-
 /// A set of attributes: bits of `enum ib_qp_attr_mask`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AttrMask(u32);
@@ -119,36 +117,6 @@ impl AttrMask {
     pub const fn without(self, other: AttrMask) -> Self {
         Self(self.0 & !other.0)
     }
-
-    /// Returns the attribute of this name.
-    pub fn from_name(name: &str) -> Option<AttrMask> {
-        let (mask, _) = Self::NAMES.iter().find(|(_, known)| *known == name)?;
-        Some(*mask)
-    }
-}
-
-impl fmt::Display for AttrMask {
-    /// Writes the names joined by `|`, and bits without a name in hexadecimal.
-    ///
-    /// Writes `-` for the empty set.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_empty() {
-            return f.write_str("-");
-        }
-        let mut unnamed = *self;
-        let mut separator = "";
-        for (mask, name) in Self::NAMES {
-            if self.contains(*mask) {
-                write!(f, "{separator}{name}")?;
-                separator = "|";
-                unnamed = unnamed.without(*mask);
-            }
-        }
-        if !unnamed.is_empty() {
-            write!(f, "{separator}{:#x}", unnamed.bits())?;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
@@ -168,51 +136,14 @@ mod tests {
     #[test]
     fn names_match_bits() {
         assert_eq!(AttrMask::NAMES.len(), 22);
-        for (mask, name) in AttrMask::NAMES {
+        for (mask, _) in AttrMask::NAMES {
             assert_eq!(mask.bits().count_ones(), 1);
-            assert_eq!(AttrMask::from_name(name), Some(*mask));
         }
-        assert_eq!(AttrMask::from_name("AV|PORT"), None);
     }
 
     #[test]
     fn not_carried_covers_all_unnamed_bits() {
         assert_eq!(AttrMask::NOT_CARRIED.bits(), 0xffe8_4000);
         assert!(AttrMask::NOT_CARRIED.contains(AttrMask::RATE_LIMIT));
-    }
-
-    /// A short text.
-    struct Text {
-        bytes: [u8; 32],
-        len: usize,
-    }
-
-    impl fmt::Write for Text {
-        fn write_str(&mut self, text: &str) -> fmt::Result {
-            for byte in text.bytes() {
-                *self.bytes.get_mut(self.len).ok_or(fmt::Error)? = byte;
-                self.len += 1;
-            }
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn text_has_names_and_rest() {
-        let av_and_port = AttrMask::AV.or(AttrMask::PORT);
-        let unnamed = AttrMask::from_bits(1 << 30);
-        for (mask, expected) in [
-            (AttrMask::NONE, "-"),
-            (av_and_port, "PORT|AV"),
-            (unnamed, "0x40000000"),
-            (av_and_port.or(unnamed), "PORT|AV|0x40000000"),
-        ] {
-            let mut text = Text {
-                bytes: [0; 32],
-                len: 0,
-            };
-            assert!(fmt::Write::write_fmt(&mut text, format_args!("{mask}")).is_ok());
-            assert_eq!(&text.bytes[..text.len], expected.as_bytes());
-        }
     }
 }

@@ -13,8 +13,6 @@ use std::{
     process::ExitCode, //
 };
 
-#[cfg(test)]
-mod core_dump;
 mod qp_states;
 mod rst;
 
