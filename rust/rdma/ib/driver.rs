@@ -22,7 +22,6 @@ use super::{
     mad::Mad,
     mr::{
         Change,
-        End,
         Keys,
         SgList,
         UserRange, //
@@ -342,10 +341,12 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// Prepares the deregistration of a region, which is dropped if this succeeds.
     ///
+    /// If the keys could not be returned to the process, the region is dropped without this call.
+    ///
     /// # Errors
     ///
     /// `EBUSY` if memory windows are bound to it.
-    fn dereg_mr(_mr: &Self::Mr, _end: End) -> Result {
+    fn dereg_mr(_mr: &Self::Mr) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 

@@ -432,59 +432,28 @@ pub(super) unsafe extern "C" fn rereg_user_mr<D: Driver>(
     }
 }
 
-/// The reason for which a region is deregistered.
+/// Returns whether the registration of a region is aborted: its keys did not reach its owner,
+/// because the response could not be written to the memory of the process.
 ///
-/// # Examples
+/// # Safety
 ///
-/// ```
-/// # use kernel::prelude::*;
-/// use rdma::ib::mr::End;
-///
-/// /// Refuses to deregister a region that windows are bound to.
-/// fn dereg(windows: usize, end: End) -> Result {
-///     if windows != 0 && end == End::Wanted {
-///         return Err(EBUSY);
-///     }
-///     Ok(())
-/// }
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// Its owner deregisters it, or has exited. The driver may refuse: the core then tries again,
-    /// once other objects of the owner are gone.
-    Wanted,
-    /// The keys did not reach the owner: the response could not be written to the memory of the
-    /// process. The core considers a refusal a bug.
-    Aborted,
-}
-
-impl End {
-    /// Reads the fields that are needed after the region is freed.
-    ///
-    /// # Safety
-    ///
-    /// `raw` must be a region that the core is deregistering.
-    unsafe fn of(raw: *mut bindings::ib_mr) -> Self {
-        // SAFETY: By the requirement of this function. `uobject` is the member in use of the union
-        // for a region of this type, null or the object of the caller, which is alive.
-        unsafe {
-            if (*raw).type_ != bindings::ib_mr_type::IB_MR_TYPE_USER {
-                return Self::Wanted;
-            }
-            let uobject = *(*raw).__bindgen_anon_1.uobject.as_ref();
-            if uobject.is_null() {
-                return Self::Wanted;
-            }
-            // The core adds an object to a list when its creation can no longer fail, and removes
-            // it after it was destroyed. Meanwhile, only changes of neighbouring entries write the
-            // pointer, and never make it point to this entry.
-            let list = &raw mut (*uobject).list;
-            if core::ptr::read_volatile(&raw const (*list).next) == list {
-                Self::Aborted
-            } else {
-                Self::Wanted
-            }
+/// `raw` must be a region that the core is deregistering.
+unsafe fn is_aborted(raw: *mut bindings::ib_mr) -> bool {
+    // SAFETY: By the requirement of this function. `uobject` is the member in use of the union for
+    // a region of this type, null or the object of the caller, which is alive.
+    unsafe {
+        if (*raw).type_ != bindings::ib_mr_type::IB_MR_TYPE_USER {
+            return false;
         }
+        let uobject = *(*raw).__bindgen_anon_1.uobject.as_ref();
+        if uobject.is_null() {
+            return false;
+        }
+        // The core adds an object to a list when its creation can no longer fail, and removes it
+        // after it was destroyed. Meanwhile, only changes of neighbouring entries write the
+        // pointer, and never make it point to this entry.
+        let list = &raw mut (*uobject).list;
+        core::ptr::read_volatile(&raw const (*list).next) == list
     }
 }
 
@@ -498,10 +467,15 @@ pub(super) unsafe extern "C" fn dereg_mr<D: Driver>(
     _udata: *mut bindings::ib_udata,
 ) -> ffi::c_int {
     let object = raw.cast::<MrObject<D>>();
+    // The core considers it a bug if the deregistration of an aborted region fails. In all other
+    // cases it tries again, once other objects of the owner are gone.
     // SAFETY: The region is alive until the end of this call.
-    let end = unsafe { End::of(raw) };
-    // SAFETY: The region was made by `MrObject::create`, and is not destroyed during the call.
-    let result = D::dereg_mr(unsafe { &(*object).data }, end);
+    let result = if unsafe { is_aborted(raw) } {
+        Ok(())
+    } else {
+        // SAFETY: The region was made by `MrObject::create`, and is not destroyed during the call.
+        D::dereg_mr(unsafe { &(*object).data })
+    };
     if result.is_ok() {
         // The drop waits for every packet that is using the region, then releases its memory.
         // SAFETY: As above; this is the last call with it.

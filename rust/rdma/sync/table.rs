@@ -207,33 +207,6 @@ impl<T> Table<T> {
         unsafe { Inner::try_get(inner) }
     }
 
-    /// Returns the first object with a number above `id`, and its number. Callable in any context.
-    pub fn after(&self, id: u32) -> Option<(u32, Ref<T>)> {
-        // CAST: Widening.
-        let mut index = id as usize;
-        loop {
-            index = index.checked_add(1)?;
-            let _rcu = rcu::read_lock();
-            // SAFETY: The array is initialised.
-            // CAST: Widening.
-            let entry = unsafe {
-                bindings::xa_find(
-                    self.xa.get(),
-                    &mut index,
-                    self.last as usize,
-                    bindings::RUST_CONST_HELPER_XA_PRESENT,
-                )
-            };
-            let inner = NonNull::new(entry.cast::<Inner<T>>())?;
-            // SAFETY: The memory of an object that was found under RCU is freed after a grace
-            // period.
-            if let Some(object) = unsafe { Inner::try_get(inner) } {
-                // CAST: At most `last`.
-                return Some((index as u32, object));
-            }
-        }
-    }
-
     /// Stores an entry, or null, under a reserved number, and drops the previous one.
     fn store(&self, id: u32, entry: *mut ffi::c_void) {
         // SAFETY: The array is initialised. The number was reserved, so nothing is allocated, and

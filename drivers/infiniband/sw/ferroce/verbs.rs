@@ -68,7 +68,6 @@ use rdma::{
         mad::Mad,
         mr::{
             Change,
-            End,
             Keys,
             SgList,
             UserRange, //
@@ -269,14 +268,8 @@ impl Driver for Ferroce {
         mr::prefetch(pd.id(), how, flush, sges)
     }
 
-    fn dereg_mr(mr: &Region, end: End) -> Result {
-        match end {
-            End::Wanted => mr.close(),
-            End::Aborted => {
-                mr.abort();
-                Ok(())
-            }
-        }
+    fn dereg_mr(mr: &Region) -> Result {
+        mr.close()
     }
 
     fn alloc_mw(pd: &Pd<Self>, ty: MwType) -> Result<Window> {

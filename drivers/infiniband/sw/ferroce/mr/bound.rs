@@ -4,6 +4,7 @@
 
 use super::{
     window::WindowRef,
+    Mr,
     Target, //
 };
 use kernel::{
@@ -14,9 +15,12 @@ use kernel::{
         Relaxed, //
     }, //
 };
-use rdma::ib::{
-    object::PdId,
-    Access, //
+use rdma::{
+    ib::{
+        object::PdId,
+        Access, //
+    },
+    sync::Ref, //
 };
 use roce::wr::{
     LocalArgs,
@@ -61,12 +65,6 @@ impl BoundWindows {
         let _ = self.0.fetch_sub(1, Full);
     }
 
-    /// Refuses further bindings, and returns whether any exist. Called once, when the region is
-    /// aborted.
-    pub(super) fn shut(&self) -> bool {
-        self.0.fetch_add(Self::SHUT, Full) != 0
-    }
-
     /// Refuses further bindings.
     ///
     /// # Errors
@@ -83,8 +81,11 @@ impl BoundWindows {
 /// The range of a region that a window is bound to, without its length.
 #[derive(Clone, Copy)]
 pub(crate) struct BoundRange {
-    /// Number of the region.
+    /// The number of the region. Another region may have it if the core has aborted the
+    /// registration of this one.
     mr: u32,
+    /// The [`Mr::id`] of the region.
+    id: u64,
     /// Offset in the memory of the region.
     offset: u64,
 }
@@ -111,27 +112,32 @@ impl BoundRange {
         mr.bound_windows.add()?;
         Ok(Self {
             mr: super::number(args.mr_lkey),
+            id: mr.id,
             offset,
         })
     }
 
     /// Releases the range.
     pub(crate) fn give_back(self) {
-        // The region exists: it is not destroyed while a window is bound to it.
-        if let Some(mr) = super::get(self.mr) {
+        if let Some(mr) = self.region() {
             mr.bound_windows.sub();
         }
     }
 
-    /// Returns whether this is a range of the region with number `mr`.
-    pub(crate) fn is_of(self, mr: u32) -> bool {
-        self.mr == mr
+    /// Returns the region, unless its registration was aborted.
+    #[inline]
+    fn region(self) -> Option<Ref<Mr>> {
+        super::get(self.mr).filter(|mr| mr.id == self.id)
     }
 
     /// Returns the range as a target.
+    ///
+    /// # Errors
+    ///
+    /// [`MemError::Protection`] if the registration of the region was aborted.
     #[inline]
     pub(crate) fn target(self, window: WindowRef, va: u64, len: u64) -> Result<Target, MemError> {
-        let mr = super::get(self.mr).ok_or(MemError::Protection)?;
+        let mr = self.region().ok_or(MemError::Protection)?;
         Ok(Target::window(mr, window, va, len, self.offset))
     }
 }

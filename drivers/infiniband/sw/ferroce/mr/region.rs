@@ -3,7 +3,6 @@
 //! Memory regions, as objects of the RDMA core.
 
 use super::{
-    window,
     BoundWindows,
     Fast,
     Mr, //
@@ -15,7 +14,13 @@ use crate::{
         Charge, //
     }, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    }, //
+};
 use rdma::{
     ib::{
         mr::{
@@ -131,6 +136,8 @@ impl Region {
         fast: Option<Pin<KBox<Fast>>>,
         charge: Option<Charge>,
     ) -> Result<Self> {
+        static NEXT_ID: Atomic<u64> = Atomic::new(0);
+
         let number = super::TABLE.get().ok_or(ENODEV)?.reserve()?;
         let key = match fast {
             // Numbers begin at one, so no key is zero.
@@ -138,6 +145,7 @@ impl Region {
             None => super::key(number.get(), rdma::random::byte()),
         };
         let mr = Owned::new(Ok(Mr {
+            id: NEXT_ID.fetch_add(1, Relaxed),
             key,
             pd: pd.id(),
             bound_windows: BoundWindows::new(),
@@ -220,16 +228,6 @@ impl Region {
     /// `EBUSY` if windows are bound.
     pub(crate) fn close(&self) -> Result {
         self.mr.bound_windows.close()
-    }
-
-    /// Prepares the deregistration of a region whose key did not reach its owner.
-    ///
-    /// The key is valid before the response is written to the process, and can be guessed. So a
-    /// window may already be bound when writing the response fails.
-    pub(crate) fn abort(&self) {
-        if self.mr.bound_windows.shut() {
-            window::release_region(self.number.get());
-        }
     }
 }
 

@@ -4,7 +4,8 @@
 //!
 //! A window of type 1 can be bound again and again, each time with a new key, and any queue pair of
 //! its protection domain may use it. A window of type 2 is bound to one queue pair until it is
-//! invalidated (type 2B). A region is not destroyed while a window is bound to it.
+//! invalidated (type 2B). A region is not destroyed while a window is bound to it, unless its
+//! registration is aborted.
 
 use super::{
     bound::BoundRange,
@@ -126,7 +127,6 @@ impl Drop for Window {
             // No request can bind the window any more, because no key is zero.
             binding.key = 0;
         }
-        // `release_region` must find the window as long as it is bound.
         self.number.hide();
     }
 }
@@ -210,8 +210,7 @@ pub(crate) fn find(rkey: u32, pd: PdId, qpn: u32, access: Access) -> Result<Targ
         }
         (bound, binding.epoch)
     };
-    // If the window is invalidated from here on, its region may be destroyed, and another one may
-    // get its number. But then `WindowRef::lock` fails.
+    // If the window is invalidated from here on, `WindowRef::lock` fails.
     let window = WindowRef { mw, epoch };
     bound.range.target(window, bound.va, bound.len)
 }
@@ -322,23 +321,6 @@ pub(crate) fn release(qpn: u32) {
                 binding.unbind();
             }
         }
-        rdma::sync::cond_resched();
-    }
-}
-
-/// Ends the bindings to a region that refuses new ones. Visits every window. May sleep.
-pub(crate) fn release_region(number: u32) {
-    let Some(table) = TABLE.get() else {
-        return;
-    };
-    let mut last = 0;
-    while let Some((next, mw)) = table.after(last) {
-        last = next;
-        let mut binding = mw.binding.lock();
-        if binding.bound.is_some_and(|bound| bound.range.is_of(number)) {
-            binding.unbind();
-        }
-        drop(binding);
         rdma::sync::cond_resched();
     }
 }
