@@ -26,10 +26,7 @@ use crate::{
         send, //
     },
     sockets::Receiver,
-    traces::{
-        self,
-        Kept, //
-    }, //
+    traces, //
 };
 use kernel::prelude::*;
 use rdma::{
@@ -85,7 +82,7 @@ fn dispatch(
     mut incoming: Incoming,
     origin: &mut Origin,
     batch: &mut Batch<'_>,
-    kept: &mut Option<Kept>,
+    kept: &mut Option<traces::Packet>,
 ) -> Result<(), Counter> {
     let packet = incoming.packet().map_err(|_| Counter::Malformed)?;
     traces::keep(&packet, kept);
@@ -196,7 +193,7 @@ fn refuse_unknown(
     dev: &NetDevice,
     reason: Counter,
     bytes: u32,
-    kept: &Option<Kept>,
+    kept: &Option<traces::Packet>,
 ) {
     let link = Link::of(dev);
     let qp = address

@@ -10,10 +10,10 @@ use crate::{
     },
     packet::Incoming, //
 };
+pub(crate) use ferroce_trace::Packet;
 use ferroce_trace::{
     self as trace,
     Ack,
-    Packet,
     Retry, //
 };
 use kernel::prelude::*;
@@ -37,93 +37,77 @@ use roce::{
     wire, //
 };
 
-/// The traced fields of a packet that may be gone when it is traced.
-pub(crate) struct Kept {
-    qpn: u32,
-    opcode: u8,
-    psn: u32,
-    len: u32,
+/// The fields of a packet that cannot be parsed.
+const UNREADABLE: Packet = Packet {
+    qpn: 0,
+    opcode: 0xff,
+    psn: 0,
+    len: 0,
+};
+
+/// Returns the fields of a packet.
+fn of_packet(packet: &wire::Packet<'_>) -> Packet {
+    Packet {
+        qpn: packet.dest_qpn().get(),
+        opcode: packet.opcode().raw(),
+        psn: packet.psn().get(),
+        len: packet.payload_len(),
+    }
 }
 
-impl Kept {
-    /// The fields of a packet that cannot be parsed.
-    const UNREADABLE: Self = Self {
-        qpn: 0,
-        opcode: 0xff,
-        psn: 0,
-        len: 0,
-    };
-
-    fn of(packet: &wire::Packet<'_>) -> Self {
-        Self {
-            qpn: packet.dest_qpn().get(),
-            opcode: packet.opcode().raw(),
-            psn: packet.psn().get(),
-            len: packet.payload_len(),
-        }
+/// Returns the fields of a received packet, with the own number of the queue pair: in packets, the
+/// number of every management queue pair is 1.
+fn of_own(qp: &IbQp, packet: &wire::Packet<'_>) -> Packet {
+    Packet {
+        qpn: qp.qpn,
+        ..of_packet(packet)
     }
+}
 
-    /// Returns the fields of a received packet, with the own number of the queue pair: in packets,
-    /// the number of every management queue pair is 1.
-    fn of_own(qp: &IbQp, packet: &wire::Packet<'_>) -> Self {
-        Self {
-            qpn: qp.qpn,
-            ..Self::of(packet)
-        }
-    }
-
-    /// Returns the fields of a request packet that the queue pair sends.
-    #[inline(always)]
-    pub(crate) fn of_request(qp: &IbQp, transmit: &Transmit) -> Self {
-        Self {
-            qpn: qp.qpn,
-            opcode: transmit.opcode.raw(),
-            psn: transmit.psn.get(),
-            len: transmit.len,
-        }
-    }
-
-    fn of_device(&self, device: DeviceName) -> Packet {
-        Packet {
-            device,
-            qpn: self.qpn,
-            opcode: self.opcode,
-            psn: self.psn,
-            len: self.len,
-        }
+/// Returns the fields of a request packet that the queue pair sends.
+#[inline(always)]
+pub(crate) fn of_request(qp: &IbQp, transmit: &Transmit) -> Packet {
+    Packet {
+        qpn: qp.qpn,
+        opcode: transmit.opcode.raw(),
+        psn: transmit.psn.get(),
+        len: transmit.len,
     }
 }
 
 /// Traces a request packet that was sent.
 #[inline(always)]
 pub(crate) fn sent(qp: &IbQp, transmit: &Transmit) {
-    trace::send(|| Kept::of_request(qp, transmit).of_device(qp.device().name()));
+    trace::send(|| (qp.device().name(), of_request(qp, transmit)));
 }
 
 /// Traces a READ response that was sent.
 #[inline(always)]
 pub(crate) fn sent_response(qp: &IbQp, segment: &ReadSegment) {
-    trace::send(|| Packet {
-        device: qp.device().name(),
-        qpn: qp.qpn,
-        opcode: segment.opcode.raw(),
-        psn: segment.psn.get(),
-        len: segment.len,
+    trace::send(|| {
+        let packet = Packet {
+            qpn: qp.qpn,
+            opcode: segment.opcode.raw(),
+            psn: segment.psn.get(),
+            len: segment.len,
+        };
+        (qp.device().name(), packet)
     });
 }
 
 /// Traces a received packet for a queue pair.
 #[inline(always)]
 pub(crate) fn received(qp: &IbQp, packet: &wire::Packet<'_>) {
-    trace::receive(|| Kept::of_own(qp, packet).of_device(qp.device().name()));
+    trace::receive(|| (qp.device().name(), of_own(qp, packet)));
 }
 
 /// Traces a packet that was received together with one that was traced before.
 #[inline(always)]
 pub(crate) fn received_too(qp: &IbQp, incoming: &Incoming) {
-    trace::receive(|| match incoming.packet() {
-        Ok(packet) => Kept::of_own(qp, &packet).of_device(qp.device().name()),
-        Err(_) => Kept::UNREADABLE.of_device(qp.device().name()),
+    trace::receive(|| {
+        let packet = incoming.packet();
+        let packet = packet.map_or(UNREADABLE, |packet| of_own(qp, &packet));
+        (qp.device().name(), packet)
     });
 }
 
@@ -182,34 +166,34 @@ pub(crate) fn retried(qp: &IbQp, snapshot: impl FnOnce() -> SendSnapshot, counte
 
 /// Traces a packet that is not sent.
 #[inline(always)]
-pub(crate) fn not_sent(qp: &IbQp, kept: &Kept) {
-    trace::drop(|| (c"not_sent", kept.of_device(qp.device().name())));
+pub(crate) fn not_sent(qp: &IbQp, packet: &Packet) {
+    trace::drop(|| (qp.device().name(), *packet, c"not_sent"));
 }
 
 /// Keeps the fields of a packet in case it is dropped, if the tracepoint is enabled.
 #[inline(always)]
-pub(crate) fn keep(packet: &wire::Packet<'_>, kept: &mut Option<Kept>) {
+pub(crate) fn keep(packet: &wire::Packet<'_>, kept: &mut Option<Packet>) {
     if trace::drop_is_on() {
-        *kept = Some(Kept::of(packet));
+        *kept = Some(of_packet(packet));
     }
 }
 
 /// Traces a dropped packet for a queue pair.
 #[inline(always)]
 pub(crate) fn dropped(qp: &IbQp, packet: &wire::Packet<'_>, counter: Counter) {
-    trace::drop(|| {
-        let packet = Kept::of_own(qp, packet).of_device(qp.device().name());
-        (counter.name(), packet)
-    });
+    trace::drop(|| (qp.device().name(), of_own(qp, packet), counter.name()));
 }
 
 /// Traces a dropped packet whose fields [`keep`] kept.
 #[cold]
-pub(crate) fn was_dropped(device: Option<&Device<Ferroce>>, kept: &Option<Kept>, counter: Counter) {
+pub(crate) fn was_dropped(
+    device: Option<&Device<Ferroce>>,
+    kept: &Option<Packet>,
+    counter: Counter,
+) {
     trace::drop(|| {
         let device = device.map_or(DeviceName::EMPTY, Device::name);
-        let kept = kept.as_ref().unwrap_or(&Kept::UNREADABLE);
-        (counter.name(), kept.of_device(device))
+        (device, kept.unwrap_or(UNREADABLE), counter.name())
     });
 }
 
@@ -224,7 +208,7 @@ pub(crate) struct KeptTrain {
 pub(crate) fn keep_train(train: &Train) -> Option<KeptTrain> {
     trace::train_is_on().then(|| KeptTrain {
         packets: train.packets(),
-        // CAST: At most 65535 bytes, and the headers of up to 29 more packets.
+        // CAST: At most 65535 bytes, and the headers of up to 59 more packets.
         bytes: train.bytes() as u32,
     })
 }

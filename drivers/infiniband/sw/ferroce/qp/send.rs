@@ -42,10 +42,7 @@ use crate::{
     mr::RegionCache,
     owner::Owner,
     packet::Incoming,
-    traces::{
-        self,
-        Kept, //
-    },
+    traces,
     work::WakeQp, //
 };
 use kernel::{
@@ -93,7 +90,7 @@ use zerocopy::FromZeros;
 
 /// The transmit state of a run, with the position and the traced fields of the first packet of a
 /// train.
-type SendRun = TxRun<(Checkpoint, Kept)>;
+type SendRun = TxRun<(Checkpoint, traces::Packet)>;
 
 /// The maximum number of responses that wait. All of them may be handled under one hold of the
 /// lock.
@@ -392,7 +389,7 @@ impl SendHalf {
                 }
                 Err(SendError::NoRoom) => return,
                 Err(SendError::Lost) => {
-                    traces::not_sent(qp, &Kept::of_request(qp, &transmit));
+                    traces::not_sent(qp, &traces::of_request(qp, &transmit));
                     self.req.transmitted(now, &transmit);
                 }
                 Err(SendError::Memory(error)) => {
@@ -445,7 +442,8 @@ impl SendHalf {
             if !self.hand_over(qp, run, now) {
                 return Err(SendError::NoRoom);
             }
-            run.begin(skb, (self.req.checkpoint(), Kept::of_request(qp, transmit)));
+            let first = (self.req.checkpoint(), traces::of_request(qp, transmit));
+            run.begin(skb, first);
         }
         Ok(())
     }

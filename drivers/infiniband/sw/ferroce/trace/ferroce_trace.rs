@@ -20,11 +20,9 @@ use kernel::{
 };
 use rdma::ib::DeviceName;
 
-/// The fields of a packet in tracepoints.
+/// The fields of a packet in tracepoints, which also take the name of the device.
 #[derive(Clone, Copy)]
 pub struct Packet {
-    /// The name of the device, empty if there is none.
-    pub device: DeviceName,
     /// The number of the queue pair; for a packet that names none, the number in the packet.
     pub qpn: u32,
     /// The opcode, as in the BTH.
@@ -141,7 +139,7 @@ tracepoint!(
     /// Traces a packet that was handed to the IP layer.
     send: __tracepoint_ferroce_send,
     rust_do_trace_ferroce_send(
-        |packet: Packet| text(packet.device.as_c_str()),
+        |(device, packet): (DeviceName, Packet)| text(device.as_c_str()),
         packet.qpn,
         packet.opcode,
         packet.psn,
@@ -153,7 +151,7 @@ tracepoint!(
     /// Traces a received packet for a queue pair.
     receive: __tracepoint_ferroce_receive,
     rust_do_trace_ferroce_receive(
-        |packet: Packet| text(packet.device.as_c_str()),
+        |(device, packet): (DeviceName, Packet)| text(device.as_c_str()),
         packet.qpn,
         packet.opcode,
         packet.psn,
@@ -200,10 +198,10 @@ tracepoint!(
 );
 
 tracepoint!(
-    /// Traces a dropped packet, with the reason.
+    /// Traces a dropped packet, with the reason. The name of the device is empty if there is none.
     drop: __tracepoint_ferroce_drop,
     rust_do_trace_ferroce_drop(
-        |(reason, packet): (&'static CStr, Packet)| text(packet.device.as_c_str()),
+        |(device, packet, reason): (DeviceName, Packet, &'static CStr)| text(device.as_c_str()),
         packet.qpn,
         packet.opcode,
         packet.psn,
