@@ -3,6 +3,7 @@
 //! The state of a device, and the types of its objects.
 
 use crate::{
+    clock,
     counters::{
         Counter,
         Counters, //
@@ -10,9 +11,7 @@ use crate::{
     gids::Link,
     owner::Kind,
     pool::Pool,
-    senders::Senders,
-    sockets::SocketRef,
-    speed::Speed, //
+    sockets::SocketRef, //
 };
 use kernel::{
     prelude::*,
@@ -26,10 +25,21 @@ use kernel::{
 };
 use rdma::{
     ib,
-    net::netdevice::NetDevice,
+    net::{
+        netdevice::NetDevice,
+        Rtnl, //
+    },
     sync::Ref, //
 };
-use roce::qp::Mtu;
+use roce::{
+    pace::Rate,
+    qp::Mtu,
+    senders::{
+        Period,
+        Senders, //
+    },
+    tx_backoff::TxBackoff, //
+};
 
 /// The maximum number of scatter/gather entries of a request.
 pub(crate) const MAX_SGE: u32 = 32;
@@ -77,8 +87,8 @@ pub(crate) struct Ferroce {
     mtu: Atomic<u32>,
     /// The net device.
     pub(crate) link: Link,
-    /// The speed of the net device. Only static rates below it are limits.
-    pub(crate) speed: Speed,
+    /// The speed of the net device at the last query of the port, in Mb/s; 0 if it is not known.
+    speed: Atomic<u32>,
     /// The multicast groups in use. They are not charged to a user, because the last queue pair to
     /// leave a group need not be the first that joined it. A user is in no more groups than it has
     /// memberships, so these are compared with the number of groups left. Memberships on all
@@ -86,8 +96,8 @@ pub(crate) struct Ferroce {
     pub(crate) groups: Pool,
     /// The memberships of queue pairs in multicast groups.
     pub(crate) memberships: Pool,
-    /// The number of halves that send, which share the queues below.
-    pub(crate) senders: Senders,
+    /// The number of halves that send, which share the queues below: a [`Senders`].
+    senders: Atomic<u64>,
     /// Keeps the sockets of the namespace open.
     _sockets: SocketRef,
 }
@@ -112,10 +122,10 @@ impl Ferroce {
             bound_counters: Counters::new(None)?,
             active: Atomic::new(netdev.port_active()),
             mtu: Atomic::new(Mtu::B256.bytes()),
-            speed: Speed::new(),
+            speed: Atomic::new(0),
             groups: Pool::new(Kind::Membership, MAX_GROUPS),
             memberships: Pool::new(Kind::Membership, MAX_MEMBERSHIPS),
-            senders: Senders::new(),
+            senders: Atomic::new(0),
             _sockets: sockets,
         })
     }
@@ -139,6 +149,47 @@ impl Ferroce {
     #[inline]
     pub(crate) fn mtu(&self) -> u32 {
         self.mtu.load(Relaxed)
+    }
+
+    /// Records the speed of the net device; returns whether it has one. Takes RTNL.
+    pub(crate) fn note_speed(&self, netdev: &NetDevice) -> bool {
+        let speed = netdev.speed(&Rtnl::lock());
+        self.speed.store(speed.unwrap_or(0), Relaxed);
+        speed.is_some()
+    }
+
+    /// Returns the static rate for a value of `enum ib_rate`, or `None` if it does not limit the
+    /// net device ([`Rate::limits`]).
+    pub(crate) fn rate_limit(&self, static_rate: u8) -> Option<Rate> {
+        let rate = Rate::from_ib(static_rate).ok().flatten()?;
+        rate.limits(self.speed.load(Relaxed)).then_some(rate)
+    }
+
+    /// Counts a half that sends, and returns the maximum number of packets that it may have in
+    /// queues below. `in_trains` is true if they leave in trains. The lock of the half is held,
+    /// which protects `tx_backoff`.
+    #[inline]
+    pub(crate) fn send_limit(&self, tx_backoff: &mut TxBackoff, in_trains: bool) -> u32 {
+        let period = Period::of(clock::coarse());
+        if tx_backoff.begins(period) {
+            self.count_sender(period);
+        }
+        let senders = Senders::from_raw(self.senders.load(Relaxed)).count(period);
+        tx_backoff.limit(senders, in_trains)
+    }
+
+    /// Counts another half. The loop terminates: it repeats only if a different half was counted
+    /// concurrently, and each is counted only once in a period.
+    #[cold]
+    fn count_sender(&self, period: Period) {
+        let mut raw = self.senders.load(Relaxed);
+        loop {
+            let next = Senders::from_raw(raw).with_another(period);
+            match self.senders.cmpxchg(raw, next.to_raw(), Relaxed) {
+                Ok(_) => return,
+                Err(current) => raw = current,
+            }
+        }
     }
 }
 

@@ -73,7 +73,7 @@ pub(crate) fn check_gid_table() -> Result {
 /// `ENODEV` if its net device is gone.
 pub(crate) fn query(dev: &Device<Ferroce>, attr: &mut PortAttr<'_>) -> Result {
     let netdev = dev.netdev().ok_or(ENODEV)?;
-    let speed_known = dev.speed.update(&netdev);
+    let speed_known = dev.note_speed(&netdev);
     attr.set_state_of(&netdev)
         .set_mtu(Mtu::B4096.bytes(), active_mtu(dev).bytes())
         .set_tables(*module_parameters::gid_table.value_ref(), 1)

@@ -179,7 +179,7 @@ impl TxPath {
             sport,
             peer_port: SourcePort::default(),
             congestion: Congestion::new(has_ecn),
-            rate: device.speed.limit(path.static_rate),
+            rate: device.rate_limit(path.static_rate),
             generation: gids::generation().wrapping_sub(1),
             ip_id: 0,
         }

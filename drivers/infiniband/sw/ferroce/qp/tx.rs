@@ -285,7 +285,7 @@ impl Tx {
             let backoff = &mut self.backoff;
             let limit = *run
                 .limit
-                .get_or_insert_with(|| qp.device().senders.limit(backoff, in_trains));
+                .get_or_insert_with(|| qp.device().send_limit(backoff, in_trains));
             // The stack calls the waker when three quarters of the packets have left.
             run.room = self.in_flight.room(run.pending(), limit, limit / 4);
         }
