@@ -75,7 +75,8 @@ use roce::{
     uapi::{
         cqe::{
             Cqe,
-            CQE_LEN, //
+            CQE_LEN,
+            WC_SL_IPV6, //
         },
         resp::CreateCqResp, //
     },
@@ -96,8 +97,6 @@ pub(crate) struct Completion {
     pub(crate) cqe: Cqe,
     pub(crate) qp: QpHandle,
     pub(crate) solicited: bool,
-    /// True for a datagram over IPv6.
-    pub(crate) v6: bool,
     /// The VLAN of a received datagram.
     pub(crate) vlan: Option<u16>,
 }
@@ -438,7 +437,7 @@ impl Completion {
             flags: WcFlags::from_raw(self.cqe.flags()),
             src_qp: self.cqe.src_qpn.get(),
             qp: self.qp,
-            network_hdr_type: if self.v6 {
+            network_hdr_type: if self.cqe.sl == WC_SL_IPV6 {
                 NetworkType::IPV6
             } else {
                 NetworkType::IPV4

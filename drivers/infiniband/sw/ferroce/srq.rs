@@ -92,7 +92,6 @@ pub(crate) struct Srq {
     /// The protection domain of the memory that requests name.
     pub(crate) pd: PdId,
     pub(crate) max_sge: u32,
-    is_user: bool,
     #[pin]
     inner: SpinLockIrqSave<Inner>,
     /// Serialises modify, because a resize uses two rings. Taken outside of `inner`.
@@ -113,7 +112,7 @@ struct Inner {
     producer: Producer,
     /// The event is raised once fewer requests than this are left.
     limit: u32,
-    /// The ring of a process, until it maps it.
+    /// Allows a process to map its ring; `None` for a kernel consumer.
     mmap_entry: Option<MmapEntry>,
 }
 
@@ -143,7 +142,7 @@ impl Srq {
         let queue = Queue::new(ring)?;
         let number = TABLE.get().ok_or(ENODEV)?.reserve()?;
         let srq_num = number.get();
-        let (mut mmap_entry, mut is_user) = (None, false);
+        let mut mmap_entry = None;
         if let (Some(udata), Some(ucontext)) = (udata, init.ucontext) {
             let mut resp = CreateSrqResp::default();
             if udata.in_len() != 0 || udata.out_len() < resp.as_bytes().len() {
@@ -153,7 +152,7 @@ impl Srq {
             resp.mi = entry.info();
             resp.srq_num = srq_num;
             udata.respond(resp.as_bytes())?;
-            (mmap_entry, is_user) = (Some(entry), true);
+            mmap_entry = Some(entry);
         }
         init.attr = SrqAttr {
             max_wr: ring.capacity(),
@@ -174,7 +173,6 @@ impl Srq {
             _charge: charge,
             pd,
             max_sge,
-            is_user,
             inner <- new_spinlock_irqsave!(inner, "ferroce::Srq::inner"),
             modify <- new_mutex!((), "ferroce::Srq::modify"),
             work <- Work::new(LimitReached(srq_num)),
@@ -233,12 +231,12 @@ impl Srq {
 
     /// Posts requests of a kernel consumer.
     pub(crate) fn post(&self, list: &mut RecvList<'_>) -> Result {
-        if self.is_user {
+        let mut inner = self.inner.lock();
+        let inner = &mut *inner;
+        if inner.mmap_entry.is_some() {
             // Processes post through the ring.
             return Err(EINVAL);
         }
-        let mut inner = self.inner.lock();
-        let inner = &mut *inner;
         while let Some((wr_id, sges)) = list.next_wr() {
             rq::push(&mut inner.producer, &inner.queue, self.max_sge, wr_id, sges)?;
         }

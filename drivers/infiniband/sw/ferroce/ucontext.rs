@@ -42,8 +42,7 @@ struct List {
 /// Memory that one `mmap()` call may map, for as long as this lives.
 pub(crate) struct MmapEntry {
     pending: Arc<Mutex<List>>,
-    offset: u64,
-    size: u32,
+    info: MmapInfo,
 }
 
 impl Ucontext {
@@ -81,8 +80,11 @@ impl Ucontext {
         list.next_offset = next;
         Ok(MmapEntry {
             pending: self.pending.clone(),
-            offset,
-            size,
+            info: MmapInfo {
+                offset,
+                size,
+                pad: 0,
+            },
         })
     }
 
@@ -108,18 +110,14 @@ impl List {
 impl MmapEntry {
     /// Returns the offset and the size that the library needs for `mmap()`.
     pub(crate) fn info(&self) -> MmapInfo {
-        MmapInfo {
-            offset: self.offset,
-            size: self.size,
-            pad: 0,
-        }
+        self.info
     }
 }
 
 impl Drop for MmapEntry {
     fn drop(&mut self) {
         // Usually, `mmap()` has taken the entry already.
-        let mem = self.pending.lock().take(self.offset, 0);
+        let mem = self.pending.lock().take(self.info.offset, 0);
         drop(mem);
     }
 }

@@ -559,7 +559,6 @@ fn completion(qp: &IbQp, done: &SendCompletion) -> Completion {
         },
         qp: qp.handle,
         solicited: false,
-        v6: false,
         vlan: None,
     }
 }

@@ -46,14 +46,8 @@ pub(super) fn completion(
     done: &RecvCompletion,
     incoming: Option<&Incoming>,
 ) -> Completion {
-    // The consumer of a connection knows these.
-    let (v6, vlan) = match incoming {
-        Some(datagram) if !qp.ty.is_connected() => {
-            let v6 = matches!(datagram.ip(), Some(IpHeader::V6(_)));
-            (v6, datagram.vlan())
-        }
-        _ => (false, None),
-    };
+    // The consumer of a connection knows the IP version and the VLAN.
+    let datagram = incoming.filter(|_| !qp.ty.is_connected());
     let grh = !qp.ty.is_connected() && done.status == Status::Success;
     Completion {
         cqe: Cqe {
@@ -70,15 +64,14 @@ pub(super) fn completion(
             qpn: Qpn::new(qp.qpn),
             src_qpn: done.src_qpn,
             grh,
-            sl: match (grh, v6) {
-                (false, _) => 0,
-                (true, false) => WC_SL_IPV4,
-                (true, true) => WC_SL_IPV6,
+            sl: match datagram.and_then(Incoming::ip) {
+                _ if !grh => 0,
+                Some(IpHeader::V6(_)) => WC_SL_IPV6,
+                _ => WC_SL_IPV4,
             },
         },
         qp: qp.handle,
         solicited: done.solicited,
-        v6,
-        vlan,
+        vlan: datagram.and_then(Incoming::vlan),
     }
 }
