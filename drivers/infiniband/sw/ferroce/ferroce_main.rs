@@ -16,7 +16,6 @@ mod ah;
 mod clock;
 mod counters;
 mod cq;
-mod crc32;
 mod device;
 mod doorbell;
 mod errno;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Received packets, and the allocation of packets to send.
+//! Received packets, the allocation of packets to send, and the CRC of both.
 
 use crate::{
     ah,
     counters::Counter,
-    crc32::KernelCrc32,
     gids::Address,
     module_parameters, //
 };
 use kernel::prelude::*;
 use rdma::{
+    crc32::crc32_le,
     net::{
         namespace::NetId,
         netdevice::NetDevice,
@@ -26,6 +26,7 @@ use rdma::{
 use roce::{
     congestion::Ecn,
     icrc::{
+        Crc32,
         Icrc,
         IPV4_LEN,
         IPV6_LEN,
@@ -48,6 +49,16 @@ use roce::{
         MAX_PACKET_LEN, //
     }, //
 };
+
+/// The CRC-32 of the ICRC, by `crc32_le()`.
+pub(crate) struct KernelCrc32;
+
+impl Crc32 for KernelCrc32 {
+    #[inline]
+    fn update(crc: u32, bytes: &[u8]) -> u32 {
+        crc32_le(crc, bytes)
+    }
+}
 
 /// A received packet, linear, from the BTH to the ICRC.
 pub(crate) struct Incoming {

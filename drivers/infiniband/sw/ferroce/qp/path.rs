@@ -12,7 +12,6 @@ use crate::{
         Counter,
         Counters, //
     },
-    crc32::KernelCrc32,
     device::{
         Ferroce,
         IbQp, //
@@ -23,6 +22,7 @@ use crate::{
     },
     packet::{
         self,
+        KernelCrc32,
         Origin, //
     },
     sockets::ROCE_PORT,
