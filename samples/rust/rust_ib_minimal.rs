@@ -29,7 +29,7 @@ use rdma::{
             LinkRegistration,
             LinkType, //
         },
-        object::Ucontext,
+        udata::Udata,
         Device,
         Driver, //
     },
@@ -87,7 +87,7 @@ impl Driver for Minimal {
         Ok(())
     }
 
-    fn alloc_pd(_dev: &Device<Self>, _: Option<&Ucontext<Self>>) -> impl PinInit<(), Error> {
+    fn alloc_pd(_dev: &Device<Self>, _: Option<&Udata<'_, Self>>) -> impl PinInit<(), Error> {
         Ok(())
     }
 }

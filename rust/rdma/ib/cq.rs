@@ -12,8 +12,7 @@ use super::{
     object::{
         errno,
         Kind,
-        Object,
-        Ucontext, //
+        Object, //
     },
     ops::PORT,
     qp::QpHandle,
@@ -220,31 +219,6 @@ impl WcArray<'_> {
     }
 }
 
-/// The attributes of a completion queue to create.
-///
-/// # Examples
-///
-/// ```
-/// # use kernel::prelude::*;
-/// use rdma::ib::{
-///     cq::CqInit,
-///     Driver, //
-/// };
-///
-/// /// Returns the number of entries, a power of two, and grants all of them.
-/// fn grant<D: Driver>(init: &mut CqInit<'_, D>) -> Result<u32> {
-///     let entries = init.cqe.checked_next_power_of_two().ok_or(EINVAL)?;
-///     init.cqe = entries;
-///     Ok(entries)
-/// }
-/// ```
-pub struct CqInit<'a, D: Driver> {
-    /// The number of completions that it must hold.
-    pub cqe: u32,
-    /// The context of a user process; `None` for a kernel consumer.
-    pub ucontext: Option<&'a Ucontext<D>>,
-}
-
 /// Implements `ib_device_ops.create_cq`. May sleep.
 ///
 /// # Safety
@@ -267,19 +241,15 @@ pub(super) unsafe extern "C" fn create_cq<D: Driver>(
             // SAFETY: The bundle is valid for the call; `driver_udata` is one of its fields.
             unsafe { Udata::from_raw(&raw mut (*attrs).__bindgen_anon_1.hdr.driver_udata) }
         };
-        let mut init = CqInit {
-            cqe: attr.cqe,
-            // SAFETY: The argument of a verb.
-            ucontext: unsafe { Ucontext::of(&udata) },
-        };
-        let data = D::create_cq(dev, &mut init, udata.as_mut())?;
+        let mut cqe = attr.cqe;
+        let data = D::create_cq(dev, &mut cqe, udata.as_mut())?;
         // SAFETY: `raw` is valid until `destroy_cq` returns.
         let owned = unsafe { Cq::<D>::new(raw, data) }?;
         D::publish_cq(&owned);
         // SAFETY: The core's allocation, which has room for it.
         // CAST: Bounded by the limit of the device.
         unsafe {
-            (*raw).cqe = init.cqe as ffi::c_int;
+            (*raw).cqe = cqe as ffi::c_int;
             Cq::<D>::store(raw, owned);
         }
         Ok(())
@@ -326,12 +296,9 @@ pub(super) unsafe extern "C" fn resize_user_cq<D: Driver>(
 ) -> ffi::c_int {
     let resize = || {
         // SAFETY: The argument of the core's callback.
-        let udata = unsafe { Udata::from_raw(udata) };
-        // SAFETY: The argument of a verb.
-        let ucontext = unsafe { Ucontext::<D>::of(&udata) }.ok_or(EINVAL)?;
-        let mut udata = udata.ok_or(EINVAL)?;
+        let mut udata = unsafe { Udata::from_raw(udata) }.ok_or(EINVAL)?;
         // SAFETY: The queue was constructed.
-        let cqe = D::resize_cq(unsafe { Cq::<D>::owned(raw) }, cqe, ucontext, &mut udata)?;
+        let cqe = D::resize_cq(unsafe { Cq::<D>::owned(raw) }, cqe, &mut udata)?;
         // SAFETY: The queue is valid. The core reads the size for the response to the process,
         // which may resize a queue concurrently and then gets either size.
         // CAST: Bounded by the limit of the device.

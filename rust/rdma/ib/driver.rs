@@ -6,7 +6,6 @@ use super::{
     cap::PortProtocol,
     cq::{
         Cq,
-        CqInit,
         WcArray, //
     },
     device::{
@@ -98,7 +97,7 @@ use kernel::{
 ///         PortAttr, //
 ///     },
 ///     driver::DriverId,
-///     object::Ucontext,
+///     udata::Udata,
 ///     Device,
 ///     Driver, //
 /// };
@@ -141,7 +140,7 @@ use kernel::{
 ///         Ok(())
 ///     }
 ///
-///     fn alloc_pd(_dev: &Device<Self>, _: Option<&Ucontext<Self>>) -> impl PinInit<(), Error> {
+///     fn alloc_pd(_dev: &Device<Self>, _: Option<&Udata<'_, Self>>) -> impl PinInit<(), Error> {
 ///         Ok(())
 ///     }
 /// }
@@ -267,11 +266,11 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Creates the driver's part of a protection domain. `ucontext` is `None` for a kernel
-    /// consumer.
+    /// Creates the driver's part of a protection domain. `udata` is `None` for a kernel consumer,
+    /// as for the other objects.
     fn alloc_pd(
         dev: &Device<Self>,
-        ucontext: Option<&Ucontext<Self>>,
+        udata: Option<&Udata<'_, Self>>,
     ) -> impl PinInit<Self::Pd, Error>;
 
     /// Creates the driver's part of an address handle, whose source GID has the entry `gid`. Sleeps
@@ -282,7 +281,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         _path: Path,
         _gid: &GidAttr,
         _flags: Flags,
-        _udata: Option<&mut Udata<'_>>,
+        _udata: Option<&mut Udata<'_, Self>>,
     ) -> Result<Self::Ah> {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
@@ -360,11 +359,12 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Creates the driver's part of a completion queue; writes the size granted into `init`.
+    /// Creates the driver's part of a completion queue for `cqe` completions; stores the size
+    /// granted in `cqe`.
     fn create_cq(
         _dev: &Device<Self>,
-        _init: &mut CqInit<'_, Self>,
-        _udata: Option<&mut Udata<'_>>,
+        _cqe: &mut u32,
+        _udata: Option<&mut Udata<'_, Self>>,
     ) -> Result<impl PinInit<Self::Cq, Error>> {
         Err::<Result<Self::Cq>, _>(EOPNOTSUPP)
     }
@@ -390,12 +390,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     }
 
     /// Resizes the completion queue of a user process; returns the size granted.
-    fn resize_cq(
-        _cq: &Owned<Cq<Self>>,
-        _cqe: u32,
-        _ucontext: &Ucontext<Self>,
-        _udata: &mut Udata<'_>,
-    ) -> Result<u32> {
+    fn resize_cq(_cq: &Owned<Cq<Self>>, _cqe: u32, _udata: &mut Udata<'_, Self>) -> Result<u32> {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
@@ -414,7 +409,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     fn create_qp(
         _dev: &Device<Self>,
         _init: &mut QpInit<'_, Self>,
-        _udata: Option<&mut Udata<'_>>,
+        _udata: Option<&mut Udata<'_, Self>>,
     ) -> Result<impl PinInit<Self::Qp, Error>> {
         Err::<Result<Self::Qp>, _>(EOPNOTSUPP)
     }
@@ -482,7 +477,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     fn create_srq(
         _dev: &Device<Self>,
         _init: &mut SrqInit<'_, Self>,
-        _udata: Option<&mut Udata<'_>>,
+        _udata: Option<&mut Udata<'_, Self>>,
     ) -> Result<impl PinInit<Self::Srq, Error>> {
         Err::<Result<Self::Srq>, _>(EOPNOTSUPP)
     }
@@ -497,13 +492,11 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Changes attributes of a shared receive queue, all or none. `ucontext` is `None` for a kernel
-    /// consumer.
+    /// Changes attributes of a shared receive queue, all or none.
     fn modify_srq(
         _srq: &Owned<Srq<Self>>,
         _change: &SrqChange,
-        _ucontext: Option<&Ucontext<Self>>,
-        _udata: Option<&mut Udata<'_>>,
+        _udata: Option<&mut Udata<'_, Self>>,
     ) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }

@@ -329,19 +329,6 @@ impl<D: Driver> Kind<D> for bindings::ib_ucontext {
 /// ```
 pub type Ucontext<D> = InPlace<bindings::ib_ucontext, D>;
 
-impl<D: Driver> Ucontext<D> {
-    /// Returns the context of the process that called a verb; `None` for a kernel consumer.
-    ///
-    /// # Safety
-    ///
-    /// `udata` must be of a running verb of a device of `D`.
-    pub(super) unsafe fn of<'a>(udata: &Option<Udata<'a>>) -> Option<&'a Self> {
-        let raw = udata.as_ref()?.ucontext();
-        // SAFETY: The context of a verb is alive during the verb.
-        (!raw.is_null()).then(|| unsafe { Self::from_raw(raw) })
-    }
-}
-
 /// Implements `ib_device_ops.alloc_ucontext`. May sleep.
 ///
 /// # Safety
@@ -442,10 +429,8 @@ pub(super) unsafe extern "C" fn alloc_pd<D: Driver>(
     let dev = unsafe { Device::<D>::from_raw((*raw).device) };
     // SAFETY: The argument of the core's callback.
     let udata = unsafe { Udata::from_raw(udata) };
-    // SAFETY: The argument of a verb.
-    let ucontext = unsafe { Ucontext::<D>::of(&udata) };
     // SAFETY: The allocation has room for it, and stays where it is until `dealloc_pd`.
-    errno(unsafe { Pd::<D>::construct(raw, D::alloc_pd(dev, ucontext)) })
+    errno(unsafe { Pd::<D>::construct(raw, D::alloc_pd(dev, udata.as_ref())) })
 }
 
 /// Implements `ib_device_ops.dealloc_pd`. May sleep.

@@ -162,7 +162,7 @@ unsafe extern "C" fn query_device<D: Driver>(
     udata: *mut bindings::ib_udata,
 ) -> ffi::c_int {
     // SAFETY: The argument of the core's callback.
-    let udata = unsafe { Udata::from_raw(udata) };
+    let udata = unsafe { Udata::<D>::from_raw(udata) };
     // The response has no data of the driver.
     if udata.is_some_and(|udata| udata.in_len() != 0 || udata.out_len() != 0) {
         return EINVAL.to_errno();

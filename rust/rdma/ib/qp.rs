@@ -16,8 +16,7 @@ use super::{
         posted,
         Kind,
         Object,
-        Pd,
-        Ucontext, //
+        Pd, //
     },
     srq::Srq,
     udata::Udata,
@@ -301,8 +300,6 @@ pub struct QpInit<'a, D: Driver> {
     pub port_num: u32,
     /// The protection domain.
     pub pd: &'a Pd<D>,
-    /// The context of a user process; `None` for a kernel consumer.
-    pub ucontext: Option<&'a Ucontext<D>>,
     /// The identity of the queue pair for completions.
     pub handle: QpHandle,
 }
@@ -346,8 +343,6 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
             signal_all: attr.sq_sig_type == bindings::ib_sig_type_IB_SIGNAL_ALL_WR,
             port_num: attr.port_num,
             pd,
-            // SAFETY: The argument of a verb.
-            ucontext: unsafe { Ucontext::of(&udata) },
             handle: QpHandle(raw),
         };
         let data = D::create_qp(dev, &mut init, udata.as_mut())?;

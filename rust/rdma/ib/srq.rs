@@ -8,8 +8,7 @@ use super::{
         posted,
         Kind,
         Object,
-        Pd,
-        Ucontext, //
+        Pd, //
     },
     udata::Udata,
     wr::RecvList,
@@ -121,8 +120,6 @@ pub struct SrqInit<'a, D: Driver> {
     pub attr: SrqAttr,
     /// The protection domain.
     pub pd: &'a Pd<D>,
-    /// The context of a user process; `None` for a kernel consumer.
-    pub ucontext: Option<&'a Ucontext<D>>,
 }
 
 /// The changes of a modify.
@@ -180,8 +177,6 @@ pub(super) unsafe extern "C" fn create_srq<D: Driver>(
                 limit: 0,
             },
             pd,
-            // SAFETY: The argument of a verb.
-            ucontext: unsafe { Ucontext::of(&udata) },
         };
         let data = D::create_srq(dev, &mut init, udata.as_mut())?;
         // SAFETY: `raw` is valid until `destroy_srq` returns.
@@ -237,9 +232,7 @@ pub(super) unsafe extern "C" fn modify_srq<D: Driver>(
         };
         // SAFETY: The argument of the core's callback.
         let mut udata = unsafe { Udata::from_raw(udata) };
-        // SAFETY: The argument of a verb.
-        let ucontext = unsafe { Ucontext::<D>::of(&udata) };
-        D::modify_srq(srq, &change, ucontext, udata.as_mut())
+        D::modify_srq(srq, &change, udata.as_mut())
     };
     errno(modify())
 }

@@ -4,6 +4,10 @@
 //!
 //! C header: [`include/rdma/uverbs_ioctl.h`](srctree/include/rdma/uverbs_ioctl.h)
 
+use super::{
+    object::Ucontext,
+    Driver, //
+};
 use crate::bindings;
 use core::{
     marker::PhantomData,
@@ -18,16 +22,20 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// `raw` is the `driver_udata` of a `struct uverbs_attr_bundle` and valid for `'a`.
+/// `raw` is the `driver_udata` of a `struct uverbs_attr_bundle`, of a verb of a device of `D` that
+/// runs for `'a` and is not `alloc_ucontext`.
 ///
 /// # Examples
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::ib::udata::Udata;
+/// use rdma::ib::{
+///     udata::Udata,
+///     Driver, //
+/// };
 ///
 /// /// Reads the request of a process, and responds with the number of an object.
-/// fn create(udata: Option<&mut Udata<'_>>, number: u32) -> Result {
+/// fn create<D: Driver>(udata: Option<&mut Udata<'_, D>>, number: u32) -> Result {
 ///     if let Some(udata) = udata {
 ///         let mut request = [0; 8];
 ///         udata.read(&mut request)?;
@@ -36,17 +44,18 @@ use kernel::{
 ///     Ok(())
 /// }
 /// ```
-pub struct Udata<'a> {
+pub struct Udata<'a, D: Driver> {
     raw: NonNull<bindings::ib_udata>,
-    _p: PhantomData<&'a mut bindings::ib_udata>,
+    _p: PhantomData<(&'a mut bindings::ib_udata, D)>,
 }
 
-impl Udata<'_> {
+impl<'a, D: Driver> Udata<'a, D> {
     /// Wraps the argument of a callback; `None` for a kernel consumer.
     ///
     /// # Safety
     ///
-    /// `raw` must be null or the `driver_udata` of a bundle that is valid for the lifetime.
+    /// `raw` must be null or the `driver_udata` of a bundle, of a verb of a device of `D` that runs
+    /// for the lifetime and is not `alloc_ucontext`.
     pub(super) unsafe fn from_raw(raw: *mut bindings::ib_udata) -> Option<Self> {
         // INVARIANT: By the requirement of this function.
         NonNull::new(raw).map(|raw| Self {
@@ -98,9 +107,12 @@ impl Udata<'_> {
         })
     }
 
-    /// Returns the context of the process.
-    pub(super) fn ucontext(&self) -> *mut bindings::ib_ucontext {
+    /// Returns the context of the process, if it has one.
+    pub fn ucontext(&self) -> Option<&'a Ucontext<D>> {
         // SAFETY: Valid by the type invariant.
-        unsafe { bindings::rdma_udata_to_ucontext(self.raw.as_ptr()) }
+        let raw = unsafe { bindings::rdma_udata_to_ucontext(self.raw.as_ptr()) };
+        // SAFETY: By the type invariant, `alloc_ucontext` has constructed the context before this
+        // verb, for the same device. It is alive during the verb.
+        (!raw.is_null()).then(|| unsafe { Ucontext::from_raw(raw) })
     }
 }

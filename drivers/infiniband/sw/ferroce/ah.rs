@@ -86,7 +86,7 @@ impl Ah {
         path: Path,
         gid: &GidAttr,
         flags: Flags,
-        udata: Option<&mut Udata<'_>>,
+        udata: Option<&mut Udata<'_, Ferroce>>,
     ) -> Result<Self> {
         check(&path)?;
         let charge = Charge::new(&pool::AHS, pd.owner.as_ref())?;

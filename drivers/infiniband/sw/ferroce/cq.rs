@@ -20,10 +20,7 @@ use crate::{
         Fill,
         Queue, //
     },
-    ucontext::{
-        MmapEntry,
-        Ucontext, //
-    },
+    ucontext::MmapEntry,
     work, //
 };
 use kernel::{
@@ -41,7 +38,6 @@ use kernel::{
 use rdma::{
     ib::{
         cq::{
-            CqInit,
             Wc,
             WcArray, //
         },
@@ -175,18 +171,18 @@ pub(crate) fn init() -> Result {
 
 impl Cq {
     pub(crate) fn new(
-        init: &mut CqInit<'_, Ferroce>,
-        udata: Option<&mut Udata<'_>>,
+        cqe: &mut u32,
+        udata: Option<&mut Udata<'_, Ferroce>>,
     ) -> Result<impl PinInit<Self, Error>> {
-        if init.cqe == 0 || init.cqe > MAX_CQE {
+        if *cqe == 0 || *cqe > MAX_CQE {
             return Err(EINVAL);
         }
-        let owner = init.ucontext.map(|ucontext| &ucontext.owner);
-        let charge = Charge::new(&pool::CQS, owner)?;
-        let store = match (udata, init.ucontext) {
-            (Some(udata), Some(ucontext)) => {
-                let (queue, mmap_entry) = new_ring(init.cqe, ucontext, udata)?;
-                init.cqe = queue.ring().capacity();
+        let ucontext = udata.as_ref().and_then(|udata| udata.ucontext());
+        let charge = Charge::new(&pool::CQS, ucontext.map(|ucontext| &ucontext.owner))?;
+        let store = match udata {
+            Some(udata) => {
+                let (queue, mmap_entry) = new_ring(*cqe, udata)?;
+                *cqe = queue.ring().capacity();
                 Store::User {
                     queue,
                     producer: 0,
@@ -194,9 +190,9 @@ impl Cq {
                 }
             }
             // CAST: Bounded by `MAX_CQE`.
-            _ => Store::Kernel(Fifo::new(KVVec::from_elem(
+            None => Store::Kernel(Fifo::new(KVVec::from_elem(
                 None,
-                init.cqe as usize,
+                *cqe as usize,
                 GFP_KERNEL,
             )?)),
         };
@@ -236,14 +232,9 @@ impl Cq {
     ///
     /// `EINVAL` if the size is out of range, or too small for the completions that were not polled
     /// yet.
-    pub(crate) fn resize(
-        &self,
-        cqe: u32,
-        ucontext: &Ucontext,
-        udata: &mut Udata<'_>,
-    ) -> Result<u32> {
+    pub(crate) fn resize(&self, cqe: u32, udata: &mut Udata<'_, Ferroce>) -> Result<u32> {
         let _change = self.change.lock();
-        let (mut queue, mut mmap_entry) = new_ring(cqe, ucontext, udata)?;
+        let (mut queue, mut mmap_entry) = new_ring(cqe, udata)?;
         let new = queue.share();
         let (first, count) = self.replace(&mut queue, &mut mmap_entry, cqe)?;
         // The lock is not needed: the process has not mapped the new ring yet, and new completions
@@ -448,7 +439,8 @@ impl Completion {
 }
 
 /// Creates a ring, and responds to the process with the offset to map it at.
-fn new_ring(cqe: u32, ucontext: &Ucontext, udata: &mut Udata<'_>) -> Result<(Queue, MmapEntry)> {
+fn new_ring(cqe: u32, udata: &mut Udata<'_, Ferroce>) -> Result<(Queue, MmapEntry)> {
+    let ucontext = udata.ucontext().ok_or(EINVAL)?;
     let mut resp = CreateCqResp::default();
     if cqe == 0 || udata.out_len() < resp.as_bytes().len() {
         return Err(EINVAL);

@@ -3,6 +3,7 @@
 //! Protection domains.
 
 use crate::{
+    device::Ferroce,
     owner::Owner,
     pool::{
         self,
@@ -13,6 +14,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use rdma::ib::udata::Udata;
 
 /// A protection domain, with the process that its objects are charged to.
 pub(crate) struct Domain {
@@ -27,7 +29,11 @@ impl Domain {
     /// # Errors
     ///
     /// `ENOMEM` if the process has used up its share.
-    pub(crate) fn new(owner: Option<Arc<Owner>>) -> Result<Self> {
+    pub(crate) fn new(udata: Option<&Udata<'_, Ferroce>>) -> Result<Self> {
+        let owner = match udata {
+            Some(udata) => Some(udata.ucontext().ok_or(EINVAL)?.owner.clone()),
+            None => None,
+        };
         Ok(Self {
             _charge: Charge::new(&pool::PDS, owner.as_ref())?,
             owner,

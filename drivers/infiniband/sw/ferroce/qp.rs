@@ -49,10 +49,7 @@ use crate::{
         MAX_OBJECTS, //
     },
     queue::Queue,
-    ucontext::{
-        MmapEntry,
-        Ucontext, //
-    },
+    ucontext::MmapEntry,
     work::{
         self,
         WakeQp, //
@@ -216,7 +213,7 @@ pub(crate) fn find(number: u32) -> Option<QpRef> {
 impl Qp {
     pub(crate) fn new(
         init: &mut QpInit<'_, Ferroce>,
-        udata: Option<&mut Udata<'_>>,
+        udata: Option<&mut Udata<'_, Ferroce>>,
     ) -> Result<impl PinInit<Self, Error>> {
         let ty = QpType::try_from(init.qp_type.raw()).map_err(|e| errno(e.errno_kind()))?;
         if init.create_flags != QpCreateFlags::NONE {
@@ -254,13 +251,12 @@ impl Qp {
         let transport = ty.transport();
 
         let mut mmap_entries = [None, None];
-        let kernel = match (udata, init.ucontext) {
-            (Some(udata), Some(ucontext)) => {
-                mmap_entries =
-                    insert_mmap_entries(udata, ucontext, &send_queue, recv_queue.as_ref())?;
+        let kernel = match udata {
+            Some(udata) => {
+                mmap_entries = insert_mmap_entries(udata, &send_queue, recv_queue.as_ref())?;
                 None
             }
-            _ => Some(KernelQueues::new(&send_queue, recv_queue.as_ref())?),
+            None => Some(KernelQueues::new(&send_queue, recv_queue.as_ref())?),
         };
         let number = TABLE.get().ok_or(ENODEV)?.reserve()?;
         let qpn = number.get();
@@ -444,11 +440,11 @@ impl Qp {
 
 /// Inserts the entries with which the process maps the rings.
 fn insert_mmap_entries(
-    udata: &mut Udata<'_>,
-    ucontext: &Ucontext,
+    udata: &mut Udata<'_, Ferroce>,
     send: &Queue,
     recv: Option<&Queue>,
 ) -> Result<[Option<MmapEntry>; 2]> {
+    let ucontext = udata.ucontext().ok_or(EINVAL)?;
     let mut resp = CreateQpResp::default();
     if udata.in_len() != 0 || udata.out_len() < resp.as_bytes().len() {
         return Err(EINVAL);

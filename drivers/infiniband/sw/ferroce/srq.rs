@@ -20,10 +20,7 @@ use crate::{
         sge::Producer, //
     },
     queue::Queue,
-    ucontext::{
-        MmapEntry,
-        Ucontext, //
-    },
+    ucontext::MmapEntry,
     work, //
 };
 use kernel::{
@@ -134,7 +131,7 @@ pub(crate) fn init() -> Result {
 impl Srq {
     pub(crate) fn new(
         init: &mut SrqInit<'_, Ferroce>,
-        udata: Option<&mut Udata<'_>>,
+        udata: Option<&mut Udata<'_, Ferroce>>,
     ) -> Result<impl PinInit<Self, Error>> {
         let max_sge = init.attr.max_sge.max(1);
         let ring = lay_out(init.attr.max_wr, max_sge)?;
@@ -143,7 +140,8 @@ impl Srq {
         let number = TABLE.get().ok_or(ENODEV)?.reserve()?;
         let srq_num = number.get();
         let mut mmap_entry = None;
-        if let (Some(udata), Some(ucontext)) = (udata, init.ucontext) {
+        if let Some(udata) = udata {
+            let ucontext = udata.ucontext().ok_or(EINVAL)?;
             let mut resp = CreateSrqResp::default();
             if udata.in_len() != 0 || udata.out_len() < resp.as_bytes().len() {
                 return Err(EINVAL);
@@ -261,8 +259,7 @@ impl Srq {
     pub(crate) fn modify(
         &self,
         change: &SrqChange,
-        ucontext: Option<&Ucontext>,
-        udata: Option<&mut Udata<'_>>,
+        udata: Option<&mut Udata<'_, Ferroce>>,
     ) -> Result {
         let _modify = self.modify.lock();
         let (capacity, limit) = {
@@ -276,7 +273,7 @@ impl Srq {
                 if limit > ring.capacity() {
                     return Err(EINVAL);
                 }
-                let (queue, mmap_entry) = new_ring(ring, ucontext, udata)?;
+                let (queue, mmap_entry) = new_ring(ring, udata)?;
                 self.replace(queue, mmap_entry)?;
                 self.empty_old();
             }
@@ -352,13 +349,13 @@ fn lay_out(max_wr: u32, max_sge: u32) -> Result<Ring> {
 /// Creates a ring, and responds to a process with the offset to map it at.
 fn new_ring(
     ring: Ring,
-    ucontext: Option<&Ucontext>,
-    udata: Option<&mut Udata<'_>>,
+    udata: Option<&mut Udata<'_, Ferroce>>,
 ) -> Result<(Queue, Option<MmapEntry>)> {
     let queue = Queue::new(ring)?;
-    let (Some(ucontext), Some(udata)) = (ucontext, udata) else {
+    let Some(udata) = udata else {
         return Ok((queue, None));
     };
+    let ucontext = udata.ucontext().ok_or(EINVAL)?;
     let mut cmd = ModifySrqCmd::new_zeroed();
     udata.read(cmd.as_mut_bytes())?;
     let mmap_entry = ucontext.insert_mmap_entry(queue.memory())?;

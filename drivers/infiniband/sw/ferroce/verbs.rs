@@ -47,10 +47,7 @@ use rdma::{
     ib::{
         self,
         cap::PortProtocol,
-        cq::{
-            CqInit,
-            WcArray, //
-        },
+        cq::WcArray,
         device::{
             DeviceAttr,
             PortAttr, //
@@ -216,9 +213,9 @@ impl Driver for Ferroce {
 
     fn alloc_pd(
         _dev: &Device<Self>,
-        ucontext: Option<&ib::object::Ucontext<Self>>,
+        udata: Option<&Udata<'_, Self>>,
     ) -> impl PinInit<Domain, Error> {
-        Domain::new(ucontext.map(|ucontext| ucontext.owner.clone()))
+        Domain::new(udata)
     }
 
     fn create_ah(
@@ -227,7 +224,7 @@ impl Driver for Ferroce {
         path: Path,
         gid: &GidAttr,
         flags: Flags,
-        udata: Option<&mut Udata<'_>>,
+        udata: Option<&mut Udata<'_, Self>>,
     ) -> Result<Ah> {
         Ah::new(pd, path, gid, flags, udata)
     }
@@ -282,10 +279,10 @@ impl Driver for Ferroce {
 
     fn create_cq(
         _dev: &Device<Self>,
-        init: &mut CqInit<'_, Self>,
-        udata: Option<&mut Udata<'_>>,
+        cqe: &mut u32,
+        udata: Option<&mut Udata<'_, Self>>,
     ) -> Result<impl PinInit<Cq, Error>> {
-        Cq::new(init, udata)
+        Cq::new(cqe, udata)
     }
 
     fn publish_cq(cq: &Owned<IbCq>) {
@@ -300,13 +297,8 @@ impl Driver for Ferroce {
         cq.number.hide();
     }
 
-    fn resize_cq(
-        cq: &Owned<IbCq>,
-        cqe: u32,
-        ucontext: &ib::object::Ucontext<Self>,
-        udata: &mut Udata<'_>,
-    ) -> Result<u32> {
-        cq.resize(cqe, ucontext, udata)
+    fn resize_cq(cq: &Owned<IbCq>, cqe: u32, udata: &mut Udata<'_, Self>) -> Result<u32> {
+        cq.resize(cqe, udata)
     }
 
     fn poll_cq(cq: &Owned<IbCq>, out: &mut WcArray<'_>) {
@@ -320,7 +312,7 @@ impl Driver for Ferroce {
     fn create_qp(
         _dev: &Device<Self>,
         init: &mut QpInit<'_, Self>,
-        udata: Option<&mut Udata<'_>>,
+        udata: Option<&mut Udata<'_, Self>>,
     ) -> Result<impl PinInit<Qp, Error>> {
         Qp::new(init, udata)
     }
@@ -371,7 +363,7 @@ impl Driver for Ferroce {
     fn create_srq(
         _dev: &Device<Self>,
         init: &mut SrqInit<'_, Self>,
-        udata: Option<&mut Udata<'_>>,
+        udata: Option<&mut Udata<'_, Self>>,
     ) -> Result<impl PinInit<Srq, Error>> {
         Srq::new(init, udata)
     }
@@ -387,10 +379,9 @@ impl Driver for Ferroce {
     fn modify_srq(
         srq: &Owned<IbSrq>,
         change: &SrqChange,
-        ucontext: Option<&ib::object::Ucontext<Self>>,
-        udata: Option<&mut Udata<'_>>,
+        udata: Option<&mut Udata<'_, Self>>,
     ) -> Result {
-        srq.modify(change, ucontext.map(|ucontext| &**ucontext), udata)
+        srq.modify(change, udata)
     }
 
     fn query_srq(srq: &Owned<IbSrq>) -> SrqAttr {
