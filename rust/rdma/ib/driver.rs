@@ -21,7 +21,6 @@ use super::{
     mad::Mad,
     mr::{
         Change,
-        Keys,
         SgList,
         UserRange, //
     },
@@ -32,7 +31,6 @@ use super::{
         Ucontext, //
     },
     qp::{
-        PathAttr,
         Qp,
         QpAttr,
         QpCap,
@@ -306,8 +304,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Returns the keys of a region.
-    fn mr_keys(_mr: &Self::Mr) -> Keys {
+    /// Returns the key of a new region, which is its L_Key and its R_Key.
+    fn mr_key(_mr: &Self::Mr) -> u32 {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
@@ -424,13 +422,13 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Changes attributes of a queue pair. `path` is set if the mask contains the address vector,
-    /// and it is one for RoCE.
+    /// Changes attributes of a queue pair. `path` is set, with the entry of the source GID, if the
+    /// mask contains the address vector, and it is one for RoCE.
     fn modify_qp(
         _qp: &Owned<Qp<Self>>,
         _attr: &QpAttr<'_>,
         _mask: QpAttrMask,
-        _path: Option<PathAttr>,
+        _path: Option<(Path, GidAttr)>,
     ) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }

@@ -36,29 +36,6 @@ struct MrObject<D: Driver> {
     data: D::Mr,
 }
 
-/// The keys of a region.
-///
-/// # Examples
-///
-/// ```
-/// use rdma::ib::mr::Keys;
-///
-/// /// Returns the keys of a region that has one key for both.
-/// fn keys(key: u32) -> Keys {
-///     Keys {
-///         lkey: key,
-///         rkey: key,
-///     }
-/// }
-/// ```
-#[derive(Clone, Copy)]
-pub struct Keys {
-    /// For local requests.
-    pub lkey: u32,
-    /// For peers.
-    pub rkey: u32,
-}
-
 /// A part of a process' address space, and the address that requests use for its start.
 ///
 /// # Examples
@@ -123,7 +100,7 @@ impl<D: Driver> MrObject<D> {
         // Allocate first: nothing may fail once requests find the region.
         let room = KBox::<MaybeUninit<Self>>::new(MaybeUninit::uninit(), GFP_KERNEL_ACCOUNT)?;
         let data = make()?;
-        let keys = D::mr_keys(&data);
+        let key = D::mr_key(&data);
         let object = KBox::write(
             room,
             Self {
@@ -136,8 +113,8 @@ impl<D: Driver> MrObject<D> {
         unsafe {
             (*raw).device = (*pd).device;
             (*raw).pd = pd;
-            (*raw).lkey = keys.lkey;
-            (*raw).rkey = keys.rkey;
+            (*raw).lkey = key;
+            (*raw).rkey = key;
         }
         Ok(raw)
     }

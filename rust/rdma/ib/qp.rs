@@ -36,10 +36,7 @@ use kernel::{
     prelude::*, //
 };
 
-pub use super::qp_attr::{
-    PathAttr,
-    QpAttr, //
-};
+pub use super::qp_attr::QpAttr;
 
 /// Returns whether the RDMA core accepts a modification of these attributes:
 /// `ib_modify_qp_is_ok()`.

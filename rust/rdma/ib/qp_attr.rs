@@ -2,13 +2,7 @@
 
 //! The attributes of a queue pair.
 
-use super::{
-    enums::QpAttrMask,
-    gid::{
-        GidAttr,
-        Path, //
-    }, //
-};
+use super::enums::QpAttrMask;
 use crate::bindings;
 
 /// The attributes of a modify or a query, each named by its bit of [`QpAttrMask`].
@@ -81,30 +75,3 @@ impl QpAttr<'_> {
         self.0.sq_draining = draining.into();
     }
 }
-
-/// The address vector of a modify: the path, and the entry of the source GID.
-///
-/// # Examples
-///
-/// ```
-/// # use kernel::prelude::*;
-/// use rdma::ib::{
-///     gid::{
-///         GidAttr,
-///         Path, //
-///     },
-///     qp::PathAttr, //
-/// };
-///
-/// /// The destination of a queue pair, which keeps the entry of its source GID.
-/// struct Destination {
-///     path: Path,
-///     gid: GidAttr,
-/// }
-///
-/// fn connect(path: Option<PathAttr>) -> Result<Destination> {
-///     let (path, gid) = path.ok_or(EINVAL)?;
-///     Ok(Destination { path, gid })
-/// }
-/// ```
-pub type PathAttr = (Path, GidAttr);

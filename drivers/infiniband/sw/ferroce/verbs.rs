@@ -65,14 +65,12 @@ use rdma::{
         mad::Mad,
         mr::{
             Change,
-            Keys,
             SgList,
             UserRange, //
         },
         mw::MwType,
         object::Pd,
         qp::{
-            PathAttr,
             QpAttr,
             QpCap,
             QpInit, //
@@ -253,8 +251,8 @@ impl Driver for Ferroce {
         mr.map(list)
     }
 
-    fn mr_keys(mr: &Region) -> Keys {
-        mr.keys()
+    fn mr_key(mr: &Region) -> u32 {
+        mr.key()
     }
 
     fn rereg_user_mr(mr: &mut Region, change: Change<'_, Self>) -> Result {
@@ -329,7 +327,7 @@ impl Driver for Ferroce {
         qp: &Owned<IbQp>,
         attr: &QpAttr<'_>,
         mask: QpAttrMask,
-        path: Option<PathAttr>,
+        path: Option<(Path, GidAttr)>,
     ) -> Result {
         qp::modify::modify(qp, attr, AttrMask::from_bits(mask.raw()), path)
     }

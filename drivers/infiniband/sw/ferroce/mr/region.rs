@@ -25,7 +25,6 @@ use rdma::{
     ib::{
         mr::{
             Change,
-            Keys,
             SgList,
             UserRange, //
         },
@@ -164,16 +163,12 @@ impl Region {
         })
     }
 
-    /// Returns the keys.
-    pub(crate) fn keys(&self) -> Keys {
-        let key = match self.mr.fast {
+    /// Returns the key of a new region.
+    pub(crate) fn key(&self) -> u32 {
+        match self.mr.fast {
             // The first key has a random low byte, from which most consumers count up.
             Some(_) => super::key(self.number.get(), rdma::random::byte()),
             None => self.mr.key,
-        };
-        Keys {
-            lkey: key,
-            rkey: key,
         }
     }
 

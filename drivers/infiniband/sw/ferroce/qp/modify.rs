@@ -41,7 +41,6 @@ use rdma::{
             Path, //
         },
         qp::{
-            PathAttr,
             QpAttr,
             QpCap, //
         }, //
@@ -71,7 +70,7 @@ pub(crate) fn modify(
     qp: &Owned<IbQp>,
     attr: &QpAttr<'_>,
     mask: AttrMask,
-    path: Option<PathAttr>,
+    path: Option<(Path, GidAttr)>,
 ) -> Result {
     let mut attributes = qp.attributes.lock();
     if qp.state() == State::Rts {
