@@ -30,15 +30,13 @@ impl<D: Driver> Kind<D> for bindings::ib_ah {
 ///
 /// ```
 /// use rdma::ib::{
-///     gid::Path,
-///     wr::SendWr,
+///     ah::Ah,
 ///     Driver, //
 /// };
 ///
-/// /// Returns the path of a datagram, for a driver that keeps it in its address handles.
-/// fn path_of<D: Driver<Ah = Path>>(wr: &SendWr<'_, D>) -> Option<Path> {
-///     let (ah, _qpn, _qkey) = wr.datagram()?;
-///     Some(**ah)
+/// /// Returns the driver's part of an address handle.
+/// fn data<D: Driver>(ah: &Ah<D>) -> &D::Ah {
+///     ah
 /// }
 /// ```
 pub type Ah<D> = InPlace<bindings::ib_ah, D>;

@@ -12,10 +12,7 @@ use super::{
     Driver, //
 };
 use crate::bindings;
-use core::{
-    marker::PhantomData,
-    ptr::NonNull, //
-};
+use core::marker::PhantomData;
 use kernel::container_of;
 
 /// A chain of send work requests.
@@ -111,12 +108,8 @@ impl<'a, D: Driver> SendList<'a, D> {
 ///     Driver, //
 /// };
 ///
-/// /// Returns the remote address and key of an RDMA WRITE.
-/// fn target_of<D: Driver>(wr: &SendWr<'_, D>) -> Option<(u64, u32)> {
-///     if wr.opcode() != WrOpcode::RDMA_WRITE {
-///         return None;
-///     }
-///     wr.remote()
+/// fn is_write<D: Driver>(wr: &SendWr<'_, D>) -> bool {
+///     wr.opcode() == WrOpcode::RDMA_WRITE
 /// }
 /// ```
 pub struct SendWr<'a, D: Driver> {
@@ -155,140 +148,133 @@ impl<D: Driver> SendWr<'_, D> {
         unsafe { Sges::new(self.wr.sg_list, self.wr.num_sge) }
     }
 
-    /// Returns the remote address and key; meaningful for RDMA operations only.
-    pub fn remote(&self) -> Option<(u64, u32)> {
-        if self.datagram {
-            return None;
-        }
+    /// Returns the arguments of the operation.
+    pub fn args(&self) -> Args<'_, D> {
+        let wr = core::ptr::from_ref(self.wr);
         match self.wr.opcode {
+            bindings::ib_wr_opcode_IB_WR_SEND | bindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM
+                if self.datagram =>
+            {
+                // SAFETY: By the type invariant the request was posted to a datagram queue pair,
+                // and it is a SEND, so it is embedded in an `ib_ud_wr`, by the contract of
+                // `ib_post_send()`.
+                let ud = unsafe { &*container_of!(wr, bindings::ib_ud_wr, wr) };
+                if ud.ah.is_null() {
+                    return Args::None;
+                }
+                Args::Datagram {
+                    // SAFETY: The consumer keeps the handle until the request completes, and it is
+                    // of the same device.
+                    ah: unsafe { Ah::from_raw(ud.ah) },
+                    qpn: ud.remote_qpn,
+                    qkey: ud.remote_qkey,
+                }
+            }
+            // A drain posts an RDMA WRITE to a queue pair of any type.
             bindings::ib_wr_opcode_IB_WR_RDMA_WRITE
             | bindings::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM
-            | bindings::ib_wr_opcode_IB_WR_RDMA_READ => {
+            | bindings::ib_wr_opcode_IB_WR_RDMA_READ
+                if !self.datagram =>
+            {
                 // SAFETY: A request with one of these opcodes is embedded in an `ib_rdma_wr`, by
                 // the contract of `ib_post_send()`.
-                let rdma = unsafe {
-                    &*container_of!(core::ptr::from_ref(self.wr), bindings::ib_rdma_wr, wr)
-                };
-                Some((rdma.remote_addr, rdma.rkey))
+                let rdma = unsafe { &*container_of!(wr, bindings::ib_rdma_wr, wr) };
+                Args::Rdma {
+                    addr: rdma.remote_addr,
+                    rkey: rdma.rkey,
+                }
             }
-            _ => None,
-        }
-    }
-
-    /// Returns the arguments of a compare and swap, or a fetch and add.
-    pub fn atomic(&self) -> Option<Atomic> {
-        match self.wr.opcode {
             bindings::ib_wr_opcode_IB_WR_ATOMIC_CMP_AND_SWP
             | bindings::ib_wr_opcode_IB_WR_ATOMIC_FETCH_AND_ADD => {
-                // SAFETY: A request with one of these opcodes is embedded in an `ib_atomic_wr`, by
-                // the contract of `ib_post_send()`.
-                let wr = unsafe {
-                    &*container_of!(core::ptr::from_ref(self.wr), bindings::ib_atomic_wr, wr)
-                };
-                Some(Atomic {
-                    va: wr.remote_addr,
-                    compare_add: wr.compare_add,
-                    swap: wr.swap,
-                    rkey: wr.rkey,
-                })
+                // SAFETY: As for the operations above, in an `ib_atomic_wr`.
+                let atomic = unsafe { &*container_of!(wr, bindings::ib_atomic_wr, wr) };
+                Args::Atomic {
+                    addr: atomic.remote_addr,
+                    compare_add: atomic.compare_add,
+                    swap: atomic.swap,
+                    rkey: atomic.rkey,
+                }
             }
-            _ => None,
+            bindings::ib_wr_opcode_IB_WR_REG_MR => {
+                // SAFETY: As for the operations above, in an `ib_reg_wr`.
+                let reg = unsafe { &*container_of!(wr, bindings::ib_reg_wr, wr) };
+                if reg.mr.is_null() {
+                    return Args::None;
+                }
+                // SAFETY: The consumer keeps the region until the request completes.
+                let (iova, mr_key) = unsafe { ((*reg.mr).iova, (*reg.mr).lkey) };
+                Args::Register {
+                    iova,
+                    mr_key,
+                    key: reg.key,
+                    // CAST: A mask of flags.
+                    access: Access::from_raw(reg.access as u32),
+                }
+            }
+            _ => Args::None,
         }
-    }
-
-    /// Returns the arguments of a registration of mapped memory.
-    pub fn registration(&self) -> Option<Registration> {
-        if self.wr.opcode != bindings::ib_wr_opcode_IB_WR_REG_MR {
-            return None;
-        }
-        // SAFETY: A request with this opcode is embedded in an `ib_reg_wr`, by the contract of
-        // `ib_post_send()`.
-        let reg = unsafe { &*container_of!(core::ptr::from_ref(self.wr), bindings::ib_reg_wr, wr) };
-        let mr = NonNull::new(reg.mr)?;
-        Some(Registration {
-            // SAFETY: The consumer keeps the region until the request completes.
-            iova: unsafe { (*mr.as_ptr()).iova },
-            // SAFETY: As above.
-            mr_key: unsafe { (*mr.as_ptr()).lkey },
-            key: reg.key,
-            // CAST: A mask of flags.
-            access: Access::from_raw(reg.access as u32),
-        })
-    }
-
-    /// Returns the address handle, the destination and its Q_Key, if the queue pair is of a
-    /// datagram type.
-    pub fn datagram(&self) -> Option<(&Ah<D>, u32, u32)> {
-        // A drain posts an RDMA WRITE to a queue pair of any type.
-        let is_send = matches!(
-            self.wr.opcode,
-            bindings::ib_wr_opcode_IB_WR_SEND | bindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM
-        );
-        if !self.datagram || !is_send {
-            return None;
-        }
-        // SAFETY: By the type invariant the request was posted to a datagram queue pair, and it is
-        // a SEND, so it is embedded in an `ib_ud_wr`, by the contract of `ib_post_send()`.
-        let ud = unsafe { &*container_of!(core::ptr::from_ref(self.wr), bindings::ib_ud_wr, wr) };
-        let ah = NonNull::new(ud.ah)?;
-        // SAFETY: The consumer keeps the handle until the request completes, and it is of the same
-        // device.
-        let ah = unsafe { Ah::<D>::from_raw(ah.as_ptr()) };
-        Some((ah, ud.remote_qpn, ud.remote_qkey))
     }
 }
 
-/// The arguments of an atomic operation.
-///
-/// # Examples
-///
-/// ```
-/// use rdma::ib::wr::Atomic;
-///
-/// /// Returns the value that a compare and swap stores.
-/// fn compare_swap(request: &Atomic, old: u64) -> u64 {
-///     if old == request.compare_add {
-///         request.swap
-///     } else {
-///         old
-///     }
-/// }
-/// ```
-pub struct Atomic {
-    /// The remote address.
-    pub va: u64,
-    /// The value to compare with, or to add.
-    pub compare_add: u64,
-    /// The value to store. Compare and swap only.
-    pub swap: u64,
-    /// The remote key.
-    pub rkey: u32,
-}
-
-/// The arguments of a registration of mapped memory.
+/// The arguments of a send work request, besides its gather list.
 ///
 /// # Examples
 ///
 /// ```
 /// use rdma::ib::{
-///     umem::Mapped,
-///     wr::Registration,
-///     Access, //
+///     wr::Args,
+///     Driver, //
 /// };
 ///
-/// fn may_register(request: &Registration, pages: &Mapped) -> bool {
-///     !request.access.contains(Access::ON_DEMAND) && pages.fits(request.iova)
+/// /// Returns the remote address of a request, if it has one.
+/// fn remote_addr<D: Driver>(args: &Args<'_, D>) -> Option<u64> {
+///     match args {
+///         Args::Rdma { addr, .. } | Args::Atomic { addr, .. } => Some(*addr),
+///         _ => None,
+///     }
 /// }
 /// ```
-pub struct Registration {
-    /// The address that requests use for the first byte.
-    pub iova: u64,
-    /// The present key of the region.
-    pub mr_key: u32,
-    /// The key that the region shall have.
-    pub key: u32,
-    /// The access that it allows.
-    pub access: Access,
+pub enum Args<'a, D: Driver> {
+    /// A SEND on a queue pair of a datagram type.
+    Datagram {
+        /// The address handle.
+        ah: &'a Ah<D>,
+        /// The destination.
+        qpn: u32,
+        /// Its Q_Key.
+        qkey: u32,
+    },
+    /// A WRITE or a READ on a queue pair of another type.
+    Rdma {
+        /// The remote address.
+        addr: u64,
+        /// The remote key.
+        rkey: u32,
+    },
+    /// A compare and swap, or a fetch and add.
+    Atomic {
+        /// The remote address.
+        addr: u64,
+        /// The value to compare with, or to add.
+        compare_add: u64,
+        /// The value to store. Compare and swap only.
+        swap: u64,
+        /// The remote key.
+        rkey: u32,
+    },
+    /// A registration of mapped memory.
+    Register {
+        /// The address that requests use for the first byte.
+        iova: u64,
+        /// The present key of the region.
+        mr_key: u32,
+        /// The key that the region shall have.
+        key: u32,
+        /// The access that it allows.
+        access: Access,
+    },
+    /// Another operation, or one whose address handle or region is missing.
+    None,
 }
 
 /// A chain of receive work requests.

@@ -33,7 +33,10 @@ use rdma::{
     ib::{
         enums::SendFlags,
         object::PdId,
-        wr::SendWr as KernelSendWr,
+        wr::{
+            Args,
+            SendWr as KernelSendWr, //
+        },
         Access, //
     },
     net::skbuff::SkBuff, //
@@ -357,30 +360,46 @@ pub(super) fn push(
     wqe.ex = wr.ex();
     // CAST: Bounded by `max_sge`.
     wqe.dma.num_sge.set(sges.len() as u32);
-    if let Some((ah, qpn, qkey)) = wr.datagram() {
-        let args: &mut UdArgs = args(&mut wqe)?;
-        args.remote_qpn.set(qpn);
-        args.remote_qkey.set(qkey);
-        args.ah_num.set(ah.number());
-    } else if let Some(atomic) = wr.atomic() {
-        let args: &mut AtomicArgs = args(&mut wqe)?;
-        args.remote_addr.set(atomic.va);
-        args.compare_add.set(atomic.compare_add);
-        args.swap.set(atomic.swap);
-        args.rkey.set(atomic.rkey);
-    } else if let Some(reg) = wr.registration() {
-        // The key names the region, and the consumer may only choose its tag.
-        if !mr::is_same_region(reg.mr_key, reg.key) {
-            return Err(EINVAL);
+    match wr.args() {
+        Args::Datagram { ah, qpn, qkey } => {
+            let args: &mut UdArgs = args(&mut wqe)?;
+            args.remote_qpn.set(qpn);
+            args.remote_qkey.set(qkey);
+            args.ah_num.set(ah.number());
         }
-        let args: &mut RegArgs = args(&mut wqe)?;
-        args.iova.set(reg.iova);
-        args.key.set(reg.key);
-        args.access.set(reg.access.raw());
-    } else if let Some((va, rkey)) = wr.remote() {
-        let args: &mut RdmaArgs = args(&mut wqe)?;
-        args.remote_addr.set(va);
-        args.rkey.set(rkey);
+        Args::Rdma { addr, rkey } => {
+            let args: &mut RdmaArgs = args(&mut wqe)?;
+            args.remote_addr.set(addr);
+            args.rkey.set(rkey);
+        }
+        Args::Atomic {
+            addr,
+            compare_add,
+            swap,
+            rkey,
+        } => {
+            let args: &mut AtomicArgs = args(&mut wqe)?;
+            args.remote_addr.set(addr);
+            args.compare_add.set(compare_add);
+            args.swap.set(swap);
+            args.rkey.set(rkey);
+        }
+        Args::Register {
+            iova,
+            mr_key,
+            key,
+            access,
+        } => {
+            // The key names the region, and the consumer may only choose its tag.
+            if !mr::is_same_region(mr_key, key) {
+                return Err(EINVAL);
+            }
+            let args: &mut RegArgs = args(&mut wqe)?;
+            args.iova.set(iova);
+            args.key.set(key);
+            args.access.set(access.raw());
+        }
+        Args::None => {}
     }
     producer.push(queue, wqe.as_bytes(), sges)
 }
