@@ -11,7 +11,6 @@ use super::{
         Pd, //
     },
     udata::Udata,
-    Device,
     Driver, //
 };
 use crate::bindings;
@@ -52,13 +51,8 @@ pub(super) unsafe extern "C" fn create_ah<D: Driver>(
     udata: *mut bindings::ib_udata,
 ) -> ffi::c_int {
     let create = || {
-        // SAFETY: The core sets the device and the protection domain before the call.
-        let (dev, pd) = unsafe {
-            (
-                Device::<D>::from_raw((*raw).device),
-                Pd::<D>::from_raw((*raw).pd),
-            )
-        };
+        // SAFETY: The core sets the protection domain before the call.
+        let pd = unsafe { Pd::<D>::from_raw((*raw).pd) };
         // SAFETY: `init` is valid, and the core references the GID entry for the call.
         let (path, gid) = unsafe { Path::from_raw(&*(*init).ah_attr) }.ok_or(EINVAL)?;
         // SAFETY: `init` is valid.
@@ -72,7 +66,7 @@ pub(super) unsafe extern "C" fn create_ah<D: Driver>(
         };
         // SAFETY: The argument of the core's callback.
         let mut udata = unsafe { Udata::from_raw(udata) };
-        let data = D::create_ah(dev, pd, path, &gid, flags, udata.as_mut())?;
+        let data = D::create_ah(pd, path, &gid, flags, udata.as_mut())?;
         // SAFETY: The allocation has room for it, and stays where it is until `destroy_ah`.
         unsafe { Ah::<D>::construct(raw, Ok(data)) }
     };

@@ -274,7 +274,6 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Creates the driver's part of an address handle, whose source GID has the entry `gid`. Sleeps
     /// only if `flags` allow it.
     fn create_ah(
-        _dev: &Device<Self>,
         _pd: &Pd<Self>,
         _path: Path,
         _gid: &GidAttr,
@@ -405,7 +404,6 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// Creates the driver's part of a queue pair; writes the capacities granted into `init`.
     fn create_qp(
-        _dev: &Device<Self>,
         _init: &mut QpInit<'_, Self>,
         _udata: Option<&mut Udata<'_, Self>>,
     ) -> Result<impl PinInit<Self::Qp, Error>> {
@@ -473,7 +471,6 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Creates the driver's part of a shared receive queue; writes the capacities granted into
     /// `init`. A driver has all methods of shared receive queues or none.
     fn create_srq(
-        _dev: &Device<Self>,
         _init: &mut SrqInit<'_, Self>,
         _udata: Option<&mut Udata<'_, Self>>,
     ) -> Result<impl PinInit<Self::Srq, Error>> {

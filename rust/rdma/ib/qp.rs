@@ -312,10 +312,9 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
     udata: *mut bindings::ib_udata,
 ) -> ffi::c_int {
     let create = || {
-        // SAFETY: The core sets the device and the protection domain, if there is one, before the
-        // call; `attr` is valid.
-        let (dev, pd, attr) =
-            unsafe { (Device::<D>::from_raw((*raw).device), (*raw).pd, &mut *attr) };
+        // SAFETY: The core sets the protection domain, if there is one, before the call; `attr` is
+        // valid.
+        let (pd, attr) = unsafe { ((*raw).pd, &mut *attr) };
         // Each is null for some types, none of which is supported: an XRC target has none of the
         // three; an XRC initiator, or a queue pair with an indirection table, has no CQ for
         // receives. The core refuses targets, too, as long as there is no `alloc_xrcd`, but do not
@@ -342,7 +341,7 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
             pd,
             handle: QpHandle(raw),
         };
-        let data = D::create_qp(dev, &mut init, udata.as_mut())?;
+        let data = D::create_qp(&mut init, udata.as_mut())?;
         // SAFETY: `raw` is valid until `destroy_qp` returns.
         let owned = unsafe { Qp::<D>::new(raw, data) }?;
         init.cap.to_raw(&mut attr.cap);

@@ -12,7 +12,6 @@ use super::{
     },
     udata::Udata,
     wr::RecvList,
-    Device,
     Driver, //
 };
 use crate::bindings;
@@ -156,15 +155,9 @@ pub(super) unsafe extern "C" fn create_srq<D: Driver>(
     udata: *mut bindings::ib_udata,
 ) -> ffi::c_int {
     let create = || {
-        // SAFETY: The core sets the device and the protection domain before the call, the latter
-        // for queues of every type; `attr` is valid.
-        let (dev, pd, attr) = unsafe {
-            (
-                Device::<D>::from_raw((*raw).device),
-                Pd::<D>::from_raw((*raw).pd),
-                &mut *attr,
-            )
-        };
+        // SAFETY: The core sets the protection domain before the call, for queues of every type;
+        // `attr` is valid.
+        let (pd, attr) = unsafe { (Pd::<D>::from_raw((*raw).pd), &mut *attr) };
         if attr.srq_type != bindings::ib_srq_type_IB_SRQT_BASIC {
             return Err(EOPNOTSUPP);
         }
@@ -178,7 +171,7 @@ pub(super) unsafe extern "C" fn create_srq<D: Driver>(
             },
             pd,
         };
-        let data = D::create_srq(dev, &mut init, udata.as_mut())?;
+        let data = D::create_srq(&mut init, udata.as_mut())?;
         // SAFETY: `raw` is valid until `destroy_srq` returns.
         let owned = unsafe { Srq::<D>::new(raw, data) }?;
         init.attr.to_raw(&mut attr.attr);

@@ -217,7 +217,6 @@ impl Driver for Ferroce {
     }
 
     fn create_ah(
-        _dev: &Device<Self>,
         pd: &Pd<Self>,
         path: Path,
         gid: &GidAttr,
@@ -308,7 +307,6 @@ impl Driver for Ferroce {
     }
 
     fn create_qp(
-        _dev: &Device<Self>,
         init: &mut QpInit<'_, Self>,
         udata: Option<&mut Udata<'_, Self>>,
     ) -> Result<impl PinInit<Qp, Error>> {
@@ -359,7 +357,6 @@ impl Driver for Ferroce {
     }
 
     fn create_srq(
-        _dev: &Device<Self>,
         init: &mut SrqInit<'_, Self>,
         udata: Option<&mut Udata<'_, Self>>,
     ) -> Result<impl PinInit<Srq, Error>> {
