@@ -45,5 +45,4 @@ pub use device::{
     DeviceName, //
 };
 pub use driver::Driver;
-pub use node_desc::NodeDesc;
 pub use registered::DeviceRef;

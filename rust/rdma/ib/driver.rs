@@ -25,7 +25,6 @@ use super::{
         UserRange, //
     },
     mw::MwType,
-    node_desc::NodeDesc,
     object::{
         Pd,
         Ucontext, //
@@ -191,11 +190,6 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// Fills in the attributes of the device.
     fn query_device(dev: &Device<Self>, attr: &mut DeviceAttr);
-
-    /// Allows or refuses a new description, which the core then shows (`node_desc`).
-    fn modify_node_desc(_dev: &Device<Self>, _desc: &NodeDesc) -> Result {
-        build_error!(VTABLE_DEFAULT_ERROR)
-    }
 
     /// Fills in the state of the port.
     ///

@@ -60,7 +60,7 @@ impl<D: Driver> VTable<D> {
         uverbs_abi_ver: D::UVERBS_ABI_VERSION,
 
         query_device: Some(query_device::<D>),
-        modify_device: optional!(HAS_MODIFY_NODE_DESC, node_desc::modify_device::<D>),
+        modify_device: Some(node_desc::modify_device),
         query_port: Some(query_port::<D>),
         query_pkey: Some(query_pkey),
         get_port_immutable: Some(get_port_immutable::<D>),

@@ -94,8 +94,7 @@ use rdma::{
         },
         Access,
         Device,
-        Driver,
-        NodeDesc, //
+        Driver, //
     },
     net::{
         Namespace,
@@ -133,11 +132,6 @@ impl Driver for Ferroce {
 
     fn query_device(dev: &Device<Self>, attr: &mut DeviceAttr) {
         limits::fill_attr(dev.guid, attr);
-    }
-
-    fn modify_node_desc(_dev: &Device<Self>, _desc: &NodeDesc) -> Result {
-        // Without a subnet manager, no peer needs to know.
-        Ok(())
     }
 
     fn query_port(dev: &Device<Self>, attr: &mut PortAttr<'_>) -> Result {
