@@ -379,10 +379,15 @@ pub struct DeviceAttr(pub(super) bindings::ib_device_attr);
 macro_rules! limits {
     ($($(#[$doc:meta])* $set:ident = $name:ident: $ty:ty,)*) => {
         impl DeviceAttr {
-            $($(#[$doc])* pub fn $set(&mut self, value: $ty) -> &mut Self {
-                self.0.$name = value;
-                self
-            })*
+            $(
+                #[doc = concat!("Sets `", stringify!($name), "`.")]
+                #[doc = ""]
+                $(#[$doc])*
+                pub fn $set(&mut self, value: $ty) -> &mut Self {
+                    self.0.$name = value;
+                    self
+                }
+            )*
         }
     };
 }
@@ -421,59 +426,42 @@ impl DeviceAttr {
 }
 
 limits! {
-    /// Sets the vendor.
     set_vendor_id = vendor_id: u32,
-    /// Sets the GUID of the system, in network byte order.
+    /// In network byte order.
     set_sys_image_guid = sys_image_guid: u64,
-    /// Sets the largest region in bytes.
     set_max_mr_size = max_mr_size: u64,
-    /// Sets the supported page sizes in bytes: a mask, in which bit `n` stands for 2^n.
+    /// A mask of sizes in bytes: bit `n` stands for 2^n.
     set_page_size_cap = page_size_cap: u64,
-    /// Sets the maximum number of queue pairs.
     set_max_qp = max_qp: u32,
-    /// Sets the maximum number of requests of a queue pair.
     set_max_qp_wr = max_qp_wr: u32,
-    /// Sets the maximum number of gather entries of a send.
     set_max_send_sge = max_send_sge: u32,
-    /// Sets the maximum number of scatter entries of a receive.
     set_max_recv_sge = max_recv_sge: u32,
-    /// Sets the maximum number of scatter entries of a READ.
+    /// The scatter entries of a READ.
     set_max_sge_rd = max_sge_rd: u32,
-    /// Sets the maximum number of completion queues.
     set_max_cq = max_cq: u32,
-    /// Sets the maximum number of entries of a completion queue.
     set_max_cqe = max_cqe: u32,
-    /// Sets the maximum number of shared receive queues.
     set_max_srq = max_srq: u32,
-    /// Sets the maximum number of requests of a shared receive queue.
     set_max_srq_wr = max_srq_wr: u32,
-    /// Sets the maximum number of scatter entries of a request of a shared receive queue.
     set_max_srq_sge = max_srq_sge: u32,
-    /// Sets the maximum number of regions.
     set_max_mr = max_mr: u32,
-    /// Sets the maximum number of memory windows.
     set_max_mw = max_mw: u32,
-    /// Sets the maximum number of pages of a region that kernel consumers map memory to.
+    /// The pages of a region that kernel consumers map memory to.
     set_max_fast_reg_page_list_len = max_fast_reg_page_list_len: u32,
-    /// Sets the maximum number of protection domains.
     set_max_pd = max_pd: u32,
-    /// Sets the maximum number of READs outstanding as responder, for a queue pair.
+    /// The READs outstanding as responder, for a queue pair.
     set_max_qp_rd_atom = max_qp_rd_atom: u32,
-    /// Sets the maximum number of READs outstanding as responder, in all.
+    /// The READs outstanding as responder, in all.
     set_max_res_rd_atom = max_res_rd_atom: u32,
-    /// Sets the maximum number of READs outstanding as requester, for a queue pair.
+    /// The READs outstanding as requester, for a queue pair.
     set_max_qp_init_rd_atom = max_qp_init_rd_atom: u32,
-    /// Sets the maximum number of address handles.
     set_max_ah = max_ah: u32,
-    /// Sets the maximum number of multicast groups.
     set_max_mcast_grp = max_mcast_grp: u32,
-    /// Sets the maximum number of queue pairs of a multicast group.
+    /// The queue pairs of a multicast group.
     set_max_mcast_qp_attach = max_mcast_qp_attach: u32,
-    /// Sets the maximum number of memberships in multicast groups, in all.
+    /// The memberships in multicast groups, in all.
     set_max_total_mcast_qp_attach = max_total_mcast_qp_attach: u32,
-    /// Sets the maximum number of entries of the P_Key table.
     set_max_pkeys = max_pkeys: u16,
-    /// Sets the local CA ACK delay: code `n` stands for 4.096 us * 2^n.
+    /// Code `n` stands for 4.096 us * 2^n.
     set_local_ca_ack_delay = local_ca_ack_delay: u8,
 }
 
