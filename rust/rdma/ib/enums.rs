@@ -126,25 +126,8 @@ numbers! {
     /// assert!(!PSNS.contains(QpAttrMask::STATE));
     /// ```
     QpAttrMask {
-        STATE = ib_qp_attr_mask_IB_QP_STATE,
-        CUR_STATE = ib_qp_attr_mask_IB_QP_CUR_STATE,
-        EN_SQD_ASYNC_NOTIFY = ib_qp_attr_mask_IB_QP_EN_SQD_ASYNC_NOTIFY,
-        ACCESS_FLAGS = ib_qp_attr_mask_IB_QP_ACCESS_FLAGS,
-        PKEY_INDEX = ib_qp_attr_mask_IB_QP_PKEY_INDEX,
-        PORT = ib_qp_attr_mask_IB_QP_PORT,
-        QKEY = ib_qp_attr_mask_IB_QP_QKEY,
+        // The others are numbers: see `attributes!`.
         AV = ib_qp_attr_mask_IB_QP_AV,
-        PATH_MTU = ib_qp_attr_mask_IB_QP_PATH_MTU,
-        TIMEOUT = ib_qp_attr_mask_IB_QP_TIMEOUT,
-        RETRY_CNT = ib_qp_attr_mask_IB_QP_RETRY_CNT,
-        RNR_RETRY = ib_qp_attr_mask_IB_QP_RNR_RETRY,
-        RQ_PSN = ib_qp_attr_mask_IB_QP_RQ_PSN,
-        MAX_QP_RD_ATOMIC = ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC,
-        MIN_RNR_TIMER = ib_qp_attr_mask_IB_QP_MIN_RNR_TIMER,
-        SQ_PSN = ib_qp_attr_mask_IB_QP_SQ_PSN,
-        MAX_DEST_RD_ATOMIC = ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC,
-        PATH_MIG_STATE = ib_qp_attr_mask_IB_QP_PATH_MIG_STATE,
-        DEST_QPN = ib_qp_attr_mask_IB_QP_DEST_QPN,
     }
 
     /// The status of a completion (`enum ib_wc_status`).
