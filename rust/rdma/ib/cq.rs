@@ -277,11 +277,8 @@ pub(super) unsafe extern "C" fn destroy_cq<D: Driver>(
     raw: *mut bindings::ib_cq,
     _udata: *mut bindings::ib_udata,
 ) -> ffi::c_int {
-    // SAFETY: The queue was constructed.
-    D::destroy_cq(unsafe { Cq::<D>::owned(raw) });
-    // SAFETY: This is the last call with it.
-    unsafe { Cq::<D>::destroy(raw) };
-    0
+    // SAFETY: The queue was constructed; this is the last call with it.
+    unsafe { Cq::<D>::destroy(raw, D::destroy_cq) }
 }
 
 /// Implements `ib_device_ops.resize_user_cq`. May sleep.

@@ -172,14 +172,19 @@ impl<R: Kind<D>, D> Object<R, D> {
         Some(unsafe { Self::owned(raw) }.get())
     }
 
-    /// Drops an object, which waits for every reference. May sleep.
+    /// Hides an object, then drops it, which waits for every reference; returns 0 for the C core.
+    /// May sleep.
     ///
     /// # Safety
     ///
     /// As for [`Object::owned`]; this must be the last use of the object.
-    pub(super) unsafe fn destroy(raw: *mut R) {
+    pub(super) unsafe fn destroy(raw: *mut R, hide: impl FnOnce(&Owned<Self>)) -> ffi::c_int {
         // SAFETY: By the requirement of this function.
-        unsafe { core::ptr::drop_in_place(&raw mut (*raw.cast::<Allocation<R, D>>()).owned) };
+        unsafe {
+            hide(Self::owned(raw));
+            core::ptr::drop_in_place(&raw mut (*raw.cast::<Allocation<R, D>>()).owned);
+        }
+        0
     }
 }
 

@@ -365,11 +365,8 @@ pub(super) unsafe extern "C" fn destroy_qp<D: Driver>(
     raw: *mut bindings::ib_qp,
     _udata: *mut bindings::ib_udata,
 ) -> ffi::c_int {
-    // SAFETY: The queue pair was constructed.
-    D::destroy_qp(unsafe { Qp::<D>::owned(raw) });
-    // SAFETY: This is the last call with it.
-    unsafe { Qp::<D>::destroy(raw) };
-    0
+    // SAFETY: The queue pair was constructed; this is the last call with it.
+    unsafe { Qp::<D>::destroy(raw, D::destroy_qp) }
 }
 
 /// Implements `ib_device_ops.modify_qp`. May sleep.

@@ -192,11 +192,8 @@ pub(super) unsafe extern "C" fn destroy_srq<D: Driver>(
     raw: *mut bindings::ib_srq,
     _udata: *mut bindings::ib_udata,
 ) -> ffi::c_int {
-    // SAFETY: The queue was constructed.
-    D::destroy_srq(unsafe { Srq::<D>::owned(raw) });
-    // SAFETY: This is the last call with it.
-    unsafe { Srq::<D>::destroy(raw) };
-    0
+    // SAFETY: The queue was constructed; this is the last call with it.
+    unsafe { Srq::<D>::destroy(raw, D::destroy_srq) }
 }
 
 /// Implements `ib_device_ops.modify_srq`. May sleep.
