@@ -26,15 +26,11 @@ pub mod object;
 pub mod qp;
 pub mod resource;
 pub mod srq;
-pub mod stats;
 pub mod udata;
 pub mod umem;
 pub mod wr;
 
 mod capability;
-mod event;
-mod mcast;
-mod node_desc;
 mod ops;
 mod qp_attr;
 mod registered;

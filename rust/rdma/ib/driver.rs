@@ -4,6 +4,7 @@
 
 use super::{
     cap::PortProtocol,
+    counter::CounterDesc,
     cq::{
         Cq,
         WcArray, //
@@ -42,7 +43,6 @@ use super::{
         SrqChange,
         SrqInit, //
     },
-    stats::CounterDesc,
     udata::Udata,
     umem::{
         DmaMemory,

@@ -11,13 +11,10 @@ use super::{
         DeviceAttr,
         PortAttr, //
     },
-    event,
     gid,
     mad,
-    mcast,
     mr,
     mw,
-    node_desc,
     object::{
         self,
         alloc_size,
@@ -26,11 +23,13 @@ use super::{
     qp,
     resource,
     srq,
-    stats,
     udata::Udata,
     Driver, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    net::NetDevice, //
+};
 use core::marker::PhantomData;
 use kernel::{
     ffi,
@@ -60,17 +59,17 @@ impl<D: Driver> VTable<D> {
         uverbs_abi_ver: D::UVERBS_ABI_VERSION,
 
         query_device: Some(query_device::<D>),
-        modify_device: Some(node_desc::modify_device),
+        modify_device: Some(modify_device),
         query_port: Some(query_port::<D>),
         query_pkey: Some(query_pkey),
         get_port_immutable: Some(get_port_immutable::<D>),
         get_link_layer: Some(get_link_layer),
         enable_driver: optional!(HAS_ENABLE_DRIVER, enable_driver::<D>),
         dealloc_driver: Some(dealloc_driver::<D>),
-        alloc_hw_port_stats: optional!(HAS_READ_COUNTER, stats::alloc_hw_port_stats::<D>),
-        get_hw_stats: optional!(HAS_READ_COUNTER, stats::get_hw_stats::<D>),
+        alloc_hw_port_stats: optional!(HAS_READ_COUNTER, counter::alloc_hw_port_stats::<D>),
+        get_hw_stats: optional!(HAS_READ_COUNTER, counter::get_hw_stats::<D>),
         process_mad: optional!(HAS_PROCESS_MAD, mad::process_mad::<D>),
-        report_port_event: optional!(HAS_REPORT_PORT_EVENT, event::report_port_event::<D>),
+        report_port_event: optional!(HAS_REPORT_PORT_EVENT, report_port_event::<D>),
         add_gid: Some(gid::add_gid::<D>),
         del_gid: Some(gid::del_gid::<D>),
 
@@ -125,8 +124,8 @@ impl<D: Driver> VTable<D> {
         destroy_qp: optional!(HAS_DESTROY_QP, qp::destroy_qp::<D>),
         post_send: optional!(HAS_POST_SEND, qp::post_send::<D>),
         post_recv: optional!(HAS_POST_RECV, qp::post_recv::<D>),
-        attach_mcast: optional!(HAS_ATTACH_MCAST, mcast::attach_mcast::<D>),
-        detach_mcast: optional!(HAS_DETACH_MCAST, mcast::detach_mcast::<D>),
+        attach_mcast: optional!(HAS_ATTACH_MCAST, qp::attach_mcast::<D>),
+        detach_mcast: optional!(HAS_DETACH_MCAST, qp::detach_mcast::<D>),
 
         fill_res_qp_entry: optional!(HAS_FILL_RES_QP_ENTRY, resource::fill_res_qp::<D>),
         fill_res_cq_entry: optional!(HAS_FILL_RES_CQ_ENTRY, resource::fill_res_cq::<D>),
@@ -172,6 +171,40 @@ unsafe extern "C" fn query_device<D: Driver>(
     unsafe {
         D::query_device(Device::from_raw(raw), &mut out);
         *attr = out.0;
+    }
+    0
+}
+
+/// Implements `ib_device_ops.modify_device`, for the description only (`node_desc` in
+/// sysfs). May sleep.
+///
+/// The driver is not asked: without a subnet manager, no peer needs to know.
+///
+/// # Safety
+///
+/// Only for the core, with a live device and attributes valid for read.
+unsafe extern "C" fn modify_device(
+    raw: *mut bindings::ib_device,
+    mask: ffi::c_int,
+    attr: *mut bindings::ib_device_modify,
+) -> ffi::c_int {
+    // CAST: A small constant.
+    const NODE_DESC: ffi::c_int =
+        bindings::ib_device_modify_flags_IB_DEVICE_MODIFY_NODE_DESC as ffi::c_int;
+
+    if mask & !NODE_DESC != 0 {
+        return EOPNOTSUPP.to_errno();
+    }
+    if mask == 0 {
+        return 0;
+    }
+    // SAFETY: The device is alive, and only the address of its field is computed; `attr` is valid.
+    let (to, desc) = unsafe { (&raw mut (*raw).node_desc, &(*attr).node_desc) };
+    for (i, byte) in desc.iter().enumerate() {
+        // SAFETY: `i` is an index of the array, which is valid as long as the device. The core
+        // reads it, and calls this, under no lock, so each byte is written once, by a volatile
+        // access like `WRITE_ONCE()`.
+        unsafe { to.cast::<u8>().add(i).write_volatile(*byte) };
     }
     0
 }
@@ -249,6 +282,45 @@ unsafe extern "C" fn get_link_layer(
     _port: u32,
 ) -> bindings::rdma_link_layer {
     bindings::rdma_link_layer::IB_LINK_LAYER_ETHERNET
+}
+
+impl<D: Driver> Device<D> {
+    /// Tells the consumers that the port has become active (`IB_EVENT_PORT_ACTIVE`) or has gone
+    /// down (`IB_EVENT_PORT_ERR`), later, from a work item of the core. Does nothing if the
+    /// device is not registered. Callable in any context.
+    pub fn dispatch_port_event(&self, active: bool) {
+        let Some(device) = self.registered() else {
+            return;
+        };
+        let mut event: bindings::ib_event = pin_init::zeroed();
+        event.device = device.as_raw();
+        event.event = if active {
+            bindings::ib_event_type_IB_EVENT_PORT_ACTIVE
+        } else {
+            bindings::ib_event_type_IB_EVENT_PORT_ERR
+        };
+        // SAFETY: The element is a number. The device is registered. The core copies the event, and
+        // delivers it before it frees the device.
+        unsafe {
+            *event.element.port_num.as_mut() = PORT;
+            bindings::ib_dispatch_event(&event);
+        }
+    }
+}
+
+/// Implements `ib_device_ops.report_port_event`. RTNL is held.
+///
+/// # Safety
+///
+/// Only for the core, with a live device and a live net device.
+unsafe extern "C" fn report_port_event<D: Driver>(
+    raw: *mut bindings::ib_device,
+    netdev: *mut bindings::net_device,
+    _event: ffi::c_ulong,
+) {
+    // SAFETY: Both are alive.
+    let (dev, netdev) = unsafe { (Device::<D>::from_raw(raw), NetDevice::from_raw(netdev)) };
+    D::report_port_event(dev, netdev);
 }
 
 /// Implements `ib_device_ops.enable_driver`. May sleep.

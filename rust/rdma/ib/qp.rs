@@ -481,3 +481,33 @@ pub(super) unsafe extern "C" fn post_recv<D: Driver>(
     // SAFETY: `bad_wr` is valid for write.
     unsafe { posted(result, list.current(), bad_wr) }
 }
+
+/// Implements `ib_device_ops.attach_mcast`. May sleep.
+///
+/// # Safety
+///
+/// Only for the core, with a constructed queue pair and a valid GID.
+pub(super) unsafe extern "C" fn attach_mcast<D: Driver>(
+    raw: *mut bindings::ib_qp,
+    gid: *mut bindings::ib_gid,
+    _lid: u16,
+) -> ffi::c_int {
+    // SAFETY: The queue pair was constructed, and a GID is plain bytes.
+    let (qp, gid) = unsafe { (Qp::<D>::owned(raw), *(*gid).raw.as_ref()) };
+    errno(D::attach_mcast(qp, gid))
+}
+
+/// Implements `ib_device_ops.detach_mcast`. May sleep.
+///
+/// # Safety
+///
+/// As for [`attach_mcast`].
+pub(super) unsafe extern "C" fn detach_mcast<D: Driver>(
+    raw: *mut bindings::ib_qp,
+    gid: *mut bindings::ib_gid,
+    _lid: u16,
+) -> ffi::c_int {
+    // SAFETY: The queue pair was constructed, and a GID is plain bytes.
+    let (qp, gid) = unsafe { (Qp::<D>::owned(raw), *(*gid).raw.as_ref()) };
+    errno(D::detach_mcast(qp, gid))
+}

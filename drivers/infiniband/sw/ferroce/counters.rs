@@ -14,7 +14,7 @@ use kernel::{
     sync::Arc, //
 };
 use rdma::{
-    ib::stats::CounterDesc,
+    ib::counter::CounterDesc,
     sync::PerCpuCounters, //
 };
 use roce::{

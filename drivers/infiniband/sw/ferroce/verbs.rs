@@ -47,6 +47,7 @@ use rdma::{
     ib::{
         self,
         cap::PortProtocol,
+        counter::CounterDesc,
         cq::WcArray,
         device::{
             DeviceAttr,
@@ -81,7 +82,6 @@ use rdma::{
             SrqChange,
             SrqInit, //
         },
-        stats::CounterDesc,
         udata::Udata,
         umem::{
             DmaMemory,
