@@ -29,10 +29,7 @@ use kernel::{
 /// # Examples
 ///
 /// ```
-/// use kernel::sync::atomic::{
-///     Atomic,
-///     Relaxed, //
-/// };
+/// # use kernel::sync::atomic::{Atomic, Relaxed};
 /// use rdma::fine_timer::TimerCallback;
 ///
 /// static EXPIRED: Atomic<u32> = Atomic::new(0);
@@ -56,14 +53,7 @@ pub trait TimerCallback: Send + Sync + 'static {
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::{
-///     fine_timer::{
-///         FineTimer,
-///         TimerCallback, //
-///     },
-///     time::ktime_get_ns, //
-/// };
-///
+/// # use rdma::{fine_timer::{FineTimer, TimerCallback}, time::ktime_get_ns};
 /// struct Pacer {
 ///     qpn: u32,
 /// }

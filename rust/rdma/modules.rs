@@ -50,11 +50,7 @@ pub trait ModuleHandler: 'static {
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::modules::{
-///     ModuleHandler,
-///     ModuleNotifier, //
-/// };
-///
+/// # use rdma::modules::{ModuleHandler, ModuleNotifier};
 /// fn register<T: ModuleHandler>() -> Result<Pin<KBox<ModuleNotifier<T>>>> {
 ///     KBox::pin_init(ModuleNotifier::register(), GFP_KERNEL)
 /// }

@@ -158,12 +158,7 @@ pub trait WorkItem: Send + Sync + 'static {
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::workqueue::{
-///     Work,
-///     WorkItem,
-///     Workqueue, //
-/// };
-///
+/// # use rdma::workqueue::{Work, WorkItem, Workqueue};
 /// fn queue_new<W: WorkItem>(queue: &Workqueue, item: W) -> Result<Pin<KBox<Work<W>>>> {
 ///     let work = KBox::pin_init(Work::new(item), GFP_KERNEL)?;
 ///     queue.queue(&work);

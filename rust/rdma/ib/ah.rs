@@ -28,11 +28,7 @@ impl<D: Driver> Kind<D> for bindings::ib_ah {
 /// # Examples
 ///
 /// ```
-/// use rdma::ib::{
-///     ah::Ah,
-///     Driver, //
-/// };
-///
+/// # use rdma::ib::{ah::Ah, Driver};
 /// /// Returns the driver's part of an address handle.
 /// fn data<D: Driver>(ah: &Ah<D>) -> &D::Ah {
 ///     ah

@@ -11,11 +11,7 @@ impl_flags!(
     /// # Examples
     ///
     /// ```
-    /// use rdma::ib::cap::{
-    ///     DeviceCap,
-    ///     DeviceCaps, //
-    /// };
-    ///
+    /// # use rdma::ib::cap::{DeviceCap, DeviceCaps};
     /// let caps: DeviceCaps = DeviceCap::RcRnrNakGen | DeviceCap::SrqResize;
     /// ```
     #[derive(Clone, Copy)]
@@ -26,11 +22,7 @@ impl_flags!(
     /// # Examples
     ///
     /// ```
-    /// use rdma::ib::{
-    ///     cap::DeviceCap,
-    ///     device::DeviceAttr, //
-    /// };
-    ///
+    /// # use rdma::ib::{cap::DeviceCap, device::DeviceAttr};
     /// fn query(attr: &mut DeviceAttr) {
     ///     attr.set_device_caps(DeviceCap::RcRnrNakGen.into());
     /// }
@@ -67,11 +59,7 @@ impl_flags!(
     /// # Examples
     ///
     /// ```
-    /// use rdma::ib::cap::{
-    ///     KernelCap,
-    ///     KernelCaps, //
-    /// };
-    ///
+    /// # use rdma::ib::cap::{KernelCap, KernelCaps};
     /// let caps: KernelCaps = KernelCap::OnDemandPaging | KernelCap::AllowUserUnreg;
     /// ```
     #[derive(Clone, Copy)]
@@ -82,11 +70,7 @@ impl_flags!(
     /// # Examples
     ///
     /// ```
-    /// use rdma::ib::{
-    ///     cap::KernelCap,
-    ///     device::DeviceAttr, //
-    /// };
-    ///
+    /// # use rdma::ib::{cap::KernelCap, device::DeviceAttr};
     /// fn query(attr: &mut DeviceAttr) {
     ///     attr.set_kernel_caps(KernelCap::AllowUserUnreg.into());
     /// }
@@ -107,11 +91,7 @@ impl_flags!(
     /// # Examples
     ///
     /// ```
-    /// use rdma::ib::cap::{
-    ///     OdpOp,
-    ///     OdpOps, //
-    /// };
-    ///
+    /// # use rdma::ib::cap::{OdpOp, OdpOps};
     /// let ops: OdpOps = OdpOp::Send | OdpOp::Recv;
     /// ```
     #[derive(Clone, Copy)]
@@ -122,11 +102,7 @@ impl_flags!(
     /// # Examples
     ///
     /// ```
-    /// use rdma::ib::cap::{
-    ///     OdpOp,
-    ///     OdpOps, //
-    /// };
-    ///
+    /// # use rdma::ib::cap::{OdpOp, OdpOps};
     /// let mut ops = OdpOps::from(OdpOp::Write);
     /// ops |= OdpOp::Read;
     /// ```
@@ -156,11 +132,7 @@ impl_flags!(
 /// # Examples
 ///
 /// ```
-/// use rdma::ib::cap::{
-///     OdpCaps,
-///     OdpOp, //
-/// };
-///
+/// # use rdma::ib::cap::{OdpCaps, OdpOp};
 /// let caps = OdpCaps {
 ///     rc: OdpOp::Send | OdpOp::Recv | OdpOp::Write,
 ///     uc: OdpOp::Send.into(),

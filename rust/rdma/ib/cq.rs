@@ -36,11 +36,7 @@ impl<D: Driver> Kind<D> for bindings::ib_cq {
 /// # Examples
 ///
 /// ```
-/// use rdma::ib::{
-///     cq::Cq,
-///     Driver, //
-/// };
-///
+/// # use rdma::ib::{cq::Cq, Driver};
 /// /// Called after completions were added.
 /// fn complete<D: Driver>(cq: &Cq<D>, is_armed: bool) {
 ///     if is_armed {
@@ -91,18 +87,7 @@ impl<D: Driver> Cq<D> {
 /// # Examples
 ///
 /// ```
-/// use rdma::ib::{
-///     cq::Wc,
-///     enums::{
-///         NetworkType,
-///         WcFlags,
-///         WcOpcode,
-///         WcStatus, //
-///     },
-///     qp::Qp,
-///     Driver, //
-/// };
-///
+/// # use rdma::ib::{cq::Wc, enums::{NetworkType, WcFlags, WcOpcode, WcStatus}, qp::Qp, Driver};
 /// /// Returns the completion of a SEND that has succeeded.
 /// fn sent<D: Driver>(qp: &Qp<D>, wr_id: u64) -> Wc {
 ///     Wc {
@@ -152,11 +137,7 @@ pub struct Wc {
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::ib::cq::{
-///     Wc,
-///     WcArray, //
-/// };
-///
+/// # use rdma::ib::cq::{Wc, WcArray};
 /// fn poll(pending: &mut KVec<Wc>, out: &mut WcArray<'_>) {
 ///     while !out.is_full() {
 ///         let Some(wc) = pending.pop() else {

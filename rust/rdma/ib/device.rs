@@ -50,12 +50,7 @@ use kernel::{
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::ib::{
-///     device::DeviceInit,
-///     Device,
-///     Driver, //
-/// };
-///
+/// # use rdma::ib::{device::DeviceInit, Device, Driver};
 /// /// Registers a device, unless its net device has one already.
 /// fn add<D: Driver>(init: &DeviceInit<'_>, data: D) -> Result {
 ///     if Device::<D>::by_netdev(init.netdev).is_some() {

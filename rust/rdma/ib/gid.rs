@@ -201,11 +201,7 @@ impl GidTable {
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::{
-///     ib::gid::GidChange,
-///     sync::MultiTable, //
-/// };
-///
+/// # use rdma::{ib::gid::GidChange, sync::MultiTable};
 /// /// The indexes of GIDs, by the index of their net device.
 /// type Gids = MultiTable<u32, u32, 64>;
 ///
@@ -363,11 +359,7 @@ impl Path {
 /// # Examples
 ///
 /// ```
-/// use rdma::ib::gid::{
-///     udp_sport,
-///     Path, //
-/// };
-///
+/// # use rdma::ib::gid::{udp_sport, Path};
 /// fn sport_of(path: &Path, local_qpn: u32, remote_qpn: u32) -> u16 {
 ///     udp_sport(path.flow_label, local_qpn, remote_qpn)
 /// }

@@ -24,15 +24,7 @@ use kernel::{
 /// ```
 /// use core::marker::PhantomData;
 /// # use kernel::prelude::*;
-/// use rdma::{
-///     ib::{
-///         device::DeviceInit,
-///         link::LinkType,
-///         Device,
-///         Driver, //
-///     },
-///     net::NetDevice, //
-/// };
+/// # use rdma::{ib::{device::DeviceInit, link::LinkType, Device, Driver}, net::NetDevice};
 ///
 /// struct Link<D>(PhantomData<D>);
 ///
@@ -66,11 +58,7 @@ pub trait LinkType: 'static {
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::ib::link::{
-///     LinkRegistration,
-///     LinkType, //
-/// };
-///
+/// # use rdma::ib::link::{LinkRegistration, LinkType};
 /// fn register<T: LinkType>() -> Result<Pin<KBox<LinkRegistration<T>>>> {
 ///     KBox::pin_init(LinkRegistration::register(), GFP_KERNEL)
 /// }

@@ -65,12 +65,7 @@ pub struct UserRange {
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::ib::{
-///     mr::Change,
-///     Access,
-///     Driver, //
-/// };
-///
+/// # use rdma::ib::{mr::Change, Access, Driver};
 /// /// Changes the rights of a region, but neither its memory nor its protection domain.
 /// fn rereg<D: Driver>(access: &mut Access, change: &Change<'_, D>) -> Result {
 ///     if change.range.is_some() || change.pd.is_some() {
@@ -283,11 +278,7 @@ pub(super) unsafe extern "C" fn map_mr_sg<D: Driver>(
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::ib::{
-///     mr::SgList,
-///     umem::Mapped, //
-/// };
-///
+/// # use rdma::ib::{mr::SgList, umem::Mapped};
 /// fn map(pages: &mut Mapped, list: SgList<'_>) -> Result<i32> {
 ///     list.map_to(pages)
 /// }

@@ -26,11 +26,7 @@ impl<D: Driver> Kind<D> for bindings::ib_mw {
 /// # Examples
 ///
 /// ```
-/// use rdma::ib::{
-///     mw::Mw,
-///     Driver, //
-/// };
-///
+/// # use rdma::ib::{mw::Mw, Driver};
 /// fn rkey<D: Driver>(mw: &Mw<D>) -> u32 {
 ///     D::mw_rkey(mw)
 /// }

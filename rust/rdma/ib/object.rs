@@ -55,11 +55,7 @@ pub(super) fn errno(result: Result) -> ffi::c_int {
 /// # Examples
 ///
 /// ```
-/// use rdma::ib::object::{
-///     Kind,
-///     Object, //
-/// };
-///
+/// # use rdma::ib::object::{Kind, Object};
 /// /// Returns the driver's part of an object of any kind.
 /// fn data<R: Kind<D>, D>(object: &Object<R, D>) -> &R::Data {
 ///     object
@@ -80,14 +76,7 @@ pub trait Kind<D>: 'static {
 /// # Examples
 ///
 /// ```
-/// use rdma::{
-///     ib::{
-///         qp::Qp,
-///         Driver, //
-///     },
-///     sync::Owned, //
-/// };
-///
+/// # use rdma::{ib::{qp::Qp, Driver}, sync::Owned};
 /// /// Returns the driver's part of a queue pair.
 /// fn data<D: Driver>(qp: &Owned<Qp<D>>) -> &D::Qp {
 ///     qp
@@ -202,11 +191,7 @@ impl<R: Kind<D>, D> Deref for Object<R, D> {
 /// # Examples
 ///
 /// ```
-/// use rdma::ib::{
-///     object::Pd,
-///     Driver, //
-/// };
-///
+/// # use rdma::ib::{object::Pd, Driver};
 /// /// Returns the driver's part of a protection domain.
 /// fn data<D: Driver>(pd: &Pd<D>) -> &D::Pd {
 ///     pd
@@ -281,14 +266,7 @@ pub(super) unsafe fn posted<T>(
 /// # Examples
 ///
 /// ```
-/// use rdma::ib::{
-///     object::{
-///         Pd,
-///         PdId, //
-///     },
-///     Driver, //
-/// };
-///
+/// # use rdma::ib::{object::{Pd, PdId}, Driver};
 /// struct Region {
 ///     pd: PdId,
 /// }
@@ -319,14 +297,7 @@ impl<D: Driver> Kind<D> for bindings::ib_ucontext {
 ///
 /// ```
 /// # use kernel::{mm::virt::VmaNew, prelude::*};
-/// use rdma::{
-///     ib::{
-///         object::Ucontext,
-///         Driver, //
-///     },
-///     mm::SharedMemory, //
-/// };
-///
+/// # use rdma::{ib::{object::Ucontext, Driver}, mm::SharedMemory};
 /// /// Maps memory into the process that it was allocated for.
 /// fn mmap<D: Driver<Ucontext = SharedMemory>>(ucontext: &Ucontext<D>, vma: &VmaNew) -> Result {
 ///     ucontext.map(vma)
@@ -396,12 +367,7 @@ impl<D: Driver> Kind<D> for bindings::ib_pd {
 /// # Examples
 ///
 /// ```
-/// use rdma::ib::{
-///     device::DeviceName,
-///     object::Pd,
-///     Driver, //
-/// };
-///
+/// # use rdma::ib::{device::DeviceName, object::Pd, Driver};
 /// fn device_name<D: Driver>(pd: &Pd<D>) -> DeviceName {
 ///     pd.device().name()
 /// }

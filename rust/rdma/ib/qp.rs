@@ -46,15 +46,7 @@ pub use super::qp_attr::QpAttr;
 /// # Examples
 ///
 /// ```
-/// use rdma::ib::{
-///     enums::{
-///         QpAttrMask,
-///         QpState,
-///         QpType, //
-///     },
-///     qp::modify_qp_is_ok, //
-/// };
-///
+/// # use rdma::ib::{enums::{QpAttrMask, QpState, QpType}, qp::modify_qp_is_ok};
 /// const STATE: QpAttrMask = QpAttrMask::STATE;
 ///
 /// // A queue pair does not skip INIT and RTR.
@@ -81,14 +73,7 @@ impl<D: Driver> Kind<D> for bindings::ib_qp {
 /// # Examples
 ///
 /// ```
-/// use rdma::ib::{
-///     qp::{
-///         Qp,
-///         QpEvent, //
-///     },
-///     Driver, //
-/// };
-///
+/// # use rdma::ib::{qp::{Qp, QpEvent}, Driver};
 /// /// Called in process context without a lock.
 /// fn fail<D: Driver>(qp: &Qp<D>) {
 ///     qp.notify_event(QpEvent::Fatal);
@@ -101,12 +86,7 @@ pub type Qp<D> = Object<bindings::ib_qp, D>;
 /// # Examples
 ///
 /// ```
-/// use rdma::ib::{
-///     cq::Wc,
-///     qp::Qp,
-///     Driver, //
-/// };
-///
+/// # use rdma::ib::{cq::Wc, qp::Qp, Driver};
 /// fn is_of<D: Driver>(wc: &Wc, qp: &Qp<D>) -> bool {
 ///     wc.qp == qp.handle()
 /// }
@@ -260,15 +240,7 @@ impl QpCap {
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::ib::{
-///     enums::{
-///         QpCreateFlags,
-///         QpType, //
-///     },
-///     qp::QpInit,
-///     Driver, //
-/// };
-///
+/// # use rdma::ib::{enums::{QpCreateFlags, QpType}, qp::QpInit, Driver};
 /// /// Refuses unsupported attributes, and grants the others.
 /// fn grant<D: Driver>(init: &mut QpInit<'_, D>) -> Result {
 ///     if init.qp_type != QpType::RC || init.create_flags != QpCreateFlags::NONE {

@@ -10,11 +10,7 @@ use crate::bindings;
 /// # Examples
 ///
 /// ```
-/// use rdma::ib::{
-///     enums::QpAttrMask,
-///     qp::QpAttr, //
-/// };
-///
+/// # use rdma::ib::{enums::QpAttrMask, qp::QpAttr};
 /// /// Returns the path MTU (`enum ib_mtu`), if the mask selects it.
 /// fn path_mtu(attr: &QpAttr<'_>, mask: QpAttrMask) -> Option<u32> {
 ///     let mtu = QpAttrMask::PATH_MTU;

@@ -29,11 +29,7 @@ impl<D: Driver> Kind<D> for bindings::ib_srq {
 /// # Examples
 ///
 /// ```
-/// use rdma::ib::{
-///     srq::Srq,
-///     Driver, //
-/// };
-///
+/// # use rdma::ib::{srq::Srq, Driver};
 /// /// Called in process context without a lock, after a request was taken.
 /// fn taken<D: Driver>(srq: &Srq<D>, left: u32, limit: u32) {
 ///     if left < limit {
@@ -98,11 +94,7 @@ impl SrqAttr {
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::ib::{
-///     srq::SrqInit,
-///     Driver, //
-/// };
-///
+/// # use rdma::ib::{srq::SrqInit, Driver};
 /// const MAX_WR: u32 = 16384;
 ///
 /// /// Grants a power of two.
@@ -126,11 +118,7 @@ pub struct SrqInit<'a, D: Driver> {
 /// # Examples
 ///
 /// ```
-/// use rdma::ib::srq::{
-///     SrqAttr,
-///     SrqChange, //
-/// };
-///
+/// # use rdma::ib::srq::{SrqAttr, SrqChange};
 /// fn modify(attr: &mut SrqAttr, change: &SrqChange) {
 ///     attr.max_wr = change.max_wr.unwrap_or(attr.max_wr);
 ///     attr.limit = change.limit.unwrap_or(attr.limit);

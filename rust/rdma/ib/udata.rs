@@ -29,11 +29,7 @@ use kernel::{
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::ib::{
-///     udata::Udata,
-///     Driver, //
-/// };
-///
+/// # use rdma::ib::{udata::Udata, Driver};
 /// /// Reads the request of a process, and responds with the number of an object.
 /// fn create<D: Driver>(udata: Option<&mut Udata<'_, D>>, number: u32) -> Result {
 ///     if let Some(udata) = udata {

@@ -44,11 +44,7 @@ use kernel::{
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::{
-///     ib::umem::Memory,
-///     net::SkBuff, //
-/// };
-///
+/// # use rdma::{ib::umem::Memory, net::SkBuff};
 /// /// Appends a part of a region to a packet.
 /// fn read(memory: &Memory, offset: u64, len: usize, packet: &mut SkBuff) -> Result {
 ///     // `EAGAIN` means that the memory has to be fetched first.

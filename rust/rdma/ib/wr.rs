@@ -26,14 +26,7 @@ use kernel::container_of;
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::ib::{
-///     wr::{
-///         SendList,
-///         SendWr, //
-///     },
-///     Driver, //
-/// };
-///
+/// # use rdma::ib::{wr::{SendList, SendWr}, Driver};
 /// /// Posts requests. The core learns from the list which one has failed.
 /// fn post<'a, D: Driver>(
 ///     list: &mut SendList<'a, D>,
@@ -102,12 +95,7 @@ impl<'a, D: Driver> SendList<'a, D> {
 /// # Examples
 ///
 /// ```
-/// use rdma::ib::{
-///     enums::WrOpcode,
-///     wr::SendWr,
-///     Driver, //
-/// };
-///
+/// # use rdma::ib::{enums::WrOpcode, wr::SendWr, Driver};
 /// fn is_write<D: Driver>(wr: &SendWr<'_, D>) -> bool {
 ///     wr.opcode() == WrOpcode::RDMA_WRITE
 /// }
@@ -221,11 +209,7 @@ impl<D: Driver> SendWr<'_, D> {
 /// # Examples
 ///
 /// ```
-/// use rdma::ib::{
-///     wr::Args,
-///     Driver, //
-/// };
-///
+/// # use rdma::ib::{wr::Args, Driver};
 /// /// Returns the remote address of a request, if it has one.
 /// fn remote_addr<D: Driver>(args: &Args<'_, D>) -> Option<u64> {
 ///     match args {

@@ -23,11 +23,7 @@ use kernel::{
 /// # Examples
 ///
 /// ```
-/// use rdma::net::{
-///     NetDevice,
-///     Rtnl, //
-/// };
-///
+/// # use rdma::net::{NetDevice, Rtnl};
 /// fn speed_of(netdev: &NetDevice) -> Option<u32> {
 ///     let rtnl = Rtnl::lock();
 ///     netdev.speed(&rtnl)
@@ -57,12 +53,7 @@ impl Drop for Rtnl {
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::net::{
-///     Group,
-///     NetDevice,
-///     Rtnl, //
-/// };
-///
+/// # use rdma::net::{Group, NetDevice, Rtnl};
 /// const MDNS: Group = Group::V4([224, 0, 0, 251]);
 ///
 /// fn join(netdev: &NetDevice) -> Result {

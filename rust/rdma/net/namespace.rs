@@ -17,11 +17,7 @@ use kernel::sync::rcu;
 /// # Examples
 ///
 /// ```
-/// use rdma::net::{
-///     NetDevice,
-///     NetId, //
-/// };
-///
+/// # use rdma::net::{NetDevice, NetId};
 /// fn has_moved(netdev: &NetDevice, before: NetId) -> bool {
 ///     netdev.net_id() != before
 /// }
@@ -61,14 +57,7 @@ impl NetId {
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::net::{
-///     Family,
-///     Namespace,
-///     NetDevice,
-///     UdpReceive,
-///     UdpTunnel, //
-/// };
-///
+/// # use rdma::net::{Family, Namespace, NetDevice, UdpReceive, UdpTunnel};
 /// fn open<T: UdpReceive>(netdev: &NetDevice) -> Result<UdpTunnel> {
 ///     let namespace = Namespace::of(netdev).ok_or(ENODEV)?;
 ///     // The namespace is not dismantled before this returns.

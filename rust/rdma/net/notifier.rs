@@ -63,17 +63,7 @@ impl From<ffi::c_ulong> for NetdevEvent {
 ///
 /// ```
 /// use core::marker::PhantomData;
-/// use rdma::{
-///     ib::{
-///         Device,
-///         Driver, //
-///     },
-///     net::{
-///         NetDevice,
-///         NetdevEvent,
-///         NetdevHandler, //
-///     }, //
-/// };
+/// # use rdma::{ib::{Device, Driver}, net::{NetDevice, NetdevEvent, NetdevHandler}};
 ///
 /// struct Link<D>(PhantomData<D>);
 ///
@@ -99,11 +89,7 @@ pub trait NetdevHandler: 'static {
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::net::{
-///     NetdevHandler,
-///     NetdevNotifier, //
-/// };
-///
+/// # use rdma::net::{NetdevHandler, NetdevNotifier};
 /// fn register<T: NetdevHandler>() -> Result<Pin<KBox<NetdevNotifier<T>>>> {
 ///     KBox::pin_init(NetdevNotifier::register(), GFP_KERNEL)
 /// }

@@ -42,11 +42,7 @@ pub use cached::{
 /// ```
 /// # use kernel::prelude::*;
 /// use kernel::sync::rcu;
-/// use rdma::net::{
-///     CachedRoute,
-///     Dst,
-///     SkBuff, //
-/// };
+/// # use rdma::net::{CachedRoute, Dst, SkBuff};
 ///
 /// fn send(route: &CachedRoute, packet: SkBuff) -> Result {
 ///     let rcu = rcu::read_lock();
@@ -107,11 +103,7 @@ impl Dst<'_> {
 /// # Examples
 ///
 /// ```
-/// use rdma::{
-///     ib::gid::Path,
-///     net::RouteAddresses, //
-/// };
-///
+/// # use rdma::{ib::gid::Path, net::RouteAddresses};
 /// /// Returns the addresses of a path whose GIDs are IPv6 addresses.
 /// fn addresses_of(path: &Path) -> RouteAddresses {
 ///     RouteAddresses::V6 {
@@ -143,11 +135,7 @@ pub enum RouteAddresses {
 /// # Examples
 ///
 /// ```
-/// use rdma::net::{
-///     RouteAddresses,
-///     RouteKey, //
-/// };
-///
+/// # use rdma::net::{RouteAddresses, RouteKey};
 /// let key = RouteKey {
 ///     addresses: RouteAddresses::V4 {
 ///         saddr: [10, 77, 0, 1],

@@ -90,15 +90,7 @@ struct Inner<W> {
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::{
-///     net::{
-///         Dst,
-///         Train,
-///         TxInFlight, //
-///     },
-///     sync::Wake, //
-/// };
-///
+/// # use rdma::{net::{Dst, Train, TxInFlight}, sync::Wake};
 /// /// Called with bottom halves disabled.
 /// fn send(account: &TxInFlight<impl Wake>, mut train: Train, dst: Dst<'_>) -> Result {
 ///     if account.room(0, 64, 16) == 0 {

@@ -58,12 +58,7 @@ pub enum Family {
 /// # Examples
 ///
 /// ```
-/// use rdma::net::{
-///     NetDevice,
-///     SkBuffList,
-///     UdpReceive, //
-/// };
-///
+/// # use rdma::net::{NetDevice, SkBuffList, UdpReceive};
 /// struct Receiver;
 ///
 /// impl UdpReceive for Receiver {
@@ -99,14 +94,7 @@ pub trait UdpReceive: 'static {
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::net::{
-///     Family,
-///     Namespace,
-///     NetDevice,
-///     UdpReceive,
-///     UdpTunnel, //
-/// };
-///
+/// # use rdma::net::{Family, Namespace, NetDevice, UdpReceive, UdpTunnel};
 /// fn open<T: UdpReceive>(netdev: &NetDevice) -> Result<UdpTunnel> {
 ///     let namespace = Namespace::of(netdev).ok_or(ENODEV)?;
 ///     UdpTunnel::open::<T>(&namespace, Family::V4, 4791)

@@ -11,11 +11,7 @@ use kernel::types::NotThreadSafe;
 /// # Examples
 ///
 /// ```
-/// use rdma::sync::{
-///     can_run,
-///     SpinLockBh, //
-/// };
-///
+/// # use rdma::sync::{can_run, SpinLockBh};
 /// /// Takes all waiting requests, or none where the lock must not be taken.
 /// fn take(waiting: &SpinLockBh<u32>) -> u32 {
 ///     if can_run() {

@@ -31,10 +31,7 @@ const READY: u32 = 2;
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use kernel::{
-///     new_mutex,
-///     sync::Mutex, //
-/// };
+/// # use kernel::{new_mutex, sync::Mutex};
 /// use rdma::sync::Global;
 ///
 /// static PORTS: Global<Mutex<KVec<u16>>> = Global::new();

@@ -37,11 +37,7 @@ use kernel::{
 /// # Examples
 ///
 /// ```
-/// use rdma::{
-///     siphash,
-///     sync::multi_table::Key, //
-/// };
-///
+/// # use rdma::{siphash, sync::multi_table::Key};
 /// /// An address of a net device.
 /// #[derive(Clone, Copy, PartialEq, Eq)]
 /// struct Address {

@@ -219,11 +219,7 @@ impl<T> Drop for Owned<T> {
 /// # Examples
 ///
 /// ```
-/// use rdma::sync::{
-///     Ref,
-///     Table, //
-/// };
-///
+/// # use rdma::sync::{Ref, Table};
 /// struct Flow {
 ///     port: u16,
 /// }

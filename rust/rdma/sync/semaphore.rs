@@ -49,12 +49,7 @@ use kernel::{
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::sync::{
-///     semaphore::Waiter,
-///     Semaphore,
-///     Wake, //
-/// };
-///
+/// # use rdma::sync::{semaphore::Waiter, Semaphore, Wake};
 /// /// Gives the only permit to `first`, and then to `second`.
 /// fn take_turns<W: Wake>(first: W, second: W) -> Result {
 ///     let fetches = Semaphore::new(1)?;
@@ -87,12 +82,7 @@ struct Inner<W: Wake> {
 ///
 /// ```
 /// # use kernel::sync::Arc;
-/// use rdma::sync::{
-///     semaphore::Permit,
-///     Semaphore,
-///     Wake, //
-/// };
-///
+/// # use rdma::sync::{semaphore::Permit, Semaphore, Wake};
 /// /// A fetch that is in progress.
 /// struct Fetch<W: Wake>(Permit<W>);
 ///
@@ -111,11 +101,7 @@ pub struct Permit<W: Wake>(Arc<Semaphore<W>>);
 /// # Examples
 ///
 /// ```
-/// use rdma::sync::{
-///     semaphore::Waiter,
-///     Wake, //
-/// };
-///
+/// # use rdma::sync::{semaphore::Waiter, Wake};
 /// /// Stops waiting when there is nothing to fetch any more.
 /// fn cancel(waiter: &mut Waiter<impl Wake>) {
 ///     if waiter.is_waiting() {

@@ -20,11 +20,7 @@ use kernel::{
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::{
-///     new_spinlock_bh,
-///     sync::SpinLockBh, //
-/// };
-///
+/// # use rdma::{new_spinlock_bh, sync::SpinLockBh};
 /// #[pin_data]
 /// struct Receiver {
 ///     #[pin]
@@ -63,11 +59,7 @@ pub type SpinLockBhGuard<'a, T> = Guard<'a, T, SpinLockBhBackend>;
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::{
-///     new_spinlock_irqsave,
-///     sync::SpinLockIrqSave, //
-/// };
-///
+/// # use rdma::{new_spinlock_irqsave, sync::SpinLockIrqSave};
 /// #[pin_data]
 /// struct Completions {
 ///     #[pin]

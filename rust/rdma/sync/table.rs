@@ -44,12 +44,7 @@ use kernel::{
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::sync::{
-///     Global,
-///     Owned,
-///     Table, //
-/// };
-///
+/// # use rdma::sync::{Global, Owned, Table};
 /// struct Flow {
 ///     port: u16,
 /// }
@@ -263,11 +258,7 @@ impl<T> PinnedDrop for Table<T> {
 /// # Examples
 ///
 /// ```
-/// use rdma::sync::{
-///     Number,
-///     Owned, //
-/// };
-///
+/// # use rdma::sync::{Number, Owned};
 /// struct Flow {
 ///     port: u16,
 /// }

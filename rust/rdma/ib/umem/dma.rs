@@ -16,11 +16,7 @@ use kernel::prelude::*;
 /// # Examples
 ///
 /// ```
-/// use rdma::ib::umem::{
-///     DmaMemory,
-///     Memory, //
-/// };
-///
+/// # use rdma::ib::umem::{DmaMemory, Memory};
 /// fn memory_of(dma: DmaMemory) -> Memory {
 ///     Memory::Dma(dma)
 /// }

@@ -93,13 +93,7 @@ pub enum Fetch {
 /// ```
 /// # use kernel::prelude::*;
 /// use kernel::sync::Arc;
-/// use rdma::ib::{
-///     mr::UserRange,
-///     umem::{
-///         Fetch,
-///         Paged, //
-///     }, //
-/// };
+/// # use rdma::ib::{mr::UserRange, umem::{Fetch, Paged}};
 ///
 /// /// Makes the start of a region present, which may sleep.
 /// fn prefetch(range: &UserRange) -> Result<Arc<Paged>> {

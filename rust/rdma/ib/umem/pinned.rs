@@ -28,17 +28,7 @@ use kernel::{
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::ib::{
-///     mr::UserRange,
-///     object::Pd,
-///     umem::{
-///         Memory,
-///         Umem, //
-///     },
-///     Access,
-///     Driver, //
-/// };
-///
+/// # use rdma::ib::{mr::UserRange, object::Pd, umem::{Memory, Umem}, Access, Driver};
 /// fn pin<D: Driver>(pd: &Pd<D>, range: &UserRange, access: Access) -> Result<Memory> {
 ///     Umem::new(pd.device(), range.start, range.len, access).map(Memory::User)
 /// }

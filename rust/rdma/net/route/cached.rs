@@ -175,12 +175,7 @@ impl PinnedDrop for Slot {
 /// ```
 /// # use kernel::prelude::*;
 /// use kernel::sync::rcu;
-/// use rdma::net::{
-///     CachedRoute,
-///     NetDevice,
-///     RouteKey,
-///     SkBuff, //
-/// };
+/// # use rdma::net::{CachedRoute, NetDevice, RouteKey, SkBuff};
 ///
 /// fn send(route: &mut CachedRoute, netdev: &NetDevice, key: &RouteKey, packet: SkBuff) -> Result {
 ///     let rcu = rcu::read_lock();

@@ -14,11 +14,7 @@ const UDP_LEN: usize = size_of::<bindings::udphdr>();
 /// # Examples
 ///
 /// ```
-/// use rdma::net::{
-///     IpHeader,
-///     SkBuff, //
-/// };
-///
+/// # use rdma::net::{IpHeader, SkBuff};
 /// /// Returns the ECN bits of a received packet.
 /// fn ecn(packet: &SkBuff) -> Option<u8> {
 ///     match packet.received_headers()? {

@@ -31,14 +31,7 @@ use core::{
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::{
-///     net::{
-///         skbuff::SkBuffQueue,
-///         SkBuff, //
-///     },
-///     time::ktime_get_ns, //
-/// };
-///
+/// # use rdma::{net::{skbuff::SkBuffQueue, SkBuff}, time::ktime_get_ns};
 /// // Packets, and the times of their arrival.
 /// let mut queue = SkBuffQueue::<u64>::new();
 /// queue.push(SkBuff::alloc(0, 64).ok_or(ENOMEM)?, ktime_get_ns());

@@ -77,12 +77,7 @@ pub(super) const DATAGRAM: u32 = (bindings::SKB_GSO_SCTP | bindings::SKB_GSO_UDP
 ///
 /// ```
 /// # use kernel::prelude::*;
-/// use rdma::net::{
-///     Dst,
-///     SkBuff,
-///     Train, //
-/// };
-///
+/// # use rdma::net::{Dst, SkBuff, Train};
 /// fn send(first: SkBuff, second: SkBuff, dst: Dst<'_>) -> Result {
 ///     let mut train = Train::new(first);
 ///     match train.push(second) {
