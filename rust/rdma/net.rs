@@ -10,12 +10,11 @@ pub mod multicast;
 pub mod namespace;
 pub mod netdevice;
 pub mod notifier;
+pub mod pernet;
 pub mod route;
 pub mod skbuff;
 pub mod tx_in_flight;
 pub mod udp_tunnel;
-
-mod pernet;
 
 pub use multicast::{
     Group,
@@ -31,12 +30,12 @@ pub use notifier::{
     NetdevHandler,
     NetdevNotifier, //
 };
+pub use pernet::NetRegistration;
 pub use route::{
     CachedRoute,
     Dst,
     RouteAddresses,
-    RouteKey,
-    RouteRegistration, //
+    RouteKey, //
 };
 pub use skbuff::{
     IpHeader,
@@ -49,6 +48,5 @@ pub use tx_in_flight::TxInFlight;
 pub use udp_tunnel::{
     Family,
     UdpReceive,
-    UdpTunnel,
-    UdpTunnelRegistration, //
+    UdpTunnel, //
 };

@@ -7,7 +7,13 @@
 use super::NetDevice;
 use crate::bindings;
 use core::ptr::NonNull;
-use kernel::sync::rcu;
+use kernel::sync::{
+    atomic::Atomic,
+    rcu, //
+};
+
+/// Set while each namespace has the handlers of [`NetRegistration`](super::NetRegistration).
+pub(super) static REGISTERED: Atomic<bool> = Atomic::new(false);
 
 /// The identity of a network namespace, for comparison.
 ///

@@ -23,9 +23,12 @@ use kernel::{
     sync::rcu, //
 };
 
-pub use cached::{
-    CachedRoute,
-    RouteRegistration, //
+pub use cached::CachedRoute;
+pub(super) use cached::{
+    init,
+    init_list,
+    release_all,
+    ID, //
 };
 
 /// A valid route: a borrowed `struct dst_entry`, for the RCU read-side critical section `'rcu`.

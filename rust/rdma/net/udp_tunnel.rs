@@ -7,9 +7,9 @@
 use super::{
     namespace::{
         Namespace,
-        NetId, //
+        NetId,
+        REGISTERED, //
     },
-    pernet::Pernet,
     skbuff::raw,
     NetDevice,
     SkBuffList, //
@@ -28,7 +28,10 @@ use kernel::{
     ffi,
     new_mutex,
     prelude::*,
-    sync::Mutex, //
+    sync::{
+        atomic::Acquire,
+        Mutex, //
+    }, //
 };
 
 /// The version of IP that a socket is for.
@@ -87,8 +90,8 @@ pub trait UdpReceive: 'static {
 /// A UDP socket, bound to a port on all addresses of a namespace.
 ///
 /// It does not hold the namespace: the socket is closed when this is dropped, when the namespace
-/// ends, or when the [`UdpTunnelRegistration`] is dropped, whichever is first. Dropping this may
-/// sleep; afterwards no packet of the socket is passed on any more.
+/// ends, or when the [`NetRegistration`](super::NetRegistration) is dropped, whichever is first.
+/// Dropping this may sleep; afterwards no packet of the socket is passed on any more.
 ///
 /// # Examples
 ///
@@ -109,14 +112,16 @@ impl UdpTunnel {
     ///
     /// # Errors
     ///
-    /// - `ENODEV` if there is no [`UdpTunnelRegistration`].
+    /// - `ENODEV` if there is no [`NetRegistration`](super::NetRegistration).
     /// - `EAFNOSUPPORT` if the kernel was built or booted without this version of IP.
     /// - `EADDRINUSE` if another socket has the port.
     /// - `ENOMEM` and other errors of opening and binding a socket.
     pub fn open<T: UdpReceive>(net: &Namespace, family: Family, port: u16) -> Result<Self> {
         let mut tunnels = TUNNELS.get().ok_or(ENODEV)?.lock();
 
-        if !tunnels.is_registered {
+        // Unregistering clears this before the exit handlers take the lock. So either they find
+        // the new socket, or this finds the flag cleared.
+        if !REGISTERED.load(Acquire) {
             return Err(ENODEV);
         }
         let id = tunnels.last_id.wrapping_add(1);
@@ -141,8 +146,6 @@ static TUNNELS: Global<Mutex<Tunnels>> = Global::new();
 /// A socket is closed under the lock. The exit handler of its namespace takes the lock, too, so the
 /// namespace is not freed meanwhile.
 struct Tunnels {
-    /// True while there is a [`UdpTunnelRegistration`], which closes the sockets.
-    is_registered: bool,
     /// The number of the last socket.
     last_id: u64,
     sockets: KVec<Socket>,
@@ -155,80 +158,21 @@ fn close(which: impl Fn(&Socket) -> bool) {
     }
 }
 
-/// Closes the sockets of each namespace that ends, and all sockets when it is dropped. Dropping may
-/// sleep.
+/// Initialises the list of open sockets. Called once.
 ///
-/// # Examples
+/// # Errors
 ///
-/// ```
-/// # use kernel::prelude::*;
-/// use rdma::net::UdpTunnelRegistration;
-///
-/// /// A module that opens sockets.
-/// #[pin_data]
-/// struct Module {
-///     #[pin]
-///     _tunnels: UdpTunnelRegistration,
-/// }
-/// ```
-#[pin_data(PinnedDrop)]
-pub struct UdpTunnelRegistration {
-    #[pin]
-    _pernet: Pernet,
+/// `EBUSY` if this was called before.
+pub(super) fn init() -> Result {
+    let tunnels = Tunnels {
+        last_id: 0,
+        sockets: KVec::new(),
+    };
+    TUNNELS.init(new_mutex!(tunnels, "rdma::TUNNELS"))
 }
 
-impl UdpTunnelRegistration {
-    /// Registers the handler of namespaces, once in a module. May sleep.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` if this was called before, even if it failed; `ENOMEM`.
-    pub fn register() -> impl PinInit<Self, Error> {
-        // `exit`, not `pre_exit`, so that the port stays in use as long as there are net devices.
-        // UDP still works then: its exit handler was registered earlier, and so runs later.
-        let operations = bindings::pernet_operations {
-            exit: Some(exit_callback),
-            ..pin_init::zeroed()
-        };
-        let tunnels = Tunnels {
-            is_registered: false,
-            last_id: 0,
-            sockets: KVec::new(),
-        };
-        try_pin_init!(Self {
-            _: { TUNNELS.init(new_mutex!(tunnels, "rdma::TUNNELS"))? },
-            // SAFETY: The handler takes any namespace.
-            _pernet <- unsafe { Pernet::register(operations) },
-            _: { set_registered(true) },
-        })
-    }
-}
-
-#[pinned_drop]
-impl PinnedDrop for UdpTunnelRegistration {
-    fn drop(self: Pin<&mut Self>) {
-        // Then the handler is unregistered, which closes the sockets.
-        set_registered(false);
-    }
-}
-
-/// Sets whether sockets may be opened.
-fn set_registered(is_registered: bool) {
-    if let Some(tunnels) = TUNNELS.get() {
-        tunnels.lock().is_registered = is_registered;
-    }
-}
-
-/// Closes the sockets of a namespace. Called when it is dismantled, and for every namespace when
-/// the handler is unregistered; may sleep.
-///
-/// # Safety
-///
-/// `net` must point to a `struct net` that is not freed during the call.
-unsafe extern "C" fn exit_callback(net: *mut bindings::net) {
-    // SAFETY: By the requirement of this function.
-    let net = unsafe { NetId::from_raw(net) };
-
+/// Closes the sockets of a namespace. Sleeps.
+pub(super) fn close_all(net: NetId) {
     close(|socket| socket.net == net);
 }
 

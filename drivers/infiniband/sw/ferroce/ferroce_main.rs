@@ -53,9 +53,8 @@ use rdma::{
     modules::ModuleNotifier,
     net::{
         notifier::NetdevNotifier,
-        route::RouteRegistration,
-        tx_in_flight,
-        udp_tunnel::UdpTunnelRegistration, //
+        pernet::NetRegistration,
+        tx_in_flight, //
     }, //
 };
 
@@ -97,9 +96,7 @@ struct Module {
     #[pin]
     _notifier: NetdevNotifier<link::FerroceLink>,
     #[pin]
-    _tunnels: UdpTunnelRegistration,
-    #[pin]
-    _routes: RouteRegistration,
+    _net: NetRegistration,
     #[pin]
     _guard: ModuleNotifier<guard::Guard>,
     _cleanup: Cleanup,
@@ -115,8 +112,7 @@ impl kernel::InPlaceModule for Module {
                 // From here on, rdma_rxe cannot be loaded: check that it is not loaded already.
                 _guard <- ModuleNotifier::register(),
                 _: { guard::check()? },
-                _routes <- RouteRegistration::register(),
-                _tunnels <- UdpTunnelRegistration::register(),
+                _net <- NetRegistration::register(),
                 _notifier <- NetdevNotifier::register(),
                 _devices: Devices::new(),
                 _link <- LinkRegistration::register(),

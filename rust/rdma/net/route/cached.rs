@@ -41,8 +41,10 @@ use super::{
 use crate::{
     bindings,
     net::{
-        namespace::NetId,
-        pernet::Pernet,
+        namespace::{
+            NetId,
+            REGISTERED, //
+        },
         NetDevice, //
     },
     new_spinlock_bh,
@@ -67,8 +69,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
-            Relaxed,
-            Release, //
+            Relaxed, //
         },
         rcu, //
     },
@@ -79,11 +80,8 @@ use kernel::{
 /// left: the exit handler of that namespace waits for the lock.
 static LISTS: Global<SpinLockBh<()>> = Global::new();
 
-/// Set while each namespace has a list.
-static REGISTERED: Atomic<bool> = Atomic::new(false);
-
-/// The index of the lists for `net_generic()`. The core writes it before `REGISTERED` is set.
-static ID: Atomic<u32> = Atomic::new(0);
+/// The index of the lists for `net_generic()`. The core writes it before [`REGISTERED`] is set.
+pub(in crate::net) static ID: Atomic<u32> = Atomic::new(0);
 
 /// The part of a [`CachedRoute`] that the exit handler of a namespace accesses.
 ///
@@ -228,7 +226,7 @@ impl CachedRoute {
     /// # Errors
     ///
     /// - `ENETUNREACH` if `dev` was moved to another namespace, the namespace ends, or there is no
-    ///   [`RouteRegistration`].
+    ///   [`NetRegistration`](crate::net::NetRegistration).
     /// - `EAFNOSUPPORT` if the kernel was built or booted without IPv6.
     /// - `ENETUNREACH` or `EHOSTUNREACH` without a route, `EACCES` for a broadcast address, or the
     ///   error of the lookup.
@@ -311,7 +309,7 @@ impl CachedRoute {
     }
 }
 
-/// Returns the list of a namespace, or [`None`] before [`init_callback`] has run for it.
+/// Returns the list of a namespace, or [`None`] before [`init_list`] has run for it.
 ///
 /// # Safety
 ///
@@ -321,56 +319,13 @@ unsafe fn list_of(net: *mut bindings::net) -> Option<NonNull<bindings::list_head
     NonNull::new(unsafe { bindings::net_generic(net, ID.load(Relaxed)) }.cast())
 }
 
-/// Gives each namespace its list of cached routes. Without it nothing is cached.
+/// Initialises the lock of the lists. Called once.
 ///
-/// Dropping it releases all cached routes, and may sleep.
+/// # Errors
 ///
-/// # Examples
-///
-/// ```
-/// # use kernel::prelude::*;
-/// use rdma::net::RouteRegistration;
-///
-/// let registration = KBox::pin_init(RouteRegistration::register(), GFP_KERNEL)?;
-/// # Ok::<(), Error>(())
-/// ```
-#[pin_data(PinnedDrop)]
-pub struct RouteRegistration {
-    #[pin]
-    _pernet: Pernet,
-}
-
-impl RouteRegistration {
-    /// Registers the lists. May sleep.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` if that was done before, `ENOMEM`.
-    pub fn register() -> impl PinInit<Self, Error> {
-        let operations = bindings::pernet_operations {
-            init: Some(init_callback),
-            exit: Some(exit_callback),
-            id: ID.as_ptr(),
-            size: size_of::<bindings::list_head>(),
-            ..pin_init::zeroed()
-        };
-        try_pin_init!(Self {
-            _: { LISTS.init(new_spinlock_bh!((), "rdma::route::LISTS"))? },
-            // SAFETY: The handlers take any namespace, with a list of its own. Only the core writes
-            // to the id, which is static.
-            _pernet <- unsafe { Pernet::register(operations) },
-            _: { REGISTERED.store(true, Release) },
-        })
-    }
-}
-
-#[pinned_drop]
-impl PinnedDrop for RouteRegistration {
-    fn drop(self: Pin<&mut Self>) {
-        // Then the handlers are unregistered. This waits for a grace period before it calls the
-        // exit handlers, so they find every route that was cached.
-        REGISTERED.store(false, Relaxed);
-    }
+/// `EBUSY` if this was called before.
+pub(in crate::net) fn init() -> Result {
+    LISTS.init(new_spinlock_bh!((), "rdma::route::LISTS"))
 }
 
 /// Makes the list of a namespace.
@@ -378,7 +333,7 @@ impl PinnedDrop for RouteRegistration {
 /// # Safety
 ///
 /// Only for the core.
-unsafe extern "C" fn init_callback(net: *mut bindings::net) -> ffi::c_int {
+pub(in crate::net) unsafe extern "C" fn init_list(net: *mut bindings::net) -> ffi::c_int {
     // SAFETY: The core has just allocated room for the list.
     if let Some(list) = unsafe { list_of(net) } {
         // SAFETY: As above.
@@ -391,12 +346,12 @@ unsafe extern "C" fn init_callback(net: *mut bindings::net) -> ffi::c_int {
 ///
 /// # Safety
 ///
-/// Only for the core.
-unsafe extern "C" fn exit_callback(net: *mut bindings::net) {
+/// Only for the exit handler of the namespace `net`.
+pub(in crate::net) unsafe fn release_all(net: *mut bindings::net) {
     let Some(lists) = LISTS.get() else {
         return;
     };
-    // SAFETY: The list is freed after the call.
+    // SAFETY: The list is freed after the exit handler.
     let Some(list) = (unsafe { list_of(net) }) else {
         return;
     };
