@@ -95,40 +95,6 @@ mod tests {
         Ok(())
     }
 
-    fn with_low(start: [u8; 12], low: u32) -> [u8; 16] {
-        let [a, b, c, d, e, f, g, h, i, j, k, l] = start;
-        let [m, n, o, p] = low.to_be_bytes();
-        [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]
-    }
-
-    #[test]
-    fn ipv4_groups_spread_over_buckets() -> Result {
-        const V4: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
-
-        // 224.0.x.y, 239.255.x.y, 224.x.y.1, and hosts.
-        check(|i| with_low(V4, 0xe000_0000 + i))?;
-        check(|i| with_low(V4, 0xefff_0000 + i))?;
-        check(|i| with_low(V4, 0xe000_0001 + (i << 8)))?;
-        check(|i| with_low(V4, 0x0a4d_0000 + i))
-    }
-
-    #[test]
-    fn ipv6_groups_spread_over_buckets() -> Result {
-        const LINK: [u8; 12] = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
-        // An IPv4 group mapped to an MGID as in RFC 4391.
-        const MAPPED: [u8; 12] = [0xff, 0x12, 0x40, 0x1b, 0xff, 0xff, 0, 0, 0, 0, 0, 0];
-
-        check(|i| with_low(LINK, 0xff00_0000 + i))?;
-        check(|i| with_low(MAPPED, 0x0e00_0000 + i))
-    }
-
-    #[test]
-    fn eui64_addresses_spread_over_buckets() -> Result {
-        const HOST: [u8; 12] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0xff];
-
-        check(|i| with_low(HOST, 0xfe00_0000 + i))
-    }
-
     #[test]
     fn every_address_byte_is_hashed() -> Result {
         for shift in (0..=112).step_by(8) {
