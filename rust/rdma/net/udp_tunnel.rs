@@ -227,7 +227,7 @@ impl Socket {
         };
 
         // SAFETY: The socket is new and not in use yet, so none of its locks is held.
-        unsafe { reclassify(sk.as_ptr(), family) };
+        unsafe { reclassify(sk.as_ptr()) };
 
         let mut config: bindings::udp_tunnel_sock_cfg = pin_init::zeroed();
         // Any value but 0 makes UDP call `encap_rcv`.
@@ -287,28 +287,14 @@ unsafe extern "C" fn receive_callback<T: UdpReceive>(
 ///
 /// By default, lockdep distinguishes sockets only by family. Then a lock that another subsystem
 /// holds while it calls the RDMA core, and takes in callbacks of its own sockets, looks like a
-/// deadlock.
+/// deadlock. The families share the classes, because the locks of two sockets are never held
+/// together.
 ///
 /// # Safety
 ///
 /// `sk` must be a socket that is not in use yet.
 #[cfg(CONFIG_DEBUG_LOCK_ALLOC)]
-unsafe fn reclassify(sk: *mut bindings::sock, family: Family) {
-    let (spin_name, spin_key, name, key) = match family {
-        Family::V4 => (
-            c"slock-AF_INET-RDMA-UDP",
-            kernel::static_lock_class!(),
-            c"sk_lock-AF_INET-RDMA-UDP",
-            kernel::static_lock_class!(),
-        ),
-        Family::V6 => (
-            c"slock-AF_INET6-RDMA-UDP",
-            kernel::static_lock_class!(),
-            c"sk_lock-AF_INET6-RDMA-UDP",
-            kernel::static_lock_class!(),
-        ),
-    };
-
+unsafe fn reclassify(sk: *mut bindings::sock) {
     // The first call takes a reference to this module, for the sake of the keys, which would keep
     // it from being unloaded. But every socket is closed before that, so the reference is given
     // back.
@@ -317,10 +303,10 @@ unsafe fn reclassify(sk: *mut bindings::sock, family: Family) {
     unsafe {
         bindings::sock_lock_init_class_and_name(
             sk,
-            spin_name.as_char_ptr(),
-            spin_key.as_ptr(),
-            name.as_char_ptr(),
-            key.as_ptr(),
+            c"slock-RDMA-UDP".as_char_ptr(),
+            kernel::static_lock_class!().as_ptr(),
+            c"sk_lock-RDMA-UDP".as_char_ptr(),
+            kernel::static_lock_class!().as_ptr(),
         );
         bindings::sk_owner_put(sk);
         bindings::sk_owner_clear(sk);
@@ -333,4 +319,4 @@ unsafe fn reclassify(sk: *mut bindings::sock, family: Family) {
 ///
 /// None.
 #[cfg(not(CONFIG_DEBUG_LOCK_ALLOC))]
-unsafe fn reclassify(_sk: *mut bindings::sock, _family: Family) {}
+unsafe fn reclassify(_sk: *mut bindings::sock) {}
