@@ -265,8 +265,8 @@ impl Drop for Socket {
 ///
 /// # Safety
 ///
-/// `skb` must be a packet that the caller gives away and whose `dev` is not freed during the
-/// call, with `data` at the UDP header.
+/// `skb` must be a packet that the caller gives away, with `data` at the UDP header. Its `dev` must
+/// not be null, nor be freed during the call.
 unsafe extern "C" fn receive_callback<T: UdpReceive>(
     sk: *mut bindings::sock,
     skb: *mut bindings::sk_buff,
@@ -276,10 +276,8 @@ unsafe extern "C" fn receive_callback<T: UdpReceive>(
     // SAFETY: The caller gives the packet away, as UDP passes it on.
     let packets = unsafe { SkBuffList::from_received(sk, skb) };
 
-    if !dev.is_null() {
-        // SAFETY: By the requirement of this function the device is not freed during the call.
-        T::receive(packets, unsafe { NetDevice::from_raw(dev) });
-    }
+    // SAFETY: By the requirement of this function. UDP itself uses the device to find the socket.
+    T::receive(packets, unsafe { NetDevice::from_raw(dev) });
     0
 }
 
