@@ -12,11 +12,6 @@ __rust_helper void rust_helper_spin_unlock_bh(spinlock_t *lock)
 	spin_unlock_bh(lock);
 }
 
-__rust_helper int rust_helper_spin_trylock_bh(spinlock_t *lock)
-{
-	return spin_trylock_bh(lock);
-}
-
 __rust_helper unsigned long rust_helper_spin_lock_irqsave(spinlock_t *lock)
 {
 	unsigned long flags;

@@ -171,10 +171,9 @@ unsafe impl Backend for SpinLockBhBackend {
         unsafe { bindings::spin_unlock_bh(ptr) }
     }
 
-    #[inline]
-    unsafe fn try_lock(ptr: *mut Self::State) -> Option<Self::GuardState> {
-        // SAFETY: `ptr` was initialised, by the contract of `try_lock`.
-        (unsafe { bindings::spin_trylock_bh(ptr) } != 0).then_some(())
+    unsafe fn try_lock(_ptr: *mut Self::State) -> Option<Self::GuardState> {
+        // Not needed. An attempt may always fail.
+        None
     }
 
     #[inline]
