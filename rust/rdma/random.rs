@@ -17,13 +17,7 @@ pub fn byte() -> u8 {
 }
 
 /// Returns a random number. Callable in any context.
-///
-/// # Examples
-///
-/// ```
-/// let cookie = rdma::random::word();
-/// ```
-pub fn word() -> u64 {
+pub(crate) fn word() -> u64 {
     u64::from_ne_bytes(bytes())
 }
 
