@@ -433,8 +433,8 @@ impl Qp {
     /// Sets the counters of the queue pair. The caller keeps another reference to them until the
     /// next call.
     pub(crate) fn count_in(&self, counters: &Arc<Counters>) {
-        self.send.lock().counters = counters.clone();
-        self.recv.lock().counters = counters.clone();
+        self.send.lock().tx.counters = counters.clone();
+        self.recv.lock().tx.counters = counters.clone();
     }
 }
 

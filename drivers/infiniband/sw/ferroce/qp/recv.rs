@@ -118,8 +118,6 @@ pub(crate) struct RecvHalf {
     parked: Option<Parked>,
     /// The NAK for a refused request that is still to be sent (ERR).
     refusal: Option<Reply>,
-    /// The counters, see [`Qp::count_in`](super::Qp::count_in).
-    pub(super) counters: Arc<Counters>,
 }
 
 /// A packet that is being handled.
@@ -160,9 +158,9 @@ pub(crate) fn request(
         let mut half = qp.recv.lock();
         half.admits(qp, origin)?;
         if let Some(counter) = batch.take_train() {
-            half.counters.count(counter);
+            half.tx.counters.count(counter);
         }
-        half.counters.received(origin.bytes);
+        half.tx.counters.received(origin.bytes);
         half.heard();
         half.see_mark(qp, origin, &mut run);
         half.take(qp, incoming, &mut run);
@@ -174,7 +172,7 @@ pub(crate) fn request(
                 break;
             };
             traces::received_too(qp, &incoming);
-            half.counters.received(origin.bytes);
+            half.tx.counters.received(origin.bytes);
             half.see_mark(qp, origin, &mut run);
             half.take(qp, incoming, &mut run);
         }
@@ -191,7 +189,7 @@ pub(crate) fn multicast(qp: &IbQp, incoming: &Incoming) {
         let mut half = qp.recv.lock();
         let mut run = Run::new();
         if !qp.state().is_receiving() {
-            half.counters.dropped(Counter::BadState, 1);
+            half.tx.counters.dropped(Counter::BadState, 1);
             return;
         }
         half.take_copy(qp, incoming, &mut run);
@@ -276,7 +274,7 @@ impl RecvHalf {
             init!(Self {
                 resp: Responder::with_records(transport, records::few()),
                 rq,
-                tx <- Tx::new(Half::Recv, qpn),
+                tx <- Tx::new(Half::Recv, qpn, counters),
                 pd,
                 address: None,
                 backlog: Backlog::new(owner.clone()),
@@ -288,7 +286,6 @@ impl RecvHalf {
                 wait: OdpWait::new(),
                 parked: None,
                 refusal: None,
-                counters,
             }? Error),
             GFP_KERNEL_ACCOUNT,
         )
@@ -313,7 +310,7 @@ impl RecvHalf {
         self.share_train(qp, &incoming, run);
         // Kept packets that are due come first: the last run left them when its budget was used up.
         if self.resp.is_busy() || !self.backlog.is_empty() || self.resp.is_kept_due() {
-            self.backlog.push(qp, incoming, &self.counters);
+            self.backlog.push(qp, incoming, &self.tx.counters);
         } else {
             self.take_owned(qp, incoming, run);
         }
@@ -350,9 +347,9 @@ impl RecvHalf {
         if self.resp.is_busy() || !self.backlog.is_empty() {
             match incoming.copy() {
                 Some(copy) => {
-                    self.backlog.push(qp, copy, &self.counters);
+                    self.backlog.push(qp, copy, &self.tx.counters);
                 }
-                None => self.counters.dropped(Counter::NoMemory, 1),
+                None => self.tx.counters.dropped(Counter::NoMemory, 1),
             }
             return;
         }
@@ -369,7 +366,7 @@ impl RecvHalf {
     #[cold]
     fn abandon(&mut self) {
         self.resp.abandon();
-        self.counters.dropped(Counter::NoMemory, 1);
+        self.tx.counters.dropped(Counter::NoMemory, 1);
     }
 
     /// Continues the current request, then handles the backlog.
@@ -434,16 +431,16 @@ impl RecvHalf {
         match verdict {
             Verdict::Drop(reason) => {
                 let counter = counters::of_drop(*reason);
-                self.counters.dropped(counter, 1);
+                self.tx.counters.dropped(counter, 1);
                 traces::dropped(qp, &arrival.packet, counter);
             }
             Verdict::Reply(reply) => {
-                self.counters.count(counters::of_reply(reply.syndrome));
+                self.tx.counters.count(counters::of_reply(reply.syndrome));
                 self.reply(qp, reply, run);
             }
             Verdict::Early(nak) => {
                 if let Some(reply) = nak {
-                    self.counters.count(Counter::OutOfSequence);
+                    self.tx.counters.count(Counter::OutOfSequence);
                     self.reply(qp, reply, run);
                 }
                 return false;
@@ -466,9 +463,9 @@ impl RecvHalf {
             }
             Verdict::Read(read) => {
                 if read.again {
-                    self.counters.count(Counter::Duplicate);
+                    self.tx.counters.count(Counter::Duplicate);
                     let (psn, next) = (arrival.packet.psn(), self.resp.epsn());
-                    self.tx.lost(psn, next, &self.counters);
+                    self.tx.lost(psn, next);
                 }
                 // C9-88: key and address are not checked if there is nothing to read.
                 let result = if read.len == 0 {
@@ -507,7 +504,8 @@ impl RecvHalf {
         self.wait.cancel();
         let parked = usize::from(self.parked.take().is_some());
         let waiting = self.backlog.clear().saturating_add(self.early.clear());
-        self.counters
+        self.tx
+            .counters
             .dropped(Counter::BadState, waiting.saturating_add(parked));
     }
 
@@ -522,7 +520,7 @@ impl RecvHalf {
         let done = outcome.completion.as_ref();
         let completion = done.map(|done| completion(qp, self.rq.wr_id(), done, incoming));
         if done.is_some_and(|done| done.status == Status::Success) {
-            self.counters.count(Counter::Receives);
+            self.tx.counters.count(Counter::Receives);
         }
         // Free the entry of the queue before the completion: the consumer may post the next request
         // as soon as it sees the completion.
@@ -565,7 +563,7 @@ impl RecvHalf {
     #[inline]
     fn reply(&mut self, qp: &IbQp, reply: &Reply, run: &mut Run) {
         self.hand_over(qp, run);
-        if self.tx.send_reply(reply, &self.counters).is_ok() {
+        if self.tx.send_reply(reply).is_ok() {
             traces::acknowledged(qp, reply);
         }
     }

@@ -117,8 +117,6 @@ pub(crate) struct SendHalf {
     pub(super) parked: Option<Incoming>,
     /// Responses behind `parked`, or behind a missing one.
     pub(super) backlog: Backlog<MAX_WAITING>,
-    /// The counters, see [`Qp::count_in`](super::Qp::count_in).
-    pub(super) counters: Arc<Counters>,
 }
 
 /// The work to do after the lock is dropped.
@@ -187,7 +185,7 @@ impl SendHalf {
                 req: Requester::new(transport, slots),
                 sq,
                 wqe: SendWqe::new_zeroed(),
-                tx <- Tx::new(Half::Send, qpn),
+                tx <- Tx::new(Half::Send, qpn, counters),
                 frames,
                 armed: None,
                 retry: Backoff::default(),
@@ -195,7 +193,6 @@ impl SendHalf {
                 response_wait: OdpWait::with_permits(WakeQp(qpn))?,
                 parked: None,
                 backlog: Backlog::new(owner),
-                counters,
             }? Error),
             GFP_KERNEL_ACCOUNT,
         )
@@ -349,7 +346,7 @@ impl SendHalf {
         let mut run = TxRun::new();
         let mut regions = RegionCache::new();
         self.build_all(qp, &mut run, &mut regions, time, budget);
-        self.hand_over(qp, &mut run, *time);
+        self.hand_over(qp, &mut run);
     }
 
     /// Sends packets. The caller hands over the last train.
@@ -368,17 +365,17 @@ impl SendHalf {
                 return;
             };
             // All packets of a train have the same time.
-            if (!is_first && run.pending() == 0) || self.tx.is_paced() {
+            if !is_first && run.pending() == 0 {
                 *time = clock::monotonic();
             }
             let now = *time;
-            if !self.tx.may_send(qp, run, || now) {
+            if !self.tx.may_send(qp, run) {
                 return;
             }
             let result = if self.tx.takes_trains(qp) && !transmit.is_probe() {
-                self.add_to_train(qp, run, regions, &transmit, now)
-            } else if self.hand_over(qp, run, now) {
-                self.send(qp, regions, &transmit, now)
+                self.add_to_train(qp, run, regions, &transmit)
+            } else if self.hand_over(qp, run) {
+                self.send(qp, regions, &transmit)
             } else {
                 return;
             };
@@ -394,7 +391,7 @@ impl SendHalf {
                 }
                 Err(SendError::Memory(error)) => {
                     // Send the packets before it first.
-                    if !self.hand_over(qp, run, now) {
+                    if !self.hand_over(qp, run) {
                         return;
                     }
                     if error != MemError::NotPresent {
@@ -430,16 +427,13 @@ impl SendHalf {
         run: &mut SendRun,
         regions: &mut RegionCache,
         transmit: &Transmit,
-        now: Instant,
     ) -> Result<(), SendError> {
         let sq = &self.sq;
-        let skb = self.tx.build(
-            transmit,
-            |skb| sq.gather(transmit.slot, transmit.offset, transmit.len, skb, regions),
-            &self.counters,
-        )?;
+        let skb = self.tx.build(transmit, |skb| {
+            sq.gather(transmit.slot, transmit.offset, transmit.len, skb, regions)
+        })?;
         if let Err(skb) = run.join(skb) {
-            if !self.hand_over(qp, run, now) {
+            if !self.hand_over(qp, run) {
                 return Err(SendError::NoRoom);
             }
             let first = (self.req.checkpoint(), traces::of_request(qp, transmit));
@@ -450,8 +444,8 @@ impl SendHalf {
 
     /// Hands the train over; returns `false` if its packets were taken back because a queue below
     /// was full.
-    fn hand_over(&mut self, qp: &IbQp, run: &mut SendRun, now: Instant) -> bool {
-        match self.tx.hand_over(qp, run, || now, &self.counters) {
+    fn hand_over(&mut self, qp: &IbQp, run: &mut SendRun) -> bool {
+        match self.tx.hand_over(qp, run) {
             Handed::Over => {}
             // Trace the first packet for the whole train.
             Handed::Lost((_, first)) => traces::not_sent(qp, &first),
@@ -471,29 +465,27 @@ impl SendHalf {
         qp: &IbQp,
         regions: &mut RegionCache,
         transmit: &Transmit,
-        now: Instant,
     ) -> Result<(), SendError> {
-        let counters = &*self.counters;
         let sq = &self.sq;
         let gather =
             |skb: &mut _| sq.gather(transmit.slot, transmit.offset, transmit.len, skb, regions);
 
         if qp.ty.transport() == Transport::Ud {
             if let Some(netdev) = &self.frames {
-                return self.tx.send_frame(netdev, transmit.len, gather, counters);
+                return self.tx.send_frame(netdev, transmit.len, gather);
             }
-            let no_route = || SendError::lost(counters, Counter::NoRoute);
+            let no_route = || SendError::lost(&self.tx.counters, Counter::NoRoute);
             let av = sq.av(transmit.slot).ok_or_else(no_route)?;
             if transmit.oversize {
-                counters.lost(Counter::Oversize, 1);
+                self.tx.counters.lost(Counter::Oversize, 1);
                 return Err(SendError::Memory(MemError::Length));
             }
             if self.tx.address() != Some(&av.path) {
-                self.tx
-                    .set_path(datagram_path(qp, av).map_err(|_| no_route())?);
+                let path = datagram_path(qp, av).map_err(|_| no_route())?;
+                self.tx.set_path(path);
             }
         }
-        let result = self.tx.send(qp, transmit, gather, || now, counters);
+        let result = self.tx.send(qp, transmit, gather);
         match result {
             Err(SendError::NoRoom) => self.req.on_refusal(),
             // The address may be that of another net device by now.
@@ -526,7 +518,7 @@ impl SendHalf {
                 break;
             };
             self.sq.complete();
-            self.counters.completed(&done);
+            self.tx.counters.completed(&done);
             if done.signalled {
                 let pushed = qp.complete(&qp.send_cq, &completion(qp, &done));
                 after.notify |= pushed == Pushed::Notify;

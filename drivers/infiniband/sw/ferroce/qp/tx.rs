@@ -26,6 +26,7 @@ use super::{
     OnExpiry, //
 };
 use crate::{
+    clock,
     counters::{
         Counter,
         Counters, //
@@ -34,7 +35,10 @@ use crate::{
     traces,
     work::WakeQp, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 use rdma::{
     fine_timer::FineTimer,
     ib::gid::Path,
@@ -54,7 +58,6 @@ use roce::{
     opcode::Transport,
     pace::Pace,
     psn::Psn,
-    time::Instant,
     trains::Trains,
     tx_backoff::{
         Refused,
@@ -120,6 +123,8 @@ pub(crate) struct Tx {
     backoff: TxBackoff,
     /// Disables trains after losses.
     trains: Trains,
+    /// The counters of the half, see [`Qp::count_in`](super::Qp::count_in).
+    pub(super) counters: Arc<Counters>,
 }
 
 /// The transmit state of one run of a half. `M` is the position of the first packet of a train, to
@@ -198,7 +203,7 @@ impl<M> TxRun<M> {
 
 impl Tx {
     /// Creates the transmit side of a half of queue pair `qpn`. May sleep.
-    pub(super) fn new(half: Half, qpn: u32) -> impl Init<Self, Error> {
+    pub(super) fn new(half: Half, qpn: u32, counters: Arc<Counters>) -> impl Init<Self, Error> {
         init!(Self {
             half,
             path: None,
@@ -207,10 +212,11 @@ impl Tx {
             pace: Pace::default(),
             backoff: TxBackoff::default(),
             trains: Trains::default(),
+            counters,
         }? Error)
     }
 
-    /// Forgets everything but the packets in flight (RESET).
+    /// Forgets everything but the packets in flight and the counters (RESET).
     pub(super) fn reset(&mut self) {
         self.path = None;
         self.route.clear();
@@ -254,28 +260,17 @@ impl Tx {
         self.in_flight.is_paused() || self.backoff.is_waiting()
     }
 
-    /// Returns whether a static rate applies. If so, each packet needs the current time.
-    #[inline]
-    pub(super) fn is_paced(&self) -> bool {
-        self.pace.is_on()
-    }
-
     /// Returns whether the half may send a packet now. If not, the half will be run again when it
     /// may.
     ///
-    /// Bottom halves are off. `clock` is read only if there is something to wait for.
+    /// Bottom halves are off. The clock is read only if there is something to wait for.
     #[inline]
-    pub(super) fn may_send<M>(
-        &mut self,
-        qp: &IbQp,
-        run: &mut TxRun<M>,
-        clock: impl Fn() -> Instant,
-    ) -> bool {
-        if self.backoff.waits(&clock) {
+    pub(super) fn may_send<M>(&mut self, qp: &IbQp, run: &mut TxRun<M>) -> bool {
+        if self.backoff.waits(clock::monotonic) {
             return false;
         }
         if self.pace.is_on() {
-            if let Some(at) = self.pace.wait(clock()) {
+            if let Some(at) = self.pace.wait(clock::monotonic()) {
                 self.timer(qp).arm(at.as_ns());
                 return false;
             }
@@ -290,7 +285,8 @@ impl Tx {
             run.room = self.in_flight.room(run.pending(), limit, limit / 4);
         }
         let Some(rest) = run.room.checked_sub(1) else {
-            self.timer(qp).arm(clock().after(TAKEOVER).as_ns());
+            let at = clock::monotonic().after(TAKEOVER);
+            self.timer(qp).arm(at.as_ns());
             return false;
         };
         run.room = rest;
@@ -310,26 +306,22 @@ impl Tx {
         qp: &IbQp,
         packet: &impl TxPacket,
         gather: impl FnOnce(&mut SkBuff) -> Result<(), MemError>,
-        clock: impl Fn() -> Instant,
-        counters: &Counters,
     ) -> Result<(), SendError> {
         let path = self
             .path
             .as_mut()
-            .ok_or_else(|| SendError::lost(counters, Counter::NoRoute))?;
+            .ok_or_else(|| SendError::lost(&self.counters, Counter::NoRoute))?;
         let account = Some(&self.in_flight);
-        let ip_len = match path.send(&mut self.route, packet, gather, account, counters) {
+        let ip_len = match path.send(&mut self.route, packet, gather, account, &self.counters) {
             Ok(ip_len) => ip_len,
-            Err(error @ SendError::NoRoom) => {
-                return Err(self.pause(qp, error, 1, clock(), counters));
-            }
+            Err(error @ SendError::NoRoom) => return Err(self.pause(qp, error, 1)),
             Err(error) => return Err(error),
         };
         self.backoff.taken(1);
         self.trains.sent(1);
         let gap = path.gap(ip_len);
         if gap.is_some() || self.pace.is_on() {
-            self.pace.sent(clock(), gap);
+            self.pace.sent(clock::monotonic(), gap);
         }
         Ok(())
     }
@@ -356,28 +348,21 @@ impl Tx {
         &mut self,
         packet: &impl TxPacket,
         gather: impl FnOnce(&mut SkBuff) -> Result<(), MemError>,
-        counters: &Counters,
     ) -> Result<SkBuff, SendError> {
         self.path
             .as_mut()
-            .ok_or_else(|| SendError::lost(counters, Counter::NoRoute))?
-            .build(packet, gather, counters)
+            .ok_or_else(|| SendError::lost(&self.counters, Counter::NoRoute))?
+            .build(packet, gather, &self.counters)
     }
 
     /// Hands the train of a run to the IP layer. Bottom halves are off.
     #[inline]
-    pub(super) fn hand_over<M>(
-        &mut self,
-        qp: &IbQp,
-        run: &mut TxRun<M>,
-        clock: impl Fn() -> Instant,
-        counters: &Counters,
-    ) -> Handed<M> {
+    pub(super) fn hand_over<M>(&mut self, qp: &IbQp, run: &mut TxRun<M>) -> Handed<M> {
         let Some((train, checkpoint)) = run.train.take() else {
             return Handed::Over;
         };
         let kept = traces::keep_train(&train);
-        let handed = self.pass(qp, train, checkpoint, clock, counters);
+        let handed = self.pass(qp, train, checkpoint);
         let receive = matches!(self.half, Half::Recv);
         traces::handed_over(qp, receive, kept, || handed.name());
         handed
@@ -385,21 +370,14 @@ impl Tx {
 
     /// Hands a train to the IP layer. Bottom halves are off.
     #[inline(always)]
-    fn pass<M>(
-        &mut self,
-        qp: &IbQp,
-        train: Train,
-        checkpoint: M,
-        clock: impl Fn() -> Instant,
-        counters: &Counters,
-    ) -> Handed<M> {
+    fn pass<M>(&mut self, qp: &IbQp, train: Train, checkpoint: M) -> Handed<M> {
         let packets = train.packets();
         let Some(path) = &mut self.path else {
-            counters.lost(Counter::NoRoute, packets);
+            self.counters.lost(Counter::NoRoute, packets);
             return Handed::Lost(checkpoint);
         };
         let account = Some(&self.in_flight);
-        match path.transmit(&mut self.route, train, account, counters) {
+        match path.transmit(&mut self.route, train, account, &self.counters) {
             Ok(()) => {
                 self.backoff.taken(packets.into());
                 self.trains.sent(packets);
@@ -409,7 +387,7 @@ impl Tx {
                 if packets > 1 {
                     self.trains.refused(packets);
                 }
-                match self.pause(qp, error, packets, clock(), counters) {
+                match self.pause(qp, error, packets) {
                     SendError::NoRoom => Handed::Back(checkpoint),
                     _ => Handed::Lost(checkpoint),
                 }
@@ -421,9 +399,9 @@ impl Tx {
     /// Reports that the packet with PSN `psn` was lost, and maybe others, perhaps because they were
     /// in a train. `next` is the PSN to be sent next.
     #[cold]
-    pub(super) fn lost(&mut self, psn: Psn, next: Psn, counters: &Counters) {
+    pub(super) fn lost(&mut self, psn: Psn, next: Psn) {
         if self.trains.lost(psn, next) {
-            counters.count(Counter::TrainsOff);
+            self.counters.count(Counter::TrainsOff);
         }
     }
 
@@ -433,9 +411,8 @@ impl Tx {
         netdev: &NetDevice,
         len: u32,
         gather: impl FnOnce(&mut SkBuff) -> Result<(), MemError>,
-        counters: &Counters,
     ) -> Result<(), SendError> {
-        frame::send(netdev, len, gather, &self.in_flight, counters)?;
+        frame::send(netdev, len, gather, &self.in_flight, &self.counters)?;
         self.backoff.taken(1);
         Ok(())
     }
@@ -443,14 +420,10 @@ impl Tx {
     /// Sends an acknowledgment or a CNP, which never waits and is not limited. A packet that is not
     /// sent counts as lost on the wire. It is counted, unless the half has no path.
     #[inline]
-    pub(super) fn send_reply(
-        &mut self,
-        packet: &impl TxPacket,
-        counters: &Counters,
-    ) -> Result<(), SendError> {
-        self.pass_reply(packet, counters).inspect_err(|error| {
+    pub(super) fn send_reply(&mut self, packet: &impl TxPacket) -> Result<(), SendError> {
+        self.pass_reply(packet).inspect_err(|error| {
             if *error == SendError::NoRoom {
-                counters.lost(Counter::Rejected, 1);
+                self.counters.lost(Counter::Rejected, 1);
             }
         })
     }
@@ -462,20 +435,14 @@ impl Tx {
     ///
     /// See [`SendError`]. After [`SendError::NoRoom`], the half will be run again.
     #[cold]
-    pub(super) fn send_last(
-        &mut self,
-        qp: &IbQp,
-        packet: &impl TxPacket,
-        clock: impl Fn() -> Instant,
-        counters: &Counters,
-    ) -> Result<(), SendError> {
-        if self.backoff.waits(&clock) {
+    pub(super) fn send_last(&mut self, qp: &IbQp, packet: &impl TxPacket) -> Result<(), SendError> {
+        if self.backoff.waits(clock::monotonic) {
             return Err(SendError::NoRoom);
         }
-        match self.pass_reply(packet, counters) {
+        match self.pass_reply(packet) {
             Ok(()) => self.backoff.taken(1),
             Err(error @ (SendError::NoRoom | SendError::NoMemory)) => {
-                return Err(self.pause(qp, error, 1, clock(), counters));
+                return Err(self.pause(qp, error, 1));
             }
             Err(error) => return Err(error),
         }
@@ -484,54 +451,48 @@ impl Tx {
 
     /// Hands an acknowledgment or a CNP to the IP layer.
     #[inline]
-    fn pass_reply(&mut self, packet: &impl TxPacket, counters: &Counters) -> Result<(), SendError> {
+    fn pass_reply(&mut self, packet: &impl TxPacket) -> Result<(), SendError> {
         let path = self.path.as_mut().ok_or(SendError::Lost)?;
-        path.send(&mut self.route, packet, |_| Ok(()), None, counters)
+        path.send(&mut self.route, packet, |_| Ok(()), None, &self.counters)
             .map(|_| ())
     }
 
     /// Counts a packet of the peer with a congestion mark, and sends CNPs to its queue pair
     /// `dest_qpn` at a limited rate. Does nothing if the half does not react to marks.
     #[cold]
-    pub(super) fn marked(&mut self, dest_qpn: Qpn, counters: &Counters) {
+    pub(super) fn marked(&mut self, dest_qpn: Qpn) {
         let Some(path) = self.path.as_mut().filter(|path| path.has_ecn()) else {
             return;
         };
-        counters.count(Counter::Marked);
+        self.counters.count(Counter::Marked);
         if !path.is_cnp_due() {
             return;
         }
         let cnp = Cnp { dest_qpn };
-        if self.send_reply(&cnp, counters).is_ok() {
-            counters.count(Counter::CnpSent);
+        if self.send_reply(&cnp).is_ok() {
+            self.counters.count(Counter::CnpSent);
         }
     }
 
     /// Pauses the half after `error`, a lack of room or of memory for packets. Counts them as lost
     /// if they cannot wait, or have waited too often.
     #[cold]
-    fn pause(
-        &mut self,
-        qp: &IbQp,
-        error: SendError,
-        packets: u16,
-        now: Instant,
-        counters: &Counters,
-    ) -> SendError {
+    fn pause(&mut self, qp: &IbQp, error: SendError, packets: u16) -> SendError {
         if !qp.ty.is_connected() {
             // Datagrams to one address must not wait for room on the way to another.
-            return SendError::lost(counters, Counter::Rejected);
+            return SendError::lost(&self.counters, Counter::Rejected);
         }
-        match self.backoff.refused(now, self.in_flight.in_flight()) {
+        let queued = self.in_flight.in_flight();
+        match self.backoff.refused(clock::monotonic(), queued) {
             Refused::Again { at, first } => {
                 self.timer(qp).arm(at.as_ns());
                 // A lack of memory was counted already.
                 if first && error == SendError::NoRoom {
-                    counters.count(Counter::NoRoom);
+                    self.counters.count(Counter::NoRoom);
                 }
                 SendError::NoRoom
             }
-            Refused::Lost => SendError::lost_all(counters, Counter::Rejected, packets),
+            Refused::Lost => SendError::lost_all(&self.counters, Counter::Rejected, packets),
         }
     }
 

@@ -52,7 +52,7 @@ impl RecvHalf {
     pub(super) fn see_mark(&mut self, qp: &IbQp, origin: &Origin, run: &mut Run) {
         if origin.is_marked() {
             self.hand_over(qp, run);
-            self.tx.marked(self.resp.dest_qpn(), &self.counters);
+            self.tx.marked(self.resp.dest_qpn());
         }
     }
 
@@ -70,7 +70,7 @@ impl RecvHalf {
     #[inline]
     pub(super) fn count_refused<T>(&self, result: Result<T, MemError>) {
         if let Err(MemError::Protection | MemError::Invalidate) = result {
-            self.counters.count(Counter::RemoteAccess);
+            self.tx.counters.count(Counter::RemoteAccess);
         }
     }
 }

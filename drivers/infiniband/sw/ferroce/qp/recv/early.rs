@@ -30,7 +30,7 @@ impl RecvHalf {
         let counter = Counter::OutOfOrder;
         match self
             .early
-            .keep_early(qp, incoming, may_keep, &self.counters, counter)
+            .keep_early(qp, incoming, may_keep, &self.tx.counters, counter)
         {
             true => {
                 self.resp.kept(psn);
@@ -62,7 +62,7 @@ impl RecvHalf {
         }
         self.resp.forget_kept();
         let dropped = self.early.clear();
-        self.counters.dropped(Counter::Gap, dropped);
+        self.tx.counters.dropped(Counter::Gap, dropped);
     }
 
     /// Handles the kept packets that no missing one precedes, and reports the next missing packet.
@@ -96,7 +96,7 @@ impl RecvHalf {
             self.reply(qp, &ack, run);
         }
         if let Some(nak) = self.resp.report_gap() {
-            self.counters.count(Counter::OutOfSequence);
+            self.tx.counters.count(Counter::OutOfSequence);
             self.reply(qp, &nak, run);
         }
     }

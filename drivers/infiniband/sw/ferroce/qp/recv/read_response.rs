@@ -7,7 +7,6 @@ use super::{
     Run, //
 };
 use crate::{
-    clock,
     device::IbQp,
     mr::RegionCache,
     qp::{
@@ -51,7 +50,7 @@ impl RecvHalf {
     #[inline]
     pub(super) fn build_responses(&mut self, qp: &IbQp, run: &mut Run) -> bool {
         while let Some(segment) = self.resp.poll_response() {
-            if !self.tx.may_send(qp, &mut run.responses, clock::monotonic) || !run.spend() {
+            if !self.tx.may_send(qp, &mut run.responses) || !run.spend() {
                 return false;
             }
             let result = if self.tx.takes_trains(qp) {
@@ -115,11 +114,9 @@ impl RecvHalf {
         segment: &ReadSegment,
     ) -> Result<(), SendError> {
         let pd = self.pd;
-        let skb = self.tx.build(
-            segment,
-            |skb| append(qp, pd, segment, skb, &mut run.regions),
-            &self.counters,
-        )?;
+        let skb = self.tx.build(segment, |skb| {
+            append(qp, pd, segment, skb, &mut run.regions)
+        })?;
         if let Err(skb) = run.responses.join(skb) {
             if !self.hand_over(qp, run) {
                 return Err(SendError::NoRoom);
@@ -133,10 +130,7 @@ impl RecvHalf {
     /// was full.
     #[inline]
     pub(super) fn hand_over(&mut self, qp: &IbQp, run: &mut Run) -> bool {
-        match self
-            .tx
-            .hand_over(qp, &mut run.responses, clock::monotonic, &self.counters)
-        {
+        match self.tx.hand_over(qp, &mut run.responses) {
             // The peer requests missing responses again.
             Handed::Over | Handed::Lost(_) => true,
             Handed::Back(checkpoint) => {
@@ -155,13 +149,9 @@ impl RecvHalf {
         run: &mut Run,
     ) -> Result<(), SendError> {
         let pd = self.pd;
-        self.tx.send(
-            qp,
-            segment,
-            |skb| append(qp, pd, segment, skb, &mut run.regions),
-            clock::monotonic,
-            &self.counters,
-        )
+        self.tx.send(qp, segment, |skb| {
+            append(qp, pd, segment, skb, &mut run.regions)
+        })
     }
 }
 

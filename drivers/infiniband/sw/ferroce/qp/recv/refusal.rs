@@ -11,7 +11,6 @@ use super::{
     Run, //
 };
 use crate::{
-    clock,
     counters::Counter,
     device::IbQp,
     qp::path::SendError,
@@ -23,7 +22,7 @@ impl RecvHalf {
     /// Sends the NAK for a request that was just refused, or keeps it.
     #[cold]
     pub(super) fn refuse(&mut self, qp: &IbQp, nak: &Reply, run: &mut Run) {
-        self.counters.count(Counter::NakSent);
+        self.tx.counters.count(Counter::NakSent);
         self.refusal = Some(*nak);
         self.send_refusal(qp, run);
     }
@@ -38,9 +37,7 @@ impl RecvHalf {
         if !self.build_responses(qp, run) || !self.hand_over(qp, run) {
             return;
         }
-        let sent = self
-            .tx
-            .send_last(qp, &nak, clock::monotonic, &self.counters);
+        let sent = self.tx.send_last(qp, &nak);
         if sent == Err(SendError::NoRoom) {
             return;
         }

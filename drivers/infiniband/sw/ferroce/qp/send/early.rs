@@ -25,7 +25,7 @@ impl SendHalf {
         let counter = Counter::OutOfOrderResponse;
         match self
             .backlog
-            .keep_early(qp, incoming, may_keep, &self.counters, counter)
+            .keep_early(qp, incoming, may_keep, &self.tx.counters, counter)
         {
             true => self.req.kept(psn),
             false => self.req.not_kept(psn),

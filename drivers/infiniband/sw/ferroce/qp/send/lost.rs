@@ -25,17 +25,17 @@ impl SendHalf {
         match self.req.on_timeout(now) {
             Expired::Nothing => {}
             Expired::Probe => {
-                self.counters.count(Counter::Probe);
+                self.tx.counters.count(Counter::Probe);
                 traces::retried(qp, || self.req.snapshot(), Counter::Probe);
             }
             Expired::Missing(kind) => {
                 if let Some(counter) = counters::of_response(kind) {
-                    self.counters.count(counter);
+                    self.tx.counters.count(counter);
                     self.missing(qp, counter);
                 }
             }
             Expired::Retry => {
-                self.counters.count(Counter::Timeout);
+                self.tx.counters.count(Counter::Timeout);
                 self.lost_oldest();
                 self.count_retry();
                 traces::retried(qp, || self.req.snapshot(), Counter::Timeout);
@@ -57,14 +57,14 @@ impl SendHalf {
     #[cold]
     pub(super) fn lost_oldest(&mut self) {
         let (oldest, next) = (self.req.oldest_psn(), self.req.next_psn());
-        self.tx.lost(oldest, next, &self.counters);
+        self.tx.lost(oldest, next);
     }
 
     /// Counts a retry, unless no retry was left.
     #[cold]
     fn count_retry(&self) {
         if self.req.state() != SendState::Error {
-            self.counters.count(Counter::Retry);
+            self.tx.counters.count(Counter::Retry);
         }
     }
 }

@@ -98,10 +98,10 @@ impl SendHalf {
                 let is_fetching = self.response_wait.is_fetching();
                 if self.backlog.charge(&incoming, is_fetching) {
                     self.parked = Some(incoming);
-                    self.counters.count(Counter::AckDeferred);
+                    self.tx.counters.count(Counter::AckDeferred);
                 } else {
                     self.response_wait.cancel();
-                    refuse(qp, &incoming, Counter::Backlog, &self.counters);
+                    refuse(qp, &incoming, Counter::Backlog, &self.tx.counters);
                 }
             }
             Err(e) => self.req.placed(clock::monotonic(), Err(local_status(e))),
@@ -146,6 +146,6 @@ impl SendHalf {
         self.response_wait.cancel();
         let parked = usize::from(self.take_parked().is_some());
         let dropped = self.backlog.clear().saturating_add(parked);
-        self.counters.dropped(Counter::BadState, dropped);
+        self.tx.counters.dropped(Counter::BadState, dropped);
     }
 }

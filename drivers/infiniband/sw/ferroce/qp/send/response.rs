@@ -57,9 +57,9 @@ pub(crate) fn respond(
         };
         path.admits(origin)?;
         if let Some(counter) = batch.take_train() {
-            half.counters.count(counter);
+            half.tx.counters.count(counter);
         }
-        half.counters.received(origin.bytes);
+        half.tx.counters.received(origin.bytes);
         let time = clock::monotonic();
         let mut regions = RegionCache::new();
         half.see_mark(origin, &incoming);
@@ -69,7 +69,7 @@ pub(crate) fn respond(
                 break;
             };
             traces::received_too(qp, &incoming);
-            half.counters.received(origin.bytes);
+            half.tx.counters.received(origin.bytes);
             half.see_mark(origin, &incoming);
             half.take(qp, time, incoming, &mut regions);
         }
@@ -96,7 +96,7 @@ impl SendHalf {
             .packet()
             .is_ok_and(|packet| self.req.on_mark(&packet));
         if counts {
-            self.tx.marked(self.req.dest_qpn(), &self.counters);
+            self.tx.marked(self.req.dest_qpn());
         }
     }
 
@@ -106,8 +106,8 @@ impl SendHalf {
         if self.parked.is_none() {
             self.on_response(qp, time, incoming, None, regions);
             self.take_early(qp, time, regions);
-        } else if self.backlog.push(qp, incoming, &self.counters) {
-            self.counters.count(Counter::AckDeferred);
+        } else if self.backlog.push(qp, incoming, &self.tx.counters) {
+            self.tx.counters.count(Counter::AckDeferred);
         }
     }
 
@@ -145,7 +145,7 @@ impl SendHalf {
             self.req.placed(now, result.map_err(local_status));
         }
         if let Some(counter) = counters::of_response(response.outcome) {
-            self.counters.count(counter);
+            self.tx.counters.count(counter);
             match counter {
                 Counter::SequenceNak | Counter::ImpliedNak => self.missing(qp, counter),
                 Counter::RnrReceived => traces::retried(qp, || self.req.snapshot(), counter),
