@@ -262,26 +262,6 @@ impl TxPath {
         self.peer_port.heard(sport);
     }
 
-    /// Builds a packet and hands it to the IP layer. Softirq or process context, bottom halves off.
-    /// Returns the length of the packet from the IP header on, in bytes.
-    ///
-    /// The arguments are those of [`TxPath::build`]. The packet is charged to `account`, and
-    /// counted.
-    #[inline]
-    pub(crate) fn send(
-        &mut self,
-        route: &mut CachedRoute,
-        packet: &impl TxPacket,
-        gather: impl FnOnce(&mut SkBuff) -> Result<(), roce::wr::MemError>,
-        account: Option<&TxInFlight<WakeQp>>,
-        counters: &Counters,
-    ) -> Result<usize, SendError> {
-        let skb = self.build(packet, gather, counters)?;
-        let ip_len = skb.len();
-        self.transmit(route, Train::new(skb), account, counters)?;
-        Ok(ip_len)
-    }
-
     /// Builds a packet, from the IP header to the ICRC. The packets of a train must be built one
     /// after the other, because their IPv4 identifications must be consecutive.
     ///
@@ -330,7 +310,7 @@ impl TxPath {
     }
 
     /// Hands packets that were built to the IP layer, either all or none. Softirq or process
-    /// context, bottom halves off.
+    /// context, bottom halves off. The packets are charged to `account`, and counted.
     pub(crate) fn transmit(
         &mut self,
         route: &mut CachedRoute,

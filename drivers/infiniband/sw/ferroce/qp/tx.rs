@@ -307,21 +307,12 @@ impl Tx {
         packet: &impl TxPacket,
         gather: impl FnOnce(&mut SkBuff) -> Result<(), MemError>,
     ) -> Result<(), SendError> {
-        let path = self
-            .path
-            .as_mut()
-            .ok_or_else(|| SendError::lost(&self.counters, Counter::NoRoute))?;
-        let account = Some(&self.in_flight);
-        let ip_len = match path.send(&mut self.route, packet, gather, account, &self.counters) {
-            Ok(ip_len) => ip_len,
-            Err(error @ SendError::NoRoom) => return Err(self.pause(qp, error, 1)),
-            Err(error) => return Err(error),
-        };
-        self.backoff.taken(1);
-        self.trains.sent(1);
-        let gap = path.gap(ip_len);
-        if gap.is_some() || self.pace.is_on() {
-            self.pace.sent(clock::monotonic(), gap);
+        let skb = self.build(packet, gather)?;
+        let gap = self.path.as_ref().and_then(|path| path.gap(skb.len()));
+        let now = (gap.is_some() || self.pace.is_on()).then(clock::monotonic);
+        self.pass(qp, Train::new(skb))?;
+        if let Some(now) = now {
+            self.pace.sent(now, gap);
         }
         Ok(())
     }
@@ -362,37 +353,41 @@ impl Tx {
             return Handed::Over;
         };
         let kept = traces::keep_train(&train);
-        let handed = self.pass(qp, train, checkpoint);
+        let handed = match self.pass(qp, train) {
+            Ok(()) => Handed::Over,
+            Err(SendError::NoRoom) => Handed::Back(checkpoint),
+            Err(_) => Handed::Lost(checkpoint),
+        };
         let receive = matches!(self.half, Half::Recv);
         traces::handed_over(qp, receive, kept, || handed.name());
         handed
     }
 
-    /// Hands a train to the IP layer. Bottom halves are off.
-    #[inline(always)]
-    fn pass<M>(&mut self, qp: &IbQp, train: Train, checkpoint: M) -> Handed<M> {
+    /// Hands packets to the IP layer, either all or none. Bottom halves are off.
+    ///
+    /// # Errors
+    ///
+    /// See [`Tx::send`].
+    fn pass(&mut self, qp: &IbQp, train: Train) -> Result<(), SendError> {
         let packets = train.packets();
-        let Some(path) = &mut self.path else {
-            self.counters.lost(Counter::NoRoute, packets);
-            return Handed::Lost(checkpoint);
-        };
+        let path = self
+            .path
+            .as_mut()
+            .ok_or_else(|| SendError::lost_all(&self.counters, Counter::NoRoute, packets))?;
         let account = Some(&self.in_flight);
         match path.transmit(&mut self.route, train, account, &self.counters) {
             Ok(()) => {
                 self.backoff.taken(packets.into());
                 self.trains.sent(packets);
-                Handed::Over
+                Ok(())
             }
             Err(error @ SendError::NoRoom) => {
                 if packets > 1 {
                     self.trains.refused(packets);
                 }
-                match self.pause(qp, error, packets) {
-                    SendError::NoRoom => Handed::Back(checkpoint),
-                    _ => Handed::Lost(checkpoint),
-                }
+                Err(self.pause(qp, error, packets))
             }
-            Err(_) => Handed::Lost(checkpoint),
+            Err(error) => Err(error),
         }
     }
 
@@ -453,8 +448,8 @@ impl Tx {
     #[inline]
     fn pass_reply(&mut self, packet: &impl TxPacket) -> Result<(), SendError> {
         let path = self.path.as_mut().ok_or(SendError::Lost)?;
-        path.send(&mut self.route, packet, |_| Ok(()), None, &self.counters)
-            .map(|_| ())
+        let skb = path.build(packet, |_| Ok(()), &self.counters)?;
+        path.transmit(&mut self.route, Train::new(skb), None, &self.counters)
     }
 
     /// Counts a packet of the peer with a congestion mark, and sends CNPs to its queue pair
