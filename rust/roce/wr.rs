@@ -2,6 +2,8 @@
 
 //! Validated work requests, and their completion status.
 
+use core::ffi::CStr;
+
 use crate::{
     ids::{
         Qkey,
@@ -46,21 +48,21 @@ pub enum SendOp {
 
 impl SendOp {
     /// Returns the name of the operation.
-    pub const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static CStr {
         match self {
-            SendOp::Send => "SEND",
-            SendOp::SendImm => "SEND_IMM",
-            SendOp::Write => "WRITE",
-            SendOp::WriteImm => "WRITE_IMM",
-            SendOp::Read => "READ",
-            SendOp::SendInv => "SEND_INV",
-            SendOp::CompareSwap => "COMPARE_SWAP",
-            SendOp::FetchAdd => "FETCH_ADD",
-            SendOp::AtomicWrite => "ATOMIC_WRITE",
-            SendOp::Flush => "FLUSH",
-            SendOp::LocalInv => "LOCAL_INV",
-            SendOp::RegMr => "REG_MR",
-            SendOp::BindMw => "BIND_MW",
+            SendOp::Send => c"SEND",
+            SendOp::SendImm => c"SEND_IMM",
+            SendOp::Write => c"WRITE",
+            SendOp::WriteImm => c"WRITE_IMM",
+            SendOp::Read => c"READ",
+            SendOp::SendInv => c"SEND_INV",
+            SendOp::CompareSwap => c"COMPARE_SWAP",
+            SendOp::FetchAdd => c"FETCH_ADD",
+            SendOp::AtomicWrite => c"ATOMIC_WRITE",
+            SendOp::Flush => c"FLUSH",
+            SendOp::LocalInv => c"LOCAL_INV",
+            SendOp::RegMr => c"REG_MR",
+            SendOp::BindMw => c"BIND_MW",
         }
     }
 

@@ -2,7 +2,10 @@
 
 //! Snapshots of a send half, to debug stalls.
 
-use core::ops::DerefMut;
+use core::{
+    ffi::CStr,
+    ops::DerefMut, //
+};
 
 use super::{
     Requester,
@@ -95,14 +98,14 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
 impl SendState {
     /// Returns the name of the state.
-    pub const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static CStr {
         match self {
-            SendState::Stopped => "stopped",
-            SendState::Running => "running",
-            SendState::Draining => "draining",
-            SendState::Drained => "drained",
-            SendState::SendError => "send-error",
-            SendState::Error => "error",
+            SendState::Stopped => c"stopped",
+            SendState::Running => c"running",
+            SendState::Draining => c"draining",
+            SendState::Drained => c"drained",
+            SendState::SendError => c"send-error",
+            SendState::Error => c"error",
         }
     }
 }
@@ -162,7 +165,7 @@ mod tests {
         assert_eq!(snapshot.rnr_until, Some(NOW.after(10_000)));
         assert_eq!((snapshot.ack_due, snapshot.rnr_left), (None, 0));
         rc.flush();
-        assert_eq!(rc.snapshot().state.name(), "error");
+        assert_eq!(rc.snapshot().state.name(), c"error");
         assert_eq!(rc.snapshot().rnr_until, None);
     }
 

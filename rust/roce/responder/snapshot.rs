@@ -2,6 +2,8 @@
 
 //! Snapshots of a receive half, to debug stalls.
 
+use core::ffi::CStr;
+
 use super::{
     message::Message,
     resources::Records,
@@ -46,14 +48,14 @@ pub enum RecvStage {
 
 impl RecvStage {
     /// Returns the name of the stage.
-    pub const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static CStr {
         match self {
-            RecvStage::Idle => "idle",
-            RecvStage::Message => "message",
-            RecvStage::Placing => "placing",
-            RecvStage::Executing => "executing",
-            RecvStage::Responding => "responding",
-            RecvStage::Failed => "failed",
+            RecvStage::Idle => c"idle",
+            RecvStage::Message => c"message",
+            RecvStage::Placing => c"placing",
+            RecvStage::Executing => c"executing",
+            RecvStage::Responding => c"responding",
+            RecvStage::Failed => c"failed",
         }
     }
 }
@@ -124,7 +126,7 @@ mod tests {
         let mut rq = Recvs { left: 1, size: MTU };
         responder.on_request(&frame.unwrap().packet(), &mut rq);
         responder.finish(Err(MemError::Protection));
-        assert_eq!(responder.snapshot().stage.name(), "failed");
+        assert_eq!(responder.snapshot().stage.name(), c"failed");
     }
 
     #[test]

@@ -400,9 +400,9 @@ impl Cq {
             },
         };
         let armed = match inner.armed {
-            Armed::No => "no",
-            Armed::Solicited => "solicited",
-            Armed::Any => "any",
+            Armed::No => c"no",
+            Armed::Solicited => c"solicited",
+            Armed::Any => c"any",
         };
         let overrun = inner.overrun;
         drop(inner);
@@ -411,7 +411,7 @@ impl Cq {
             .number(c"size", fill.capacity)
             .number(c"producer", fill.producer)
             .number(c"consumer", fill.consumer)
-            .text(c"armed", fmt!("{armed}"))
+            .name(c"armed", armed)
             .number(c"overrun", overrun.into());
     }
 }

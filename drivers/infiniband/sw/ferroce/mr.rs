@@ -159,12 +159,12 @@ pub(crate) fn fill_res(lkey: u32, out: &mut ResourceEntry<'_>) {
         return;
     };
     let memory = match (&mr.fast, &mr.memory) {
-        (Some(_), _) | (None, Memory::Mapped(_)) => "by-request",
-        (None, Memory::User(_)) => "pinned",
-        (None, Memory::Paged(_)) => "on-demand",
-        (None, Memory::Dma(_)) => "kernel",
+        (Some(_), _) | (None, Memory::Mapped(_)) => c"by-request",
+        (None, Memory::User(_)) => c"pinned",
+        (None, Memory::Paged(_)) => c"on-demand",
+        (None, Memory::Dma(_)) => c"kernel",
     };
-    out.text(c"memory", fmt!("{memory}"));
+    out.name(c"memory", memory);
     match &mr.fast {
         Some(fast) => fast.fill_res(out),
         None => {

@@ -13,14 +13,12 @@ use crate::{
         OdpFault,
         RegionCache, //
     },
-    queue::{
-        Fill,
-        Queue, //
-    }, //
+    queue::Queue, //
 };
 use kernel::prelude::*;
 use rdma::ib::{
     object::PdId,
+    resource::ResourceEntry,
     wr::Sges,
     Access, //
 };
@@ -61,14 +59,6 @@ enum Requests {
 
 /// The size of a request with one SGE. A copy of up to this size is stored in place.
 const FEW: usize = RECV_WQE_LEN + SGE_LEN;
-
-/// The source of receive requests, as a snapshot reports it.
-pub(crate) enum Source {
-    /// A queue of the queue pair's own.
-    Own(Fill),
-    /// The shared queue with a number.
-    Shared(u32),
-}
 
 /// A receive queue.
 pub(crate) struct Rq {
@@ -121,14 +111,18 @@ impl Rq {
         matches!(self.requests, Requests::Shared { .. })
     }
 
-    /// Returns the source of requests, with the fill level of an own queue.
-    pub(crate) fn source(&self) -> Source {
+    /// Adds the fill level of an own queue, or the number of a shared one.
+    pub(crate) fn fill_res(&self, out: &mut ResourceEntry<'_>) {
         match &self.requests {
             Requests::Own { queue, consumer } => {
-                Source::Own(queue.fill(queue.producer(), *consumer))
+                let fill = queue.fill(queue.producer(), *consumer);
+                out.number(c"rq_posted", fill.posted)
+                    .number(c"rq_size", fill.capacity)
+                    .number(c"rq_producer", fill.producer)
+                    .number(c"rq_consumer", fill.consumer)
             }
-            Requests::Shared { srq, .. } => Source::Shared(srq.number.get()),
-        }
+            Requests::Shared { srq, .. } => out.number(c"rq_srq", srq.number.get()),
+        };
     }
 
     /// Ends the request in use.

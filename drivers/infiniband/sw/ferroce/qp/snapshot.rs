@@ -8,14 +8,12 @@
 
 use super::{
     recv::RecvHalf,
-    rq::Source,
     send::SendHalf, //
 };
 use crate::{
     ah,
     clock,
-    device::IbQp,
-    queue::Fill, //
+    device::IbQp, //
 };
 use core::net::{
     Ipv4Addr,
@@ -32,83 +30,8 @@ use roce::{
         SendSnapshot,
         SendState, //
     },
-    responder::RecvSnapshot,
-    time::{
-        ack_timeout_ns,
-        Instant, //
-    }, //
+    time::ack_timeout_ns, //
 };
-
-/// A snapshot of the send half.
-struct SendHalfSnapshot {
-    requester: SendSnapshot,
-    /// Requests that were posted and have not completed, including those fetched from the ring.
-    ring: Fill,
-    /// The reason to wait, as in observe.rst.
-    waits: &'static str,
-    /// The time in microseconds until the timer ends the wait, 0 if it is overdue.
-    due: Option<u64>,
-    /// Packets in qdiscs and devices below.
-    queued: u32,
-    /// Responses that wait behind one that needs memory, or is missing.
-    backlog: usize,
-}
-
-/// A snapshot of the receive half.
-struct RecvHalfSnapshot {
-    responder: RecvSnapshot,
-    source: Source,
-    /// True if it waits for memory on demand.
-    memory: bool,
-    /// Packets in qdiscs and devices below: responses of READs only.
-    queued: u32,
-    /// Packets in the backlog.
-    backlog: usize,
-    /// Packets that wait for earlier ones.
-    early: usize,
-}
-
-impl SendHalfSnapshot {
-    fn of(half: &SendHalf, is_rc: bool, now: Instant) -> Self {
-        let requester = half.req.snapshot();
-        let active = matches!(requester.state, SendState::Running | SendState::Draining);
-        let timer = requester.rnr_until.or(requester.ack_due);
-        let waits = if half.request_wait.is_pending() || half.parked.is_some() {
-            "memory"
-        } else if half.retry.at().is_some() {
-            "packet"
-        } else if half.tx.is_blocked() {
-            "device"
-        } else if requester.rnr_until.is_some() {
-            "rnr"
-        } else if is_rc && active && requester.una.is_before(requester.max) {
-            "ack"
-        } else {
-            "nothing"
-        };
-        Self {
-            requester,
-            ring: half.sq.fill(),
-            waits,
-            due: timer.map(|at| at.as_ns().saturating_sub(now.as_ns()) / 1000),
-            queued: half.tx.in_flight(),
-            backlog: half.backlog.len(),
-        }
-    }
-}
-
-impl RecvHalfSnapshot {
-    fn of(half: &RecvHalf) -> Self {
-        Self {
-            responder: half.resp.snapshot(),
-            source: half.rq.source(),
-            memory: half.wait.is_pending(),
-            queued: half.tx.in_flight(),
-            backlog: half.backlog.len(),
-            early: half.early.len(),
-        }
-    }
-}
 
 /// Fills in the driver's part of the entry of a queue pair.
 ///
@@ -118,10 +41,8 @@ pub(crate) fn fill_res(qp: &IbQp, out: &mut ResourceEntry<'_>) {
     let is_admin = qp.device().is_admin();
     out.number(c"number", qp.qpn);
     fill_attributes(qp, is_admin, out);
-    let send = SendHalfSnapshot::of(&qp.send.lock(), is_rc(qp), clock::monotonic());
-    let recv = RecvHalfSnapshot::of(&qp.recv.lock());
-    fill_send(&send, is_rc(qp), is_admin, out);
-    fill_recv(&recv, is_admin, out);
+    fill_send(&qp.send.lock(), is_rc(qp), is_admin, out);
+    fill_recv(&qp.recv.lock(), is_admin, out);
 }
 
 fn fill_attributes(qp: &IbQp, is_admin: bool, out: &mut ResourceEntry<'_>) {
@@ -146,21 +67,25 @@ fn fill_attributes(qp: &IbQp, is_admin: bool, out: &mut ResourceEntry<'_>) {
     }
 }
 
-fn fill_send(send: &SendHalfSnapshot, is_rc: bool, is_admin: bool, out: &mut ResourceEntry<'_>) {
-    let requester = &send.requester;
-    out.text(c"sq_state", fmt!("{}", requester.state.name()))
-        .text(c"sq_waits_for", fmt!("{}", send.waits));
-    if let Some(due) = send.due {
-        out.large(c"sq_due_us", due);
+/// Fills in the state of the send half, whose lock is held: nothing here may sleep.
+fn fill_send(send: &SendHalf, is_rc: bool, is_admin: bool, out: &mut ResourceEntry<'_>) {
+    let requester = send.req.snapshot();
+    let ring = send.sq.fill();
+    out.name(c"sq_state", requester.state.name())
+        .name(c"sq_waits_for", waits_for(send, &requester, is_rc));
+    if let Some(at) = requester.rnr_until.or(requester.ack_due) {
+        // 0 if it is overdue.
+        let due = at.as_ns().saturating_sub(clock::monotonic().as_ns());
+        out.large(c"sq_due_us", due / 1000);
     }
-    out.number(c"sq_posted", send.ring.posted)
-        .number(c"sq_size", send.ring.capacity)
-        .number(c"sq_producer", send.ring.producer)
-        .number(c"sq_consumer", send.ring.consumer)
+    out.number(c"sq_posted", ring.posted)
+        .number(c"sq_size", ring.capacity)
+        .number(c"sq_producer", ring.producer)
+        .number(c"sq_consumer", ring.consumer)
         .number(c"sq_taken", small(requester.taken))
         .number(c"sq_not_begun", small(requester.waiting));
     if let Some(oldest) = &requester.oldest {
-        out.text(c"sq_oldest", fmt!("{}", oldest.op.name()))
+        out.name(c"sq_oldest", oldest.op.name())
             .number(c"sq_oldest_len", oldest.length);
         if let Some((first, last)) = oldest.psns.filter(|_| is_admin) {
             out.number(c"sq_oldest_psn", first.get())
@@ -171,35 +96,41 @@ fn fill_send(send: &SendHalfSnapshot, is_rc: bool, is_admin: bool, out: &mut Res
         out.number(c"sq_next", requester.next.get());
     }
     if is_rc {
-        fill_responses(send, is_admin, out);
+        if is_admin {
+            out.number(c"sq_una", requester.una.get());
+        }
+        out.number(c"sq_window", requester.window)
+            .number(c"sq_reads", requester.reads.into())
+            .number(c"sq_retries_left", requester.retries_left.into())
+            .number(c"sq_rnr_left", requester.rnr_left.into())
+            .number(c"sq_backlog", small(send.backlog.len()));
     }
-    out.number(c"sq_queued", send.queued);
+    out.number(c"sq_queued", send.tx.in_flight());
 }
 
-/// Fills in the state of an RC send half that depends on responses.
-fn fill_responses(send: &SendHalfSnapshot, is_admin: bool, out: &mut ResourceEntry<'_>) {
-    let requester = &send.requester;
-    if is_admin {
-        out.number(c"sq_una", requester.una.get());
+/// Returns the reason why the send half waits, as in observe.rst.
+fn waits_for(send: &SendHalf, requester: &SendSnapshot, is_rc: bool) -> &'static CStr {
+    let active = matches!(requester.state, SendState::Running | SendState::Draining);
+    if send.request_wait.is_pending() || send.parked.is_some() {
+        c"memory"
+    } else if send.retry.at().is_some() {
+        c"packet"
+    } else if send.tx.is_blocked() {
+        c"device"
+    } else if requester.rnr_until.is_some() {
+        c"rnr"
+    } else if is_rc && active && requester.una.is_before(requester.max) {
+        c"ack"
+    } else {
+        c"nothing"
     }
-    out.number(c"sq_window", requester.window)
-        .number(c"sq_reads", requester.reads.into())
-        .number(c"sq_retries_left", requester.retries_left.into())
-        .number(c"sq_rnr_left", requester.rnr_left.into())
-        .number(c"sq_backlog", small(send.backlog));
 }
 
-fn fill_recv(recv: &RecvHalfSnapshot, is_admin: bool, out: &mut ResourceEntry<'_>) {
-    let responder = &recv.responder;
-    out.text(c"rq_state", fmt!("{}", responder.stage.name()));
-    match &recv.source {
-        Source::Own(ring) => out
-            .number(c"rq_posted", ring.posted)
-            .number(c"rq_size", ring.capacity)
-            .number(c"rq_producer", ring.producer)
-            .number(c"rq_consumer", ring.consumer),
-        Source::Shared(number) => out.number(c"rq_srq", *number),
-    };
+/// Fills in the state of the receive half, whose lock is held: nothing here may sleep.
+fn fill_recv(recv: &RecvHalf, is_admin: bool, out: &mut ResourceEntry<'_>) {
+    let responder = recv.resp.snapshot();
+    out.name(c"rq_state", responder.stage.name());
+    recv.rq.fill_res(out);
     if let Some(bytes) = responder.held {
         out.number(c"rq_held_len", bytes);
     }
@@ -209,10 +140,10 @@ fn fill_recv(recv: &RecvHalfSnapshot, is_admin: bool, out: &mut ResourceEntry<'_
     }
     out.number(c"rq_msn", responder.msn)
         .number(c"rq_nak_sent", responder.nak_sent.into())
-        .number(c"rq_needs_memory", recv.memory.into())
-        .number(c"rq_queued", recv.queued)
-        .number(c"rq_backlog", small(recv.backlog))
-        .number(c"rq_early", small(recv.early));
+        .number(c"rq_needs_memory", recv.wait.is_pending().into())
+        .number(c"rq_queued", recv.tx.in_flight())
+        .number(c"rq_backlog", small(recv.backlog.len()))
+        .number(c"rq_early", small(recv.early.len()));
 }
 
 fn is_rc(qp: &IbQp) -> bool {
