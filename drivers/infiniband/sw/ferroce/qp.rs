@@ -21,7 +21,7 @@ pub(crate) mod recv;
 pub(crate) mod rq;
 mod sched;
 pub(crate) mod send;
-pub(crate) mod sge;
+mod sge;
 pub(crate) mod snapshot;
 mod sq;
 mod tx;

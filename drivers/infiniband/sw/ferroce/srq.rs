@@ -15,14 +15,12 @@ use crate::{
         KERNEL_OBJECTS,
         MAX_OBJECTS, //
     },
-    qp::{
-        rq,
-        sge::Producer, //
-    },
+    qp::rq,
     queue::Queue,
     ucontext::MmapEntry,
     work, //
 };
+use core::iter;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -105,8 +103,6 @@ struct Inner {
     /// During a resize: the old ring, and the number of requests, from the next one on, that are
     /// only in this ring. A request has the same index in both rings, except for the mask.
     old: Option<(Queue, u32)>,
-    /// The producer of a kernel consumer.
-    producer: Producer,
     /// The event is raised once fewer requests than this are left.
     limit: u32,
     /// Allows a process to map its ring; `None` for a kernel consumer.
@@ -162,7 +158,6 @@ impl Srq {
             queue,
             taken: 0,
             old: None,
-            producer: Producer::default(),
             limit: 0,
             mmap_entry,
         };
@@ -235,10 +230,8 @@ impl Srq {
             // Processes post through the ring.
             return Err(EINVAL);
         }
-        while let Some((wr_id, sges)) = list.next_wr() {
-            rq::push(&mut inner.producer, &inner.queue, self.max_sge, wr_id, sges)?;
-        }
-        Ok(())
+        iter::from_fn(|| list.next_wr())
+            .try_for_each(|(wr_id, sges)| rq::push(&inner.queue, self.max_sge, wr_id, sges))
     }
 
     /// Returns the attributes.
@@ -303,7 +296,6 @@ impl Srq {
         let end = inner.taken.wrapping_add(posted);
         new.set_consumer(inner.taken & mask);
         new.set_producer(end & mask);
-        inner.producer.set(end & mask);
         let old = core::mem::replace(&mut inner.queue, new);
         inner.old = Some((old, posted));
         let before = core::mem::replace(&mut inner.mmap_entry, mmap_entry);

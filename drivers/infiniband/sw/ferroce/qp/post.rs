@@ -10,7 +10,6 @@ use super::{
         BATCH_NS, //
     },
     send,
-    sge::Producer,
     sq, //
 };
 use crate::{
@@ -21,6 +20,7 @@ use crate::{
     },
     queue::Queue, //
 };
+use core::iter;
 use kernel::{
     prelude::*,
     sync::{
@@ -45,13 +45,11 @@ use roce::qp::State;
 /// The producer's side of the rings of a kernel consumer. Processes have it in user space.
 #[pin_data]
 pub(super) struct KernelQueues {
-    send: Queue,
+    #[pin]
+    sq: SpinLockIrqSave<Queue>,
     /// `None` if receive requests come from a shared queue.
-    recv: Option<Queue>,
     #[pin]
-    sq: SpinLockIrqSave<Producer>,
-    #[pin]
-    rq: SpinLockIrqSave<Producer>,
+    rq: SpinLockIrqSave<Option<Queue>>,
 }
 
 impl KernelQueues {
@@ -61,10 +59,8 @@ impl KernelQueues {
         let recv = recv.map(Queue::share);
         KBox::pin_init(
             pin_init!(Self {
-                send,
-                recv,
-                sq <- new_spinlock_irqsave!(Producer::default(), "ferroce::Qp::kernel_sq"),
-                rq <- new_spinlock_irqsave!(Producer::default(), "ferroce::Qp::kernel_rq"),
+                sq <- new_spinlock_irqsave!(send, "ferroce::Qp::kernel_sq"),
+                rq <- new_spinlock_irqsave!(recv, "ferroce::Qp::kernel_rq"),
             }),
             GFP_KERNEL,
         )
@@ -88,14 +84,9 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
     }
     if let Some(kernel) = &qp.kernel {
         let result = {
-            let mut producer = kernel.sq.lock();
-            let mut push = || {
-                while let Some(wr) = list.next_wr() {
-                    sq::push(&mut producer, &kernel.send, qp.cap.max_send_sge, &wr)?;
-                }
-                Ok(())
-            };
-            push()
+            let queue = kernel.sq.lock();
+            iter::from_fn(|| list.next_wr())
+                .try_for_each(|wr| sq::push(&queue, qp.cap.max_send_sge, &wr))
         };
         // The requests before a refused one are posted.
         qp.allow_flush();
@@ -141,19 +132,14 @@ fn serve(qp: &IbQp, keeps_posting: bool) {
 /// Posts receive requests of a kernel consumer.
 pub(crate) fn post_recv(qp: &Owned<IbQp>, list: &mut RecvList<'_>) -> Result {
     let kernel = qp.kernel.as_ref().ok_or(EINVAL)?;
-    let queue = kernel.recv.as_ref().ok_or(EINVAL)?;
     if !qp.state().takes_receives() {
         return Err(EINVAL);
     }
     let result = {
-        let mut producer = kernel.rq.lock();
-        let mut push = || {
-            while let Some((wr_id, sges)) = list.next_wr() {
-                rq::push(&mut producer, queue, qp.cap.max_recv_sge, wr_id, sges)?;
-            }
-            Ok(())
-        };
-        push()
+        let queue = kernel.rq.lock();
+        let queue = queue.as_ref().ok_or(EINVAL)?;
+        iter::from_fn(|| list.next_wr())
+            .try_for_each(|(wr_id, sges)| rq::push(queue, qp.cap.max_recv_sge, wr_id, sges))
     };
     // The requests before a refused one are posted. The barrier pairs with that of `set_state`, and
     // with the exchange in `leave`: either this sees ERR, or the flush that follows the change to

@@ -2,10 +2,7 @@
 
 //! The receive queue: work requests in the ring, and a private copy of the one in use.
 
-use super::sge::{
-    self,
-    Producer, //
-};
+use super::sge;
 use crate::{
     device::SrqRef,
     few::Few,
@@ -253,17 +250,11 @@ pub(crate) fn copy_out(queue: &Queue, index: u32, max_sge: u32, copy: &mut [u8])
 }
 
 /// Posts a request of a kernel consumer, to its own queue or a shared one.
-pub(crate) fn push(
-    producer: &mut Producer,
-    queue: &Queue,
-    max_sge: u32,
-    wr_id: u64,
-    sges: Sges<'_>,
-) -> Result {
-    producer.check(queue, max_sge, &sges)?;
+pub(crate) fn push(queue: &Queue, max_sge: u32, wr_id: u64, sges: Sges<'_>) -> Result {
+    sge::check(queue, max_sge, &sges)?;
     let mut wqe = RecvWqe::new_zeroed();
     wqe.wr_id.set(wr_id);
     // CAST: Bounded by `max_sge`.
     wqe.dma.num_sge.set(sges.len() as u32);
-    producer.push(queue, wqe.as_bytes(), sges)
+    sge::push(queue, wqe.as_bytes(), sges)
 }

@@ -31,60 +31,47 @@ use zerocopy::{
     IntoBytes, //
 };
 
-/// The producer's side of the ring of a kernel consumer.
-#[derive(Default)]
-pub(crate) struct Producer {
-    index: u32,
+/// Checks that there is room for a request with a list in the ring of a kernel consumer.
+///
+/// # Errors
+///
+/// `ENOMEM` if the ring is full, `EINVAL` if the list is longer than `max_sge`.
+pub(super) fn check(queue: &Queue, max_sge: u32, sges: &Sges<'_>) -> Result {
+    if queue.ring().is_full(queue.producer(), queue.consumer()) {
+        return Err(ENOMEM);
+    }
+    // CAST: Bounded by the device's limit.
+    if sges.len() > max_sge as usize {
+        return Err(EINVAL);
+    }
+    Ok(())
 }
 
-impl Producer {
-    /// Sets the index, for another ring.
-    pub(crate) fn set(&mut self, index: u32) {
-        self.index = index;
-    }
+/// Posts a request of a kernel consumer: its header, and the list behind that.
+///
+/// # Errors
+///
+/// `EINVAL` if they do not fit.
+pub(super) fn push(queue: &Queue, header: &[u8], sges: Sges<'_>) -> Result {
+    let index = queue.producer();
+    let write = |offset, bytes: &[u8]| match queue.write_at(index, offset, bytes) {
+        true => Ok(()),
+        false => Err(EINVAL),
+    };
+    let mut offset = header.len();
 
-    /// Checks that there is room for a request with a list.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` if the ring is full, `EINVAL` if the list is longer than `max_sge`.
-    pub(super) fn check(&self, queue: &Queue, max_sge: u32, sges: &Sges<'_>) -> Result {
-        if queue.ring().is_full(self.index, queue.consumer()) {
-            return Err(ENOMEM);
-        }
-        // CAST: Bounded by the device's limit.
-        if sges.len() > max_sge as usize {
-            return Err(EINVAL);
-        }
-        Ok(())
+    write(0, header)?;
+    for i in 0..sges.len() {
+        let (addr, length, lkey) = sges.get(i).ok_or(EINVAL)?;
+        let mut sge = RawSge::new_zeroed();
+        sge.addr.set(addr);
+        sge.length.set(length);
+        sge.lkey.set(lkey);
+        write(offset, sge.as_bytes())?;
+        offset = offset.saturating_add(SGE_LEN);
     }
-
-    /// Posts a request: its header, and the list behind that.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if they do not fit.
-    pub(super) fn push(&mut self, queue: &Queue, header: &[u8], sges: Sges<'_>) -> Result {
-        let write = |offset, bytes: &[u8]| match queue.write_at(self.index, offset, bytes) {
-            true => Ok(()),
-            false => Err(EINVAL),
-        };
-        let mut offset = header.len();
-
-        write(0, header)?;
-        for i in 0..sges.len() {
-            let (addr, length, lkey) = sges.get(i).ok_or(EINVAL)?;
-            let mut sge = RawSge::new_zeroed();
-            sge.addr.set(addr);
-            sge.length.set(length);
-            sge.lkey.set(lkey);
-            write(offset, sge.as_bytes())?;
-            offset = offset.saturating_add(SGE_LEN);
-        }
-        self.index = queue.ring().next(self.index);
-        queue.set_producer(self.index);
-        Ok(())
-    }
+    queue.set_producer(queue.ring().next(index));
+    Ok(())
 }
 
 /// Copies bytes to `offset` of the memory that a list names.

@@ -4,10 +4,7 @@
 //! flight need.
 
 use super::{
-    sge::{
-        self,
-        Producer, //
-    },
+    sge,
     Qp, //
 };
 use crate::{
@@ -340,14 +337,9 @@ fn read(queue: &Queue, index: u32, limits: &SendLimits, wqe: &mut SendWqe, tail:
 }
 
 /// Posts a request of a kernel consumer.
-pub(super) fn push(
-    producer: &mut Producer,
-    queue: &Queue,
-    max_sge: u32,
-    wr: &KernelSendWr<'_, Ferroce>,
-) -> Result {
+pub(super) fn push(queue: &Queue, max_sge: u32, wr: &KernelSendWr<'_, Ferroce>) -> Result {
     let sges = wr.sges();
-    producer.check(queue, max_sge, &sges)?;
+    sge::check(queue, max_sge, &sges)?;
     // Queue pairs of kernel consumers have no room for inline data, which must be copied before
     // this returns.
     if wr.flags().contains(SendFlags::INLINE) || send_op(wr.opcode().raw(), true).is_none() {
@@ -401,7 +393,7 @@ pub(super) fn push(
         }
         Args::None => {}
     }
-    producer.push(queue, wqe.as_bytes(), sges)
+    sge::push(queue, wqe.as_bytes(), sges)
 }
 
 /// Returns the arguments of an operation, at the front of their union.
