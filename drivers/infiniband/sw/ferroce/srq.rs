@@ -224,8 +224,7 @@ impl Srq {
 
     /// Posts requests of a kernel consumer.
     pub(crate) fn post(&self, list: &mut RecvList<'_>) -> Result {
-        let mut inner = self.inner.lock();
-        let inner = &mut *inner;
+        let inner = self.inner.lock();
         if inner.mmap_entry.is_some() {
             // Processes post through the ring.
             return Err(EINVAL);

@@ -80,7 +80,7 @@ pub(super) fn send(
     if len > plain && !is_tagged(&skb) {
         return Err(SendError::Memory(MemError::Length));
     }
-    let rejected = |_| SendError::lost(counters, Counter::Rejected);
+    let rejected = |_| SendError::lost(counters, Counter::Rejected, 1);
     account.charge_frame(&mut skb).map_err(rejected)?;
     skb.transmit_frame(netdev).map_err(rejected)?;
     counters.sent(1, size);

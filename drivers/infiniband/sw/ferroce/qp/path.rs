@@ -101,15 +101,9 @@ pub(crate) enum SendError {
 }
 
 impl SendError {
-    /// Counts a lost packet, and returns [`Self::Lost`].
-    #[cold]
-    pub(super) fn lost(counters: &Counters, reason: Counter) -> Self {
-        Self::lost_all(counters, reason, 1)
-    }
-
     /// Counts lost packets, and returns [`Self::Lost`].
     #[cold]
-    pub(super) fn lost_all(counters: &Counters, reason: Counter, packets: u16) -> Self {
+    pub(super) fn lost(counters: &Counters, reason: Counter, packets: u16) -> Self {
         counters.lost(reason, packets);
         Self::Lost
     }
@@ -289,7 +283,7 @@ impl TxPath {
         let room = skb.append_array::<MAX_HEADERS>().map_err(no_memory)?;
         let written = self
             .write_headers(room, packet, rest, traffic_class)
-            .ok_or_else(|| SendError::lost(counters, Counter::Rejected))?;
+            .ok_or_else(|| SendError::lost(counters, Counter::Rejected, 1))?;
         skb.truncate(written).map_err(no_memory)?;
         if len > 0 {
             gather(&mut skb).map_err(SendError::Memory)?;
@@ -303,7 +297,7 @@ impl TxPath {
         } else {
             icrc::of_ipv6::<KernelCrc32>(data)
         };
-        let icrc = icrc.ok_or_else(|| SendError::lost(counters, Counter::Rejected))?;
+        let icrc = icrc.ok_or_else(|| SendError::lost(counters, Counter::Rejected, 1))?;
         skb.append(&icrc).map_err(no_memory)?;
         self.ip_id = self.ip_id.wrapping_add(1);
         Ok(skb)
@@ -322,15 +316,15 @@ impl TxPath {
         let rcu = rcu::read_lock();
         let dst = self
             .route(route, &rcu)
-            .ok_or_else(|| SendError::lost_all(counters, Counter::NoRoute, packets))?;
+            .ok_or_else(|| SendError::lost(counters, Counter::NoRoute, packets))?;
         if let Some(account) = account {
             account
                 .charge(&mut train)
-                .map_err(|_| SendError::lost_all(counters, Counter::Rejected, packets))?;
+                .map_err(|_| SendError::lost(counters, Counter::Rejected, packets))?;
         }
         train.transmit(dst).map_err(|error| match error {
             ENOBUFS => SendError::NoRoom,
-            _ => SendError::lost_all(counters, Counter::Rejected, packets),
+            _ => SendError::lost(counters, Counter::Rejected, packets),
         })?;
         counters.sent(packets, bytes);
         if is_multicast(&self.addresses()) {

@@ -33,6 +33,7 @@ use super::{
     wait::OdpWait, //
 };
 use crate::{
+    clock,
     counters::{
         self,
         Counter,
@@ -102,7 +103,7 @@ pub(crate) struct RecvHalf {
     address: Option<(u32, NetId, [u8; 16])>,
     /// True once the last WQE reached event was raised.
     last_wqe_reached: bool,
-    /// The time of the last request, by [`coarse`](crate::clock::coarse).
+    /// The time of the last request, by [`clock::coarse`].
     heard_at: Instant,
     /// True if the timer for `early` is armed.
     is_early_watched: bool,
@@ -161,7 +162,7 @@ pub(crate) fn request(
             half.tx.counters.count(counter);
         }
         half.tx.counters.received(origin.bytes);
-        half.heard();
+        half.heard_at = clock::coarse();
         half.see_mark(qp, origin, &mut run);
         half.take(qp, incoming, &mut run);
         for _ in 1..BUDGET {
@@ -407,7 +408,9 @@ impl RecvHalf {
             self.resp.set_mtu(qp.device().mtu());
         }
         let verdict = self.resp.on_request(&packet, &mut self.rq);
-        self.learn_port(&verdict, incoming);
+        if verdict.is_expected() {
+            self.tx.heard(incoming.sport());
+        }
         let arrival = Arrival {
             packet,
             incoming,

@@ -474,7 +474,7 @@ impl SendHalf {
             if let Some(netdev) = &self.frames {
                 return self.tx.send_frame(netdev, transmit.len, gather);
             }
-            let no_route = || SendError::lost(&self.tx.counters, Counter::NoRoute);
+            let no_route = || SendError::lost(&self.tx.counters, Counter::NoRoute, 1);
             let av = sq.av(transmit.slot).ok_or_else(no_route)?;
             if transmit.oversize {
                 self.tx.counters.lost(Counter::Oversize, 1);

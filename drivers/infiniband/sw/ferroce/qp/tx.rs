@@ -97,18 +97,6 @@ pub(super) enum Half {
     Recv,
 }
 
-impl Half {
-    /// Returns the number of packets in flight up to which the half sends one more after each
-    /// [`TAKEOVER`].
-    fn most_held(self) -> u32 {
-        match self {
-            Half::Send => MOST_HELD,
-            // The peer has to request a response again.
-            Half::Recv => 0,
-        }
-    }
-}
-
 /// The transmit side of a half, under its lock.
 pub(crate) struct Tx {
     half: Half,
@@ -130,9 +118,6 @@ pub(crate) struct Tx {
 /// The transmit state of one run of a half. `M` is the position of the first packet of a train, to
 /// continue there if the train is taken back.
 pub(super) struct TxRun<M> {
-    /// The maximum number of packets in flight. Set by the first packet: a half that has none to
-    /// send is not counted as a sender.
-    limit: Option<u32>,
     /// The number of packets that may be sent before the next look at those in flight.
     room: u32,
     /// Packets that were built and not handed over yet.
@@ -165,7 +150,6 @@ impl<M> Handed<M> {
 impl<M> TxRun<M> {
     pub(super) fn new() -> Self {
         Self {
-            limit: None,
             room: 0,
             train: None,
         }
@@ -204,11 +188,16 @@ impl<M> TxRun<M> {
 impl Tx {
     /// Creates the transmit side of a half of queue pair `qpn`. May sleep.
     pub(super) fn new(half: Half, qpn: u32, counters: Arc<Counters>) -> impl Init<Self, Error> {
+        let most = match half {
+            Half::Send => MOST_HELD,
+            // The peer has to request a response again.
+            Half::Recv => 0,
+        };
         init!(Self {
             half,
             path: None,
             route: CachedRoute::new(GFP_KERNEL_ACCOUNT)?,
-            in_flight: TxInFlight::new(TAKEOVER, half.most_held(), WakeQp(qpn))?,
+            in_flight: TxInFlight::new(TAKEOVER, most, WakeQp(qpn))?,
             pace: Pace::default(),
             backoff: TxBackoff::default(),
             trains: Trains::default(),
@@ -250,6 +239,14 @@ impl Tx {
         self.path.as_ref().map(TxPath::path)
     }
 
+    /// Learns the UDP source port of the peer from a packet that was expected.
+    #[inline]
+    pub(super) fn heard(&mut self, sport: u16) {
+        if let Some(path) = &mut self.path {
+            path.heard(sport);
+        }
+    }
+
     /// Returns the number of packets in qdiscs and devices below.
     pub(super) fn in_flight(&self) -> u32 {
         self.in_flight.in_flight()
@@ -276,11 +273,9 @@ impl Tx {
             }
         }
         if run.room == 0 {
+            // Counts the half as a sender. One that has nothing to send does not get here.
             let in_trains = self.takes_trains(qp);
-            let backoff = &mut self.backoff;
-            let limit = *run
-                .limit
-                .get_or_insert_with(|| qp.device().send_limit(backoff, in_trains));
+            let limit = qp.device().send_limit(&mut self.backoff, in_trains);
             // The stack calls the waker when three quarters of the packets have left.
             run.room = self.in_flight.room(run.pending(), limit, limit / 4);
         }
@@ -342,7 +337,7 @@ impl Tx {
     ) -> Result<SkBuff, SendError> {
         self.path
             .as_mut()
-            .ok_or_else(|| SendError::lost(&self.counters, Counter::NoRoute))?
+            .ok_or_else(|| SendError::lost(&self.counters, Counter::NoRoute, 1))?
             .build(packet, gather, &self.counters)
     }
 
@@ -373,7 +368,7 @@ impl Tx {
         let path = self
             .path
             .as_mut()
-            .ok_or_else(|| SendError::lost_all(&self.counters, Counter::NoRoute, packets))?;
+            .ok_or_else(|| SendError::lost(&self.counters, Counter::NoRoute, packets))?;
         let account = Some(&self.in_flight);
         match path.transmit(&mut self.route, train, account, &self.counters) {
             Ok(()) => {
@@ -475,7 +470,7 @@ impl Tx {
     fn pause(&mut self, qp: &IbQp, error: SendError, packets: u16) -> SendError {
         if !qp.ty.is_connected() {
             // Datagrams to one address must not wait for room on the way to another.
-            return SendError::lost(&self.counters, Counter::Rejected);
+            return SendError::lost(&self.counters, Counter::Rejected, 1);
         }
         let queued = self.in_flight.in_flight();
         match self.backoff.refused(clock::monotonic(), queued) {
@@ -487,7 +482,7 @@ impl Tx {
                 }
                 SendError::NoRoom
             }
-            Refused::Lost => SendError::lost_all(&self.counters, Counter::Rejected, packets),
+            Refused::Lost => SendError::lost(&self.counters, Counter::Rejected, packets),
         }
     }
 

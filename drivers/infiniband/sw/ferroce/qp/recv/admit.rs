@@ -11,15 +11,9 @@ use crate::{
     counters::Counter,
     device::IbQp,
     gids,
-    packet::{
-        Incoming,
-        Origin, //
-    }, //
+    packet::Origin, //
 };
-use roce::{
-    responder::Verdict,
-    wr::MemError, //
-};
+use roce::wr::MemError;
 
 impl RecvHalf {
     /// Checks that a packet with this origin is for this queue pair, and that the state of the
@@ -53,16 +47,6 @@ impl RecvHalf {
         if origin.is_marked() {
             self.hand_over(qp, run);
             self.tx.marked(self.resp.dest_qpn());
-        }
-    }
-
-    /// Learns the UDP source port of the peer from a packet that was expected.
-    #[inline]
-    pub(super) fn learn_port(&mut self, verdict: &Verdict, incoming: &Incoming) {
-        if verdict.is_expected() {
-            if let Some(path) = self.tx.path() {
-                path.heard(incoming.sport());
-            }
         }
     }
 

@@ -21,12 +21,6 @@ const COPIES: u32 = 3;
 const REPEAT_FOR: u64 = 5_000_000_000;
 
 impl RecvHalf {
-    /// Notes that a request arrived.
-    #[inline]
-    pub(super) fn heard(&mut self) {
-        self.heard_at = clock::coarse();
-    }
-
     /// Returns the time since the last request, in ns, with the resolution of a tick.
     pub(super) fn silent_for(&self) -> u64 {
         clock::coarse().since(self.heard_at)

@@ -129,9 +129,7 @@ impl SendHalf {
         traces::acknowledgment(qp, &packet);
         let response = self.req.on_response(now, &packet);
         if response.outcome.is_expected() {
-            if let Some(path) = self.tx.path() {
-                path.heard(incoming.sport());
-            }
+            self.tx.heard(incoming.sport());
         }
         if let Some(place) = response.place {
             let result = match failed {
