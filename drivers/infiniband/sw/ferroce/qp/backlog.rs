@@ -52,17 +52,26 @@ impl<const MAX: usize> Backlog<MAX> {
         self.packets.len()
     }
 
-    /// Keeps a packet of a queue pair, or drops and counts it if there is no room. Returns whether
-    /// it is kept.
+    /// Keeps a packet of a queue pair. Drops it and counts it under `reason` if it may not be kept,
+    /// or there is no room or no memory for it. Returns whether it is kept.
     // Not inlined: packets rarely have to wait.
     #[inline(never)]
-    pub(crate) fn push(&mut self, qp: &IbQp, incoming: Incoming, counters: &Counters) -> bool {
-        let refused = match self.keep(incoming) {
-            Ok(()) => return true,
-            Err(refused) => refused,
-        };
-        refuse(qp, &refused, Counter::Backlog, counters);
-        false
+    pub(crate) fn push(
+        &mut self,
+        qp: &IbQp,
+        incoming: Incoming,
+        may_keep: bool,
+        reason: Counter,
+        counters: &Counters,
+    ) -> bool {
+        let psn = incoming.packet().map(|packet| packet.psn());
+        if !may_keep || self.packets.len() >= MAX || !self.charge(&incoming, false) {
+            refuse(qp, &incoming, reason, counters);
+            return false;
+        }
+        let (skb, about) = incoming.into_parts();
+        self.packets.push(skb, (about, psn.unwrap_or_default()));
+        true
     }
 
     /// Charges a packet that waits, here or apart from the others. Returns false if there is no
@@ -83,40 +92,6 @@ impl<const MAX: usize> Backlog<MAX> {
     /// Returns the PSN of the packet that has waited longest.
     pub(crate) fn first_psn(&self) -> Option<Psn> {
         self.packets.first().map(|(_, psn)| psn)
-    }
-
-    /// Keeps a packet if there is room, and memory for it; returns it if not.
-    fn keep(&mut self, incoming: Incoming) -> Result<(), Incoming> {
-        let psn = incoming.packet().map(|packet| packet.psn());
-        if self.packets.len() >= MAX || !self.charge(&incoming, false) {
-            return Err(incoming);
-        }
-        let (skb, about) = incoming.into_parts();
-        self.packets.push(skb, (about, psn.unwrap_or_default()));
-        Ok(())
-    }
-
-    /// Keeps a packet behind a missing one, and counts it as `kept`. Drops and counts it if it may
-    /// not be kept, or there is no room. Returns whether it is kept.
-    #[cold]
-    pub(crate) fn keep_early(
-        &mut self,
-        qp: &IbQp,
-        incoming: Incoming,
-        may_keep: bool,
-        counters: &Counters,
-        kept: Counter,
-    ) -> bool {
-        let result = match may_keep {
-            true => self.keep(incoming),
-            false => Err(incoming),
-        };
-        let Err(refused) = result else {
-            counters.count(kept);
-            return true;
-        };
-        refuse(qp, &refused, Counter::Gap, counters);
-        false
     }
 
     /// Takes the packet that has waited longest.

@@ -311,7 +311,9 @@ impl RecvHalf {
         self.share_train(qp, &incoming, run);
         // Kept packets that are due come first: the last run left them when its budget was used up.
         if self.resp.is_busy() || !self.backlog.is_empty() || self.resp.is_kept_due() {
-            self.backlog.push(qp, incoming, &self.tx.counters);
+            let counters = &self.tx.counters;
+            self.backlog
+                .push(qp, incoming, true, Counter::Backlog, counters);
         } else {
             self.take_owned(qp, incoming, run);
         }
@@ -348,7 +350,9 @@ impl RecvHalf {
         if self.resp.is_busy() || !self.backlog.is_empty() {
             match incoming.copy() {
                 Some(copy) => {
-                    self.backlog.push(qp, copy, &self.tx.counters);
+                    let counters = &self.tx.counters;
+                    self.backlog
+                        .push(qp, copy, true, Counter::Backlog, counters);
                 }
                 None => self.tx.counters.dropped(Counter::NoMemory, 1),
             }

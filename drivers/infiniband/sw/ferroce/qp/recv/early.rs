@@ -27,16 +27,16 @@ impl RecvHalf {
             return;
         };
         let may_keep = self.resp.may_keep(psn);
-        let counter = Counter::OutOfOrder;
-        match self
+        let counters = &self.tx.counters;
+        if self
             .early
-            .keep_early(qp, incoming, may_keep, &self.tx.counters, counter)
+            .push(qp, incoming, may_keep, Counter::Gap, counters)
         {
-            true => {
-                self.resp.kept(psn);
-                self.watch_early(qp, KEEP_FOR);
-            }
-            false => self.resp.not_kept(psn),
+            counters.count(Counter::OutOfOrder);
+            self.resp.kept(psn);
+            self.watch_early(qp, KEEP_FOR);
+        } else {
+            self.resp.not_kept(psn);
         }
     }
 

@@ -22,13 +22,15 @@ impl SendHalf {
     #[cold]
     pub(super) fn keep_early(&mut self, qp: &IbQp, psn: Psn, incoming: Incoming) {
         let may_keep = self.req.may_keep(psn);
-        let counter = Counter::OutOfOrderResponse;
-        match self
+        let counters = &self.tx.counters;
+        if self
             .backlog
-            .keep_early(qp, incoming, may_keep, &self.tx.counters, counter)
+            .push(qp, incoming, may_keep, Counter::Gap, counters)
         {
-            true => self.req.kept(psn),
-            false => self.req.not_kept(psn),
+            counters.count(Counter::OutOfOrderResponse);
+            self.req.kept(psn);
+        } else {
+            self.req.not_kept(psn);
         }
     }
 

@@ -103,11 +103,15 @@ impl SendHalf {
     /// Takes a response, or keeps it behind one that waits for memory.
     #[inline]
     fn take(&mut self, qp: &IbQp, time: Instant, incoming: Incoming, regions: &mut RegionCache) {
+        let counters = &self.tx.counters;
         if self.parked.is_none() {
             self.on_response(qp, time, incoming, None, regions);
             self.take_early(qp, time, regions);
-        } else if self.backlog.push(qp, incoming, &self.tx.counters) {
-            self.tx.counters.count(Counter::AckDeferred);
+        } else if self
+            .backlog
+            .push(qp, incoming, true, Counter::Backlog, counters)
+        {
+            counters.count(Counter::AckDeferred);
         }
     }
 
