@@ -346,7 +346,7 @@ impl Qp {
     /// because two CPUs that send in turn would wait for each other's packets, see
     /// `rdma::net::tx_in_flight`.
     pub(crate) fn defer_send(&self) {
-        self.sched.defer();
+        self.sched.set_deferred(true);
         self.defer();
     }
 
@@ -471,8 +471,11 @@ pub(crate) fn publish(qp: &Owned<IbQp>) -> u32 {
 /// Removes a queue pair from the data path. Afterwards nothing completes, and no completion in the
 /// queue of a kernel consumer refers to the queue pair.
 pub(crate) fn destroy(qp: &Owned<IbQp>) {
+    /// The most runs that process exit or device removal waits for.
+    const LAST_RUNS: u32 = 32;
+
     // Process requests that were posted before, and perhaps left to the work item.
-    send::catch_up_last(qp);
+    send::catch_up(qp, LAST_RUNS);
     qp.number.hide();
     let mut send = qp.send.lock();
     let mut recv = qp.recv.lock();
@@ -515,7 +518,9 @@ impl WorkItem for RunHalves {
             return;
         };
         if !send::run(&qp) {
-            qp.sched.work_done();
+            // Even if the item is queued again by now: otherwise a process that posts and polls in
+            // turn may stay deferred forever, which makes small READs slow.
+            qp.sched.set_deferred(false);
         }
         recv::run(&qp);
         let events = qp.events.xchg(0, Acquire);

@@ -75,7 +75,7 @@ pub(crate) fn modify(
     let mut attributes = qp.attributes.lock();
     if qp.state() == State::Rts {
         // Process the requests that were posted before, and perhaps left to the work item.
-        send::catch_up(qp);
+        send::catch_up(qp, u32::MAX);
     }
     let mtu = active_mtu(qp.device());
     let paths = match path {
@@ -172,7 +172,7 @@ fn lock_halves(qp: &Owned<IbQp>) -> Halves<'_> {
         }
         drop((recv, send));
         qp.allow_flush();
-        send::catch_up(qp);
+        send::catch_up(qp, u32::MAX);
         flushed = true;
     }
 }

@@ -110,7 +110,7 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
     } else {
         // Programs destroy the address handle of a datagram as soon as it is posted, so look it up
         // now.
-        send::catch_up(qp);
+        send::catch_up(qp, u32::MAX);
     }
     Ok(())
 }

@@ -97,7 +97,7 @@ impl Sched {
     #[inline]
     pub(super) fn on_post(&self, keeps_posting: bool) -> Next {
         if keeps_posting {
-            self.defer();
+            self.set_deferred(true);
         } else if !self.is_deferred.load(Relaxed) {
             return Next::Run;
         }
@@ -118,24 +118,12 @@ impl Sched {
         }
     }
 
-    /// Records that posters leave the half to the work item. Unless a batch will queue it, the
-    /// caller does. Callable in any context.
-    #[inline]
-    pub(super) fn defer(&self) {
-        self.set(true);
-    }
-
-    /// Records that the work item has left no work.
+    /// Records whether posters leave the half to the work item. If they do, the caller queues it,
+    /// unless a batch will. Callable in any context.
     ///
-    /// Called after each such run, even if the item is queued again by now: otherwise a process
-    /// that posts and polls in turn may stay deferred forever, which makes small READs slow.
-    pub(super) fn work_done(&self) {
-        self.set(false);
-    }
-
-    /// Stores a value only if it changes, because the cache line is shared with posters.
+    /// Stores the value only if it changes, because the cache line is shared with posters.
     #[inline]
-    fn set(&self, is_deferred: bool) {
+    pub(super) fn set_deferred(&self, is_deferred: bool) {
         if self.is_deferred.load(Relaxed) != is_deferred {
             self.is_deferred.store(is_deferred, Relaxed);
         }
@@ -157,14 +145,14 @@ mod tests {
         sched.begin();
         assert_eq!(sched.on_post(false), Next::Later);
         sched.begin();
-        sched.work_done();
+        sched.set_deferred(false);
         assert_eq!(sched.on_post(false), Next::Run);
     }
 
     #[test]
     fn work_left_is_deferred() {
         let sched = Sched::new();
-        sched.defer();
+        sched.set_deferred(true);
         assert_eq!(sched.on_post(false), Next::Later);
     }
 
@@ -173,7 +161,7 @@ mod tests {
         let sched = Sched::new();
         assert_eq!(sched.on_post(true), Next::Later);
         // The work item is done with earlier requests.
-        sched.work_done();
+        sched.set_deferred(false);
         assert_eq!(sched.on_post(false), Next::Run);
     }
 

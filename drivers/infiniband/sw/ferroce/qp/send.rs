@@ -8,7 +8,7 @@ mod lost;
 mod odp;
 mod response;
 
-pub(crate) use flush::{catch_up, catch_up_last};
+pub(crate) use flush::catch_up;
 pub(crate) use response::respond;
 
 use super::{

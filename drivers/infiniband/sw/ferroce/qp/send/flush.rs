@@ -14,32 +14,15 @@ use crate::{
 };
 use rdma::sync::cond_resched;
 
-/// Sends and completes the posted requests, as far as possible now. The number of steps is bounded
-/// by the size of the ring, so neither a process that keeps posting nor long messages can prolong
-/// it forever. Process context, may sleep.
-pub(crate) fn catch_up(qp: &IbQp) {
-    steps(qp, runs_of_ring(qp));
-}
-
-/// Sends posted requests before the queue pair is destroyed, in at most 32 runs of 60 packets,
-/// because process exit or device removal may be waiting. Process context, may sleep.
-pub(crate) fn catch_up_last(qp: &IbQp) {
-    const RUNS: u32 = 32;
-
-    steps(qp, RUNS.min(runs_of_ring(qp)));
-}
-
-/// Returns the number of runs that suffice for all requests of the ring.
-fn runs_of_ring(qp: &IbQp) -> u32 {
+/// Sends and completes the posted requests in at most `most` runs, as far as possible now. The size
+/// of the ring bounds the number of runs, too, so neither a process that keeps posting nor long
+/// messages can prolong it forever. Process context, may sleep.
+pub(crate) fn catch_up(qp: &IbQp, most: u32) {
     // A request may take two units of the budget: it is sent and completed.
     const AT_ONCE: u32 = BUDGET / 2;
 
-    (qp.cap.max_send_wr / AT_ONCE).saturating_add(1)
-}
-
-/// Runs the send half until no work is left, or it ran `max` times.
-fn steps(qp: &IbQp, max: u32) {
-    for _ in 0..max {
+    let runs = (qp.cap.max_send_wr / AT_ONCE).saturating_add(1);
+    for _ in 0..runs.min(most) {
         if !run(qp) {
             return;
         }
