@@ -121,14 +121,6 @@ pub(crate) struct RecvHalf {
     refusal: Option<Reply>,
 }
 
-/// A packet that is being handled.
-struct Arrival<'a> {
-    packet: Packet<'a>,
-    incoming: &'a Incoming,
-    /// The error of the fetch that the packet waited for.
-    failed: Option<MemError>,
-}
-
 /// The state of one run of the half, and the work to do after the lock is dropped.
 struct Run {
     notify: bool,
@@ -415,31 +407,28 @@ impl RecvHalf {
         if verdict.is_expected() {
             self.tx.heard(incoming.sport());
         }
-        let arrival = Arrival {
-            packet,
-            incoming,
-            failed: None,
-        };
-        let done = self.apply_verdict(qp, &verdict, &arrival, run);
+        let done = self.apply_verdict(qp, &verdict, &packet, incoming, None, run);
         (!done).then_some(verdict)
     }
 
     /// Applies the verdict on a packet; returns `false` if the packet is still needed: memory has
-    /// to be fetched first, or it came before an earlier one.
+    /// to be fetched first, or it came before an earlier one. `failed` is the error of the fetch that
+    /// the packet waited for.
     #[inline]
     fn apply_verdict(
         &mut self,
         qp: &IbQp,
         verdict: &Verdict,
-        arrival: &Arrival<'_>,
+        packet: &Packet<'_>,
+        incoming: &Incoming,
+        failed: Option<MemError>,
         run: &mut Run,
     ) -> bool {
-        let incoming = arrival.incoming;
         match verdict {
             Verdict::Drop(reason) => {
                 let counter = counters::of_drop(*reason);
                 self.tx.counters.dropped(counter, 1);
-                traces::dropped(qp, &arrival.packet, counter);
+                traces::dropped(qp, packet, counter);
             }
             Verdict::Reply(reply) => {
                 self.tx.counters.count(counters::of_reply(reply.syndrome));
@@ -454,9 +443,9 @@ impl RecvHalf {
             }
             Verdict::Fail(outcome) => self.execute(qp, outcome, Some(incoming), run),
             Verdict::Place(place) => {
-                let result = match arrival.failed {
+                let result = match failed {
                     Some(error) => Err(error),
-                    None => self.place(qp, place, &arrival.packet, incoming, run),
+                    None => self.place(qp, place, packet, incoming, run),
                 };
                 if result == Err(MemError::NotPresent) {
                     return false;
@@ -471,7 +460,7 @@ impl RecvHalf {
             Verdict::Read(read) => {
                 if read.again {
                     self.tx.counters.count(Counter::Duplicate);
-                    let (psn, next) = (arrival.packet.psn(), self.resp.epsn());
+                    let (psn, next) = (packet.psn(), self.resp.epsn());
                     self.tx.lost(psn, next);
                 }
                 // C9-88: key and address are not checked if there is nothing to read.
@@ -488,10 +477,10 @@ impl RecvHalf {
                 }
             }
             Verdict::Execute(command) => {
-                let result = match arrival.failed {
+                let result = match failed {
                     Some(error) => Err(error),
                     None => {
-                        let payload = incoming.payload(&arrival.packet);
+                        let payload = incoming.payload(packet);
                         command::execute(command, payload, self.pd, qp.qpn)
                     }
                 };

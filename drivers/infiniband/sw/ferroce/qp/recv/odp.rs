@@ -4,7 +4,6 @@
 
 use super::{
     run,
-    Arrival,
     RecvHalf,
     Run, //
 };
@@ -101,12 +100,8 @@ impl RecvHalf {
         let Ok(packet) = parked.incoming.packet() else {
             return true;
         };
-        let arrival = Arrival {
-            packet,
-            incoming: &parked.incoming,
-            failed,
-        };
-        self.apply_verdict(qp, &parked.verdict, &arrival, run)
+        let incoming = &parked.incoming;
+        self.apply_verdict(qp, &parked.verdict, &packet, incoming, failed, run)
     }
 
     /// Returns the fault to resolve before the verdict on a packet can be applied.
