@@ -426,35 +426,20 @@ impl TxPath {
         saddr: [u8; 4],
         daddr: [u8; 4],
     ) -> Option<[u8; IPV4_LEN]> {
-        const VERSION_AND_LENGTH: u8 = 0x45;
-        const DONT_FRAGMENT: u8 = 0x40;
+        /// Version 4, and a header of five words.
+        const V4_IHL5: u8 = 0x45;
+        /// Do not fragment.
+        const DF: u8 = 0x40;
 
         let total = u16::try_from(len.checked_add(IPV4_LEN)?).ok()?;
         let [len_hi, len_lo] = total.to_be_bytes();
         let [id_hi, id_lo] = self.ip_id.to_be_bytes();
         let [s0, s1, s2, s3] = saddr;
         let [d0, d1, d2, d3] = daddr;
+        let (ttl, udp) = (self.hop_limit(), IPPROTO_UDP);
         Some([
-            VERSION_AND_LENGTH,
-            tos,
-            len_hi,
-            len_lo,
-            id_hi,
-            id_lo,
-            DONT_FRAGMENT,
-            0,
-            self.hop_limit(),
-            IPPROTO_UDP,
-            0,
-            0,
-            s0,
-            s1,
-            s2,
-            s3,
-            d0,
-            d1,
-            d2,
-            d3,
+            V4_IHL5, tos, len_hi, len_lo, id_hi, id_lo, DF, 0, ttl, udp, 0, 0, s0, s1, s2, s3, d0,
+            d1, d2, d3,
         ])
     }
 
