@@ -271,7 +271,7 @@ unsafe extern "C" fn destructor_callback<W: Wake>(skb: *mut bindings::sk_buff) {
         )
     };
 
-    // CAST: At most 31.
+    // CAST: At most 63.
     account.returned((more as u32).wrapping_add(1));
     drop(account);
 }
