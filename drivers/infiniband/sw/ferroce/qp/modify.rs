@@ -178,6 +178,8 @@ fn lock_halves(qp: &Owned<IbQp>) -> Halves<'_> {
 }
 
 /// Returns the path to the peer for each half.
+// Not inlined, to keep the stack frame of its caller small.
+#[inline(never)]
 fn paths(qp: &IbQp, path: Path, gid: &GidAttr, peer: u32) -> Result<[TxPath; 2]> {
     ah::check(&path)?;
     let sport = udp_sport(path.flow_label, qp.qpn, peer);
