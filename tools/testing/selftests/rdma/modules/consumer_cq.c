@@ -498,7 +498,8 @@ static int srq_resize(struct pair *p, struct ib_srq *srq, int first, int posted)
 	attr.max_wr = 100;
 	return err ?: TRY(ib_modify_srq(srq, &attr, IB_SRQ_MAX_WR)) ?:
 	       TRY(ib_query_srq(srq, &now)) ?: EXPECT(now.max_wr >= 100) ?:
-	       TRY(post_recvs(p->b, first + posted, 50, 0, 1, &refused)) ?: take(p, first, posted + 1);
+	       TRY(post_recvs(p->b, first + posted, 50, 0, 1, &refused)) ?:
+	       take(p, first, posted + 1);
 }
 
 static int use_srq(struct pair *p, struct ib_srq *srq, struct limit *limit)
