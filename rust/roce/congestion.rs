@@ -27,8 +27,10 @@ use crate::{
     opcode::Opcode,
     time::Instant,
     wire::{
-        self,
-        TxPacket, //
+        Bth,
+        HeaderWriter,
+        TxPacket,
+        CNP_LEN, //
     }, //
 };
 
@@ -140,7 +142,8 @@ impl TxPacket for Cnp {
 
     #[cold]
     fn write_headers(&self, buf: &mut [u8]) -> Option<usize> {
-        wire::write_cnp(self.dest_qpn, buf)
+        let writer = HeaderWriter::new(buf, &Bth::cnp(self.dest_qpn))?;
+        Some(writer.put(&[0u8; CNP_LEN])?.finish())
     }
 }
 

@@ -53,11 +53,11 @@ pub use self::{
 };
 
 pub(crate) use self::{
-    bth::BthFields,
-    writer::{
-        write_cnp,
-        HeaderWriter, //
-    }, //
+    atomic::RawAtomicEth,
+    bth::Bth,
+    deth::RawDeth,
+    reth::RawReth,
+    writer::HeaderWriter, //
 };
 
 use zerocopy::{
@@ -68,12 +68,6 @@ use zerocopy::{
     FromBytes, //
 };
 
-use self::{
-    atomic::RawAtomicEth,
-    bth::Bth,
-    deth::RawDeth,
-    reth::RawReth, //
-};
 use crate::{
     ids::{
         Pkey,

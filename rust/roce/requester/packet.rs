@@ -4,6 +4,8 @@
 
 use core::ops::DerefMut;
 
+use zerocopy::network_endian::U32;
+
 use super::{
     slot::KeptWr,
     transmit::{
@@ -27,10 +29,13 @@ use crate::{
     psn::Psn,
     wire::{
         AtomicEth,
-        BthFields,
+        Bth,
         Deth,
         Feth,
         HeaderWriter,
+        RawAtomicEth,
+        RawDeth,
+        RawReth,
         Reth,
         TxPacket, //
     },
@@ -113,21 +118,17 @@ impl TxPacket for Transmit {
 
     #[inline]
     fn write_headers(&self, buf: &mut [u8]) -> Option<usize> {
-        let bth = BthFields {
-            solicited: self.solicited,
-            ack_req: self.ack_req,
-            ..BthFields::new(self, self.dest_qpn, self.psn)
-        };
+        let bth = Bth::new(self, self.dest_qpn, self.psn).with_flags(self.solicited, self.ack_req);
         let writer = HeaderWriter::new(buf, &bth)?;
         let writer = match self.rare {
             RareHeader::None => writer,
-            RareHeader::Deth(deth) => writer.deth(deth)?,
-            RareHeader::Feth(feth) => writer.feth(feth)?,
-            RareHeader::Atomic(atomic) => writer.atomic(atomic)?,
-            RareHeader::Ieth(rkey) => writer.ieth(rkey)?,
+            RareHeader::Deth(deth) => writer.put(&RawDeth::from(deth))?,
+            RareHeader::Feth(feth) => writer.put(&U32::new(feth.bits()))?,
+            RareHeader::Atomic(atomic) => writer.put(&RawAtomicEth::from(atomic))?,
+            RareHeader::Ieth(rkey) => writer.put(&U32::new(rkey.get()))?,
         };
-        let writer = writer.reth(self.reth)?.imm(self.imm)?;
-        Some(writer.finish())
+        let writer = writer.put_some(self.reth.map(RawReth::from))?;
+        Some(writer.put_some(self.imm)?.finish())
     }
 }
 

@@ -2,6 +2,8 @@
 
 //! Responses to RDMA READs, new and duplicate (RC).
 
+use zerocopy::network_endian::U32;
+
 use super::{
     message::Message,
     resources::{
@@ -30,7 +32,7 @@ use crate::{
     wire::{
         packets_for,
         Aeth,
-        BthFields,
+        Bth,
         HeaderWriter,
         Packet,
         Reth,
@@ -77,9 +79,9 @@ impl TxPacket for ReadSegment {
 
     #[inline]
     fn write_headers(&self, buf: &mut [u8]) -> Option<usize> {
-        let bth = BthFields::new(self, self.dest_qpn, self.psn);
-        let writer = HeaderWriter::new(buf, &bth)?.aeth(self.aeth)?;
-        Some(writer.finish())
+        let bth = Bth::new(self, self.dest_qpn, self.psn);
+        let aeth = self.aeth.map(|aeth| U32::new(aeth.bits()));
+        Some(HeaderWriter::new(buf, &bth)?.put_some(aeth)?.finish())
     }
 }
 

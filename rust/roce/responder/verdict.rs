@@ -2,6 +2,11 @@
 
 //! Results of the responder for the driver.
 
+use zerocopy::network_endian::{
+    U32,
+    U64, //
+};
+
 use crate::{
     ids::{
         Qpn,
@@ -14,7 +19,7 @@ use crate::{
     psn::Psn,
     wire::{
         Aeth,
-        BthFields,
+        Bth,
         Feth,
         HeaderWriter,
         Packet,
@@ -285,15 +290,15 @@ impl TxPacket for Reply {
     #[inline]
     fn write_headers(&self, buf: &mut [u8]) -> Option<usize> {
         let found = match self.kind {
-            ReplyKind::Found(found) => Some(found),
+            ReplyKind::Found(found) => Some(U64::new(found)),
             ReplyKind::Acknowledge | ReplyKind::Done => None,
         };
-        let bth = BthFields::new(self, self.dest_qpn, self.psn);
+        let bth = Bth::new(self, self.dest_qpn, self.psn);
         let aeth = Aeth {
             syndrome: self.syndrome,
             msn: self.msn,
         };
-        let writer = HeaderWriter::new(buf, &bth)?.aeth(Some(aeth))?;
-        Some(writer.found(found)?.finish())
+        let writer = HeaderWriter::new(buf, &bth)?.put(&U32::new(aeth.bits()))?;
+        Some(writer.put_some(found)?.finish())
     }
 }

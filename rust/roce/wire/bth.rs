@@ -57,43 +57,30 @@ pub(crate) struct Bth {
     psn: U32,
 }
 
-/// The fields of a [`Bth`] to write.
-pub(crate) struct BthFields {
-    pub(crate) opcode: Opcode,
-    pub(crate) solicited: bool,
-    pub(crate) pad: u8,
-    pub(crate) dest_qpn: Qpn,
-    pub(crate) ack_req: bool,
-    pub(crate) psn: Psn,
-}
-
-impl BthFields {
-    /// Makes the fields of a packet that is not solicited and does not request an acknowledgment.
+impl Bth {
+    /// Makes the header of a packet that is not solicited and does not request an acknowledgment.
+    ///
+    /// It has the default P_Key. Reserved bits are zero.
     #[inline]
-    pub(crate) fn new(packet: &impl TxPacket, dest_qpn: Qpn, psn: Psn) -> BthFields {
-        BthFields {
-            opcode: packet.opcode(),
-            solicited: false,
-            pad: pad_for(packet.payload_len()),
-            dest_qpn,
-            ack_req: false,
-            psn,
+    pub(crate) fn new(packet: &impl TxPacket, dest_qpn: Qpn, psn: Psn) -> Bth {
+        Bth {
+            opcode: packet.opcode().raw(),
+            flags: MIG_REQ | (pad_for(packet.payload_len()) << PAD_SHIFT),
+            pkey: U16::new(Pkey::DEFAULT.get()),
+            qpn: U32::new(dest_qpn.get()),
+            psn: U32::new(psn.get()),
         }
     }
-}
 
-impl Bth {
-    /// Makes a header with the default P_Key. Reserved bits are zero; the pad must be below 4.
+    /// Sets whether the packet is solicited, and whether it requests an acknowledgment.
     #[inline]
-    pub(crate) fn new(fields: &BthFields) -> Bth {
-        let solicited = if fields.solicited { SOLICITED } else { 0 };
-        let ack_req = if fields.ack_req { ACK_REQ } else { 0 };
+    pub(crate) fn with_flags(self, solicited: bool, ack_req: bool) -> Bth {
+        let solicited = if solicited { SOLICITED } else { 0 };
+        let ack_req = if ack_req { ACK_REQ } else { 0 };
         Bth {
-            opcode: fields.opcode.raw(),
-            flags: solicited | MIG_REQ | ((fields.pad << PAD_SHIFT) & PAD_MASK),
-            pkey: U16::new(Pkey::DEFAULT.get()),
-            qpn: U32::new(fields.dest_qpn.get()),
-            psn: U32::new(ack_req | fields.psn.get()),
+            flags: self.flags | solicited,
+            psn: U32::new(ack_req | self.psn.get()),
+            ..self
         }
     }
 
