@@ -5,7 +5,7 @@
 //! A WQE is a fixed header ([`SendWqe`], [`RecvWqe`]) followed by a tail: a list of scatter/gather
 //! elements (SGE), or for a send with inline data the message itself. A process may have written
 //! anything. The parsers return either a work request whose opcode, lengths and counts are within
-//! the documented bounds, or an error that completes the request.
+//! the documented bounds, or an error with which the driver completes the request.
 //!
 //! The driver copies the header, gets the length of the tail from [`SendWqe::tail_len`], copies the
 //! tail, and parses both copies. It does not read the header again after that. Once both are
@@ -49,11 +49,7 @@ pub use self::{
     }, //
 };
 
-use crate::wr::{
-    SendOp,
-    SendWr,
-    Status, //
-};
+use crate::wr::SendOp;
 use zerocopy::FromBytes;
 
 /// The size of the operand of an atomic operation in bytes.
@@ -84,77 +80,16 @@ pub fn send_op(opcode: u32, kernel: bool) -> Option<SendOp> {
     }
 }
 
-/// The reason for refusing a WQE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WqeErrorKind {
-    /// The copy is shorter than the WQE. This cannot happen if it is as long as `tail_len` says.
-    Truncated,
-    /// The opcode is unknown, reserved for the kernel or not supported by this driver.
-    Opcode,
-    /// The opcode does not exist on this transport.
-    Transport,
-    /// Inline data in a request that cannot carry any.
-    NotInline,
-    /// More SGEs than the queue pair was created for.
-    SgeCount,
-    /// More inline data than the queue pair was created for, a message over
-    /// [`MAX_MESSAGE_LEN`](crate::wire::MAX_MESSAGE_LEN), or an atomic operation whose buffers are
-    /// not as long as a word.
-    Length,
-    /// A UD send without an address handle.
-    AddressHandle,
-    /// A FLUSH that selects nothing, or something reserved.
-    Flush,
-}
-
-/// A refused WQE, with the data that its completion needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WqeError {
-    /// Cookie of the program, or zero if the WQE is too short to have one.
-    pub wr_id: u64,
-    /// Reason of the refusal.
-    pub kind: WqeErrorKind,
-}
-
-impl WqeError {
-    /// Returns the status that the request completes with.
-    pub fn status(&self) -> Status {
-        match self.kind {
-            WqeErrorKind::Length => Status::LocLen,
-            WqeErrorKind::Truncated
-            | WqeErrorKind::Opcode
-            | WqeErrorKind::Transport
-            | WqeErrorKind::NotInline
-            | WqeErrorKind::SgeCount
-            | WqeErrorKind::AddressHandle
-            | WqeErrorKind::Flush => Status::LocQpOp,
-        }
-    }
-
-    /// Returns an empty send that takes the place of the refused WQE in the order of completions.
-    ///
-    /// The driver posts it and immediately fails its slot with [`status`](Self::status), so it is
-    /// never transmitted.
-    pub fn placeholder(&self) -> SendWr {
-        SendWr {
-            wr_id: self.wr_id,
-            op: SendOp::Send,
-            signalled: true,
-            ..SendWr::default()
-        }
-    }
-}
-
 /// Adds the lengths of `count` SGEs, which cannot overflow 64 bits.
+///
+/// Returns `None` if these are more than `max_sge`, or if the tail is shorter.
 #[inline]
-fn sum_sges(tail: &[u8], count: u32, max_sge: u32) -> Result<u64, WqeErrorKind> {
+fn sum_sges(tail: &[u8], count: u32, max_sge: u32) -> Option<u64> {
     if count > max_sge {
-        return Err(WqeErrorKind::SgeCount);
+        return None;
     }
-    let sges = sges(tail, count).ok_or(WqeErrorKind::Truncated)?;
-    Ok(sges.iter().fold(0, |sum: u64, sge| {
-        sum.wrapping_add(u64::from(sge.length.get()))
-    }))
+    let lengths = sges(tail, count)?.iter().map(|sge| sge.length.get());
+    Some(lengths.fold(0, |sum: u64, length| sum.wrapping_add(u64::from(length))))
 }
 
 /// Returns the first `count` SGEs of a tail, or `None` if the tail is shorter.

@@ -317,7 +317,6 @@ mod tests {
         super::{
             parse_send,
             Payload,
-            WqeErrorKind,
             SEND_FENCE,
             SEND_SIGNALED,
             SEND_SOLICITED, //
@@ -351,9 +350,9 @@ mod tests {
         wqe
     }
 
-    fn parse(wqe: &SendWqe) -> Result<(SendWr, Payload), WqeErrorKind> {
+    fn parse(wqe: &SendWqe) -> Result<(SendWr, Payload), Status> {
         let tail = [0; 64];
-        parse_send(wqe, &tail, Transport::Rc, &LIMITS).map_err(|error| error.kind)
+        parse_send(wqe, &tail, Transport::Rc, &LIMITS)
     }
 
     /// Returns the number at an offset of the arguments.
@@ -384,7 +383,7 @@ mod tests {
     fn arguments_have_their_places() {
         let add = parse(&wqe(6, 0, 0, 8)).map(|_| ());
         // The buffer of the result is missing.
-        assert_eq!(add, Err(WqeErrorKind::Length));
+        assert_eq!(add, Err(Status::LocLen));
         let mut buffer = [0; 16];
         buffer[8..12].copy_from_slice(&8u32.to_ne_bytes());
         let add = parse_send(&wqe(6, 0, 1, 8), &buffer, Transport::Rc, &LIMITS);

@@ -7,8 +7,6 @@ use super::{
     sum_sges,
     RawSge,
     RecvWqe,
-    WqeError,
-    WqeErrorKind,
     RECV_WQE_LEN, //
 };
 use crate::wire::MAX_MESSAGE_LEN;
@@ -32,17 +30,13 @@ pub struct RecvWr {
 ///
 /// # Errors
 ///
-/// [`WqeErrorKind::SgeCount`] or [`WqeErrorKind::Truncated`].
-pub fn parse_recv(bytes: &[u8], max_sge: u32) -> Result<RecvWr, WqeError> {
-    let Ok((wqe, tail)) = RecvWqe::ref_from_prefix(bytes) else {
-        return Err(WqeError {
-            wr_id: 0,
-            kind: WqeErrorKind::Truncated,
-        });
-    };
+/// The [`RecvWr::wr_id`] if there are more than `max_sge` SGEs, or if the copy is shorter than the
+/// WQE; zero if it is too short to have one.
+pub fn parse_recv(bytes: &[u8], max_sge: u32) -> Result<RecvWr, u64> {
+    let (wqe, tail) = RecvWqe::ref_from_prefix(bytes).map_err(|_| 0u64)?;
     let wr_id = wqe.wr_id.get();
     let num_sge = wqe.dma.num_sge.get();
-    let total = sum_sges(tail, num_sge, max_sge).map_err(|kind| WqeError { wr_id, kind })?;
+    let total = sum_sges(tail, num_sge, max_sge).ok_or(wr_id)?;
     Ok(RecvWr {
         wr_id,
         num_sge,
@@ -81,12 +75,8 @@ mod tests {
         let last = recv_sges(&bytes, 2).and_then(|sges| sges.last());
         assert_eq!(last.map(|sge| sge.length.get()), Some(u32::MAX));
         assert!(recv_sges(&bytes, 3).is_none());
-        assert_eq!(
-            parse_recv(&bytes, 1).map_err(|e| e.kind),
-            Err(WqeErrorKind::SgeCount)
-        );
-        let short = parse_recv(&bytes[..71], 2).map_err(|e| (e.wr_id, e.kind));
-        assert_eq!(short, Err((9, WqeErrorKind::Truncated)));
+        assert_eq!(parse_recv(&bytes, 1), Err(9));
+        assert_eq!(parse_recv(&bytes[..71], 2), Err(9));
     }
 
     #[test]

@@ -13,8 +13,6 @@ use super::{
     RegArgs,
     SendWqe,
     UdArgs,
-    WqeError,
-    WqeErrorKind,
     SEND_FENCE,
     SEND_INLINE,
     SEND_SIGNALED,
@@ -34,7 +32,8 @@ use crate::{
     },
     wr::{
         SendOp,
-        SendWr, //
+        SendWr,
+        Status, //
     }, //
 };
 use core::num::NonZeroU32;
@@ -82,31 +81,20 @@ pub enum Payload {
 ///
 /// # Errors
 ///
-/// A violation is a [`WqeError`], which completes the request with its
-/// [`status`](WqeError::status).
+/// The status that the request completes with. It is [`Status::LocLen`] for more inline data than
+/// the queue pair was created for, a message or a range over [`MAX_MESSAGE_LEN`], or an atomic
+/// operation whose buffers are not as long as a word, and [`Status::LocQpOp`] for any other
+/// violation.
 #[inline]
 pub fn parse_send(
     wqe: &SendWqe,
     tail: &[u8],
     transport: Transport,
     limits: &SendLimits,
-) -> Result<(SendWr, Payload), WqeError> {
-    validate_send(wqe, tail, transport, limits).map_err(|kind| WqeError {
-        wr_id: wqe.wr_id.get(),
-        kind,
-    })
-}
-
-#[inline]
-fn validate_send(
-    wqe: &SendWqe,
-    tail: &[u8],
-    transport: Transport,
-    limits: &SendLimits,
-) -> Result<(SendWr, Payload), WqeErrorKind> {
-    let op = send_op(wqe.opcode.get(), limits.kernel).ok_or(WqeErrorKind::Opcode)?;
+) -> Result<(SendWr, Payload), Status> {
+    let op = send_op(wqe.opcode.get(), limits.kernel).ok_or(Status::LocQpOp)?;
     if !op.is_on(transport) || (limits.raw && op != SendOp::Send) {
-        return Err(WqeErrorKind::Transport);
+        return Err(Status::LocQpOp);
     }
 
     let flags = wqe.send_flags.get();
@@ -126,7 +114,7 @@ fn validate_send(
             if transport == Transport::Ud && !limits.raw {
                 let ud: &UdArgs = args(wqe)?;
                 if ud.ah_num.get() == 0 {
-                    return Err(WqeErrorKind::AddressHandle);
+                    return Err(Status::LocQpOp);
                 }
                 wr.dest_qpn = Qpn::new(ud.remote_qpn.get());
                 wr.qkey = effective_qkey(Qkey::new(ud.remote_qkey.get()), limits.qkey);
@@ -154,7 +142,7 @@ fn validate_send(
             let flush: &FlushArgs = args(wqe)?;
             wr.va = flush.remote_addr.get();
             wr.rkey = Rkey::new(flush.rkey.get());
-            wr.feth = Feth::new(flush.placement, flush.level).ok_or(WqeErrorKind::Flush)?;
+            wr.feth = Feth::new(flush.placement, flush.level).ok_or(Status::LocQpOp)?;
         }
         SendOp::SendInv | SendOp::LocalInv => wr.rkey = Rkey::new(u32::from_ne_bytes(wqe.ex)),
         SendOp::RegMr => {
@@ -178,7 +166,7 @@ fn payload(
     wqe: &SendWqe,
     tail: &[u8],
     limits: &SendLimits,
-) -> Result<(Payload, u32), WqeErrorKind> {
+) -> Result<(Payload, u32), Status> {
     const NONE: Payload = Payload::Inline { len: 0 };
     // CAST: A small constant.
     const WORD: u32 = WORD_LEN as u32;
@@ -188,18 +176,16 @@ fn payload(
         SendOp::LocalInv | SendOp::RegMr | SendOp::BindMw => Ok((NONE, 0)),
         SendOp::Flush => match wqe.dma.length.get() {
             length @ 0..=MAX_MESSAGE_LEN => Ok((NONE, length)),
-            _ => Err(WqeErrorKind::Length),
+            _ => Err(Status::LocLen),
         },
         // The word is in the tail, without a flag.
-        SendOp::AtomicWrite if wqe.dma.length.get() != WORD => Err(WqeErrorKind::Length),
+        SendOp::AtomicWrite if wqe.dma.length.get() != WORD => Err(Status::LocLen),
         SendOp::AtomicWrite => inline_payload(&wqe.dma, tail, WORD),
-        SendOp::Read | SendOp::CompareSwap | SendOp::FetchAdd if is_inline => {
-            Err(WqeErrorKind::NotInline)
-        }
+        SendOp::Read | SendOp::CompareSwap | SendOp::FetchAdd if is_inline => Err(Status::LocQpOp),
         SendOp::CompareSwap | SendOp::FetchAdd => {
             match sge_payload(&wqe.dma, tail, limits.max_sge)? {
                 (payload, WORD) => Ok((payload, WORD)),
-                _ => Err(WqeErrorKind::Length),
+                _ => Err(Status::LocLen),
             }
         }
         _ if is_inline => inline_payload(&wqe.dma, tail, limits.max_inline),
@@ -207,30 +193,26 @@ fn payload(
     }
 }
 
-fn inline_payload(
-    dma: &DmaInfo,
-    tail: &[u8],
-    max_inline: u32,
-) -> Result<(Payload, u32), WqeErrorKind> {
+fn inline_payload(dma: &DmaInfo, tail: &[u8], max_inline: u32) -> Result<(Payload, u32), Status> {
     let length = dma.length.get();
     let len = match u16::try_from(length) {
         Ok(len) if length <= max_inline => len,
-        _ => return Err(WqeErrorKind::Length),
+        _ => return Err(Status::LocLen),
     };
     if tail.len() < usize::from(len) {
-        return Err(WqeErrorKind::Truncated);
+        return Err(Status::LocQpOp);
     }
     Ok((Payload::Inline { len }, length))
 }
 
 #[inline]
-fn sge_payload(dma: &DmaInfo, tail: &[u8], max_sge: u32) -> Result<(Payload, u32), WqeErrorKind> {
+fn sge_payload(dma: &DmaInfo, tail: &[u8], max_sge: u32) -> Result<(Payload, u32), Status> {
     let count = dma.num_sge.get();
-    let total = sum_sges(tail, count, max_sge)?;
-    let count = u16::try_from(count).map_err(|_| WqeErrorKind::SgeCount)?;
+    let total = sum_sges(tail, count, max_sge).ok_or(Status::LocQpOp)?;
+    let count = u16::try_from(count).map_err(|_| Status::LocQpOp)?;
     match u32::try_from(total) {
         Ok(length) if length <= MAX_MESSAGE_LEN => Ok((Payload::Sges { count }, length)),
-        _ => Err(WqeErrorKind::Length),
+        _ => Err(Status::LocLen),
     }
 }
 
@@ -242,12 +224,10 @@ pub fn ah_num(wqe: &SendWqe) -> Option<NonZeroU32> {
 
 /// Returns the arguments of a WQE as the type that its operation has.
 #[inline]
-fn args<T: FromBytes + KnownLayout + Immutable + Unaligned>(
-    wqe: &SendWqe,
-) -> Result<&T, WqeErrorKind> {
+fn args<T: FromBytes + KnownLayout + Immutable + Unaligned>(wqe: &SendWqe) -> Result<&T, Status> {
     match T::ref_from_prefix(&wqe.args) {
         Ok((args, _)) => Ok(args),
-        Err(_) => Err(WqeErrorKind::Truncated),
+        Err(_) => Err(Status::LocQpOp),
     }
 }
 
@@ -279,7 +259,6 @@ mod tests {
         },
         *, //
     };
-    use crate::testutil::*;
     use zerocopy::{
         byteorder::native_endian::{
             U32,
@@ -332,19 +311,19 @@ mod tests {
         SendWqe::read_from_prefix(bytes).unwrap_or((SendWqe::new_zeroed(), &[]))
     }
 
-    type Parsed = Result<(SendWr, Payload), WqeError>;
+    type Parsed = (SendWr, Payload);
 
-    fn parse(bytes: &[u8], transport: Transport, limits: &SendLimits) -> Parsed {
+    fn parse(bytes: &[u8], transport: Transport, limits: &SendLimits) -> Result<Parsed, Status> {
         let (wqe, tail) = parts(bytes);
         parse_send(&wqe, tail, transport, limits)
     }
 
-    fn kind(bytes: &[u8], transport: Transport) -> Option<WqeErrorKind> {
-        parse(bytes, transport, &LIMITS).err().map(|e| e.kind)
+    fn error(bytes: &[u8], transport: Transport) -> Option<Status> {
+        parse(bytes, transport, &LIMITS).err()
     }
 
     #[test]
-    fn write_takes_raddr_from_wqe_and_sums_sges() -> Result<(), WqeError> {
+    fn write_takes_raddr_from_wqe_and_sums_sges() -> Result<(), Status> {
         let bytes = send_bytes(0, SEND_SIGNALED | SEND_FENCE, 3, 0xffff_ffff);
         let (wr, payload) = parse(&bytes, Transport::Rc, &LIMITS)?;
         assert!(matches!(wr.op, SendOp::Write));
@@ -362,14 +341,14 @@ mod tests {
     }
 
     #[test]
-    fn inline_length_is_authoritative_and_bounded() -> Result<(), WqeError> {
+    fn inline_length_is_authoritative_and_bounded() -> Result<(), Status> {
         let bytes = send_bytes(3, SEND_INLINE, 9, 64);
         let (wr, payload) = parse(&bytes, Transport::Uc, &LIMITS)?;
         assert_eq!(wr.length, 64);
         assert_eq!(wr.imm, [1, 2, 3, 4]);
         assert_eq!(payload, Payload::Inline { len: 64 });
         let long = send_bytes(3, SEND_INLINE, 0, 65);
-        assert_eq!(kind(&long, Transport::Uc), Some(WqeErrorKind::Length));
+        assert_eq!(error(&long, Transport::Uc), Some(Status::LocLen));
         Ok(())
     }
 
@@ -383,7 +362,7 @@ mod tests {
             wqe.opcode = U32::new(opcode);
             let parsed = parse(wqe.as_bytes(), Transport::Ud, &raw);
             assert_eq!(parsed.is_ok(), opcode == 2);
-            assert!(kind(wqe.as_bytes(), Transport::Ud).is_some());
+            assert!(error(wqe.as_bytes(), Transport::Ud).is_some());
         }
     }
 
@@ -393,23 +372,23 @@ mod tests {
             let mut bytes = send_bytes(opcode, 0, 1, 8);
             bytes[36] = 1;
             bytes[40] = 1;
-            assert_eq!(kind(&bytes, Transport::Rc), None);
+            assert_eq!(error(&bytes, Transport::Rc), None);
             assert_eq!(
-                kind(&bytes, Transport::Uc).is_none(),
+                error(&bytes, Transport::Uc).is_none(),
                 matches!(opcode, 0..=3 | 7 | 8)
             );
             assert_eq!(
-                kind(&bytes, Transport::Ud).is_none(),
+                error(&bytes, Transport::Ud).is_none(),
                 matches!(opcode, 2 | 3)
             );
         }
         // Operations of other hardware, those of the kernel (registration is 0x20), and garbage.
         for opcode in [10, 11, 12, 13, 0x20, 0xf0, u32::MAX] {
             let bytes = send_bytes(opcode, 0, 0, 0);
-            assert_eq!(kind(&bytes, Transport::Rc), Some(WqeErrorKind::Opcode));
+            assert_eq!(error(&bytes, Transport::Rc), Some(Status::LocQpOp));
         }
         let read = send_bytes(4, SEND_INLINE, 0, 0);
-        assert_eq!(kind(&read, Transport::Rc), Some(WqeErrorKind::NotInline));
+        assert_eq!(error(&read, Transport::Rc), Some(Status::LocQpOp));
     }
 
     #[test]
@@ -418,20 +397,19 @@ mod tests {
             kernel: true,
             ..LIMITS
         };
-        let kind = |opcode| {
+        let error = |opcode| {
             let bytes = send_bytes(opcode, 0, 0, 0);
-            let parsed = parse(&bytes, Transport::Rc, &limits);
-            parsed.err().map(|e| e.kind)
+            parse(&bytes, Transport::Rc, &limits).err()
         };
-        assert_eq!(kind(0x20), None);
-        assert_eq!(kind(8), Some(WqeErrorKind::Opcode));
+        assert_eq!(error(0x20), None);
+        assert_eq!(error(8), Some(Status::LocQpOp));
         let bytes = send_bytes(0x20, 0, 0, 0);
         let reg = parse(&bytes, Transport::Rc, &limits).map(|(wr, _)| (wr.va, wr.rkey));
         assert_eq!(reg, Ok((0x1122_3344_5566_7788, Rkey::new(0xabcd))));
     }
 
     #[test]
-    fn atomics_need_8_byte_buffer() -> Result<(), WqeError> {
+    fn atomics_need_8_byte_buffer() -> Result<(), Status> {
         let mut bytes = send_bytes(5, 0, 1, 0);
         bytes[32..40].copy_from_slice(&1u64.to_ne_bytes());
         bytes[40..48].copy_from_slice(&2u64.to_ne_bytes());
@@ -444,15 +422,15 @@ mod tests {
         for (first, second) in [(3, 5), (0, 8), (8, 1), (4, 3), (0, 0)] {
             set_sge_length(&mut bytes, 0, first);
             set_sge_length(&mut bytes, 1, second);
-            assert_eq!(kind(&bytes, Transport::Rc).is_some(), first + second != 8);
+            assert_eq!(error(&bytes, Transport::Rc).is_some(), first + second != 8);
         }
         let inline = send_bytes(6, SEND_INLINE, 0, 8);
-        assert_eq!(kind(&inline, Transport::Rc), Some(WqeErrorKind::NotInline));
+        assert_eq!(error(&inline, Transport::Rc), Some(Status::LocQpOp));
         Ok(())
     }
 
     #[test]
-    fn atomic_write_operand_is_in_tail() -> Result<(), WqeError> {
+    fn atomic_write_operand_is_in_tail() -> Result<(), Status> {
         let bytes = send_bytes(15, 0, 0, 8);
         let none = SendLimits {
             max_sge: 0,
@@ -466,31 +444,31 @@ mod tests {
         assert_eq!(payload, Payload::Inline { len: 8 });
         assert_eq!(parts(&bytes).0.tail_len(&LIMITS), 8);
         let long = send_bytes(15, 0, 0, 9);
-        assert_eq!(kind(&long, Transport::Rc), Some(WqeErrorKind::Length));
+        assert_eq!(error(&long, Transport::Rc), Some(Status::LocLen));
         assert_eq!(
-            kind(&bytes[..SEND_WQE_LEN + 7], Transport::Rc),
-            Some(WqeErrorKind::Truncated)
+            error(&bytes[..SEND_WQE_LEN + 7], Transport::Rc),
+            Some(Status::LocQpOp)
         );
         Ok(())
     }
 
     #[test]
-    fn flush_takes_length_from_wqe() -> Result<(), WqeError> {
+    fn flush_takes_length_from_wqe() -> Result<(), Status> {
         let mut bytes = send_bytes(14, 0, 0, 4096);
         bytes[36..40].copy_from_slice(&3u32.to_ne_bytes());
-        assert_eq!(kind(&bytes, Transport::Rc), Some(WqeErrorKind::Flush));
+        assert_eq!(error(&bytes, Transport::Rc), Some(Status::LocQpOp));
         bytes[40] = 1;
         let (wr, payload) = parse(&bytes, Transport::Rc, &LIMITS)?;
         assert_eq!(payload, Payload::Inline { len: 0 });
         assert_eq!((wr.length, wr.rkey), (4096, Rkey::new(3)));
         assert!(wr.feth.global() && !wr.feth.whole());
         let long = send_bytes(14, 0, 0, MAX_MESSAGE_LEN + 1);
-        assert_eq!(kind(&long, Transport::Rc), Some(WqeErrorKind::Length));
+        assert_eq!(error(&long, Transport::Rc), Some(Status::LocLen));
         Ok(())
     }
 
     #[test]
-    fn rkey_to_invalidate_is_in_host_order() -> Result<(), WqeError> {
+    fn rkey_to_invalidate_is_in_host_order() -> Result<(), Status> {
         for opcode in [7, 9] {
             let bytes = send_bytes(opcode, 0, 0, 0);
             let (wr, _) = parse(&bytes, Transport::Rc, &LIMITS)?;
@@ -502,36 +480,30 @@ mod tests {
     #[test]
     fn sge_count_and_sum_are_bounded() {
         let bytes = send_bytes(2, 0, 5, 0);
-        assert_eq!(kind(&bytes, Transport::Rc), Some(WqeErrorKind::SgeCount));
+        assert_eq!(error(&bytes, Transport::Rc), Some(Status::LocQpOp));
 
         let mut bytes = send_bytes(2, 0, 2, 0);
         set_sge_length(&mut bytes, 0, 1 << 31);
-        assert_eq!(kind(&bytes, Transport::Rc), Some(WqeErrorKind::Length));
+        assert_eq!(error(&bytes, Transport::Rc), Some(Status::LocLen));
         set_sge_length(&mut bytes, 1, 0);
-        assert_eq!(kind(&bytes, Transport::Rc), None);
+        assert_eq!(error(&bytes, Transport::Rc), None);
         set_sge_length(&mut bytes, 1, u32::MAX);
-        assert_eq!(kind(&bytes, Transport::Rc), Some(WqeErrorKind::Length));
+        assert_eq!(error(&bytes, Transport::Rc), Some(Status::LocLen));
     }
 
     #[test]
     fn truncated_tail_is_refused() {
         let bytes = send_bytes(2, 0, 4, 0);
         for len in SEND_WQE_LEN..bytes.len() {
-            assert_eq!(
-                kind(&bytes[..len], Transport::Rc),
-                Some(WqeErrorKind::Truncated)
-            );
+            assert_eq!(error(&bytes[..len], Transport::Rc), Some(Status::LocQpOp));
         }
-        assert_eq!(kind(&bytes, Transport::Rc), None);
+        assert_eq!(error(&bytes, Transport::Rc), None);
     }
 
     #[test]
     fn ud_needs_ah_and_controlled_qkey_is_replaced() {
         let mut bytes = send_bytes(2, 0, 1, 0);
-        assert_eq!(
-            kind(&bytes, Transport::Ud),
-            Some(WqeErrorKind::AddressHandle)
-        );
+        assert_eq!(error(&bytes, Transport::Ud), Some(Status::LocQpOp));
         assert_eq!(ah_num(&parts(&bytes).0), None);
         bytes[36..40].copy_from_slice(&5u32.to_ne_bytes());
         bytes[24..28].copy_from_slice(&0x0100_0011u32.to_ne_bytes());
@@ -552,13 +524,5 @@ mod tests {
         assert_eq!(parts(&bytes).0.tail_len(&LIMITS), 4 * SGE_LEN);
         let bytes = send_bytes(2, SEND_INLINE, 0, u32::MAX);
         assert_eq!(parts(&bytes).0.tail_len(&LIMITS), 64);
-    }
-
-    #[test]
-    fn refused_wqe_keeps_wr_id() {
-        let bytes = send_bytes(99, 0, 0, 0);
-        let error = parse(&bytes, Transport::Rc, &LIMITS).err();
-        assert_eq!(error.map(|e| e.placeholder().wr_id), Some(7));
-        assert_eq!(error.map(|e| e.status()), Some(Status::LocQpOp));
     }
 }

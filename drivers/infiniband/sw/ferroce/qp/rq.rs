@@ -220,11 +220,8 @@ impl RecvQueue for Rq {
                 self.wr = wr;
                 Some(Ok(wr.length))
             }
-            Err(e) => {
-                self.wr = RecvWr {
-                    wr_id: e.wr_id,
-                    ..EMPTY
-                };
+            Err(wr_id) => {
+                self.wr = RecvWr { wr_id, ..EMPTY };
                 Some(Err(MemError::Fault))
             }
         }

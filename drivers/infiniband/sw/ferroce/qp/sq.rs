@@ -63,6 +63,7 @@ use roce::{
     wr::{
         MemError,
         SendOp,
+        SendWr,
         Status, //
     }, //
 };
@@ -162,11 +163,15 @@ impl Sq {
 
         let (mut wr, payload, mut error) = match parsed {
             Ok((wr, payload)) => (wr, payload, None),
-            Err(e) => (
-                e.placeholder(),
-                Payload::Inline { len: 0 },
-                Some(e.status()),
-            ),
+            // An empty send takes the place of the request in the order of completions. Its slot
+            // fails at once, so it is never transmitted.
+            Err(status) => {
+                let wr = SendWr {
+                    wr_id: wqe.wr_id.get(),
+                    ..SendWr::default()
+                };
+                (wr, Payload::Inline { len: 0 }, Some(status))
+            }
         };
         wr.signalled |= self.signal_all;
         if self.transport == Transport::Ud && !self.limits.raw && error.is_none() {
