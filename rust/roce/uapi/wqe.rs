@@ -24,7 +24,6 @@ pub use self::{
         RawSge,
         RdmaArgs,
         RecvWqe,
-        RegArgs,
         SendWqe,
         UdArgs,
         RECV_WQE_LEN,

@@ -65,7 +65,7 @@ pub struct SendWqe {
     /// names.
     pub ex: [u8; 4],
     /// A union that the opcode and the transport select: [`RdmaArgs`], [`AtomicArgs`],
-    /// [`FlushArgs`], [`BindArgs`], [`RegArgs`] or [`UdArgs`].
+    /// [`FlushArgs`], [`BindArgs`] or [`UdArgs`].
     pub args: [u8; 120],
     /// The progress of a WQE in C rxe. A process could forge it, so it is neither read nor written.
     pub scratch: [u8; 40],
@@ -120,31 +120,22 @@ pub struct FlushArgs {
 }
 
 /// Arguments of the binding of a memory window: `mw` in the union of `struct rxe_send_wr`.
+///
+/// A fast registration, which only kernel consumers request, uses them too.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct BindArgs {
-    /// First byte, in the address space of the memory region.
+    /// First byte, in the address space of the memory region. Registration: the address that
+    /// requests use for it.
     pub addr: U64,
-    /// Bytes.
+    /// Bytes. Binding only.
     pub length: U64,
-    /// Key of the memory region.
+    /// Key of the memory region. Binding only.
     pub mr_lkey: U32,
-    /// Current key of the window.
+    /// Current key of the window. Binding only.
     pub mw_rkey: U32,
-    /// New key of the window.
+    /// New key of the window, or of the region to register.
     pub rkey: U32,
-    /// Set of `enum ib_access_flags`.
-    pub access: U32,
-}
-
-/// Arguments of a fast registration. Kernel consumers only, so the layout is not part of the ABI.
-#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct RegArgs {
-    /// The address that requests use for the first byte.
-    pub iova: U64,
-    /// New key of the region.
-    pub key: U32,
     /// Set of `enum ib_access_flags`.
     pub access: U32,
 }
@@ -224,7 +215,6 @@ const _: () = {
     assert!(size_of::<AtomicArgs>() >= size_of::<RdmaArgs>());
     assert!(size_of::<AtomicArgs>() >= size_of::<FlushArgs>());
     assert!(size_of::<AtomicArgs>() >= size_of::<BindArgs>());
-    assert!(size_of::<AtomicArgs>() >= size_of::<RegArgs>());
     assert!(size_of::<AtomicArgs>() >= size_of::<UdArgs>());
     assert!(offset_of!(RdmaArgs, rkey) == 8);
     assert!(offset_of!(AtomicArgs, compare_add) == 8);
@@ -251,16 +241,6 @@ impl From<&BindArgs> for LocalArgs {
             mr_lkey: bind.mr_lkey.get(),
             mw_rkey: bind.mw_rkey.get(),
             access: bind.access.get(),
-        }
-    }
-}
-
-impl From<&RegArgs> for LocalArgs {
-    fn from(reg: &RegArgs) -> LocalArgs {
-        LocalArgs {
-            addr: reg.iova.get(),
-            access: reg.access.get(),
-            ..LocalArgs::default()
         }
     }
 }

@@ -10,7 +10,6 @@ use super::{
     DmaInfo,
     FlushArgs,
     RdmaArgs,
-    RegArgs,
     SendWqe,
     UdArgs,
     SEND_FENCE,
@@ -145,12 +144,7 @@ pub fn parse_send(
             wr.feth = Feth::new(flush.placement, flush.level).ok_or(Status::LocQpOp)?;
         }
         SendOp::SendInv | SendOp::LocalInv => wr.rkey = Rkey::new(u32::from_ne_bytes(wqe.ex)),
-        SendOp::RegMr => {
-            let reg: &RegArgs = args(wqe)?;
-            wr.rkey = Rkey::new(reg.key.get());
-            wr.set_local(&reg.into());
-        }
-        SendOp::BindMw => {
+        SendOp::RegMr | SendOp::BindMw => {
             let bind: &BindArgs = args(wqe)?;
             wr.rkey = Rkey::new(bind.rkey.get());
             wr.set_local(&bind.into());
@@ -403,9 +397,10 @@ mod tests {
         };
         assert_eq!(error(0x20), None);
         assert_eq!(error(8), Some(Status::LocQpOp));
-        let bytes = send_bytes(0x20, 0, 0, 0);
+        let mut bytes = send_bytes(0x20, 0, 0, 0);
+        bytes[48..52].copy_from_slice(&3u32.to_ne_bytes());
         let reg = parse(&bytes, Transport::Rc, &limits).map(|(wr, _)| (wr.va, wr.rkey));
-        assert_eq!(reg, Ok((0x1122_3344_5566_7788, Rkey::new(0xabcd))));
+        assert_eq!(reg, Ok((0x1122_3344_5566_7788, Rkey::new(3))));
     }
 
     #[test]

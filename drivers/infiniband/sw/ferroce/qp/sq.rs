@@ -52,9 +52,9 @@ use roce::{
         send_op,
         sges,
         AtomicArgs,
+        BindArgs,
         Payload,
         RdmaArgs,
-        RegArgs,
         SendLimits,
         SendWqe,
         UdArgs,
@@ -391,9 +391,9 @@ pub(super) fn push(queue: &Queue, max_sge: u32, wr: &KernelSendWr<'_, Ferroce>) 
             if !mr::is_same_region(mr_key, key) {
                 return Err(EINVAL);
             }
-            let args: &mut RegArgs = args(&mut wqe)?;
-            args.iova.set(iova);
-            args.key.set(key);
+            let args: &mut BindArgs = args(&mut wqe)?;
+            args.addr.set(iova);
+            args.rkey.set(key);
             args.access.set(access.raw());
         }
         Args::None => {}
