@@ -253,6 +253,7 @@ mod tests {
         },
         *, //
     };
+    use crate::wr::LocalArgs;
     use zerocopy::{
         byteorder::native_endian::{
             U32,
@@ -343,6 +344,66 @@ mod tests {
         assert_eq!(payload, Payload::Inline { len: 64 });
         let long = send_bytes(3, SEND_INLINE, 0, 65);
         assert_eq!(error(&long, Transport::Uc), Some(Status::LocLen));
+        Ok(())
+    }
+
+    #[test]
+    fn each_flag_has_one_effect() {
+        for (flags, expected) in [
+            (0, [false; 3]),
+            (SEND_SIGNALED, [true, false, false]),
+            (SEND_SOLICITED, [false, true, false]),
+            (SEND_FENCE, [false, false, true]),
+        ] {
+            let found = parse(&send_bytes(2, flags, 0, 0), Transport::Rc, &LIMITS);
+            let found = found.map(|(wr, _)| [wr.signalled, wr.solicited, wr.fence]);
+            assert_eq!(found, Ok(expected));
+        }
+    }
+
+    #[test]
+    fn arguments_have_their_places() -> Result<(), Status> {
+        let word = |at: u8| u64::from_ne_bytes([1, 2, 3, 4, 5, 6, 7, 8].map(|byte| at + byte));
+        let half = |at: u8| u32::from_ne_bytes([1, 2, 3, 4].map(|byte| at + byte));
+        // Each byte of the arguments is different.
+        let parse = |opcode, num_sge| {
+            let mut bytes = send_bytes(opcode, 0, num_sge, 8);
+            for (byte, value) in bytes[24..144].iter_mut().zip(1..) {
+                *byte = value;
+            }
+            if opcode == 14 {
+                // The scope.
+                (bytes[40], bytes[41]) = (2, 1);
+            }
+            parse(&bytes, Transport::Rc, &LIMITS).map(|(wr, _)| wr)
+        };
+        // The buffer of the result is missing.
+        assert_eq!(parse(6, 0), Err(Status::LocLen));
+        let add = parse(6, 1)?;
+        let args = (add.va, add.swap_add, add.rkey.get());
+        assert_eq!(args, (word(0), word(8), half(24)));
+
+        let flush = parse(14, 0)?;
+        assert_eq!((flush.va, flush.rkey.get()), (word(0), half(12)));
+
+        let bind = parse(8, 0)?;
+        assert_eq!(bind.rkey.get(), half(24));
+        let mut expected = bind;
+        expected.set_local(&LocalArgs {
+            addr: word(0),
+            length: word(8),
+            mr_lkey: half(16),
+            mw_rkey: half(20),
+            access: half(28),
+        });
+        assert_eq!(bind, expected);
+        Ok(())
+    }
+
+    #[test]
+    fn local_operation_has_no_payload() -> Result<(), Status> {
+        let (wr, payload) = parse(&send_bytes(7, 0, 1, 8), Transport::Rc, &LIMITS)?;
+        assert_eq!((wr.length, payload), (0, Payload::Inline { len: 0 }));
         Ok(())
     }
 
@@ -438,8 +499,10 @@ mod tests {
         assert_eq!((wr.op, wr.length), (SendOp::AtomicWrite, 8));
         assert_eq!(payload, Payload::Inline { len: 8 });
         assert_eq!(parts(&bytes).0.tail_len(&LIMITS), 8);
-        let long = send_bytes(15, 0, 0, 9);
-        assert_eq!(error(&long, Transport::Rc), Some(Status::LocLen));
+        for length in [7, 9] {
+            let other = send_bytes(15, 0, 0, length);
+            assert_eq!(error(&other, Transport::Rc), Some(Status::LocLen));
+        }
         assert_eq!(
             error(&bytes[..SEND_WQE_LEN + 7], Transport::Rc),
             Some(Status::LocQpOp)
