@@ -483,12 +483,7 @@ mod tests {
 
     #[test]
     fn out_of_order_calls_have_no_effect() {
-        let mut slots = slots::<1>();
-        let mut uc = requester(Transport::Uc, &mut slots);
-        assert!(uc.post(wr(SendOp::Send, 3)).is_ok());
-        let frame = uc.poll_transmit().map(|sent| Frame::new(&sent));
-        let frame = frame.unwrap();
-
+        let [frame] = frames(Transport::Uc, &[wr(SendOp::Send, 3)]);
         let mut responder = Responder::new(Transport::Uc);
         responder.set_params(&recv_params());
         let mut rq = Recvs { left: 2, size: MTU };
@@ -561,10 +556,7 @@ mod tests {
     #[test]
     fn reset_half_is_like_a_new_one() {
         for leave_traces in USES {
-            let mut slots = slots::<1>();
-            let mut rc = requester(Transport::Rc, &mut slots);
-            post(&mut rc, &[wr(SendOp::Send, 2 * MTU)]);
-            let frames = [(); 2].map(|()| next(&mut rc));
+            let frames = frames::<2>(Transport::Rc, &[wr(SendOp::Send, 2 * MTU)]);
             let mut rx = crate::testutil::responder();
             let size = 2 * MTU;
             let mut rq = Recvs { left: 2, size };

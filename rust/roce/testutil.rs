@@ -27,6 +27,7 @@ pub(crate) use crate::{
         MIN_RTO_NS, //
     },
     responder::{
+        AsyncEvent,
         Outcome,
         ReadSegment,
         RecvParams,
@@ -332,12 +333,25 @@ pub(crate) fn status(rc: &mut Requester<&mut [Slot]>) -> Option<Status> {
     rc.poll_completion().map(|completion| completion.status)
 }
 
-/// Makes a READ request with PSN 0.
-pub(crate) fn read(length: u32) -> Transmit {
+/// Makes the first `N` packets of work requests, as the peer receives them.
+pub(crate) fn frames<const N: usize>(transport: Transport, wrs: &[SendWr]) -> [Frame; N] {
+    let mut slots = slots::<N>();
+    let mut tx = requester(transport, &mut slots);
+    post(&mut tx, wrs);
+    [(); N].map(|()| next(&mut tx))
+}
+
+/// Makes the first packet of an RC request, with PSN 0.
+pub(crate) fn transmit(wr: SendWr) -> Transmit {
     let mut slots = slots::<1>();
     let mut rc = requester(Transport::Rc, &mut slots);
-    post(&mut rc, &[wr(SendOp::Read, length)]);
+    post(&mut rc, &[wr]);
     rc.poll_transmit().unwrap()
+}
+
+/// Makes a READ request with PSN 0.
+pub(crate) fn read(length: u32) -> Transmit {
+    transmit(wr(SendOp::Read, length))
 }
 
 /// Makes an RC receive half.
@@ -351,6 +365,24 @@ pub(crate) fn responder() -> Responder {
 pub(crate) fn request(rx: &mut Responder, transmit: &Transmit) -> Verdict {
     let mut rq = Recvs { left: 0, size: 0 };
     rx.on_request(&Frame::new(transmit).packet(), &mut rq)
+}
+
+/// Returns the outcome of a request that must have been refused.
+pub(crate) fn failure(verdict: Verdict) -> Outcome {
+    let outcome = match verdict {
+        Verdict::Fail(outcome) => Some(outcome),
+        _ => None,
+    };
+    outcome.unwrap()
+}
+
+/// Returns whether a request was refused as invalid.
+pub(crate) fn refused(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Fail(outcome)
+        if outcome.error
+            && outcome.event == Some(AsyncEvent::RequestError)
+            && outcome.reply.map(|reply| reply.syndrome)
+                == Some(Syndrome::Nak(NakCode::InvalidRequest)))
 }
 
 /// Starts a READ, and sends all responses.

@@ -228,32 +228,14 @@ fn check_alignment(va: u64) -> Result<(), DropReason> {
 )]
 mod tests {
     use super::*;
-    use crate::responder::{
-        AsyncEvent,
-        MAX_RD_ATOMIC, //
-    };
+    use crate::responder::MAX_RD_ATOMIC;
     use crate::testutil::*;
-
-    fn transmit(wr: SendWr) -> Transmit {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        assert!(rc.post(wr).is_ok());
-        rc.poll_transmit().unwrap()
-    }
 
     fn flush(placement: u8, level: u8) -> Transmit {
         transmit(SendWr {
             feth: Feth::new(placement, level).unwrap_or_default(),
             ..wr(SendOp::Flush, 64)
         })
-    }
-
-    fn refused(verdict: Verdict) -> bool {
-        matches!(verdict, Verdict::Fail(outcome)
-            if outcome.error
-                && outcome.event == Some(AsyncEvent::RequestError)
-                && outcome.reply.map(|reply| reply.syndrome)
-                    == Some(Syndrome::Nak(NakCode::InvalidRequest)))
     }
 
     #[test]

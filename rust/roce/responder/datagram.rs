@@ -78,10 +78,8 @@ mod tests {
     use crate::testutil::*;
 
     fn datagram(length: u32) -> Frame {
-        let mut slots = slots::<1>();
-        let mut ud = requester(Transport::Ud, &mut slots);
-        assert!(ud.post(wr(SendOp::SendImm, length)).is_ok());
-        Frame::new(&ud.poll_transmit().unwrap())
+        let [frame] = frames(Transport::Ud, &[wr(SendOp::SendImm, length)]);
+        frame
     }
 
     fn responder(params: &RecvParams) -> Responder {
@@ -160,10 +158,7 @@ mod tests {
                 assert!(matches!(verdict, Verdict::Place(_)));
                 continue;
             }
-            assert!(matches!(verdict, Verdict::Fail(_)));
-            let Verdict::Fail(outcome) = verdict else {
-                return;
-            };
+            let outcome = failure(verdict);
             let status = outcome.completion.map(|end| end.status);
             assert_eq!(status, Some(Status::LocLen));
             assert!(outcome.consumed && !outcome.error);

@@ -115,10 +115,7 @@ mod tests {
 
     /// Makes a responder, and messages of which only the last requests an acknowledgment.
     fn messages<const N: usize>() -> (Responder, Recvs, [Frame; N]) {
-        let mut slots = slots::<N>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        post(&mut rc, &[wr(SendOp::Send, 0); N]);
-        let frames = [(); N].map(|()| next(&mut rc));
+        let frames = frames(Transport::Rc, &[wr(SendOp::Send, 0); N]);
         (responder(), Recvs { left: 9, size: 0 }, frames)
     }
 
@@ -211,10 +208,7 @@ mod tests {
     #[test]
     fn no_acknowledgment_is_owed_after_explicit_response() {
         for op in [SendOp::Read, SendOp::FetchAdd] {
-            let mut slots = slots::<2>();
-            let mut rc = requester(Transport::Rc, &mut slots);
-            post(&mut rc, &[wr(SendOp::Send, 0), wr(op, 8)]);
-            let frames = [(); 2].map(|()| next(&mut rc));
+            let frames = frames::<2>(Transport::Rc, &[wr(SendOp::Send, 0), wr(op, 8)]);
             let mut rx = responder();
             let mut rq = Recvs { left: 1, size: 0 };
             keep(&mut rx, &mut rq, &frames[1]);

@@ -206,10 +206,7 @@ mod tests {
 
     /// Makes a packet with `len` bytes of payload, of a message of `total` bytes.
     fn packet(opcode: Opcode, psn: u32, len: u32, total: u32) -> Frame {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        post(&mut rc, &[wr(SendOp::Write, MTU)]);
-        let mut transmit = rc.poll_transmit().unwrap();
+        let mut transmit = transmit(wr(SendOp::Write, MTU));
         (transmit.opcode, transmit.psn, transmit.len) = (opcode, Psn::new(psn), len);
         let reth = transmit.reth.filter(|_| opcode.has_reth());
         transmit.reth = reth.map(|reth| crate::wire::Reth { len: total, ..reth });
@@ -276,16 +273,10 @@ mod tests {
     #[test]
     fn bad_receive_request_completes_with_error() {
         for transport in [Transport::Rc, Transport::Uc, Transport::Ud] {
-            let mut slots = slots::<1>();
-            let mut tx = requester(transport, &mut slots);
-            post(&mut tx, &[wr(SendOp::Send, 3)]);
-            let frame = next(&mut tx);
+            let [frame] = frames(transport, &[wr(SendOp::Send, 3)]);
             let mut rx = Responder::new(transport);
             rx.set_params(&recv_params());
-            let outcome = match rx.on_request(&frame.packet(), &mut BadRecvs) {
-                Verdict::Fail(outcome) => outcome,
-                _ => Outcome::default(),
-            };
+            let outcome = failure(rx.on_request(&frame.packet(), &mut BadRecvs));
             let status = outcome.completion.map(|end| end.status);
             assert_eq!(status, Some(Status::LocProt));
             assert!(outcome.consumed && outcome.error);

@@ -205,17 +205,15 @@ mod tests {
 
     #[test]
     fn message_is_delivered_and_acknowledged() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        assert!(rc.post(wr(SendOp::SendImm, MTU + 1)).is_ok());
+        let [first, last] = frames(Transport::Rc, &[wr(SendOp::SendImm, MTU + 1)]);
         let mut rx = responder();
         let mut rq = Recvs {
             left: 1,
             size: 2 * MTU,
         };
-        let first = accept(&mut rx, &next(&mut rc), &mut rq);
-        assert_eq!(first, Outcome::default());
-        let last = accept(&mut rx, &next(&mut rc), &mut rq);
+        let outcome = accept(&mut rx, &first, &mut rq);
+        assert_eq!(outcome, Outcome::default());
+        let last = accept(&mut rx, &last, &mut rq);
         let reply = last
             .reply
             .map(|reply| (reply.psn.get(), reply.syndrome, reply.msn));
@@ -226,16 +224,12 @@ mod tests {
 
     #[test]
     fn psn_gap_is_reported_once() {
-        let mut slots = slots::<3>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        post(&mut rc, &[wr(SendOp::Send, 0); 3]);
+        let [lost, early, late] = frames(Transport::Rc, &[wr(SendOp::Send, 0); 3]);
         let mut rx = responder();
         let mut rq = Recvs { left: 3, size: 0 };
-        let lost = next(&mut rc);
-        let early = rx.on_request(&next(&mut rc).packet(), &mut rq);
+        let verdict = rx.on_request(&early.packet(), &mut rq);
         let nak = Syndrome::Nak(NakCode::PsnSequence);
-        assert_eq!(replied(early), Some((0, nak)));
-        let late = next(&mut rc);
+        assert_eq!(replied(verdict), Some((0, nak)));
         let verdict = rx.on_request(&late.packet(), &mut rq);
         assert_eq!(verdict, Verdict::Early(None));
         accept(&mut rx, &lost, &mut rq);
@@ -291,16 +285,12 @@ mod tests {
 
     #[test]
     fn same_psn_is_expected_after_rnr_nak() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        post(&mut rc, &[wr(SendOp::Send, 5); 2]);
+        let [first, second] = frames(Transport::Rc, &[wr(SendOp::Send, 5); 2]);
         let mut rx = responder();
         let mut rq = Recvs { left: 0, size: MTU };
-        let first = next(&mut rc);
         let verdict = rx.on_request(&first.packet(), &mut rq);
         assert_eq!(replied(verdict), Some((0, Syndrome::Rnr { timer: 3 })));
         rq.left = 2;
-        let second = next(&mut rc);
         let verdict = rx.on_request(&second.packet(), &mut rq);
         assert_eq!(verdict, Verdict::Drop(DropReason::PsnGap));
         assert!(accept(&mut rx, &first, &mut rq).consumed);
@@ -309,17 +299,10 @@ mod tests {
 
     #[test]
     fn too_long_message_fails_both_ends() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        assert!(rc.post(wr(SendOp::Send, 5)).is_ok());
+        let [frame] = frames(Transport::Rc, &[wr(SendOp::Send, 5)]);
         let mut rx = responder();
         let mut rq = Recvs { left: 2, size: 4 };
-        let frame = next(&mut rc);
-        let verdict = rx.on_request(&frame.packet(), &mut rq);
-        assert!(matches!(verdict, Verdict::Fail(_)));
-        let Verdict::Fail(outcome) = verdict else {
-            return;
-        };
+        let outcome = failure(rx.on_request(&frame.packet(), &mut rq));
         let nak = Syndrome::Nak(NakCode::InvalidRequest);
         assert_eq!(outcome.reply.map(|reply| reply.syndrome), Some(nak));
         assert_eq!(
@@ -344,10 +327,7 @@ mod tests {
             (Opcode::RcWriteOnly, 4),
         ];
         for (opcode, len) in bad {
-            let mut slots = slots::<1>();
-            let mut rc = requester(Transport::Rc, &mut slots);
-            assert!(rc.post(wr(SendOp::Write, 8)).is_ok());
-            let mut transmit = rc.poll_transmit().unwrap();
+            let mut transmit = transmit(wr(SendOp::Write, 8));
             transmit.opcode = opcode;
             transmit.len = len;
             if !opcode.has_reth() {
@@ -356,29 +336,20 @@ mod tests {
             let frame = Frame::new(&transmit);
             let mut rq = Recvs { left: 1, size: MTU };
             let verdict = responder().on_request(&frame.packet(), &mut rq);
-            assert!(matches!(verdict, Verdict::Fail(_)));
-            let Verdict::Fail(outcome) = verdict else {
-                return;
-            };
-            let nak = Syndrome::Nak(NakCode::InvalidRequest);
-            assert_eq!(outcome.reply.map(|reply| reply.syndrome), Some(nak));
-            assert_eq!(outcome.event, Some(AsyncEvent::RequestError));
-            assert!(outcome.error && outcome.completion.is_none());
+            assert!(refused(verdict) && failure(verdict).completion.is_none());
             assert_eq!(rq.left, 1);
         }
     }
 
     #[test]
     fn invalidate_error_fails_receiver_only() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        post(&mut rc, &[wr(SendOp::SendInv, 5); 2]);
+        let [first, second] = frames(Transport::Rc, &[wr(SendOp::SendInv, 5); 2]);
         let mut rx = responder();
         let mut rq = Recvs { left: 2, size: 8 };
-        let good = accept(&mut rx, &next(&mut rc), &mut rq);
+        let good = accept(&mut rx, &first, &mut rq);
         let key = good.completion.and_then(|end| end.invalidated);
         assert_eq!(key.map(|key| key.get()), Some(7));
-        let verdict = rx.on_request(&next(&mut rc).packet(), &mut rq);
+        let verdict = rx.on_request(&second.packet(), &mut rq);
         assert!(matches!(verdict, Verdict::Place(_)));
         let bad = rx.finish(Err(MemError::Invalidate));
         let status = bad.completion.map(|end| end.status);
@@ -416,15 +387,11 @@ mod tests {
 
     #[test]
     fn duplicate_is_acknowledged_only_on_request() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        post(&mut rc, &[wr(SendOp::Send, 5); 2]);
+        let [quiet, requesting] = frames(Transport::Rc, &[wr(SendOp::Send, 5); 2]);
         let mut rx = responder();
         let mut rq = Recvs { left: 3, size: MTU };
-        let quiet = next(&mut rc);
         assert!(!quiet.packet().ack_req());
         accept(&mut rx, &quiet, &mut rq);
-        let requesting = next(&mut rc);
         accept(&mut rx, &requesting, &mut rq);
         let verdict = rx.on_request(&quiet.packet(), &mut rq);
         assert_eq!(verdict, Verdict::Drop(DropReason::Duplicate));

@@ -94,22 +94,20 @@ mod tests {
 
     #[test]
     fn snapshot_shows_partial_message() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        post(&mut rc, &[wr(SendOp::Send, 2 * MTU)]);
+        let [first, last] = frames(Transport::Rc, &[wr(SendOp::Send, 2 * MTU)]);
         let mut responder = responder();
         assert_eq!(responder.snapshot().stage, RecvStage::Idle);
 
         let size = 4 * MTU;
         let mut rq = Recvs { left: 1, size };
-        responder.on_request(&next(&mut rc).packet(), &mut rq);
+        responder.on_request(&first.packet(), &mut rq);
         assert_eq!(responder.snapshot().stage, RecvStage::Placing);
         responder.finish(Ok(()));
         let half = responder.snapshot();
         assert_eq!((half.stage, half.held), (RecvStage::Message, Some(size)));
         assert_eq!((half.epsn.get(), half.acked.get(), half.msn), (1, 0, 0));
 
-        responder.on_request(&next(&mut rc).packet(), &mut rq);
+        responder.on_request(&last.packet(), &mut rq);
         responder.finish(Ok(()));
         let whole = responder.snapshot();
         assert_eq!((whole.stage, whole.held), (RecvStage::Idle, None));
@@ -118,13 +116,10 @@ mod tests {
 
     #[test]
     fn snapshot_shows_failure() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        post(&mut rc, &[wr(SendOp::Send, 1)]);
-        let frame = rc.poll_transmit().map(|sent| Frame::new(&sent));
+        let [frame] = frames(Transport::Rc, &[wr(SendOp::Send, 1)]);
         let mut responder = responder();
         let mut rq = Recvs { left: 1, size: MTU };
-        responder.on_request(&frame.unwrap().packet(), &mut rq);
+        responder.on_request(&frame.packet(), &mut rq);
         responder.finish(Err(MemError::Protection));
         assert_eq!(responder.snapshot().stage.name(), c"failed");
     }

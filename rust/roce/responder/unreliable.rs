@@ -74,34 +74,23 @@ mod tests {
         responder
     }
 
-    fn dropped(verdict: Verdict) -> Option<DropReason> {
-        match verdict {
-            Verdict::Drop(reason) => Some(reason),
-            _ => None,
-        }
-    }
-
     #[test]
     fn next_message_reuses_wqe_of_incomplete_one() {
-        let mut slots = slots::<2>();
-        let mut uc = requester(Transport::Uc, &mut slots);
-        for length in [3 * MTU, 7] {
-            assert!(uc.post(wr(SendOp::Send, length)).is_ok());
-        }
+        let messages = [3 * MTU, 7].map(|length| wr(SendOp::Send, length));
+        let [first, _, last, only] = frames(Transport::Uc, &messages);
         let mut rx = responder(&recv_params());
         let mut rq = Recvs {
             left: 1,
             size: 3 * MTU,
         };
-        let place = rx.on_request(&next(&mut uc).packet(), &mut rq);
+        let place = rx.on_request(&first.packet(), &mut rq);
         assert!(matches!(place, Verdict::Place(_)));
         assert!(!rx.finish(Ok(())).consumed);
-        next(&mut uc);
-        let last = rx.on_request(&next(&mut uc).packet(), &mut rq);
-        assert_eq!(dropped(last), Some(DropReason::PsnGap));
+        let last = rx.on_request(&last.packet(), &mut rq);
+        assert_eq!(last, Verdict::Drop(DropReason::PsnGap));
         assert!(rx.held.is_some());
 
-        let place = rx.on_request(&next(&mut uc).packet(), &mut rq);
+        let place = rx.on_request(&only.packet(), &mut rq);
         assert_eq!(place, Verdict::Place(Place::Recv { offset: 0, len: 7 }));
         let outcome = rx.finish(Ok(()));
         assert!(outcome.consumed && rx.held.is_none());
@@ -110,18 +99,16 @@ mod tests {
 
     #[test]
     fn write_packets_are_placed_at_their_offsets() {
-        let mut slots = slots::<1>();
-        let mut uc = requester(Transport::Uc, &mut slots);
-        assert!(uc.post(wr(SendOp::WriteImm, 2 * MTU + 1)).is_ok());
+        let frames = frames::<3>(Transport::Uc, &[wr(SendOp::WriteImm, 2 * MTU + 1)]);
         let mut rx = responder(&recv_params());
         let mut rq = Recvs { left: 1, size: 0 };
         let mtu = u64::from(MTU);
-        for (va, len, rest, ends) in [
+        for (frame, (va, len, rest, ends)) in frames.iter().zip([
             (0, MTU, 2 * MTU + 1, false),
             (mtu, MTU, MTU + 1, false),
             (2 * mtu, 1, 1, true),
-        ] {
-            let verdict = rx.on_request(&next(&mut uc).packet(), &mut rq);
+        ]) {
+            let verdict = rx.on_request(&frame.packet(), &mut rq);
             let place = Place::Remote {
                 rkey: crate::ids::Rkey::new(7),
                 va: 0x1000 + va,
@@ -138,62 +125,53 @@ mod tests {
 
     #[test]
     fn refused_uc_write_is_dropped_silently() {
-        let mut slots = slots::<2>();
-        let mut uc = requester(Transport::Uc, &mut slots);
-        assert!(uc.post(wr(SendOp::Write, 2 * MTU)).is_ok());
-        assert!(uc.post(wr(SendOp::Write, 1)).is_ok());
+        let messages = [2 * MTU, 1].map(|length| wr(SendOp::Write, length));
+        let [first, last, only] = frames(Transport::Uc, &messages);
         let mut rx = responder(&recv_params());
         let mut rq = Recvs { left: 0, size: 0 };
-        let first = rx.on_request(&next(&mut uc).packet(), &mut rq);
+        let first = rx.on_request(&first.packet(), &mut rq);
         assert!(matches!(first, Verdict::Place(_)));
         let outcome = rx.finish(Err(MemError::Protection));
         assert!(!outcome.error && outcome.reply.is_none());
         assert_eq!(rx.epsn().get(), 1);
-        let last = rx.on_request(&next(&mut uc).packet(), &mut rq);
-        assert_eq!(dropped(last), Some(DropReason::PsnGap));
+        let last = rx.on_request(&last.packet(), &mut rq);
+        assert_eq!(last, Verdict::Drop(DropReason::PsnGap));
 
         rx.set_params(&RecvParams {
             access: QpAccess::default(),
             ..recv_params()
         });
-        let only = rx.on_request(&next(&mut uc).packet(), &mut rq);
-        assert_eq!(dropped(only), Some(DropReason::NotAllowed));
+        let only = rx.on_request(&only.packet(), &mut rq);
+        assert_eq!(only, Verdict::Drop(DropReason::NotAllowed));
     }
 
     #[test]
     fn message_without_wqe_is_dropped_as_a_whole() {
-        let mut slots = slots::<1>();
-        let mut uc = requester(Transport::Uc, &mut slots);
-        assert!(uc.post(wr(SendOp::Send, 2 * MTU)).is_ok());
+        let [first, last] = frames(Transport::Uc, &[wr(SendOp::Send, 2 * MTU)]);
         let mut rx = responder(&recv_params());
         let mut rq = Recvs { left: 0, size: MTU };
-        let first = rx.on_request(&next(&mut uc).packet(), &mut rq);
-        assert_eq!(dropped(first), Some(DropReason::NoRecvWqe));
+        let first = rx.on_request(&first.packet(), &mut rq);
+        assert_eq!(first, Verdict::Drop(DropReason::NoRecvWqe));
         rq.left = 1;
-        let last = rx.on_request(&next(&mut uc).packet(), &mut rq);
-        assert_eq!(dropped(last), Some(DropReason::PsnGap));
+        let last = rx.on_request(&last.packet(), &mut rq);
+        assert_eq!(last, Verdict::Drop(DropReason::PsnGap));
         assert_eq!(rq.left, 1);
     }
 
     #[test]
     fn duplicate_first_packet_restarts_the_message() {
-        let mut slots = slots::<2>();
-        let mut uc = requester(Transport::Uc, &mut slots);
-        for length in [7, 2 * MTU] {
-            assert!(uc.post(wr(SendOp::Send, length)).is_ok());
-        }
+        let messages = [7, 2 * MTU].map(|length| wr(SendOp::Send, length));
+        let [only, first, last] = frames(Transport::Uc, &messages);
         let mut rx = responder(&recv_params());
         let mut rq = Recvs {
             left: 3,
             size: 2 * MTU,
         };
-        let only = next(&mut uc);
         for _ in 0..2 {
             let place = rx.on_request(&only.packet(), &mut rq);
             assert_eq!(place, Verdict::Place(Place::Recv { offset: 0, len: 7 }));
             assert!(rx.finish(Ok(())).consumed);
         }
-        let first = next(&mut uc);
         for _ in 0..2 {
             let place = rx.on_request(&first.packet(), &mut rq);
             assert_eq!(
@@ -205,7 +183,6 @@ mod tests {
             );
             assert!(!rx.finish(Ok(())).consumed);
         }
-        let last = next(&mut uc);
         assert!(matches!(
             rx.on_request(&last.packet(), &mut rq),
             Verdict::Place(_)
@@ -214,7 +191,7 @@ mod tests {
         assert_eq!(outcome.completion.map(|end| end.byte_len), Some(2 * MTU));
         // A duplicate of the last packet is not accepted.
         let again = rx.on_request(&last.packet(), &mut rq);
-        assert_eq!(dropped(again), Some(DropReason::PsnGap));
+        assert_eq!(again, Verdict::Drop(DropReason::PsnGap));
         assert_eq!(rq.left, 0);
     }
 
@@ -234,21 +211,19 @@ mod tests {
         let mut short = uc.poll_transmit().unwrap();
         short.len = 4;
         let short = rx.on_request(&Frame::new(&short).packet(), &mut rq);
-        assert_eq!(dropped(short), Some(DropReason::BadLength));
+        assert_eq!(short, Verdict::Drop(DropReason::BadLength));
         assert_eq!(rx.epsn().get(), 2);
         next(&mut uc);
         let last = rx.on_request(&next(&mut uc).packet(), &mut rq);
-        assert_eq!(dropped(last), Some(DropReason::PsnGap));
+        assert_eq!(last, Verdict::Drop(DropReason::PsnGap));
     }
 
     #[test]
     fn message_that_cannot_be_placed_fails_its_wqe() {
-        let mut slots = slots::<1>();
-        let mut uc = requester(Transport::Uc, &mut slots);
-        assert!(uc.post(wr(SendOp::Send, 1)).is_ok());
+        let [frame] = frames(Transport::Uc, &[wr(SendOp::Send, 1)]);
         let mut rx = responder(&recv_params());
         let mut rq = Recvs { left: 1, size: MTU };
-        let place = rx.on_request(&next(&mut uc).packet(), &mut rq);
+        let place = rx.on_request(&frame.packet(), &mut rq);
         assert!(matches!(place, Verdict::Place(_)));
         let outcome = rx.finish(Err(MemError::Protection));
         let status = outcome.completion.map(|end| end.status);
