@@ -142,50 +142,34 @@ mod tests {
     }
 
     #[test]
-    fn dropped_packets_are_missing_once() {
-        let mut kept = Kept::default();
-        kept.not_kept(EXPECTED.add(1));
-        assert!(!kept.take_missing());
-        kept.kept(EXPECTED.add(1));
-        kept.not_kept(EXPECTED.add(2));
-        assert!(kept.take_missing());
-        kept.took(None);
-        assert!(kept.take_missing());
-        assert!(!kept.take_missing());
-    }
+    fn packets_dropped_behind_the_last_kept_one_are_missing_once() {
+        const KEPT: bool = true;
+        const DROPPED: bool = false;
 
-    #[test]
-    fn several_dropped_packets_are_missing_once() {
-        let mut kept = Kept::default();
-        kept.kept(EXPECTED.add(1));
-        for ahead in [2, 3] {
-            kept.not_kept(EXPECTED.add(ahead));
+        // The packets in the order of arrival.
+        for (arrivals, is_missing) in [
+            (&[(DROPPED, 1), (KEPT, 1), (DROPPED, 2)][..], true),
+            (&[(KEPT, 1), (DROPPED, 2), (DROPPED, 3)], true),
+            // An ordinary gap.
+            (&[(KEPT, 1), (DROPPED, 2), (KEPT, 3)], false),
+            (&[(KEPT, 2), (DROPPED, 1), (DROPPED, 2)], false),
+        ] {
+            let mut kept = Kept::default();
+            for &(is_kept, ahead) in arrivals {
+                let psn = EXPECTED.add(ahead);
+                match is_kept {
+                    KEPT if kept.first().is_some() => {
+                        kept.kept(psn);
+                        kept.took(Some(psn));
+                    }
+                    KEPT => kept.kept(psn),
+                    DROPPED => kept.not_kept(psn),
+                }
+                assert_eq!(kept.take_missing(), kept.first().is_some());
+            }
+            kept.took(None);
+            assert_eq!(kept.take_missing(), is_missing);
+            assert!(!kept.take_missing());
         }
-        kept.took(None);
-        assert!(kept.take_missing());
-        assert!(!kept.take_missing());
-    }
-
-    #[test]
-    fn packets_dropped_between_kept_ones_are_no_further_gap() {
-        let mut kept = Kept::default();
-        kept.kept(EXPECTED.add(1));
-        kept.not_kept(EXPECTED.add(2));
-        kept.kept(EXPECTED.add(3));
-        kept.took(Some(EXPECTED.add(3)));
-        assert!(kept.take_missing());
-        kept.took(None);
-        assert!(!kept.take_missing());
-    }
-
-    #[test]
-    fn packets_dropped_before_kept_ones_are_no_further_gap() {
-        let mut kept = Kept::default();
-        kept.kept(EXPECTED.add(2));
-        for ahead in [1, 2] {
-            kept.not_kept(EXPECTED.add(ahead));
-        }
-        kept.took(None);
-        assert!(!kept.take_missing());
     }
 }

@@ -201,25 +201,19 @@ mod tests {
     fn packets_without_rate_do_not_wait() {
         let mut pace = Pace::default();
         for _ in 0..3 {
+            assert!(!pace.is_on());
             assert_eq!(pace.wait(at(5)), None);
             pace.sent(at(5), None);
         }
-        // The next packet without a rate ends the gap.
-        pace.sent(at(5), Some(GAP));
-        assert_eq!(pace.wait(at(6)), Some(at(5 + GAP)));
-        pace.sent(at(5 + GAP), None);
-        assert_eq!(pace.wait(at(5 + GAP)), None);
-    }
-
-    #[test]
-    fn packet_without_rate_ends_gap_early() {
-        let mut pace = Pace::default();
-        assert!(!pace.is_on());
-        pace.sent(at(5), Some(GAP));
-        assert!(pace.is_on());
-        pace.sent(at(6), None);
-        assert!(!pace.is_on());
-        assert_eq!(pace.wait(at(6)), None);
+        // The next packet without a rate ends the gap, even early.
+        for now in [5 + GAP, 6].map(at) {
+            pace.sent(at(5), Some(GAP));
+            assert!(pace.is_on());
+            assert_eq!(pace.wait(at(6)), Some(at(5 + GAP)));
+            pace.sent(now, None);
+            assert!(!pace.is_on());
+            assert_eq!(pace.wait(now), None);
+        }
     }
 
     #[test]
