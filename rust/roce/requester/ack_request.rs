@@ -272,6 +272,17 @@ mod tests {
     }
 
     #[test]
+    fn request_before_read_that_does_not_fit_is_sent_once() {
+        let mut slots = slots::<3>();
+        let mut rc = requester(Transport::Rc, &mut slots);
+        post(&mut rc, &[wr(SendOp::Read, 8 * MTU)]);
+        assert!(send(&mut rc).is_some());
+        // The window of 16 packets has no room for the responses to both.
+        post(&mut rc, &[wr(SendOp::Send, 0), wr(SendOp::Read, 8 * MTU)]);
+        assert_eq!(sent(&mut rc), [Some((8, true)), None, None, None]);
+    }
+
+    #[test]
     fn drain_ends_delay() {
         for (length, packets, last) in [(MTU, 1, 0), (2 * MTU, 2, 1)] {
             let mut slots = slots::<8>();

@@ -94,7 +94,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.repeat(step.slot);
         if !step.is_probe() {
             if let Some(slot) = self.queue.get_mut(step.slot) {
-                slot.begin_part(&self.window, step.psn);
+                slot.part = slot.part_from(&self.window, step.psn);
             }
         }
         self.window.refused.advance_to(step.end());

@@ -38,35 +38,26 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             // than the original.
             return Some(1);
         }
-        let count = read_part(step.index, step.packets, size);
-        Some(if slot.is_repeated_part(&self.window, step.psn) {
-            count.min(read_part(step.index, step.packets, slot.part))
-        } else {
-            count
-        })
+        let part = slot.part_from(&self.window, step.psn);
+        Some(read_part(step.index, step.packets, part))
     }
 }
 
 impl Slot {
-    /// Records the size of a new part of a READ that begins at `psn`, or the smaller size of a part
-    /// that is requested again.
-    #[inline]
-    pub(super) fn begin_part(&mut self, window: &Window, psn: Psn) {
-        let part = window.read_part();
-        self.part = if self.is_repeated_part(window, psn) {
-            self.part.min(part)
-        } else {
-            part
-        };
-    }
-
-    /// Returns whether the peer may have received a request for the part of a READ that begins at
-    /// `psn`. It drops one that is longer than that.
+    /// Returns the size of a part of a READ that begins at `psn`.
     ///
-    /// The request was sent before, or refused by a queue of this host although a copy has left.
+    /// The peer may have received a request for the part: it was sent before, or refused by a queue
+    /// of this host although a copy has left. The peer drops one that is longer than that.
     #[inline]
-    fn is_repeated_part(&self, window: &Window, psn: Psn) -> bool {
-        psn != window.max() || (self.part > 0 && window.was_refused(psn))
+    pub(super) fn part_from(&self, window: &Window, psn: Psn) -> u32 {
+        let size = window.read_part();
+        // The size is 0 before the first part was sent or refused.
+        let again = self.part > 0 && (psn != window.max() || window.was_refused(psn));
+        if again {
+            size.min(self.part)
+        } else {
+            size
+        }
     }
 }
 

@@ -126,7 +126,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     fn begin(&mut self, step: &Step) {
         let is_new = step.slot >= self.queue.begun();
         if let Some(slot) = self.queue.get_mut(step.slot) {
-            slot.begin_part(&self.window, step.psn);
+            slot.part = slot.part_from(&self.window, step.psn);
             if is_new {
                 slot.first_psn = step.psn;
                 slot.last_psn = step.psn.add(step.packets).prev();
