@@ -314,7 +314,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             return Err(PostError::TooLong);
         }
         let slot = Slot {
-            wr: wr.into(),
+            wr,
             ..Slot::default()
         };
         self.queue.push(slot).ok_or(PostError::Full)

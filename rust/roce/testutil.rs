@@ -41,6 +41,7 @@ pub(crate) use crate::{
     wire::{
         pad_for,
         Aeth,
+        Feth,
         NakCode,
         Packet,
         Reth,
@@ -140,7 +141,7 @@ impl RecvQueue for BadRecvs {
 
 /// Makes a signalled work request.
 pub(crate) fn wr(op: SendOp, length: u32) -> SendWr {
-    SendWr {
+    let mut wr = SendWr {
         wr_id: u64::from(length),
         op,
         length,
@@ -148,10 +149,14 @@ pub(crate) fn wr(op: SendOp, length: u32) -> SendWr {
         rkey: Rkey::new(7),
         imm: [1, 2, 3, 4],
         signalled: true,
-        dest_qpn: Qpn::new(0x22),
-        qkey: Qkey::new(0x33),
         ..SendWr::default()
+    };
+    match op {
+        SendOp::Send | SendOp::SendImm => wr.set_datagram(Qpn::new(0x22), Qkey::new(0x33)),
+        SendOp::Flush => wr.set_feth(Feth::default()),
+        _ => {}
     }
+    wr
 }
 
 /// Makes an unsignalled SEND of zero bytes.

@@ -110,6 +110,9 @@ impl SendOp {
 ///
 /// Only the driver knows the local data, by the slot that
 /// [`Requester::post`](crate::requester::Requester::post) returns.
+///
+/// Values that no operation has together share fields. The size matters, because each queue pair
+/// has one for each request that may be in flight, even if it is idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendWr {
     /// The consumer's ID of the request, returned in the completion.
@@ -118,7 +121,8 @@ pub struct SendWr {
     pub va: u64,
     /// The value to store, or to add. Compare and swap, fetch and add only.
     pub swap_add: u64,
-    /// The value to compare with. Compare and swap only.
+    /// The value to compare with. Compare and swap only. Other operations keep two numbers here:
+    /// [`set_datagram`](Self::set_datagram), [`set_local`](Self::set_local).
     pub compare: u64,
     /// The length of the message in bytes, up to [`MAX_MESSAGE_LEN`](crate::wire::MAX_MESSAGE_LEN).
     /// FLUSH: the length of the range.
@@ -126,14 +130,9 @@ pub struct SendWr {
     /// Key of the remote memory. SEND with invalidate, LOCAL_INV: the key to invalidate. BIND_MW,
     /// REG_MR: the new key of the memory.
     pub rkey: Rkey,
-    /// The destination QPN of the datagram. UD only.
-    pub dest_qpn: Qpn,
-    /// The Q_Key on the wire, after [`effective_qkey`](crate::uapi::wqe::effective_qkey). UD only.
-    pub qkey: Qkey,
-    /// Immediate data. SEND and WRITE with immediate data only.
+    /// Immediate data. SEND and WRITE with immediate data only. Other operations keep a number here:
+    /// [`set_feth`](Self::set_feth), [`set_local`](Self::set_local).
     pub imm: [u8; 4],
-    /// The scope of the flush. FLUSH only.
-    pub feth: Feth,
     /// The operation.
     pub op: SendOp,
     /// True if success is reported.
@@ -145,14 +144,69 @@ pub struct SendWr {
 }
 
 impl SendWr {
+    /// Sets the destination of a datagram: a QPN, and the Q_Key on the wire, after
+    /// [`effective_qkey`](crate::uapi::wqe::effective_qkey). UD only.
+    #[inline]
+    pub fn set_datagram(&mut self, dest_qpn: Qpn, qkey: Qkey) {
+        self.set_pair(dest_qpn.get(), qkey.get());
+    }
+
+    /// Returns the destination QPN of the datagram. UD only.
+    #[inline]
+    pub fn dest_qpn(&self) -> Qpn {
+        Qpn::new(self.pair().0)
+    }
+
+    /// Returns the Q_Key of the datagram. UD only.
+    #[inline]
+    pub fn qkey(&self) -> Qkey {
+        Qkey::new(self.pair().1)
+    }
+
+    /// Sets the scope of the flush. FLUSH only.
+    #[inline]
+    pub fn set_feth(&mut self, feth: Feth) {
+        self.imm = feth.bits().to_ne_bytes();
+    }
+
+    /// Returns the scope of the flush. FLUSH only.
+    #[inline]
+    pub fn feth(&self) -> Feth {
+        Feth::from_bits(u32::from_ne_bytes(self.imm))
+    }
+
     /// Sets the arguments of BIND_MW or REG_MR, in fields that these operations do not use
     /// otherwise.
     #[inline]
     pub fn set_local(&mut self, args: &LocalArgs) {
         self.va = args.addr;
         self.swap_add = args.length;
-        self.compare = (u64::from(args.mr_lkey) << 32) | u64::from(args.mw_rkey);
+        self.set_pair(args.mr_lkey, args.mw_rkey);
         self.imm = args.access.to_ne_bytes();
+    }
+
+    /// Returns the arguments of BIND_MW or REG_MR.
+    #[inline]
+    pub fn local(&self) -> LocalArgs {
+        let (mr_lkey, mw_rkey) = self.pair();
+        LocalArgs {
+            addr: self.va,
+            length: self.swap_add,
+            mr_lkey,
+            mw_rkey,
+            access: u32::from_ne_bytes(self.imm),
+        }
+    }
+
+    #[inline]
+    fn set_pair(&mut self, upper: u32, lower: u32) {
+        self.compare = (u64::from(upper) << 32) | u64::from(lower);
+    }
+
+    #[inline]
+    fn pair(&self) -> (u32, u32) {
+        // CAST: The upper half, and the lower half.
+        ((self.compare >> 32) as u32, self.compare as u32)
     }
 }
 
@@ -239,6 +293,26 @@ pub enum MemError {
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_wr))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_that_share_fields_are_returned() {
+        let mut wr = SendWr::default();
+        let (dest_qpn, qkey) = (Qpn::new(0x11), Qkey::new(0x8000_0022));
+        wr.set_datagram(dest_qpn, qkey);
+        assert_eq!((wr.dest_qpn(), wr.qkey()), (dest_qpn, qkey));
+        let feth = Feth::new(1, 1).unwrap_or_default();
+        wr.set_feth(feth);
+        assert_eq!(wr.feth(), feth);
+        let args = LocalArgs {
+            addr: 1,
+            length: 2,
+            mr_lkey: 3,
+            mw_rkey: 4,
+            access: 5,
+        };
+        wr.set_local(&args);
+        assert_eq!(wr.local(), args);
+    }
 
     #[test]
     fn statuses_match_ib_wc_status() {

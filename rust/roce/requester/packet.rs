@@ -7,7 +7,6 @@ use core::ops::DerefMut;
 use zerocopy::network_endian::U32;
 
 use super::{
-    slot::KeptWr,
     transmit::{
         Step,
         StepKind, //
@@ -39,7 +38,10 @@ use crate::{
         Reth,
         TxPacket, //
     },
-    wr::SendOp, //
+    wr::{
+        SendOp,
+        SendWr, //
+    }, //
 };
 
 /// A request packet to send: its headers, and the source of its payload.
@@ -194,7 +196,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
                 rkey: wr.rkey,
                 len: asked,
             }),
-            imm: opcode.has_immdt().then(|| wr.imm()),
+            imm: opcode.has_immdt().then_some(wr.imm),
             rare: self.rare_header(wr, opcode),
             dest_qpn: match self.transport {
                 Transport::Rc | Transport::Uc => self.params.dest_qpn,
@@ -208,13 +210,13 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 
     /// Returns the extended header of a packet, besides the RETH and immediate data.
     #[inline]
-    fn rare_header(&self, wr: &KeptWr, opcode: Opcode) -> RareHeader {
+    fn rare_header(&self, wr: &SendWr, opcode: Opcode) -> RareHeader {
         match wr.op {
             SendOp::CompareSwap | SendOp::FetchAdd => RareHeader::Atomic(AtomicEth {
                 va: wr.va,
                 rkey: wr.rkey,
                 swap_add: wr.swap_add,
-                compare: wr.compare(),
+                compare: wr.compare,
             }),
             SendOp::Flush => RareHeader::Feth(wr.feth()),
             SendOp::SendInv if opcode.has_ieth() => RareHeader::Ieth(wr.rkey),

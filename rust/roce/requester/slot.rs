@@ -5,126 +5,18 @@
 use core::ops::DerefMut;
 
 use crate::{
-    ids::{
-        Qkey,
-        Qpn,
-        Rkey, //
-    },
     psn::Psn,
-    wire::Feth,
     wr::{
-        LocalArgs,
         SendOp,
         SendWr,
         Status, //
     }, //
 };
 
-/// A [`SendWr`] in compact form: fields that no operation uses together share storage.
-///
-/// The size matters, because each queue pair has one for each request that may be in flight, even
-/// if it is idle.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct KeptWr {
-    pub(super) wr_id: u64,
-    pub(super) va: u64,
-    pub(super) swap_add: u64,
-    /// The two halves of the value to compare with, the destination QPN and the Q_Key of a
-    /// datagram, or two keys.
-    pair: (u32, u32),
-    pub(super) length: u32,
-    pub(super) rkey: Rkey,
-    /// Immediate data, a [`Feth`], or access rights.
-    word: [u8; 4],
-    pub(super) op: SendOp,
-    pub(super) signalled: bool,
-    pub(super) solicited: bool,
-    pub(super) fence: bool,
-}
-
-impl KeptWr {
-    /// Returns the value to compare with. Compare and swap, fetch and add only.
-    #[inline]
-    pub(super) fn compare(&self) -> u64 {
-        (u64::from(self.pair.0) << 32) | u64::from(self.pair.1)
-    }
-
-    /// Returns the destination QPN of the datagram. UD only.
-    #[inline]
-    pub(super) fn dest_qpn(&self) -> Qpn {
-        Qpn::new(self.pair.0)
-    }
-
-    /// Returns the Q_Key of the datagram. UD only.
-    #[inline]
-    pub(super) fn qkey(&self) -> Qkey {
-        Qkey::new(self.pair.1)
-    }
-
-    /// Returns immediate data. SEND and WRITE with immediate data only.
-    #[inline]
-    pub(super) fn imm(&self) -> [u8; 4] {
-        self.word
-    }
-
-    /// Returns the scope of the flush. FLUSH only.
-    #[inline]
-    pub(super) fn feth(&self) -> Feth {
-        Feth::from_bits(u32::from_ne_bytes(self.word))
-    }
-
-    /// Returns the arguments that [`SendWr::set_local`] has set. BIND_MW and REG_MR only.
-    #[inline]
-    pub(super) fn local(&self) -> LocalArgs {
-        LocalArgs {
-            addr: self.va,
-            length: self.swap_add,
-            mr_lkey: self.pair.0,
-            mw_rkey: self.pair.1,
-            access: u32::from_ne_bytes(self.word),
-        }
-    }
-}
-
-impl From<SendWr> for KeptWr {
-    #[inline]
-    fn from(wr: SendWr) -> KeptWr {
-        let mut kept = KeptWr {
-            wr_id: wr.wr_id,
-            va: wr.va,
-            swap_add: wr.swap_add,
-            pair: (wr.dest_qpn.get(), wr.qkey.get()),
-            length: wr.length,
-            rkey: wr.rkey,
-            word: wr.imm,
-            op: wr.op,
-            signalled: wr.signalled,
-            solicited: wr.solicited,
-            fence: wr.fence,
-        };
-        match wr.op {
-            SendOp::CompareSwap | SendOp::FetchAdd | SendOp::RegMr | SendOp::BindMw => {
-                // CAST: The upper half, and the lower half.
-                kept.pair = ((wr.compare >> 32) as u32, wr.compare as u32);
-            }
-            SendOp::Flush => kept.word = wr.feth.bits().to_ne_bytes(),
-            SendOp::Send
-            | SendOp::SendImm
-            | SendOp::SendInv
-            | SendOp::Write
-            | SendOp::WriteImm
-            | SendOp::Read
-            | SendOp::AtomicWrite
-            | SendOp::LocalInv => {}
-        }
-        kept
-    }
-}
-
 /// Storage for one outstanding work request.
 #[derive(Clone, Debug, Default)]
 pub struct Slot {
-    pub(super) wr: KeptWr,
+    pub(super) wr: SendWr,
     /// The PSN of the first packet, once the request has started.
     pub(super) first_psn: Psn,
     /// The PSN of the last packet, or of the last response, once the request has started.
@@ -325,38 +217,6 @@ mod tests {
     #[test]
     fn slots_are_compact() {
         assert_eq!(size_of::<Slot>(), 64);
-    }
-
-    #[test]
-    fn kept_request_has_the_fields_of_its_operation() {
-        let wr = SendWr {
-            compare: 0x0123_4567_89ab_cdef,
-            dest_qpn: Qpn::new(0x11),
-            qkey: Qkey::new(0x8000_0022),
-            imm: [1, 2, 3, 4],
-            feth: Feth::new(1, 1).unwrap_or_default(),
-            ..SendWr::default()
-        };
-        let kept = |op| KeptWr::from(SendWr { op, ..wr });
-        for op in [SendOp::CompareSwap, SendOp::FetchAdd] {
-            assert_eq!(kept(op).compare(), wr.compare);
-        }
-        let send = kept(SendOp::SendImm);
-        assert_eq!((send.dest_qpn(), send.qkey()), (wr.dest_qpn, wr.qkey));
-        assert_eq!(send.imm(), wr.imm);
-        assert_eq!(kept(SendOp::Flush).feth(), wr.feth);
-        let args = LocalArgs {
-            addr: 1,
-            length: 2,
-            mr_lkey: 3,
-            mw_rkey: 4,
-            access: 5,
-        };
-        for op in [SendOp::BindMw, SendOp::RegMr] {
-            let mut wr = SendWr { op, ..wr };
-            wr.set_local(&args);
-            assert_eq!(KeptWr::from(wr).local(), args);
-        }
     }
 
     #[test]

@@ -232,10 +232,9 @@ mod tests {
     use crate::testutil::*;
 
     fn flush(placement: u8, level: u8) -> Transmit {
-        transmit(SendWr {
-            feth: Feth::new(placement, level).unwrap_or_default(),
-            ..wr(SendOp::Flush, 64)
-        })
+        let mut flush = wr(SendOp::Flush, 64);
+        flush.set_feth(Feth::new(placement, level).unwrap_or_default());
+        transmit(flush)
     }
 
     #[test]
@@ -347,11 +346,8 @@ mod tests {
         assert!(refused(request(&mut responder(), &long)));
         // Not allowed by the queue pair.
         assert!(refused(request(&mut responder(), &flush(2, 0))));
-        let nothing = SendWr {
-            feth: Feth::default(),
-            ..wr(SendOp::Flush, 8)
-        };
-        assert!(refused(request(&mut responder(), &transmit(nothing))));
+        let nothing = transmit(wr(SendOp::Flush, 8));
+        assert!(refused(request(&mut responder(), &nothing)));
 
         let mut rx = responder();
         rx.set_params(&RecvParams {

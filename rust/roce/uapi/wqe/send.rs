@@ -115,8 +115,8 @@ pub fn parse_send(
                 if ud.ah_num.get() == 0 {
                     return Err(Status::LocQpOp);
                 }
-                wr.dest_qpn = Qpn::new(ud.remote_qpn.get());
-                wr.qkey = effective_qkey(Qkey::new(ud.remote_qkey.get()), limits.qkey);
+                let qkey = effective_qkey(Qkey::new(ud.remote_qkey.get()), limits.qkey);
+                wr.set_datagram(Qpn::new(ud.remote_qpn.get()), qkey);
             }
         }
         SendOp::Write | SendOp::WriteImm | SendOp::Read | SendOp::AtomicWrite => {
@@ -141,7 +141,7 @@ pub fn parse_send(
             let flush: &FlushArgs = args(wqe)?;
             wr.va = flush.remote_addr.get();
             wr.rkey = Rkey::new(flush.rkey.get());
-            wr.feth = Feth::new(flush.placement, flush.level).ok_or(Status::LocQpOp)?;
+            wr.set_feth(Feth::new(flush.placement, flush.level).ok_or(Status::LocQpOp)?);
         }
         SendOp::SendInv | SendOp::LocalInv => wr.rkey = Rkey::new(u32::from_ne_bytes(wqe.ex)),
         SendOp::RegMr | SendOp::BindMw => {
@@ -519,7 +519,7 @@ mod tests {
         let (wr, payload) = parse(&bytes, Transport::Rc, &LIMITS)?;
         assert_eq!(payload, Payload::Inline { len: 0 });
         assert_eq!((wr.length, wr.rkey), (4096, Rkey::new(3)));
-        assert!(wr.feth.global() && !wr.feth.whole());
+        assert!(wr.feth().global() && !wr.feth().whole());
         let long = send_bytes(14, 0, 0, MAX_MESSAGE_LEN + 1);
         assert_eq!(error(&long, Transport::Rc), Some(Status::LocLen));
         Ok(())
@@ -568,12 +568,12 @@ mod tests {
         bytes[28..32].copy_from_slice(&0x1111_1111u32.to_ne_bytes());
         let wr = parse(&bytes, Transport::Ud, &LIMITS).map(|(wr, _)| wr);
         assert_eq!(ah_num(&parts(&bytes).0).map(NonZeroU32::get), Some(5));
-        assert_eq!(wr.map(|wr| wr.dest_qpn.get()), Ok(0x11));
-        assert_eq!(wr.map(|wr| wr.qkey.get()), Ok(0x1111_1111));
+        assert_eq!(wr.map(|wr| wr.dest_qpn().get()), Ok(0x11));
+        assert_eq!(wr.map(|wr| wr.qkey().get()), Ok(0x1111_1111));
 
         bytes[28..32].copy_from_slice(&0x8000_0001u32.to_ne_bytes());
         let wr = parse(&bytes, Transport::Ud, &LIMITS).map(|(wr, _)| wr);
-        assert_eq!(wr.map(|wr| wr.qkey.get()), Ok(0x8001_0000));
+        assert_eq!(wr.map(|wr| wr.qkey().get()), Ok(0x8001_0000));
     }
 
     #[test]

@@ -234,24 +234,30 @@ fn draw_one(rng: &mut Rng, scenario: &Scenario, id: u64) -> Op {
         SendOp::LocalInv | SendOp::BindMw => 0,
         _ => length,
     };
+    let mut wr = SendWr {
+        wr_id: id,
+        op,
+        length,
+        imm: (id as u32).to_be_bytes(),
+        signalled: rng.chance(500),
+        solicited: rng.chance(300),
+        fence: rng.chance(100),
+        // In half of the cases, the value equals that of the word; see `prepare`.
+        compare: id ^ u64::from(rng.chance(500)),
+        swap_add: !id,
+        rkey: RKEY,
+        ..SendWr::default()
+    };
+    let feth = Feth::new(1, u8::from(rng.chance(500))).unwrap_or_default();
+    if op == SendOp::Flush {
+        wr.set_feth(feth);
+    }
+    if scenario.transport == Transport::Ud {
+        let dest_qpn = Qpn::new(scenario.qpn(1 - (id >> 32)));
+        wr.set_datagram(dest_qpn, Qkey::new(0x1111));
+    }
     Op {
-        wr: SendWr {
-            wr_id: id,
-            op,
-            length,
-            imm: (id as u32).to_be_bytes(),
-            signalled: rng.chance(500),
-            solicited: rng.chance(300),
-            fence: rng.chance(100),
-            // In half of the cases, the value equals that of the word; see `prepare`.
-            compare: id ^ u64::from(rng.chance(500)),
-            swap_add: !id,
-            feth: Feth::new(1, u8::from(rng.chance(500))).unwrap_or_default(),
-            rkey: RKEY,
-            dest_qpn: Qpn::new(scenario.qpn(1 - (id >> 32))),
-            qkey: Qkey::new(0x1111),
-            ..SendWr::default()
-        },
+        wr,
         area: 0,
         sabotage: Sabotage::None,
     }
