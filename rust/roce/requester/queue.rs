@@ -16,12 +16,9 @@
 //! A local operation has no PSN. It is executed when `send` reaches it, and `begun` then moves past
 //! it. Neither `done` nor `send` stays at an executed operation, so it is never executed twice.
 
-use core::{
-    num::NonZero,
-    ops::{
-        Deref,
-        DerefMut, //
-    }, //
+use core::ops::{
+    Deref,
+    DerefMut, //
 };
 
 use super::slot::{
@@ -42,11 +39,8 @@ pub(super) struct Queue<S> {
     begun: usize,
     /// The index of the slot of the next packet.
     send: usize,
-    /// The number of slots up to and including the one that must fail; see
-    /// [`Queue::fail_later`]. It is not an index, so that the `Option` takes no more memory.
-    fail_at: Option<NonZero<usize>>,
-    /// The number of local operations that were executed and are not retired yet.
-    executed: usize,
+    /// The index of the slot that must fail; see [`Queue::fail_later`].
+    fail_at: Option<usize>,
 }
 
 impl<S> Deref for Queue<S> {
@@ -66,7 +60,6 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
             begun: 0,
             send: 0,
             fail_at: None,
-            executed: 0,
         }
     }
 
@@ -77,7 +70,6 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
         self.begun = 0;
         self.send = 0;
         self.fail_at = None;
-        self.executed = 0;
     }
 
     /// Appends a slot and returns its number, or `None` if the ring is full.
@@ -109,7 +101,8 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
         self.send
     }
 
-    /// Starts the slot at `index`, the oldest that has no PSNs.
+    /// Starts the slot at `index`, the oldest that has no PSNs: it has them now, or is a local
+    /// operation that was executed.
     #[inline]
     pub(super) fn begin(&mut self, index: usize) {
         self.begun = index.wrapping_add(1);
@@ -156,15 +149,11 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
     /// Removes the oldest slot.
     #[inline]
     pub(super) fn retire(&mut self) {
-        let executed = self.ring.get(0).is_some_and(|slot| slot.executed);
-        self.executed = self.executed.saturating_sub(usize::from(executed));
         self.ring.pop();
         self.done = self.done.saturating_sub(1);
         self.begun = self.begun.saturating_sub(1);
         self.send = self.send.saturating_sub(1);
-        self.fail_at = self
-            .fail_at
-            .and_then(|count| NonZero::new(count.get().saturating_sub(1)));
+        self.fail_at = self.fail_at.and_then(|at| at.checked_sub(1));
     }
 
     /// Makes the slot at `index` fail once all slots before it have finished.
@@ -176,7 +165,7 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
         if self.fails(index) {
             return None;
         }
-        self.fail_at = NonZero::new(index.saturating_add(1));
+        self.fail_at = Some(index);
         let slot = self.ring.get_mut(index)?;
         slot.status = status;
         if index >= self.begun || self.send < index {
@@ -189,14 +178,13 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
     /// Returns whether the slot at `index`, or one before it, must fail.
     #[inline]
     pub(super) fn fails(&self, index: usize) -> bool {
-        self.fail_at
-            .is_some_and(|count| count.get() <= index.saturating_add(1))
+        self.fail_at.is_some_and(|at| at <= index)
     }
 
     /// Returns the status of the oldest unfinished slot if that must fail.
     #[inline]
     pub(super) fn due_failure(&self) -> Option<Status> {
-        if self.fail_at != NonZero::new(self.done.saturating_add(1)) {
+        if self.fail_at != Some(self.done) {
             return None;
         }
         self.ring.get(self.done).map(|slot| slot.status)
@@ -207,25 +195,9 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
         self.fail_at = None;
     }
 
-    /// Records that the next local operation was executed.
-    pub(super) fn execute(&mut self) {
-        if let Some(slot) = self.ring.get_mut(self.send) {
-            slot.executed = true;
-            self.executed = self.executed.wrapping_add(1);
-        }
-        self.begin(self.send);
-        self.pass_executed();
-    }
-
     /// Moves `done` and `send` past executed local operations, which have no packets to send.
     #[inline]
     fn pass_executed(&mut self) {
-        if self.executed > 0 {
-            self.pass_some_executed();
-        }
-    }
-
-    fn pass_some_executed(&mut self) {
         while self.is_executed(self.done) {
             self.done = self.done.wrapping_add(1);
         }
@@ -234,8 +206,11 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
         }
     }
 
+    /// Returns whether the slot at `index` is a local operation that was executed.
+    #[inline]
     fn is_executed(&self, index: usize) -> bool {
-        self.ring.get(index).is_some_and(|slot| slot.executed)
+        let slot = self.ring.get(index);
+        index < self.begun && slot.is_some_and(|slot| slot.wr.op.is_local())
     }
 }
 

@@ -25,8 +25,6 @@ pub struct Slot {
     pub(super) part: u32,
     /// The completion status, once the request has finished or must fail.
     pub(super) status: Status,
-    /// True if the request is a local operation that was executed.
-    pub(super) executed: bool,
     /// True if a packet was sent again. A response to a READ may then end a piece of a part.
     pub(super) is_repeated: bool,
 }
