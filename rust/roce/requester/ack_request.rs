@@ -156,26 +156,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             return None;
         }
         let psn = self.window.next().prev();
-        let mut at = self.queue.next();
-        let is_it = |at: usize| {
-            at < self.queue.begun()
-                && self
-                    .queue
-                    .get(at)
-                    .is_some_and(|slot| !slot.wr.op.is_local() && !slot.first_psn.is_after(psn))
-        };
-        while !is_it(at) {
-            at = at.checked_sub(1)?;
-        }
-        let slot = self.queue.get(at)?;
-        Some(Step {
-            slot: at,
-            psn,
-            index: slot.first_psn.forward(psn),
-            packets: slot.packets(),
-            count: 1,
-            kind: StepKind::AckProbe,
-        })
+        self.step_again(self.slot_of(psn)?, psn, StepKind::AckProbe)
     }
 }
 

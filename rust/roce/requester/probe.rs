@@ -140,19 +140,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if !psn.is_before(self.window.next()) || self.queue.fails(at) {
             return None;
         }
-        let index = slot.first_psn.forward(psn);
-        let count = match slot.is_read() {
-            true => self.missing_responses(slot, index),
-            false => 1,
-        };
-        Some(Step {
-            slot: at,
-            psn,
-            index,
-            packets: slot.packets(),
-            count,
-            kind: StepKind::LossProbe,
-        })
+        let mut step = self.step_again(at, psn, StepKind::LossProbe)?;
+        if slot.is_read() {
+            step.count = self.missing_responses(slot, step.index);
+        }
+        Some(step)
     }
 
     /// Returns whether the packet with PSN `psn` is the next one of the probe.

@@ -262,6 +262,21 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         Some(step)
     }
 
+    /// Returns the packet with PSN `psn` again, outside the order of PSNs.
+    ///
+    /// It belongs to the request in the slot at `at`, which must have started.
+    pub(super) fn step_again(&self, at: usize, psn: Psn, kind: StepKind) -> Option<Step> {
+        let slot = self.queue.get(at)?;
+        Some(Step {
+            slot: at,
+            psn,
+            index: slot.first_psn.forward(psn),
+            packets: slot.packets(),
+            count: 1,
+            kind,
+        })
+    }
+
     /// Returns whether a request with an explicit response may be sent now.
     ///
     /// While others are outstanding, the responses to all of them must fit into the window. Each
