@@ -98,9 +98,10 @@ pub const ACK_REQUEST_NS: u64 = 1_000_000;
 const RNR_RETRY_FOREVER: u8 = 7;
 
 /// The queue pair attributes of the send half.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendParams {
     /// The largest payload of a packet in bytes, a power of two: the path MTU, for UD the port MTU.
+    /// It must be set before the PSN is.
     pub mtu: u32,
     /// The QPN of the peer (RC and UC only).
     pub dest_qpn: Qpn,
@@ -118,21 +119,6 @@ pub struct SendParams {
     pub max_rd_atomic: u8,
     /// True if the requester reacts to marks of congestion and to CNPs (RC only).
     pub has_ecn: bool,
-}
-
-impl Default for SendParams {
-    fn default() -> SendParams {
-        SendParams {
-            mtu: 1024,
-            dest_qpn: Qpn::default(),
-            src_qpn: Qpn::default(),
-            ack_timeout: None,
-            retry_cnt: 0,
-            rnr_retry: 0,
-            max_rd_atomic: 0,
-            has_ecn: false,
-        }
-    }
 }
 
 /// The state of the send half.

@@ -18,6 +18,7 @@ pub const MIN_RTO_NS: u64 = 1_000_000;
 /// A sample is the time from a packet that requests a response to that response. One sample is
 /// taken at a time. A packet that was sent twice gives none, because the response may be to either
 /// copy (Karn).
+#[derive(Default)]
 pub(super) struct Rtt {
     /// The time when the packet of the current sample was sent, if there is one.
     sent: Option<Instant>,
@@ -27,20 +28,8 @@ pub(super) struct Rtt {
     time: u32,
     /// RTTVAR (RFC 6298), in ns.
     deviation: u32,
-    /// The shortest sample, in ns; `u32::MAX` before the first one.
-    shortest: u32,
-}
-
-impl Default for Rtt {
-    fn default() -> Rtt {
-        Rtt {
-            sent: None,
-            end: Psn::default(),
-            time: 0,
-            deviation: 0,
-            shortest: u32::MAX,
-        }
-    }
+    /// The shortest sample, in ns; `None` before the first one.
+    shortest: Option<u32>,
 }
 
 impl Rtt {
@@ -77,13 +66,13 @@ impl Rtt {
     fn measured(&mut self, ns: u64) {
         // Beyond four seconds the timeout of the queue pair usually expires before a probe.
         let ns = u32::try_from(ns).unwrap_or(u32::MAX);
-        let is_first = self.shortest == u32::MAX;
-        self.shortest = self.shortest.min(ns);
-        if is_first {
+        let Some(shortest) = self.shortest else {
+            self.shortest = Some(ns);
             self.time = ns;
             self.deviation = ns / 2;
             return;
-        }
+        };
+        self.shortest = Some(shortest.min(ns));
         let error = ns.abs_diff(self.time);
         self.time = self
             .time
@@ -97,7 +86,8 @@ impl Rtt {
 
     /// Returns whether `ns` is too short for a round trip: less than 3/4 of the shortest sample.
     pub(super) fn is_too_soon(&self, ns: u64) -> bool {
-        self.is_measured() && ns < three_quarters(self.shortest)
+        self.shortest
+            .is_some_and(|shortest| ns < three_quarters(shortest))
     }
 
     /// Returns whether packets spent much of a round trip of `ns` nanoseconds in queues: it took
@@ -106,19 +96,16 @@ impl Rtt {
     /// The shortest one may have met a queue, too, because the first packets fill it, and other
     /// queue pairs keep it full. Therefore the factor is small.
     pub(super) fn has_queues(&self, ns: u64) -> bool {
-        let expected = u64::from(self.shortest).saturating_mul(3) / 2;
-        ns > expected.saturating_add(MIN_RTO_NS)
+        self.shortest.is_some_and(|shortest| {
+            let expected = u64::from(shortest).saturating_mul(3) / 2;
+            ns > expected.saturating_add(MIN_RTO_NS)
+        })
     }
 
     /// Returns the shortest sample in ns, or `None` before the first one.
     #[inline]
     pub(super) fn shortest(&self) -> Option<u32> {
-        self.is_measured().then_some(self.shortest)
-    }
-
-    #[inline]
-    fn is_measured(&self) -> bool {
-        self.shortest < u32::MAX
+        self.shortest
     }
 
     /// Returns the time to wait for a late packet, in ns: 3/4 of the SRTT.
@@ -133,7 +120,7 @@ impl Rtt {
         let ns = time
             .saturating_mul(2)
             .saturating_add(deviation.saturating_mul(4));
-        self.is_measured().then_some(ns.max(MIN_RTO_NS))
+        self.shortest.map(|_| ns.max(MIN_RTO_NS))
     }
 }
 
