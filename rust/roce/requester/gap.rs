@@ -55,10 +55,7 @@ use super::{
     ResponseKind,
     Slot, //
 };
-use crate::{
-    psn::Psn,
-    time::Instant, //
-};
+use crate::time::Instant;
 
 /// The most packets that are retransmitted for one report of a missing one.
 const MOST_RUN: u8 = 16;
@@ -137,29 +134,9 @@ impl Gap {
 }
 
 impl<S: DerefMut<Target = [Slot]>> Requester<S> {
-    /// Retransmits, once per loss, after the response with PSN `psn` has shown that the packet at
-    /// `una` (if `is_packet`) or the response to it is missing.
-    ///
-    /// If `can_wait`, the requester may wait for it first. Returns false if nothing is
-    /// retransmitted now.
-    pub(super) fn retry_once(
-        &mut self,
-        now: Instant,
-        psn: Psn,
-        is_packet: bool,
-        can_wait: bool,
-    ) -> bool {
-        let is_known = self.retry.is_known_loss(psn);
-        if self.is_rewound() || is_known || can_wait && self.start_wait(now, is_packet) {
-            return false;
-        }
-        self.retry_gap(now, is_packet);
-        true
-    }
-
     /// Retransmits the packet at `una` if `is_packet`, or requests the response to it again.
     /// Consumes a retry.
-    fn retry_gap(&mut self, now: Instant, is_packet: bool) {
+    pub(super) fn retry_gap(&mut self, now: Instant, is_packet: bool) {
         self.note_loss();
         if self.take_retry() {
             if is_packet {

@@ -230,7 +230,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Handles a response with PSN `psn` that shows a loss: of the packet at `una`, or of the
     /// response to it.
     ///
-    /// If `can_wait`, the requester may wait for it before it retransmits.
+    /// The requester retransmits once per loss. If `can_wait`, it may wait for what is missing
+    /// first.
     #[cold]
     pub(super) fn on_gap(
         &mut self,
@@ -239,12 +240,14 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         kind: ResponseKind,
         can_wait: bool,
     ) -> ResponseKind {
-        if self.retry_once(now, psn, kind == ResponseKind::NakSequence, can_wait) {
-            kind
-        } else {
+        let is_packet = kind == ResponseKind::NakSequence;
+        let is_known = self.is_rewound() || self.retry.is_known_loss(psn);
+        if is_known || can_wait && self.start_wait(now, is_packet) {
             self.peer_is_busy(now);
-            ResponseKind::Duplicate
+            return ResponseKind::Duplicate;
         }
+        self.retry_gap(now, is_packet);
+        kind
     }
 
     /// Returns the index of the request that `psn` belongs to.
