@@ -63,13 +63,10 @@ const MOST_RUN: u8 = 16;
 /// The recovery from reported losses.
 #[derive(Default)]
 pub(super) struct Gap {
-    /// The time of the report for which the window was last halved.
-    noticed: Instant,
-    /// The size of the window before that.
-    size: WindowSize,
-    /// True if the next acknowledgment may undo that: the report is the last one, and nothing was
-    /// acknowledged since.
-    may_undo: bool,
+    /// The time of the last report if the window was halved for it, and the size before that.
+    ///
+    /// The next acknowledgment may undo that.
+    undo: Option<(Instant, WindowSize)>,
     late: Late,
     /// True if the packet at `una` is known to be missing at the peer. False for a missing
     /// response.
@@ -201,11 +198,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     pub(super) fn halve_window_once(&mut self, now: Instant) -> bool {
         let size = self.window.saved_size();
         let is_first = self.window.halve_once();
-        if is_first {
-            self.gap.noticed = now;
-            self.gap.size = size;
-        }
-        self.gap.may_undo = is_first;
+        self.gap.undo = is_first.then_some((now, size));
         is_first
     }
 
@@ -213,20 +206,20 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub(super) fn end_gap(&mut self, now: Instant) {
         self.gap.stop_waiting();
-        if core::mem::take(&mut self.gap.may_undo) {
-            self.undo_if_late(now);
+        if let Some((noticed, size)) = self.gap.undo.take() {
+            self.undo_if_late(now.since(noticed), size);
         }
     }
 
-    /// Undoes the reduction of the window if progress came too soon after the report of a loss to
-    /// be due to a retransmission.
+    /// Restores the window to `before` if progress came too soon after the report of a loss, within
+    /// `ns`, to be due to a retransmission.
     #[cold]
-    fn undo_if_late(&mut self, now: Instant) {
+    fn undo_if_late(&mut self, ns: u64, before: WindowSize) {
         // An acknowledgment of just the retransmission is the response to it: the round trip has
         // become shorter. After marks of congestion it may have, too, because queues drain.
         let may_be_shorter = self.probe.ends_at(self.window.una()) || self.window.is_marked();
-        if !may_be_shorter && self.retry.rtt.is_too_soon(now.since(self.gap.noticed)) {
-            self.window.restore_size(self.gap.size);
+        if !may_be_shorter && self.retry.rtt.is_too_soon(ns) {
+            self.window.restore_size(before);
             self.gap.late = Late::Expected;
         }
     }

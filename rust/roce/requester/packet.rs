@@ -188,11 +188,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             offset,
             len,
             reth: opcode.has_reth().then(|| Reth {
-                va: if slot.is_read() {
-                    wr.va.wrapping_add(u64::from(offset))
-                } else {
-                    wr.va
-                },
+                // Only READs have a RETH beyond the first packet.
+                va: wr.va.wrapping_add(u64::from(offset)),
                 rkey: wr.rkey,
                 len: asked,
             }),

@@ -121,31 +121,37 @@ impl<S: DerefMut<Target = [Slot]>> Ring<S> {
 
     #[inline]
     pub(super) fn get(&self, index: usize) -> Option<&Slot> {
-        self.slots.get(self.position(index)?)
+        if index >= self.len {
+            return None;
+        }
+        self.slots.get(self.position(index))
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Slot> {
-        let position = self.position(index)?;
+        if index >= self.len {
+            return None;
+        }
+        let position = self.position(index);
         self.slots.get_mut(position)
     }
 
     /// Returns the number of the slot at `index`.
     #[inline]
     pub(super) fn number(&self, index: usize) -> Option<u16> {
-        u16::try_from(self.position(index)?).ok()
+        if index >= self.len {
+            return None;
+        }
+        u16::try_from(self.position(index)).ok()
     }
 
     /// Returns the number that the next slot will have, if one is free.
     #[inline]
     pub(super) fn next_number(&self) -> Option<u16> {
-        let capacity = self.capacity();
-        if self.len >= capacity {
+        if self.len >= self.capacity() {
             return None;
         }
-        let next = self.head.wrapping_add(self.len);
-        let number = next.checked_sub(capacity).unwrap_or(next);
-        u16::try_from(number).ok()
+        u16::try_from(self.position(self.len)).ok()
     }
 
     /// Returns the index of the slot with a number, if it is in use.
@@ -165,14 +171,11 @@ impl<S: DerefMut<Target = [Slot]>> Ring<S> {
     /// Appends a slot and returns its number, or `None` if the ring is full.
     #[inline]
     pub(super) fn push(&mut self, slot: Slot) -> Option<u16> {
-        if self.len >= self.capacity() {
-            return None;
-        }
-        let index = self.len;
+        let number = self.next_number()?;
+        *self.slots.get_mut(usize::from(number))? = slot;
         // INVARIANT: `len` was below the capacity.
-        self.len = index.wrapping_add(1);
-        *self.get_mut(index)? = slot;
-        self.number(index)
+        self.len = self.len.wrapping_add(1);
+        Some(number)
     }
 
     /// Removes the oldest slot.
@@ -181,23 +184,16 @@ impl<S: DerefMut<Target = [Slot]>> Ring<S> {
         if self.len == 0 {
             return;
         }
-        let next = self.head.wrapping_add(1);
-        // INVARIANT: the head wraps to 0 at the capacity, and `len` was not 0.
-        self.head = if next < self.capacity() { next } else { 0 };
+        // INVARIANT: `len` was not 0, so the capacity is not.
+        self.head = self.position(1);
         self.len = self.len.wrapping_sub(1);
     }
 
-    /// Returns the position of an index that is in use.
+    /// Returns the position of an index up to the capacity, which wraps to 0 there.
     #[inline]
-    fn position(&self, index: usize) -> Option<usize> {
-        if index >= self.len {
-            return None;
-        }
+    fn position(&self, index: usize) -> usize {
         let position = self.head.wrapping_add(index);
-        Some(match position.checked_sub(self.capacity()) {
-            Some(wrapped) => wrapped,
-            None => position,
-        })
+        position.checked_sub(self.capacity()).unwrap_or(position)
     }
 }
 

@@ -104,7 +104,7 @@ enum Sharing {
 }
 
 /// The size of a window and its threshold.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(super) struct WindowSize {
     /// The most unacknowledged PSNs, from [`MIN_SHARED_WINDOW`] to [`MAX_WINDOW`].
     psns: u16,
