@@ -314,6 +314,13 @@ pub(crate) fn respond(rc: &mut Requester<&mut [Slot]>, frame: &Frame) -> Respons
     respond_at(rc, NOW, frame)
 }
 
+/// Handles the explicit response that is expected next, and places its data.
+pub(crate) fn take(rc: &mut Requester<&mut [Slot]>, frame: &Frame) {
+    let response = respond(rc, frame);
+    assert!(response.place.is_some(), "{response:?}");
+    rc.placed(NOW, Ok(()));
+}
+
 /// Handles an acknowledgment, or a NAK, that arrives at `now`.
 pub(crate) fn acknowledge_at(
     rc: &mut Requester<&mut [Slot]>,
@@ -427,4 +434,9 @@ pub(crate) fn read_response(opcode: Opcode, psn: u32, len: u32) -> Frame {
         again: false,
     };
     Frame::new(&segment)
+}
+
+/// Returns a READ response packet with as much data as fits.
+pub(crate) fn piece(opcode: Opcode, psn: u32) -> Frame {
+    read_response(opcode, psn, MTU)
 }

@@ -231,15 +231,26 @@ mod tests {
     }
 
     #[test]
-    fn later_ack_request_replaces_deferred_one() {
-        let mut slots = slots::<8>();
-        let mut rc = untimed(&mut slots);
-        post(&mut rc, &[unsignalled()]);
-        assert!(send(&mut rc).is_some());
-        assert_eq!(rc.next_timeout(), Some(NOW.after(ACK_REQUEST_NS)));
-        post(&mut rc, &[wr(SendOp::Send, 0)]);
-        assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(true));
-        assert_eq!(rc.next_timeout(), None);
+    fn deferred_ack_request_is_dropped_once_it_is_not_needed() {
+        let ends: [fn(&mut Requester<&mut [Slot]>); 3] = [
+            // A later packet requests an acknowledgment.
+            |rc| {
+                post(rc, &[wr(SendOp::Send, 0)]);
+                assert_eq!(send(rc).map(|sent| sent.ack_req), Some(true));
+            },
+            // The peer acknowledges without request.
+            |rc| assert_eq!(acknowledge(rc, 0, Syndrome::ACK), ResponseKind::Ack),
+            |rc| rc.flush(),
+        ];
+        for end in ends {
+            let mut slots = slots::<8>();
+            let mut rc = untimed(&mut slots);
+            post(&mut rc, &[unsignalled()]);
+            assert!(send(&mut rc).is_some());
+            assert_eq!(rc.next_timeout(), Some(NOW.after(ACK_REQUEST_NS)));
+            end(&mut rc);
+            assert_eq!(rc.next_timeout(), None);
+        }
     }
 
     #[test]
@@ -295,26 +306,6 @@ mod tests {
         acknowledge(&mut rc, 0, Syndrome::Nak(NakCode::PsnSequence));
         assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(true));
         assert_eq!(rc.next_timeout(), Some(NOW.after(TIMEOUT_NS)));
-    }
-
-    #[test]
-    fn ack_that_was_not_requested_ends_delay() {
-        let mut slots = slots::<8>();
-        let mut rc = untimed(&mut slots);
-        post(&mut rc, &[unsignalled()]);
-        assert!(send(&mut rc).is_some());
-        acknowledge(&mut rc, 0, Syndrome::ACK);
-        assert_eq!(rc.next_timeout(), None);
-    }
-
-    #[test]
-    fn flush_ends_delay() {
-        let mut slots = slots::<8>();
-        let mut rc = untimed(&mut slots);
-        post(&mut rc, &[unsignalled()]);
-        assert!(send(&mut rc).is_some());
-        rc.flush();
-        assert_eq!(rc.next_timeout(), None);
     }
 
     #[test]

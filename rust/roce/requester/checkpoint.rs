@@ -170,9 +170,7 @@ mod tests {
                 7 => last,
                 _ => Opcode::RcReadResponseMiddle,
             };
-            let response = read_response(opcode, psn, MTU);
-            assert!(respond(rc, &response).place.is_some());
-            rc.placed(NOW, Ok(()));
+            take(rc, &piece(opcode, psn));
         }
     }
 
@@ -251,25 +249,6 @@ mod tests {
         assert_eq!(send(&mut rc), None);
         rc.resume();
         assert_eq!(send(&mut rc), first);
-    }
-
-    /// Sends 40 packets, and returns the window before and after a refusal.
-    fn refused(flush: bool) -> (u32, u32) {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        rc.window.set_size(64);
-        assert!(rc.post(wr(SendOp::Send, 40 * MTU)).is_ok());
-        for _ in 0..40 {
-            assert!(send(&mut rc).is_some());
-        }
-        let before = rc.snapshot().window;
-        if flush {
-            rc.flush();
-        }
-        for _ in 0..2 {
-            rc.on_refusal();
-        }
-        (before, rc.snapshot().window)
     }
 
     /// The peer has received copies of all packets, so it acknowledges more than the window has
@@ -365,20 +344,27 @@ mod tests {
     }
 
     #[test]
-    fn refusal_halves_window_once() {
-        let (_, after) = refused(false);
-        assert_eq!(after, 20);
-        let (before, after) = refused(true);
-        assert_eq!(after, before);
-    }
-
-    #[test]
-    fn refusal_without_packets_in_flight_is_no_loss() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
-        let before = rc.snapshot().window;
-        rc.on_refusal();
-        assert_eq!(rc.snapshot().window, before);
+    fn refusal_halves_window_once_if_packets_are_in_flight() {
+        // The packets in flight, whether they are flushed, and the window afterwards.
+        for (packets, is_flushed, after) in [(40, false, 20), (40, true, 64), (0, false, 64)] {
+            let mut slots = slots::<1>();
+            let mut rc = requester(Transport::Rc, &mut slots);
+            rc.window.set_size(64);
+            if packets > 0 {
+                post(&mut rc, &[wr(SendOp::Send, packets * MTU)]);
+            }
+            for _ in 0..packets {
+                assert!(send(&mut rc).is_some());
+            }
+            assert_eq!(rc.snapshot().window, 64);
+            if is_flushed {
+                rc.flush();
+            }
+            for _ in 0..2 {
+                rc.on_refusal();
+            }
+            assert_eq!(rc.snapshot().window, after);
+        }
     }
 
     #[test]

@@ -181,15 +181,8 @@ mod tests {
                 _ => Opcode::RcReadResponseMiddle,
             };
             psn += 1;
-            read_response(opcode, psn - 1, MTU)
+            piece(opcode, psn - 1)
         })
-    }
-
-    /// Handles the next response.
-    fn take(rc: &mut Requester<&mut [Slot]>, frame: &Frame) {
-        let response = rc.on_response(NOW, &frame.packet());
-        assert!(response.place.is_some(), "{response:?}");
-        rc.placed(NOW, Ok(()));
     }
 
     /// Handles an early response, and keeps it.
@@ -206,11 +199,6 @@ mod tests {
         let mut rc = requester(Transport::Rc, slots);
         adjust(&mut rc, |params| params.retry_cnt = 2);
         rc
-    }
-
-    /// Makes a full response to a piece of a READ.
-    fn piece(opcode: Opcode, psn: u32) -> Frame {
-        read_response(opcode, psn, MTU)
     }
 
     #[test]

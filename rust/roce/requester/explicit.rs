@@ -274,26 +274,26 @@ mod tests {
     }
 
     #[test]
-    fn another_response_ends_placement() {
-        let mut slots = slots::<1>();
-        let mut rc = reading(&mut slots);
-        let only = read_response(Opcode::RcReadResponseOnly, 0, 9);
-        assert!(respond(&mut rc, &only).place.is_some());
-        let stale = acknowledge(&mut rc, 7, Syndrome::ACK);
-        assert_eq!(stale, ResponseKind::Duplicate);
-        rc.placed(NOW, Ok(()));
-        assert_eq!(status(&mut rc), None);
-    }
-
-    #[test]
-    fn flush_ends_placement() {
-        let mut slots = slots::<1>();
-        let mut rc = reading(&mut slots);
-        let only = read_response(Opcode::RcReadResponseOnly, 0, 9);
-        assert!(respond(&mut rc, &only).place.is_some());
-        rc.flush();
-        rc.placed(NOW, Ok(()));
-        assert_eq!(status(&mut rc), Some(Status::WrFlush));
+    fn another_response_or_flush_ends_placement() {
+        let ends: [(fn(&mut Requester<&mut [Slot]>), Option<Status>); 2] = [
+            (
+                |rc| {
+                    let stale = acknowledge(rc, 7, Syndrome::ACK);
+                    assert_eq!(stale, ResponseKind::Duplicate);
+                },
+                None,
+            ),
+            (|rc| rc.flush(), Some(Status::WrFlush)),
+        ];
+        for (end, expected) in ends {
+            let mut slots = slots::<1>();
+            let mut rc = reading(&mut slots);
+            let only = read_response(Opcode::RcReadResponseOnly, 0, 9);
+            assert!(respond(&mut rc, &only).place.is_some());
+            end(&mut rc);
+            rc.placed(NOW, Ok(()));
+            assert_eq!(status(&mut rc), expected);
+        }
     }
 
     #[test]
@@ -302,9 +302,7 @@ mod tests {
         let mut rc = requester(Transport::Rc, &mut slots);
         post(&mut rc, &[wr(SendOp::Read, 3 * MTU), wr(SendOp::Send, 0)]);
         assert_eq!(send_all(&mut rc), 2);
-        let first = read_response(Opcode::RcReadResponseFirst, 0, MTU);
-        assert!(respond(&mut rc, &first).place.is_some());
-        rc.placed(NOW, Ok(()));
+        take(&mut rc, &piece(Opcode::RcReadResponseFirst, 0));
         // Both of these show that response 1 was lost, but only the first has it requested again.
         let last = read_response(Opcode::RcReadResponseLast, 2, MTU);
         assert_eq!(respond(&mut rc, &last).outcome, ResponseKind::Gap);
@@ -391,15 +389,6 @@ mod tests {
     }
 
     #[test]
-    fn read_response_of_wrong_length_is_fatal() {
-        let mut slots = slots::<1>();
-        let mut rc = reading(&mut slots);
-        let short = read_response(Opcode::RcReadResponseOnly, 0, 8);
-        assert_eq!(respond(&mut rc, &short).outcome, ResponseKind::BadResponse);
-        assert_eq!(status(&mut rc), Some(Status::BadResp));
-    }
-
-    #[test]
     fn read_data_placement_error_fails_read() {
         let mut slots = slots::<2>();
         let mut rc = requester(Transport::Rc, &mut slots);
@@ -481,7 +470,9 @@ mod tests {
     }
 
     #[test]
-    fn read_response_with_wrong_position_is_fatal() {
+    fn read_response_of_wrong_position_or_length_is_fatal() {
+        let short = read_response(Opcode::RcReadResponseOnly, 0, 8);
+        assert_eq!(outcome_of(9, &[short]), ResponseKind::BadResponse);
         let first = || read_response(Opcode::RcReadResponseFirst, 0, MTU);
         let early = [
             read_response(Opcode::RcReadResponseOnly, 0, MTU),

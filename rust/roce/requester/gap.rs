@@ -332,17 +332,21 @@ mod tests {
         }
     }
 
+    /// Even if the packet is late, those that have overtaken it are to be sent again.
     #[test]
     fn peer_that_drops_early_packets_gets_all_again() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
-        rc.gap.peer = Peer::Drops;
-        lose_second(&mut rc, 1);
-        let rest = [Some((2, false)), Some((3, true)), Some((4, true)), None];
-        assert_eq!(sent(&mut rc), rest);
-        acknowledge(&mut rc, 4, Syndrome::ACK);
-        assert_eq!(rc.gap.peer, Peer::Drops);
-        assert_eq!(rc.next_timeout(), None);
+        for late in [Late::Unexpected, Late::Expected] {
+            let mut slots = slots::<8>();
+            let mut rc = measured(&mut slots);
+            rc.gap.late = late;
+            rc.gap.peer = Peer::Drops;
+            lose_second(&mut rc, 1);
+            let rest = [Some((2, false)), Some((3, true)), Some((4, true)), None];
+            assert_eq!(sent(&mut rc), rest);
+            acknowledge(&mut rc, 4, Syndrome::ACK);
+            assert_eq!(rc.gap.peer, Peer::Drops);
+            assert_eq!(rc.next_timeout(), None);
+        }
     }
 
     #[test]
@@ -359,33 +363,25 @@ mod tests {
     }
 
     #[test]
-    fn late_ack_after_timeout_does_not_show_that_peer_keeps_packets() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
-        rc.gap.peer = Peer::Drops;
-        post(&mut rc, &[wr(SendOp::Write, 4 * MTU)]);
-        assert!(sent(&mut rc)[3].is_some());
-        assert_eq!(rc.on_timeout(NOW.after(TIMEOUT_NS)), Expired::Retry);
-        assert!(send(&mut rc).is_some());
-        acknowledge(&mut rc, 4, Syndrome::ACK);
-        assert_eq!(rc.gap.peer, Peer::Drops);
-    }
-
-    #[test]
-    fn lost_ack_does_not_show_that_peer_keeps_packets() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
-        lose_second(&mut rc, 1);
-        assert!(send(&mut rc).is_some());
-        acknowledge(&mut rc, 4, Syndrome::ACK);
-        rc.gap.peer = Peer::Drops;
-        post(&mut rc, &[wr(SendOp::Write, 4 * MTU)]);
-        assert!(sent(&mut rc)[3].is_some());
-        let due = rc.next_timeout().unwrap();
-        assert_eq!(rc.on_timeout(due), Expired::Probe);
-        assert!(send(&mut rc).is_some());
-        acknowledge(&mut rc, 8, Syndrome::ACK);
-        assert_eq!(rc.gap.peer, Peer::Drops);
+    fn late_or_lost_ack_does_not_show_that_peer_keeps_packets() {
+        for expired in [Expired::Retry, Expired::Probe] {
+            let mut slots = slots::<8>();
+            let mut rc = measured(&mut slots);
+            lose_second(&mut rc, 1);
+            assert!(send(&mut rc).is_some());
+            acknowledge(&mut rc, 4, Syndrome::ACK);
+            rc.gap.peer = Peer::Drops;
+            post(&mut rc, &[wr(SendOp::Write, 4 * MTU)]);
+            assert!(sent(&mut rc)[3].is_some());
+            let due = match expired {
+                Expired::Retry => NOW.after(TIMEOUT_NS),
+                _ => rc.next_timeout().unwrap(),
+            };
+            assert_eq!(rc.on_timeout(due), expired);
+            assert!(send(&mut rc).is_some());
+            acknowledge(&mut rc, 8, Syndrome::ACK);
+            assert_eq!(rc.gap.peer, Peer::Drops);
+        }
     }
 
     #[test]
@@ -487,18 +483,6 @@ mod tests {
         acknowledge_at(&mut rc, due, 4, Syndrome::ACK);
         assert_eq!(sent(&mut rc), [None; 4]);
         assert!(rc.window.size() >= before && rc.gap.late == Late::Expected);
-    }
-
-    /// Even if the packet is late, those that have overtaken it are to be sent again.
-    #[test]
-    fn late_packet_is_not_awaited_if_peer_drops_early_packets() {
-        let mut slots = slots::<8>();
-        let mut rc = far(&mut slots);
-        rc.gap.late = Late::Expected;
-        rc.gap.peer = Peer::Drops;
-        assert_eq!(overtaken(&mut rc), ResponseKind::NakSequence);
-        let rest = [Some((2, false)), Some((3, true)), Some((4, true)), None];
-        assert_eq!(sent(&mut rc), rest);
     }
 
     #[test]

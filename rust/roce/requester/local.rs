@@ -93,23 +93,6 @@ mod tests {
     }
 
     #[test]
-    fn local_error_completes_in_order() {
-        for transport in [Transport::Uc, Transport::Ud] {
-            let mut slots = slots::<2>();
-            let mut requester = requester(transport, &mut slots);
-            post(&mut requester, &[wr(SendOp::Send, 0); 2]);
-            requester.local_error(1, Status::LocProt);
-            assert!(send(&mut requester).is_some());
-            assert!(send(&mut requester).is_none());
-            for status in [Status::Success, Status::LocProt] {
-                let completion = requester.poll_completion();
-                assert_eq!(completion.map(|end| end.status), Some(status));
-            }
-            assert!(requester.take_error());
-        }
-    }
-
-    #[test]
     fn finished_request_cannot_fail() {
         let mut slots = slots::<2>();
         let mut uc = requester(Transport::Uc, &mut slots);

@@ -232,21 +232,25 @@ mod tests {
 
     #[test]
     fn only_failed_requests_complete_unasked() {
-        let mut slots = slots::<4>();
-        let mut uc = requester(Transport::Uc, &mut slots);
-        let quiet = unsignalled();
-        post(&mut uc, &[quiet, wr(SendOp::Send, 0), quiet, quiet]);
-        uc.local_error(2, Status::LocProt);
-        assert!(send(&mut uc).is_some() && send(&mut uc).is_some());
-        for (status, signalled) in [
-            (Status::Success, false),
-            (Status::Success, true),
-            (Status::LocProt, true),
-            (Status::WrFlush, true),
-        ] {
-            let end = uc.poll_completion();
-            let end = end.map(|end| (end.status, end.signalled));
-            assert_eq!(end, Some((status, signalled)));
+        for transport in [Transport::Uc, Transport::Ud] {
+            let mut slots = slots::<4>();
+            let mut requester = requester(transport, &mut slots);
+            let quiet = unsignalled();
+            post(&mut requester, &[quiet, wr(SendOp::Send, 0), quiet, quiet]);
+            requester.local_error(2, Status::LocProt);
+            assert!(send(&mut requester).is_some() && send(&mut requester).is_some());
+            assert!(send(&mut requester).is_none());
+            for (status, signalled) in [
+                (Status::Success, false),
+                (Status::Success, true),
+                (Status::LocProt, true),
+                (Status::WrFlush, true),
+            ] {
+                let end = requester.poll_completion();
+                let end = end.map(|end| (end.status, end.signalled));
+                assert_eq!(end, Some((status, signalled)));
+            }
+            assert!(requester.take_error());
         }
     }
 }

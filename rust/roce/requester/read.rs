@@ -87,9 +87,7 @@ mod tests {
                 psn if psn == first => Opcode::RcReadResponseFirst,
                 _ => Opcode::RcReadResponseMiddle,
             };
-            let response = respond(rc, &read_response(opcode, psn, MTU));
-            assert!(response.place.is_some(), "{response:?}");
-            rc.placed(NOW, Ok(()));
+            take(rc, &piece(opcode, psn));
         }
     }
 
@@ -144,9 +142,7 @@ mod tests {
         acknowledge(&mut rc, 62, Syndrome::ACK);
         post(&mut rc, &[wr(SendOp::Read, 256 * MTU)]);
         assert_eq!(requested(&mut rc), Some((63, 64)));
-        let first = read_response(Opcode::RcReadResponseFirst, 63, MTU);
-        assert!(respond(&mut rc, &first).place.is_some());
-        rc.placed(NOW, Ok(()));
+        take(&mut rc, &piece(Opcode::RcReadResponseFirst, 63));
         acknowledge(&mut rc, 64, Syndrome::Rnr { timer: 1 });
         rc.on_timeout(rc.next_timeout().unwrap());
         assert_eq!(requested(&mut rc), Some((64, 63)));

@@ -141,13 +141,6 @@ mod tests {
         assert_eq!(send_all(rc), 5);
     }
 
-    /// Handles a response to a READ that is expected next.
-    fn take(rc: &mut Requester<&mut [Slot]>, opcode: Opcode, psn: u32) {
-        let frame = read_response(opcode, psn, MTU);
-        assert!(respond(rc, &frame).place.is_some());
-        rc.placed(NOW, Ok(()));
-    }
-
     fn check(rc: &mut Requester<&mut [Slot]>, statuses: &[Status]) {
         for &expected in statuses {
             assert_eq!(status(rc), Some(expected));
@@ -202,9 +195,9 @@ mod tests {
         let again = acknowledge_at(&mut rc, NOW.after(1), 4, ACCESS);
         assert_eq!(again, ResponseKind::Duplicate);
         assert_eq!(rc.next_timeout(), Some(GIVE_UP));
-        take(&mut rc, Opcode::RcReadResponseFirst, 1);
+        take(&mut rc, &piece(Opcode::RcReadResponseFirst, 1));
         assert!(!rc.take_error());
-        take(&mut rc, Opcode::RcReadResponseLast, 2);
+        take(&mut rc, &piece(Opcode::RcReadResponseLast, 2));
         assert!(rc.take_error());
         let [done, refused, flushed] = [Status::Success, Status::RemAccess, Status::WrFlush];
         check(&mut rc, &[done, done, done, refused, flushed]);
@@ -218,14 +211,14 @@ mod tests {
         requests_around_read(&mut rc);
         assert_eq!(acknowledge(&mut rc, 3, ACCESS), ResponseKind::NakFatal);
         // No retry is left, and none is needed.
-        let last = read_response(Opcode::RcReadResponseLast, 2, MTU);
+        let last = piece(Opcode::RcReadResponseLast, 2);
         let early = respond(&mut rc, &last);
         assert!(early.is_early && early.outcome == ResponseKind::Early);
         rc.kept(Psn::new(2));
-        take(&mut rc, Opcode::RcReadResponseFirst, 1);
+        take(&mut rc, &piece(Opcode::RcReadResponseFirst, 1));
         assert!(rc.is_kept_due());
         rc.took_kept(None);
-        take(&mut rc, Opcode::RcReadResponseLast, 2);
+        take(&mut rc, &piece(Opcode::RcReadResponseLast, 2));
         let [done, refused, flushed] = [Status::Success, Status::RemAccess, Status::WrFlush];
         check(&mut rc, &[done, done, refused, flushed, flushed]);
     }
@@ -292,8 +285,8 @@ mod tests {
             rc.local_error(3, Status::LocProt);
             assert_eq!(acknowledge(&mut rc, 5, ACCESS), ResponseKind::NakFatal);
             let read = if is_late {
-                take(&mut rc, Opcode::RcReadResponseFirst, 1);
-                take(&mut rc, Opcode::RcReadResponseLast, 2);
+                take(&mut rc, &piece(Opcode::RcReadResponseFirst, 1));
+                take(&mut rc, &piece(Opcode::RcReadResponseLast, 2));
                 Status::Success
             } else {
                 rc.on_timeout(GIVE_UP);

@@ -181,8 +181,12 @@ mod tests {
         rtt.sent(NOW.after(7 * MIN_RTO_NS), Psn::new(3));
         rtt.acknowledged(NOW, Psn::new(1));
         assert_eq!(rtt.timeout(), None);
-        rtt.acknowledged(NOW.after(8 * MIN_RTO_NS), Psn::new(3));
+        let sample = rtt.acknowledged(NOW.after(8 * MIN_RTO_NS), Psn::new(3));
+        assert_eq!(sample, Some(8 * MIN_RTO_NS));
         assert_eq!(rtt.timeout(), Some(32 * MIN_RTO_NS));
+        // Each packet gives one sample.
+        let again = rtt.acknowledged(NOW.after(9 * MIN_RTO_NS), Psn::new(4));
+        assert_eq!(again, None);
     }
 
     #[test]
@@ -202,14 +206,6 @@ mod tests {
         assert_eq!(rtt.shortest(), Some(8_000_000));
         // Twice the SRTT of 9, and four times the RTTVAR of 5.
         assert_eq!(rtt.timeout(), Some(38 * MIN_RTO_NS));
-    }
-
-    #[test]
-    fn each_packet_gives_one_sample() {
-        let mut rtt = Rtt::default();
-        rtt.sent(NOW, Psn::new(1));
-        assert_eq!(rtt.acknowledged(NOW.after(5), Psn::new(1)), Some(5));
-        assert_eq!(rtt.acknowledged(NOW.after(9), Psn::new(2)), None);
     }
 
     /// Sends a message, and returns the time of the probe.
