@@ -471,7 +471,7 @@ mod tests {
     const MISSING: Syndrome = Syndrome::Nak(NakCode::PsnSequence);
 
     /// Leaves a request, a wait or a result behind in a half that has sent PSN 0.
-    const USES: [fn(&mut Requester<&mut [Slot]>); 6] = [
+    const USES: [fn(&mut Half); 6] = [
         |rc| {
             post(rc, &[wr(SendOp::Read, 2 * MTU)]);
             assert_eq!(send_all(rc), 1);
@@ -516,11 +516,10 @@ mod tests {
     #[test]
     fn reset_half_is_like_a_new_one() {
         for leave_traces in USES {
-            let (mut used, mut free) = (slots::<4>(), slots::<4>());
-            let mut rc = measured(&mut used);
+            let mut rc = measured(4);
             leave_traces(&mut rc);
             rc.reset();
-            let mut new = Requester::new(Transport::Rc, &mut free[..]);
+            let mut new = Half::new(Transport::Rc, Slots::new(4));
             new.set_params(&rc.params);
             assert_eq!(rc.snapshot(), new.snapshot());
             assert_eq!((rc.next_slot(), rc.next_timeout()), (Some(0), None));

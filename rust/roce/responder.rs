@@ -503,8 +503,7 @@ mod tests {
 
     #[test]
     fn first_packet_in_rtr_raises_comm_est() {
-        let mut slots = slots::<2>();
-        let mut uc = requester(Transport::Uc, &mut slots);
+        let mut uc = requester(Transport::Uc, 2);
         let mut responder = Responder::new(Transport::Uc);
         responder.set_params(&recv_params());
         responder.set_rtr(true);

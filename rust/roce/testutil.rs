@@ -2,6 +2,11 @@
 
 //! Fixtures for the tests of both halves, and the types that most tests use: `use testutil::*`.
 
+use core::ops::{
+    Deref,
+    DerefMut, //
+};
+
 pub(crate) use crate::{
     ids::{
         Qkey,
@@ -167,6 +172,38 @@ pub(crate) fn unsignalled() -> SendWr {
     }
 }
 
+/// The slots of a send half, up to twelve.
+pub(crate) struct Slots {
+    all: [Slot; 12],
+    len: usize,
+}
+
+impl Slots {
+    pub(crate) fn new(len: usize) -> Slots {
+        Slots {
+            all: Default::default(),
+            len,
+        }
+    }
+}
+
+impl Deref for Slots {
+    type Target = [Slot];
+
+    fn deref(&self) -> &[Slot] {
+        &self.all[..self.len]
+    }
+}
+
+impl DerefMut for Slots {
+    fn deref_mut(&mut self) -> &mut [Slot] {
+        &mut self.all[..self.len]
+    }
+}
+
+/// A send half that owns its slots.
+pub(crate) type Half = Requester<Slots>;
+
 /// Returns the attributes of a send half in the tests.
 pub(crate) fn send_params() -> SendParams {
     SendParams {
@@ -182,7 +219,7 @@ pub(crate) fn send_params() -> SendParams {
 }
 
 /// Sets the attributes of a send half to those in the tests, except for a change.
-pub(crate) fn adjust(rc: &mut Requester<&mut [Slot]>, change: impl FnOnce(&mut SendParams)) {
+pub(crate) fn adjust(rc: &mut Half, change: impl FnOnce(&mut SendParams)) {
     let mut params = send_params();
     change(&mut params);
     rc.set_params(&params);
@@ -192,7 +229,7 @@ pub(crate) fn adjust(rc: &mut Requester<&mut [Slot]>, change: impl FnOnce(&mut S
 pub(crate) const LONG_TIMEOUT_NS: u64 = 64 * MIN_RTO_NS;
 
 /// Makes a requester that has measured a round-trip time of 0 and has sent PSN 0.
-pub(crate) fn measured(slots: &mut [Slot]) -> Requester<&mut [Slot]> {
+pub(crate) fn measured(slots: usize) -> Half {
     let mut rc = requester(Transport::Rc, slots);
     adjust(&mut rc, |params| {
         params.ack_timeout = core::num::NonZero::new(LONG_TIMEOUT_NS)
@@ -206,7 +243,7 @@ pub(crate) fn measured(slots: &mut [Slot]) -> Requester<&mut [Slot]> {
 }
 
 /// Sends up to four packets, and returns the PSN and the AckReq bit of each.
-pub(crate) fn sent(rc: &mut Requester<&mut [Slot]>) -> [Option<(u32, bool)>; 4] {
+pub(crate) fn sent(rc: &mut Half) -> [Option<(u32, bool)>; 4] {
     [(); 4].map(|()| send(rc).map(|sent| (sent.psn.get(), sent.ack_req)))
 }
 
@@ -228,49 +265,44 @@ pub(crate) fn recv_params() -> RecvParams {
     }
 }
 
-/// Makes a send half that starts at PSN 0.
-pub(crate) fn requester(transport: Transport, slots: &mut [Slot]) -> Requester<&mut [Slot]> {
-    let mut requester = Requester::new(transport, slots);
+/// Makes a send half with `slots` slots that starts at PSN 0.
+pub(crate) fn requester(transport: Transport, slots: usize) -> Half {
+    let mut requester = Requester::new(transport, Slots::new(slots));
     requester.set_params(&send_params());
     requester.set_psn(crate::psn::Psn::new(0));
     requester
 }
 
 /// Makes a send half without a retransmission timer.
-pub(crate) fn untimed(slots: &mut [Slot]) -> Requester<&mut [Slot]> {
+pub(crate) fn untimed(slots: usize) -> Half {
     let mut rc = requester(Transport::Rc, slots);
     adjust(&mut rc, |params| params.ack_timeout = None);
     rc
 }
 
-/// Makes `N` free slots.
-pub(crate) fn slots<const N: usize>() -> [Slot; N] {
-    [(); N].map(|()| Slot::default())
-}
-
 /// Sends the next packet, and returns it.
-pub(crate) fn send(rc: &mut Requester<&mut [Slot]>) -> Option<Transmit> {
+pub(crate) fn send(rc: &mut Half) -> Option<Transmit> {
     transmit_at(rc, NOW)
 }
 
 /// Sends the next packet, which must exist, and returns it as the peer receives it.
-pub(crate) fn next(rc: &mut Requester<&mut [Slot]>) -> Frame {
+pub(crate) fn next(rc: &mut Half) -> Frame {
     Frame::new(&send(rc).unwrap())
 }
 
 /// Sends the next packet at a time; returns false if there is none.
-pub(crate) fn send_at(rc: &mut Requester<&mut [Slot]>, now: Instant) -> bool {
+pub(crate) fn send_at(rc: &mut Half, now: Instant) -> bool {
     transmit_at(rc, now).is_some()
 }
 
-fn transmit_at(rc: &mut Requester<&mut [Slot]>, now: Instant) -> Option<Transmit> {
+fn transmit_at(rc: &mut Half, now: Instant) -> Option<Transmit> {
     let transmit = rc.poll_transmit()?;
     rc.transmitted(now, &transmit);
     Some(transmit)
 }
 
 /// Sends all packets, and returns their number.
-pub(crate) fn send_all(rc: &mut Requester<&mut [Slot]>) -> usize {
+pub(crate) fn send_all(rc: &mut Half) -> usize {
     let mut count = 0;
     while send(rc).is_some() {
         count += 1;
@@ -281,27 +313,27 @@ pub(crate) fn send_all(rc: &mut Requester<&mut [Slot]>) -> usize {
 /// Sends the next packet, which must be a READ request.
 ///
 /// Returns its PSN and the number of responses that it requests.
-pub(crate) fn next_read(rc: &mut Requester<&mut [Slot]>) -> Option<(u32, u32)> {
+pub(crate) fn next_read(rc: &mut Half) -> Option<(u32, u32)> {
     let sent = send(rc)?;
     Some((sent.psn.get(), sent.reth?.len.div_ceil(MTU)))
 }
 
 /// Returns the range of the only packet to send, a READ request; see [`next_read`].
-pub(crate) fn requested(rc: &mut Requester<&mut [Slot]>) -> Option<(u32, u32)> {
+pub(crate) fn requested(rc: &mut Half) -> Option<(u32, u32)> {
     let read = next_read(rc);
     assert_eq!(rc.poll_transmit(), None);
     read
 }
 
 /// Posts work requests, for which there must be slots.
-pub(crate) fn post(rc: &mut Requester<&mut [Slot]>, wrs: &[SendWr]) {
+pub(crate) fn post(rc: &mut Half, wrs: &[SendWr]) {
     for wr in wrs {
         assert!(rc.post(*wr).is_ok());
     }
 }
 
 /// Handles a response that arrives at `now`, and does not keep it.
-fn respond_at(rc: &mut Requester<&mut [Slot]>, now: Instant, frame: &Frame) -> Response {
+fn respond_at(rc: &mut Half, now: Instant, frame: &Frame) -> Response {
     let response = rc.on_response(now, &frame.packet());
     if response.is_early {
         rc.not_kept(frame.packet().psn());
@@ -310,12 +342,12 @@ fn respond_at(rc: &mut Requester<&mut [Slot]>, now: Instant, frame: &Frame) -> R
 }
 
 /// Handles a response, and does not keep it.
-pub(crate) fn respond(rc: &mut Requester<&mut [Slot]>, frame: &Frame) -> Response {
+pub(crate) fn respond(rc: &mut Half, frame: &Frame) -> Response {
     respond_at(rc, NOW, frame)
 }
 
 /// Handles the explicit response that is expected next, and places its data.
-pub(crate) fn take(rc: &mut Requester<&mut [Slot]>, frame: &Frame) {
+pub(crate) fn take(rc: &mut Half, frame: &Frame) {
     let response = respond(rc, frame);
     assert!(response.place.is_some(), "{response:?}");
     rc.placed(NOW, Ok(()));
@@ -323,7 +355,7 @@ pub(crate) fn take(rc: &mut Requester<&mut [Slot]>, frame: &Frame) {
 
 /// Handles an acknowledgment, or a NAK, that arrives at `now`.
 pub(crate) fn acknowledge_at(
-    rc: &mut Requester<&mut [Slot]>,
+    rc: &mut Half,
     now: Instant,
     psn: u32,
     syndrome: Syndrome,
@@ -332,31 +364,25 @@ pub(crate) fn acknowledge_at(
 }
 
 /// Handles an acknowledgment, or a NAK.
-pub(crate) fn acknowledge(
-    rc: &mut Requester<&mut [Slot]>,
-    psn: u32,
-    syndrome: Syndrome,
-) -> ResponseKind {
+pub(crate) fn acknowledge(rc: &mut Half, psn: u32, syndrome: Syndrome) -> ResponseKind {
     acknowledge_at(rc, NOW, psn, syndrome)
 }
 
 /// Returns the status of the next completion, if there is one.
-pub(crate) fn status(rc: &mut Requester<&mut [Slot]>) -> Option<Status> {
+pub(crate) fn status(rc: &mut Half) -> Option<Status> {
     rc.poll_completion().map(|completion| completion.status)
 }
 
 /// Makes the first `N` packets of work requests, as the peer receives them.
 pub(crate) fn frames<const N: usize>(transport: Transport, wrs: &[SendWr]) -> [Frame; N] {
-    let mut slots = slots::<N>();
-    let mut tx = requester(transport, &mut slots);
+    let mut tx = requester(transport, N);
     post(&mut tx, wrs);
     [(); N].map(|()| next(&mut tx))
 }
 
 /// Makes the first packet of an RC request, with PSN 0.
 pub(crate) fn transmit(wr: SendWr) -> Transmit {
-    let mut slots = slots::<1>();
-    let mut rc = requester(Transport::Rc, &mut slots);
+    let mut rc = requester(Transport::Rc, 1);
     post(&mut rc, &[wr]);
     rc.poll_transmit().unwrap()
 }

@@ -172,8 +172,7 @@ mod tests {
 
     #[test]
     fn unsignalled_requests_delay_ack_request() {
-        let mut slots = slots::<8>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 8);
         // A quarter of the slots.
         for _ in 0..2 {
             assert!(rc.post(unsignalled()).is_ok());
@@ -216,8 +215,7 @@ mod tests {
 
     #[test]
     fn signalled_request_before_unsignalled_one_is_not_delayed() {
-        let mut slots = slots::<8>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 8);
         // Both are posted before the first is sent, which leaves the request to the second.
         post(&mut rc, &[wr(SendOp::Send, 0), unsignalled()]);
         let requests: [_; 2] = core::array::from_fn(|_| send(&mut rc).map(|sent| sent.ack_req));
@@ -232,7 +230,7 @@ mod tests {
 
     #[test]
     fn deferred_ack_request_is_dropped_once_it_is_not_needed() {
-        let ends: [fn(&mut Requester<&mut [Slot]>); 3] = [
+        let ends: [fn(&mut Half); 3] = [
             // A later packet requests an acknowledgment.
             |rc| {
                 post(rc, &[wr(SendOp::Send, 0)]);
@@ -243,8 +241,7 @@ mod tests {
             |rc| rc.flush(),
         ];
         for end in ends {
-            let mut slots = slots::<8>();
-            let mut rc = untimed(&mut slots);
+            let mut rc = untimed(8);
             post(&mut rc, &[unsignalled()]);
             assert!(send(&mut rc).is_some());
             assert_eq!(rc.next_timeout(), Some(NOW.after(ACK_REQUEST_NS)));
@@ -255,8 +252,7 @@ mod tests {
 
     #[test]
     fn request_that_waits_ends_delay() {
-        let mut slots = slots::<8>();
-        let mut rc = untimed(&mut slots);
+        let mut rc = untimed(8);
         // A local invalidate waits until everything before it has finished.
         post(&mut rc, &[unsignalled(), wr(SendOp::LocalInv, 0)]);
         assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(true));
@@ -265,8 +261,7 @@ mod tests {
 
     #[test]
     fn request_before_read_that_does_not_fit_is_sent_once() {
-        let mut slots = slots::<3>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 3);
         post(&mut rc, &[wr(SendOp::Read, 8 * MTU)]);
         assert!(send(&mut rc).is_some());
         // The window of 16 packets has no room for the responses to both.
@@ -277,8 +272,7 @@ mod tests {
     #[test]
     fn drain_ends_delay() {
         for (length, packets, last) in [(MTU, 1, 0), (2 * MTU, 2, 1)] {
-            let mut slots = slots::<8>();
-            let mut rc = untimed(&mut slots);
+            let mut rc = untimed(8);
             post(
                 &mut rc,
                 &[SendWr {
@@ -299,8 +293,7 @@ mod tests {
 
     #[test]
     fn retransmission_of_unacknowledged_packet_starts_timer() {
-        let mut slots = slots::<8>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 8);
         post(&mut rc, &[unsignalled()]);
         assert!(send(&mut rc).is_some());
         acknowledge(&mut rc, 0, Syndrome::Nak(NakCode::PsnSequence));
@@ -310,8 +303,7 @@ mod tests {
 
     #[test]
     fn local_error_ends_delay() {
-        let mut slots = slots::<8>();
-        let mut rc = untimed(&mut slots);
+        let mut rc = untimed(8);
         post(&mut rc, &[unsignalled()]);
         assert_eq!(send_all(&mut rc), 1);
         post(&mut rc, &[unsignalled()]);
@@ -324,8 +316,7 @@ mod tests {
 
     #[test]
     fn ack_before_failed_request_ends_delay() {
-        let mut slots = slots::<12>();
-        let mut rc = untimed(&mut slots);
+        let mut rc = untimed(12);
         post(&mut rc, &[wr(SendOp::Send, 2 * MTU), wr(SendOp::Send, 0)]);
         assert_eq!(send_all(&mut rc), 3);
         post(&mut rc, &[unsignalled()]);
@@ -338,8 +329,7 @@ mod tests {
 
     #[test]
     fn deferred_ack_request_is_not_deferred_again() {
-        let mut slots = slots::<8>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 8);
         assert!(rc.post(unsignalled()).is_ok());
         assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(false));
         rc.on_timeout(NOW.after(ACK_REQUEST_NS));

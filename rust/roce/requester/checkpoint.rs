@@ -111,14 +111,13 @@ mod tests {
     use crate::testutil::*;
 
     /// Sends up to `N` packets.
-    fn send_all<const N: usize>(rc: &mut Requester<&mut [Slot]>) -> [Option<Transmit>; N] {
+    fn send_all<const N: usize>(rc: &mut Half) -> [Option<Transmit>; N] {
         [(); N].map(|()| send(rc))
     }
 
     #[test]
     fn packets_taken_back_are_sent_again_as_new() {
-        let mut slots = slots::<4>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 4);
         // As many READs as may be outstanding.
         for (op, len) in [
             (SendOp::Write, 2 * MTU),
@@ -139,8 +138,7 @@ mod tests {
 
     #[test]
     fn packets_before_the_checkpoint_stay_sent() {
-        let mut slots = slots::<4>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 4);
         post(&mut rc, &[wr(SendOp::Send, MTU); 3]);
         assert!(send(&mut rc).is_some());
         let due = rc.next_timeout();
@@ -158,12 +156,12 @@ mod tests {
     }
 
     /// Sends a packet, and returns how much a READ requests with it.
-    fn read_len(rc: &mut Requester<&mut [Slot]>) -> Option<u32> {
+    fn read_len(rc: &mut Half) -> Option<u32> {
         send(rc)?.reth.map(|reth| reth.len)
     }
 
     /// Takes the first eight responses to a READ. The last of them has opcode `last`.
-    fn take_responses(rc: &mut Requester<&mut [Slot]>, last: Opcode) {
+    fn take_responses(rc: &mut Half, last: Opcode) {
         for psn in 0..8 {
             let opcode = match psn {
                 0 => Opcode::RcReadResponseFirst,
@@ -176,8 +174,7 @@ mod tests {
 
     #[test]
     fn responses_to_read_taken_back_are_accepted() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         assert!(rc.post(wr(SendOp::Read, 32 * MTU)).is_ok());
         rc.window.set_size(64);
         let checkpoint = rc.checkpoint();
@@ -192,8 +189,7 @@ mod tests {
     /// The peer drops a repetition that is longer than the copy that it has received.
     #[test]
     fn part_of_read_taken_back_does_not_grow() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         assert!(rc.post(wr(SendOp::Read, 32 * MTU)).is_ok());
         rc.window.set_size(16);
         let checkpoint = rc.checkpoint();
@@ -209,8 +205,7 @@ mod tests {
 
     #[test]
     fn responses_to_copy_of_refused_read_are_accepted() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         assert!(rc.post(wr(SendOp::Read, 32 * MTU)).is_ok());
         for (size, part) in [(64, 32), (16, 8), (64, 8)] {
             rc.window.set_size(size);
@@ -224,8 +219,7 @@ mod tests {
 
     #[test]
     fn response_to_copy_of_refused_probe_is_accepted() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
+        let mut rc = measured(8);
         assert!(rc.post(wr(SendOp::Read, 8 * MTU)).is_ok());
         assert_eq!(read_len(&mut rc), Some(8 * MTU));
         let due = rc.next_timeout().unwrap();
@@ -237,8 +231,7 @@ mod tests {
 
     #[test]
     fn request_taken_back_has_not_started() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         assert!(rc.post(wr(SendOp::Send, 1)).is_ok());
         let checkpoint = rc.checkpoint();
         let first = send(&mut rc);
@@ -255,8 +248,7 @@ mod tests {
     /// room for now.
     #[test]
     fn copies_of_packets_taken_back_may_be_acknowledged() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         assert!(rc.post(wr(SendOp::Send, 40 * MTU)).is_ok());
         let sent: [_; 4] = send_all(&mut rc);
         assert!(sent.iter().all(Option::is_some));
@@ -288,8 +280,7 @@ mod tests {
     #[test]
     fn copy_of_single_packet_that_was_refused_may_be_acknowledged() {
         for psn in [4, 5] {
-            let mut slots = slots::<1>();
-            let mut rc = requester(Transport::Rc, &mut slots);
+            let mut rc = requester(Transport::Rc, 1);
             assert!(rc.post(wr(SendOp::Send, 40 * MTU)).is_ok());
             let sent: [_; 4] = send_all(&mut rc);
             assert!(sent.iter().all(Option::is_some));
@@ -309,8 +300,7 @@ mod tests {
             Syndrome::Rnr { timer: 1 },
             Syndrome::Nak(NakCode::PsnSequence),
         ] {
-            let mut slots = slots::<2>();
-            let mut rc = requester(Transport::Rc, &mut slots);
+            let mut rc = requester(Transport::Rc, 2);
             assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
             assert!(send(&mut rc).is_some());
             let checkpoint = rc.checkpoint();
@@ -327,8 +317,7 @@ mod tests {
 
     #[test]
     fn acknowledgment_of_copy_behind_read_shows_missing_response() {
-        let mut slots = slots::<3>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 3);
         for op in [SendOp::Send, SendOp::Read] {
             assert!(rc.post(wr(op, 1)).is_ok());
             assert!(send(&mut rc).is_some());
@@ -347,8 +336,7 @@ mod tests {
     fn refusal_halves_window_once_if_packets_are_in_flight() {
         // The packets in flight, whether they are flushed, and the window afterwards.
         for (packets, is_flushed, after) in [(40, false, 20), (40, true, 64), (0, false, 64)] {
-            let mut slots = slots::<1>();
-            let mut rc = requester(Transport::Rc, &mut slots);
+            let mut rc = requester(Transport::Rc, 1);
             rc.window.set_size(64);
             if packets > 0 {
                 post(&mut rc, &[wr(SendOp::Send, packets * MTU)]);
@@ -369,8 +357,7 @@ mod tests {
 
     #[test]
     fn timer_of_packet_before_the_mark_goes_on() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
         assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(true));
         let due = Some(NOW.after(TIMEOUT_NS));
@@ -384,8 +371,7 @@ mod tests {
 
     #[test]
     fn round_trip_of_packet_taken_back_is_not_measured() {
-        let mut slots = slots::<2>();
-        let mut rc = untimed(&mut slots);
+        let mut rc = untimed(2);
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
         let checkpoint = rc.checkpoint();
         assert!(send(&mut rc).is_some());

@@ -169,7 +169,7 @@ mod tests {
     use crate::testutil::*;
 
     /// Sends a READ of `N` packets, and returns all responses.
-    fn read<const N: usize>(rc: &mut Requester<&mut [Slot]>) -> [Frame; N] {
+    fn read<const N: usize>(rc: &mut Half) -> [Frame; N] {
         // CAST: A few.
         post(rc, &[wr(SendOp::Read, N as u32 * MTU)]);
         assert_eq!(send_all(rc), 1);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     /// Handles an early response, and keeps it.
-    fn keep(rc: &mut Requester<&mut [Slot]>, frame: &Frame) -> ResponseKind {
+    fn keep(rc: &mut Half, frame: &Frame) -> ResponseKind {
         let psn = frame.packet().psn();
         let response = rc.on_response(NOW, &frame.packet());
         assert!(response.is_early && rc.may_keep(psn));
@@ -195,16 +195,15 @@ mod tests {
     }
 
     /// Makes a send half that may report a loss and then time out.
-    fn with_two_retries(slots: &mut [Slot]) -> Requester<&mut [Slot]> {
-        let mut rc = requester(Transport::Rc, slots);
+    fn with_two_retries() -> Half {
+        let mut rc = requester(Transport::Rc, 1);
         adjust(&mut rc, |params| params.retry_cnt = 2);
         rc
     }
 
     #[test]
     fn dropped_responses_are_requested_if_kept_ones_are_handed_in_together() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         let frames = read::<6>(&mut rc);
         // Response 0 is lost, and there is no room for the last four.
         assert_eq!(keep(&mut rc, &frames[1]), ResponseKind::Gap);
@@ -221,8 +220,7 @@ mod tests {
 
     #[test]
     fn responses_dropped_before_a_rewind_are_not_requested_twice() {
-        let mut slots = slots::<4>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 4);
         adjust(&mut rc, |params| {
             params.retry_cnt = 2;
             params.max_rd_atomic = 3;
@@ -245,8 +243,7 @@ mod tests {
 
     #[test]
     fn only_missing_responses_are_requested_again() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         let frames = read::<8>(&mut rc);
         // Responses 1, 2 and 5 are lost.
         take(&mut rc, &frames[0]);
@@ -280,8 +277,7 @@ mod tests {
 
     #[test]
     fn responses_dropped_behind_kept_ones_are_requested_again() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         let frames = read::<4>(&mut rc);
         assert_eq!(keep(&mut rc, &frames[1]), ResponseKind::Gap);
         assert!(rc.on_response(NOW, &frames[2].packet()).is_early);
@@ -297,8 +293,7 @@ mod tests {
 
     #[test]
     fn late_responses_after_rewind_report_no_loss() {
-        let mut slots = slots::<1>();
-        let mut rc = with_two_retries(&mut slots);
+        let mut rc = with_two_retries();
         let frames = read::<8>(&mut rc);
         assert_eq!(keep(&mut rc, &frames[1]), ResponseKind::Gap);
         rc.not_kept(Psn::new(2));
@@ -314,8 +309,7 @@ mod tests {
 
     #[test]
     fn all_responses_are_requested_again_if_none_is_kept() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         let frames = read::<4>(&mut rc);
         assert!(rc.on_response(NOW, &frames[1].packet()).is_early);
         rc.not_kept(Psn::new(1));
@@ -324,8 +318,7 @@ mod tests {
 
     #[test]
     fn gap_across_two_reads_is_requested_in_pieces() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         post(&mut rc, &[wr(SendOp::Read, MTU), wr(SendOp::Read, 2 * MTU)]);
         assert_eq!(send_all(&mut rc), 2);
         let last = piece(Opcode::RcReadResponseLast, 2);
@@ -339,8 +332,7 @@ mod tests {
 
     #[test]
     fn acknowledgment_behind_missing_response_is_kept() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         post(&mut rc, &[wr(SendOp::Read, 3 * MTU), wr(SendOp::Send, 0)]);
         assert_eq!(send_all(&mut rc), 2);
         let ack = Frame::ack(3, Syndrome::ACK);
@@ -363,8 +355,7 @@ mod tests {
 
     #[test]
     fn loss_among_responses_requested_again_is_noticed() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         let frames = read::<8>(&mut rc);
         assert_eq!(keep(&mut rc, &frames[4]), ResponseKind::Gap);
         assert_eq!(requested(&mut rc), Some((0, 4)));
@@ -380,8 +371,7 @@ mod tests {
     #[test]
     fn loss_within_what_is_requested_again_is_repeated_once() {
         for progress in 0..2 {
-            let mut slots = slots::<1>();
-            let mut rc = requester(Transport::Rc, &mut slots);
+            let mut rc = requester(Transport::Rc, 1);
             let frames = read::<8>(&mut rc);
             assert_eq!(keep(&mut rc, &frames[6]), ResponseKind::Gap);
             assert_eq!(requested(&mut rc), Some((0, 6)));
@@ -399,7 +389,7 @@ mod tests {
     }
 
     /// Takes the kept responses with PSNs `psns`; the one after them has the PSN `next`.
-    fn take_kept(rc: &mut Requester<&mut [Slot]>, psns: core::ops::Range<u32>, next: u32) {
+    fn take_kept(rc: &mut Half, psns: core::ops::Range<u32>, next: u32) {
         for psn in psns.clone() {
             assert!(rc.is_kept_due());
             let is_last = psn + 1 == psns.end;
@@ -415,8 +405,7 @@ mod tests {
     /// While several gaps are requested again, responses to a later READ come, and one is lost.
     #[test]
     fn loss_behind_the_last_losses_halves_the_window() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         rc.window.set_size(64);
         post(&mut rc, &[wr(SendOp::Read, 64 * MTU)]);
         assert_eq!(send_all(&mut rc), 2);
@@ -445,8 +434,7 @@ mod tests {
     /// one. The responses after that are still on their way.
     #[test]
     fn dropped_responses_are_requested_again_once() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         let frames = read::<8>(&mut rc);
         assert_eq!(keep(&mut rc, &frames[1]), ResponseKind::Gap);
         assert_eq!(requested(&mut rc), Some((0, 1)));
@@ -470,8 +458,7 @@ mod tests {
 
     #[test]
     fn requests_before_missing_response_are_complete() {
-        let mut slots = slots::<4>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 4);
         let wrs = [
             wr(SendOp::Read, MTU),
             wr(SendOp::Send, 0),
@@ -490,8 +477,7 @@ mod tests {
 
     #[test]
     fn acknowledgment_instead_of_explicit_response_causes_rewind() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         post(&mut rc, &[wr(SendOp::Flush, 8), wr(SendOp::Send, 0)]);
         assert_eq!(send_all(&mut rc), 2);
         let ack = Frame::ack(0, Syndrome::ACK);
@@ -504,8 +490,7 @@ mod tests {
     /// A rewind requests the missing responses anyway.
     #[test]
     fn late_response_after_rewind_requests_no_gap() {
-        let mut slots = slots::<1>();
-        let mut rc = with_two_retries(&mut slots);
+        let mut rc = with_two_retries();
         let frames = read::<8>(&mut rc);
         assert_eq!(keep(&mut rc, &frames[3]), ResponseKind::Gap);
         assert_eq!(requested(&mut rc), Some((0, 3)));
@@ -518,8 +503,7 @@ mod tests {
     /// The driver could not hand in the kept one yet.
     #[test]
     fn response_that_was_kept_may_arrive_again() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         let frames = read::<8>(&mut rc);
         assert_eq!(keep(&mut rc, &frames[1]), ResponseKind::Gap);
         assert_eq!(requested(&mut rc), Some((0, 1)));
@@ -531,8 +515,7 @@ mod tests {
 
     #[test]
     fn forgotten_response_may_be_kept_again() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         let frames = read::<4>(&mut rc);
         keep(&mut rc, &frames[2]);
         assert!(!rc.may_keep(Psn::new(2)));
@@ -542,8 +525,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_once_no_retry_is_left() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         adjust(&mut rc, |params| params.retry_cnt = 0);
         rc.retry.reset_counts(&rc.params);
         let frames = read::<2>(&mut rc);
@@ -553,8 +535,7 @@ mod tests {
 
     #[test]
     fn kept_responses_are_forgotten_on_error() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         let frames = read::<2>(&mut rc);
         keep(&mut rc, &frames[1]);
         rc.flush();
@@ -563,8 +544,7 @@ mod tests {
 
     #[test]
     fn missing_responses_are_requested_within_the_current_part() {
-        let mut slots = slots::<1>();
-        let mut rc = with_two_retries(&mut slots);
+        let mut rc = with_two_retries();
         rc.window.set_size(96);
         post(&mut rc, &[wr(SendOp::Read, 64 * MTU)]);
         assert_eq!(requested(&mut rc), Some((0, 64)));

@@ -239,8 +239,7 @@ mod tests {
 
     #[test]
     fn read_response_is_placed_and_acks_earlier_requests() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         post(&mut rc, &[wr(SendOp::Send, 0), wr(SendOp::Read, MTU + 1)]);
         assert_eq!(send_all(&mut rc), 2);
         let first = read_response(Opcode::RcReadResponseFirst, 1, MTU);
@@ -266,8 +265,8 @@ mod tests {
     }
 
     /// Makes a send half that has requested a READ of 9 bytes.
-    fn reading(slots: &mut [Slot]) -> Requester<&mut [Slot]> {
-        let mut rc = requester(Transport::Rc, slots);
+    fn reading() -> Half {
+        let mut rc = requester(Transport::Rc, 1);
         post(&mut rc, &[wr(SendOp::Read, 9)]);
         assert_eq!(send_all(&mut rc), 1);
         rc
@@ -275,7 +274,7 @@ mod tests {
 
     #[test]
     fn another_response_or_flush_ends_placement() {
-        let ends: [(fn(&mut Requester<&mut [Slot]>), Option<Status>); 2] = [
+        let ends: [(fn(&mut Half), Option<Status>); 2] = [
             (
                 |rc| {
                     let stale = acknowledge(rc, 7, Syndrome::ACK);
@@ -286,8 +285,7 @@ mod tests {
             (|rc| rc.flush(), Some(Status::WrFlush)),
         ];
         for (end, expected) in ends {
-            let mut slots = slots::<1>();
-            let mut rc = reading(&mut slots);
+            let mut rc = reading();
             let only = read_response(Opcode::RcReadResponseOnly, 0, 9);
             assert!(respond(&mut rc, &only).place.is_some());
             end(&mut rc);
@@ -298,8 +296,7 @@ mod tests {
 
     #[test]
     fn missing_read_response_is_requested_again() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         post(&mut rc, &[wr(SendOp::Read, 3 * MTU), wr(SendOp::Send, 0)]);
         assert_eq!(send_all(&mut rc), 2);
         take(&mut rc, &piece(Opcode::RcReadResponseFirst, 0));
@@ -320,8 +317,7 @@ mod tests {
 
     #[test]
     fn responses_after_lost_one_restart_timer() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         post(&mut rc, &[wr(SendOp::Read, 9), wr(SendOp::Read, 9)]);
         assert_eq!(send_all(&mut rc), 2);
         let second = read_response(Opcode::RcReadResponseOnly, 1, 9);
@@ -339,8 +335,7 @@ mod tests {
 
     #[test]
     fn stray_responses_do_not_prevent_timeout() {
-        let mut slots = slots::<1>();
-        let mut rc = reading(&mut slots);
+        let mut rc = reading();
         let stray = read_response(Opcode::RcReadResponseOnly, 0xff_ffff, 9);
         let mut now = NOW;
         let mut strays = 0;
@@ -356,8 +351,7 @@ mod tests {
     #[test]
     fn stray_response_restarts_timer_only_for_some_time() {
         for (ns, is_restarted) in [(16 * TIMEOUT_NS - 1, true), (16 * TIMEOUT_NS, false)] {
-            let mut slots = slots::<1>();
-            let mut rc = reading(&mut slots);
+            let mut rc = reading();
             let now = NOW.after(ns);
             let stray = read_response(Opcode::RcReadResponseOnly, 0xff_ffff, 9);
             rc.on_response(now, &stray.packet());
@@ -369,8 +363,7 @@ mod tests {
     #[test]
     fn response_that_cannot_be_a_duplicate_does_not_restart_timer() {
         let now = NOW.after(1);
-        let mut slots = slots::<1>();
-        let mut rc = reading(&mut slots);
+        let mut rc = reading();
         // Ahead of all requests, and too far behind.
         for psn in [7, 0x80_0001, 0xff_bfff] {
             let stray = read_response(Opcode::RcReadResponseOnly, psn, 9);
@@ -378,8 +371,7 @@ mod tests {
             assert_eq!(rc.next_timeout(), Some(NOW.after(TIMEOUT_NS)));
         }
 
-        let mut slots = self::slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         post(&mut rc, &[wr(SendOp::Send, 1)]);
         send(&mut rc);
         // No READ is outstanding.
@@ -390,8 +382,7 @@ mod tests {
 
     #[test]
     fn read_data_placement_error_fails_read() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         post(&mut rc, &[wr(SendOp::Read, 9), wr(SendOp::Send, 0)]);
         assert_eq!(send_all(&mut rc), 2);
         let only = read_response(Opcode::RcReadResponseOnly, 0, 9);
@@ -403,8 +394,7 @@ mod tests {
 
     #[test]
     fn atomic_completes_only_on_atomic_ack() {
-        let mut slots = slots::<3>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 3);
         let mut add = wr(SendOp::FetchAdd, 8);
         add.swap_add = 5;
         post(
@@ -439,8 +429,7 @@ mod tests {
     #[test]
     fn flush_and_atomic_write_complete_on_empty_response() {
         for op in [SendOp::Flush, SendOp::AtomicWrite] {
-            let mut slots = slots::<1>();
-            let mut rc = requester(Transport::Rc, &mut slots);
+            let mut rc = requester(Transport::Rc, 1);
             post(&mut rc, &[wr(op, 8)]);
             assert_eq!(send_all(&mut rc), 1);
             assert_eq!(acknowledge(&mut rc, 0, Syndrome::ACK), ResponseKind::Gap);
@@ -454,8 +443,7 @@ mod tests {
     /// Sends a READ of `length` bytes, handles its responses, and returns the outcome of the last
     /// one.
     fn outcome_of(length: u32, responses: &[Frame]) -> ResponseKind {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         post(&mut rc, &[wr(SendOp::Read, length)]);
         assert_eq!(send_all(&mut rc), 1);
         let mut outcome = ResponseKind::Dropped;
@@ -498,8 +486,7 @@ mod tests {
             Syndrome::Reserved,
         ];
         for syndrome in bad {
-            let mut slots = slots::<1>();
-            let mut rc = requester(Transport::Rc, &mut slots);
+            let mut rc = requester(Transport::Rc, 1);
             post(&mut rc, &[wr(SendOp::FetchAdd, 8)]);
             assert_eq!(send_all(&mut rc), 1);
             let frame = Frame::reply(ReplyKind::Found(1), 0, syndrome);

@@ -280,7 +280,7 @@ mod tests {
     use core::num::NonZero;
 
     /// Sends a WRITE of four packets from PSN `first` on; a NAK reports the second one as missing.
-    fn lose_second(rc: &mut Requester<&mut [Slot]>, first: u32) {
+    fn lose_second(rc: &mut Half, first: u32) {
         post(rc, &[wr(SendOp::Write, 4 * MTU)]);
         assert!(sent(rc)[3].is_some());
         let nak = Syndrome::Nak(NakCode::PsnSequence);
@@ -290,8 +290,7 @@ mod tests {
 
     #[test]
     fn missing_packet_is_sent_again_alone() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
+        let mut rc = measured(8);
         lose_second(&mut rc, 1);
         assert_eq!(sent(&mut rc), [Some((2, true)), None, None, None]);
         // The peer has kept the others.
@@ -305,8 +304,7 @@ mod tests {
     #[test]
     fn lost_train_is_sent_again_in_longer_and_longer_parts() {
         for (before, after) in [(Peer::Unknown, Peer::Drops), (Peer::Keeps, Peer::Unknown)] {
-            let mut slots = slots::<8>();
-            let mut rc = measured(&mut slots);
+            let mut rc = measured(8);
             rc.window.set_size(64);
             rc.gap.peer = before;
             post(&mut rc, &[wr(SendOp::Write, 30 * MTU)]);
@@ -336,8 +334,7 @@ mod tests {
     #[test]
     fn peer_that_drops_early_packets_gets_all_again() {
         for late in [Late::Unexpected, Late::Expected] {
-            let mut slots = slots::<8>();
-            let mut rc = measured(&mut slots);
+            let mut rc = measured(8);
             rc.gap.late = late;
             rc.gap.peer = Peer::Drops;
             lose_second(&mut rc, 1);
@@ -351,8 +348,7 @@ mod tests {
 
     #[test]
     fn peer_that_keeps_early_packets_is_noticed() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
+        let mut rc = measured(8);
         rc.gap.peer = Peer::Drops;
         lose_second(&mut rc, 1);
         assert_eq!(send(&mut rc).map(|sent| sent.psn.get()), Some(2));
@@ -365,8 +361,7 @@ mod tests {
     #[test]
     fn late_or_lost_ack_does_not_show_that_peer_keeps_packets() {
         for expired in [Expired::Retry, Expired::Probe] {
-            let mut slots = slots::<8>();
-            let mut rc = measured(&mut slots);
+            let mut rc = measured(8);
             lose_second(&mut rc, 1);
             assert!(send(&mut rc).is_some());
             acknowledge(&mut rc, 4, Syndrome::ACK);
@@ -386,8 +381,7 @@ mod tests {
 
     #[test]
     fn missing_read_request_is_sent_again_with_all_after_it() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
+        let mut rc = measured(8);
         post(&mut rc, &[wr(SendOp::Read, MTU), wr(SendOp::Send, 1)]);
         assert!(sent(&mut rc)[1].is_some());
         acknowledge(&mut rc, 1, Syndrome::Nak(NakCode::PsnSequence));
@@ -398,8 +392,7 @@ mod tests {
     /// The RNR NAK shows that the peer has kept the packets that were not sent again.
     #[test]
     fn rnr_nak_after_the_missing_packet_starts_the_wait() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
+        let mut rc = measured(8);
         lose_second(&mut rc, 1);
         assert!(send(&mut rc).is_some());
         let rnr = Syndrome::Rnr { timer: 1 };
@@ -412,8 +405,7 @@ mod tests {
     fn missing_packet_has_its_own_timeout() {
         const LATE: Instant = NOW.after(TIMEOUT_NS - 1);
 
-        let mut slots = slots::<8>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 8);
         adjust(&mut rc, |params| {
             params.ack_timeout = NonZero::new(TIMEOUT_NS);
             params.retry_cnt = 1;
@@ -434,15 +426,15 @@ mod tests {
     const LATER: Instant = NOW.after(RTT_NS);
 
     /// Sends a WRITE of four packets from PSN 1 on; at [`LATER`], a NAK reports PSN 2 as missing.
-    fn overtaken(rc: &mut Requester<&mut [Slot]>) -> ResponseKind {
+    fn overtaken(rc: &mut Half) -> ResponseKind {
         post(rc, &[wr(SendOp::Write, 4 * MTU)]);
         assert!(sent(rc)[3].is_some());
         acknowledge_at(rc, LATER, 2, Syndrome::Nak(NakCode::PsnSequence))
     }
 
     /// Makes a requester that has measured [`RTT_NS`].
-    fn far(slots: &mut [Slot]) -> Requester<&mut [Slot]> {
-        let mut rc = requester(Transport::Rc, slots);
+    fn far() -> Half {
+        let mut rc = requester(Transport::Rc, 8);
         adjust(&mut rc, |params| {
             params.ack_timeout = NonZero::new(TIMEOUT_NS)
         });
@@ -455,8 +447,7 @@ mod tests {
     #[test]
     fn window_is_restored_if_packet_was_late() {
         for (ns, is_restored) in [(RTT_NS / 4 * 3 - 1, true), (RTT_NS / 4 * 3, false)] {
-            let mut slots = slots::<8>();
-            let mut rc = far(&mut slots);
+            let mut rc = far();
             let before = rc.window.size();
             assert_eq!(overtaken(&mut rc), ResponseKind::NakSequence);
             assert!(rc.window.size() < before);
@@ -472,8 +463,7 @@ mod tests {
 
     #[test]
     fn late_packet_is_awaited() {
-        let mut slots = slots::<8>();
-        let mut rc = far(&mut slots);
+        let mut rc = far();
         rc.gap.late = Late::Expected;
         let before = rc.window.size();
         assert_eq!(overtaken(&mut rc), ResponseKind::Duplicate);
@@ -487,8 +477,7 @@ mod tests {
 
     #[test]
     fn packet_that_does_not_arrive_is_sent_again() {
-        let mut slots = slots::<8>();
-        let mut rc = far(&mut slots);
+        let mut rc = far();
         rc.gap.late = Late::Expected;
         assert_eq!(overtaken(&mut rc), ResponseKind::Duplicate);
         let left = rc.retry.left();
@@ -503,8 +492,7 @@ mod tests {
 
     #[test]
     fn response_that_does_not_arrive_is_requested_again() {
-        let mut slots = slots::<8>();
-        let mut rc = far(&mut slots);
+        let mut rc = far();
         rc.gap.late = Late::Expected;
         post(&mut rc, &[wr(SendOp::Read, 1), wr(SendOp::Send, 0)]);
         assert_eq!(send_all(&mut rc), 2);

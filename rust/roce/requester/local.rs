@@ -84,18 +84,17 @@ mod tests {
     use super::*;
     use crate::testutil::*;
 
-    fn local<S: DerefMut<Target = [Slot]>>(rc: &Requester<S>) -> Option<u16> {
+    fn local(rc: &Half) -> Option<u16> {
         rc.poll_local().map(|local| local.slot)
     }
 
-    fn completion<S: DerefMut<Target = [Slot]>>(rc: &mut Requester<S>) -> Option<(SendOp, Status)> {
+    fn completion(rc: &mut Half) -> Option<(SendOp, Status)> {
         rc.poll_completion().map(|end| (end.op, end.status))
     }
 
     #[test]
     fn finished_request_cannot_fail() {
-        let mut slots = slots::<2>();
-        let mut uc = requester(Transport::Uc, &mut slots);
+        let mut uc = requester(Transport::Uc, 2);
         assert!(uc.post(wr(SendOp::Send, 0)).is_ok());
         assert!(send(&mut uc).is_some());
         for slot in 0..3 {
@@ -107,8 +106,7 @@ mod tests {
 
     #[test]
     fn request_after_error_is_flushed_even_if_it_fails() {
-        let mut slots = slots::<2>();
-        let mut uc = requester(Transport::Uc, &mut slots);
+        let mut uc = requester(Transport::Uc, 2);
         post(&mut uc, &[wr(SendOp::Send, 0); 2]);
         uc.local_error(0, Status::LocLen);
         assert!(uc.take_error());
@@ -121,8 +119,7 @@ mod tests {
 
     #[test]
     fn local_operations_execute_in_order() {
-        let mut slots = slots::<4>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 4);
         for op in [
             SendOp::RegMr,
             SendOp::Write,
@@ -159,8 +156,7 @@ mod tests {
 
     #[test]
     fn retransmission_skips_local_operations() {
-        let mut slots = slots::<5>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 5);
         for op in [SendOp::Write, SendOp::BindMw, SendOp::BindMw, SendOp::Send] {
             assert!(rc.post(wr(op, 4)).is_ok());
         }
@@ -186,8 +182,7 @@ mod tests {
 
     #[test]
     fn failed_local_operation_completes_in_order() {
-        let mut slots = slots::<3>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 3);
         for op in [SendOp::Write, SendOp::BindMw, SendOp::Send] {
             assert!(rc.post(wr(op, 4)).is_ok());
         }
@@ -203,8 +198,7 @@ mod tests {
 
     #[test]
     fn fenced_bind_waits_for_read_response() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         assert!(rc.post(wr(SendOp::Read, MTU)).is_ok());
         let mut bind = wr(SendOp::BindMw, 0);
         bind.fence = true;
@@ -218,8 +212,7 @@ mod tests {
 
     #[test]
     fn uc_supports_local_operations_and_ud_does_not() {
-        let mut uc_slots = slots::<2>();
-        let mut uc = requester(Transport::Uc, &mut uc_slots);
+        let mut uc = requester(Transport::Uc, 2);
         assert!(uc.post(wr(SendOp::Send, 0)).is_ok());
         assert!(uc.post(wr(SendOp::LocalInv, 0)).is_ok());
         send(&mut uc);
@@ -230,15 +223,13 @@ mod tests {
             completion(&mut uc),
             Some((SendOp::LocalInv, Status::LocQpOp))
         );
-        let mut ud_slots = slots::<1>();
-        let mut ud = requester(Transport::Ud, &mut ud_slots);
+        let mut ud = requester(Transport::Ud, 1);
         assert!(ud.post(wr(SendOp::LocalInv, 0)).is_err());
     }
 
     #[test]
     fn local_operation_without_fence_does_not_wait_for_responses() {
-        let mut slots = slots::<3>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 3);
         for op in [SendOp::Read, SendOp::BindMw, SendOp::BindMw] {
             assert!(rc.post(wr(op, 1)).is_ok());
         }
@@ -252,8 +243,7 @@ mod tests {
 
     #[test]
     fn failure_is_due_after_local_operation() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         for op in [SendOp::BindMw, SendOp::Send] {
             assert!(rc.post(wr(op, 1)).is_ok());
         }
@@ -267,8 +257,7 @@ mod tests {
 
     #[test]
     fn local_operation_completes_behind_acknowledged_request() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         for op in [SendOp::Send, SendOp::BindMw] {
             assert!(rc.post(wr(op, 1)).is_ok());
         }
@@ -283,14 +272,13 @@ mod tests {
     }
 
     /// Sends up to three packets, and returns their PSNs.
-    fn psns(rc: &mut Requester<&mut [Slot]>) -> [Option<u32>; 3] {
+    fn psns(rc: &mut Half) -> [Option<u32>; 3] {
         [(); 3].map(|()| send(rc).map(|sent| sent.psn.get()))
     }
 
     #[test]
     fn requests_before_failed_one_are_sent_again() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         post(&mut rc, &[wr(SendOp::Send, 2 * MTU); 2]);
         assert_eq!(psns(&mut rc), [Some(0), Some(1), Some(2)]);
         // The second request is about to be sent.
@@ -304,8 +292,7 @@ mod tests {
 
     #[test]
     fn failure_after_rewind_leaves_earlier_requests() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         post(&mut rc, &[wr(SendOp::Send, 2 * MTU); 2]);
         assert_eq!(psns(&mut rc), [Some(0), Some(1), Some(2)]);
         assert_eq!(psns(&mut rc), [Some(3), None, None]);
@@ -317,8 +304,7 @@ mod tests {
 
     #[test]
     fn fence_waits_only_for_outstanding_responses() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         let mut fenced = wr(SendOp::Send, 0);
         fenced.fence = true;
         assert!(rc.post(fenced).is_ok());

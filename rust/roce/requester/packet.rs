@@ -234,8 +234,7 @@ mod tests {
 
     #[test]
     fn only_last_packet_is_solicited() {
-        let mut slots = slots::<1>();
-        let mut uc = requester(Transport::Uc, &mut slots);
+        let mut uc = requester(Transport::Uc, 1);
         let solicited = SendWr {
             solicited: true,
             ..wr(SendOp::Send, 2 * MTU)
@@ -249,8 +248,7 @@ mod tests {
 
     #[test]
     fn probe_is_outside_the_order_of_psns() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
+        let mut rc = measured(8);
         post(&mut rc, &[wr(SendOp::Send, 0)]);
         let first = send(&mut rc).map(|sent| (sent.psn, sent.is_probe(), sent.again));
         assert_eq!(first, Some((Psn::new(1), false, false)));

@@ -233,15 +233,14 @@ mod tests {
     #[test]
     fn read_is_not_repeated_beyond_its_probe() {
         for max_rd_atomic in [1, 2] {
-            let mut slots = slots::<2>();
-            let mut rc = measured(&mut slots);
+            let mut rc = measured(2);
             let params = rc.params;
             rc.set_params(&SendParams {
                 max_rd_atomic,
                 ..params
             });
             post(&mut rc, &[wr(SendOp::Read, 4 * MTU)]);
-            let requested = |rc: &mut Requester<&mut [Slot]>| {
+            let requested = |rc: &mut Half| {
                 let reth = send(rc).and_then(|sent| Some((sent.psn.get(), sent.reth?.len)));
                 reth.map(|(psn, len)| (psn, len / MTU))
             };
@@ -261,8 +260,7 @@ mod tests {
 
     #[test]
     fn oldest_packet_is_sent_again_and_requests_ack() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
+        let mut rc = measured(8);
         post(&mut rc, &[wr(SendOp::Write, 3 * MTU)]);
         assert_eq!(
             sent(&mut rc),
@@ -282,8 +280,7 @@ mod tests {
 
     #[test]
     fn rest_is_sent_again_if_only_probe_is_acknowledged() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
+        let mut rc = measured(8);
         post(&mut rc, &[wr(SendOp::Write, 3 * MTU)]);
         assert!(sent(&mut rc)[2].is_some());
         assert_eq!(rc.on_timeout(DUE), Expired::Probe);
@@ -304,8 +301,7 @@ mod tests {
 
     #[test]
     fn partial_ack_from_before_probe_sends_nothing_again() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
+        let mut rc = measured(8);
         post(&mut rc, &[wr(SendOp::Write, 3 * MTU)]);
         assert!(sent(&mut rc)[2].is_some());
         assert_eq!(rc.on_timeout(DUE), Expired::Probe);
@@ -320,8 +316,7 @@ mod tests {
 
     #[test]
     fn read_is_requested_again_from_missing_response_on() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
+        let mut rc = measured(8);
         post(&mut rc, &[wr(SendOp::Read, 3 * MTU)]);
         assert!(send(&mut rc).is_some());
         assert_eq!(rc.on_timeout(DUE), Expired::Probe);
@@ -341,8 +336,7 @@ mod tests {
 
     #[test]
     fn late_read_response_is_no_loss() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
+        let mut rc = measured(8);
         post(&mut rc, &[wr(SendOp::Read, 3 * MTU)]);
         assert!(send(&mut rc).is_some());
         assert_eq!(rc.on_timeout(DUE), Expired::Probe);
@@ -356,8 +350,7 @@ mod tests {
 
     #[test]
     fn probe_timer_backs_off_and_timeout_consumes_retry() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
+        let mut rc = measured(8);
         post(&mut rc, &[wr(SendOp::Send, 1)]);
         assert!(send(&mut rc).is_some());
         let left = rc.retry.left();
@@ -378,8 +371,7 @@ mod tests {
 
     #[test]
     fn rtt_of_slower_path_is_measured_despite_probes() {
-        let mut slots = slots::<2>();
-        let mut rc = measured(&mut slots);
+        let mut rc = measured(2);
         let mut now = NOW;
         let probes = [1, 2, 3, 4].map(|psn| {
             post(&mut rc, &[wr(SendOp::Send, 1)]);
@@ -403,8 +395,7 @@ mod tests {
     #[test]
     fn rtt_of_slower_path_is_measured_despite_requests_outstanding() {
         const RTT: u64 = 10 * MIN_RTO_NS;
-        let mut slots = slots::<2>();
-        let mut rc = measured(&mut slots);
+        let mut rc = measured(2);
         while rc.post(wr(SendOp::Send, 1)).is_ok() {}
         // The acknowledgments on their way: their times and PSNs.
         let mut storage = [None; 64];
@@ -440,8 +431,7 @@ mod tests {
     #[test]
     fn acknowledgment_does_not_end_run() {
         for (before, acknowledged) in [(1, 1), (3, 1), (3, 3)] {
-            let mut slots = slots::<8>();
-            let mut rc = measured(&mut slots);
+            let mut rc = measured(8);
             post(&mut rc, &[wr(SendOp::Write, 8 * MTU)]);
             assert!(sent(&mut rc)[3].is_some() && sent(&mut rc)[3].is_some());
             rc.send_again(NOW, 4);
@@ -460,8 +450,7 @@ mod tests {
 
     #[test]
     fn run_ends_with_the_last_packet() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
+        let mut rc = measured(8);
         post(&mut rc, &[wr(SendOp::Write, 2 * MTU)]);
         assert!(sent(&mut rc)[1].is_some());
         rc.send_again(NOW, 4);
@@ -472,8 +461,7 @@ mod tests {
     /// The peer seems to drop early packets, until the next loss shows the opposite.
     #[test]
     fn late_acknowledgment_after_rewind_does_not_show_what_the_peer_keeps() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
+        let mut rc = measured(8);
         rc.window.set_size(64);
         let nak = Syndrome::Nak(NakCode::PsnSequence);
         post(&mut rc, &[wr(SendOp::Write, 30 * MTU)]);

@@ -222,8 +222,7 @@ mod tests {
 
     #[test]
     fn read_needs_max_rd_atomic() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         for (max_rd_atomic, result) in [(0, Err(PostError::BadOpcode)), (1, Ok(0))] {
             adjust(&mut rc, |params| params.max_rd_atomic = max_rd_atomic);
             assert_eq!(rc.post(wr(SendOp::Read, 1)), result);
@@ -233,8 +232,7 @@ mod tests {
     #[test]
     fn only_failed_requests_complete_unasked() {
         for transport in [Transport::Uc, Transport::Ud] {
-            let mut slots = slots::<4>();
-            let mut requester = requester(transport, &mut slots);
+            let mut requester = requester(transport, 4);
             let quiet = unsignalled();
             post(&mut requester, &[quiet, wr(SendOp::Send, 0), quiet, quiet]);
             requester.local_error(2, Status::LocProt);

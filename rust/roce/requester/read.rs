@@ -64,7 +64,6 @@ impl Slot {
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_read))]
 mod tests {
-    use super::*;
     use crate::requester::window::INITIAL_WINDOW;
     use crate::testutil::*;
 
@@ -72,7 +71,7 @@ mod tests {
     const PART: u32 = INITIAL_WINDOW as u32 / 2;
 
     /// Makes a send half with a window of `size` packets, and with room for `reads` parts.
-    fn reader(slots: &mut [Slot], size: u16, reads: u8) -> Requester<&mut [Slot]> {
+    fn reader(slots: usize, size: u16, reads: u8) -> Half {
         let mut rc = requester(Transport::Rc, slots);
         adjust(&mut rc, |params| params.max_rd_atomic = reads);
         rc.window.set_size(size);
@@ -80,7 +79,7 @@ mod tests {
     }
 
     /// Handles the responses with PSNs from `first` to `last`, the last one of its part.
-    fn respond_all(rc: &mut Requester<&mut [Slot]>, first: u32, last: u32) {
+    fn respond_all(rc: &mut Half, first: u32, last: u32) {
         for psn in first..=last {
             let opcode = match psn {
                 psn if psn == last => Opcode::RcReadResponseLast,
@@ -93,8 +92,7 @@ mod tests {
 
     #[test]
     fn next_part_is_requested_before_the_last_response() {
-        let mut slots = slots::<1>();
-        let mut rc = reader(&mut slots, INITIAL_WINDOW, 16);
+        let mut rc = reader(1, INITIAL_WINDOW, 16);
         post(&mut rc, &[wr(SendOp::Read, 100 * MTU)]);
         assert_eq!(next_read(&mut rc), Some((0, PART)));
         assert_eq!(next_read(&mut rc), Some((PART, PART)));
@@ -109,8 +107,7 @@ mod tests {
 
     #[test]
     fn parts_count_as_reads() {
-        let mut slots = slots::<1>();
-        let mut rc = reader(&mut slots, INITIAL_WINDOW, 1);
+        let mut rc = reader(1, INITIAL_WINDOW, 1);
         post(&mut rc, &[wr(SendOp::Read, 100 * MTU)]);
         assert_eq!(next_read(&mut rc), Some((0, PART)));
         assert_eq!(next_read(&mut rc), None);
@@ -120,8 +117,7 @@ mod tests {
 
     #[test]
     fn part_of_another_size_waits_for_all_responses() {
-        let mut slots = slots::<1>();
-        let mut rc = reader(&mut slots, INITIAL_WINDOW, 16);
+        let mut rc = reader(1, INITIAL_WINDOW, 16);
         post(&mut rc, &[wr(SendOp::Read, 200 * MTU)]);
         assert_eq!(next_read(&mut rc), Some((0, PART)));
         rc.window.set_size(64);
@@ -134,8 +130,7 @@ mod tests {
 
     #[test]
     fn part_that_is_requested_again_is_not_longer() {
-        let mut slots = slots::<2>();
-        let mut rc = reader(&mut slots, 64, 1);
+        let mut rc = reader(2, 64, 1);
         // The window grows to 127 packets, and with the first response to 128.
         post(&mut rc, &[wr(SendOp::Write, 63 * MTU)]);
         assert_eq!(send_all(&mut rc), 63);
@@ -150,8 +145,7 @@ mod tests {
 
     #[test]
     fn part_that_is_requested_again_fits_into_the_window() {
-        let mut slots = slots::<1>();
-        let mut rc = reader(&mut slots, 96, 16);
+        let mut rc = reader(1, 96, 16);
         post(&mut rc, &[wr(SendOp::Read, 64 * MTU)]);
         assert_eq!(requested(&mut rc), Some((0, 64)));
         rc.on_timeout(rc.next_timeout().unwrap());
@@ -163,8 +157,7 @@ mod tests {
 
     #[test]
     fn read_waits_until_its_responses_fit() {
-        let mut slots = slots::<2>();
-        let mut rc = reader(&mut slots, 64, 16);
+        let mut rc = reader(2, 64, 16);
         post(&mut rc, &[wr(SendOp::Read, 64 * MTU), wr(SendOp::Read, 1)]);
         assert_eq!(next_read(&mut rc), Some((0, 32)));
         assert_eq!(next_read(&mut rc), Some((32, 32)));

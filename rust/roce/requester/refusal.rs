@@ -127,7 +127,7 @@ mod tests {
     const GIVE_UP: Instant = NOW.after(MIN_RTO_NS);
 
     /// Sends a SEND, a READ of two responses, and three requests of one packet.
-    fn requests_around_read(rc: &mut Requester<&mut [Slot]>) {
+    fn requests_around_read(rc: &mut Half) {
         post(
             rc,
             &[
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(send_all(rc), 5);
     }
 
-    fn check(rc: &mut Requester<&mut [Slot]>, statuses: &[Status]) {
+    fn check(rc: &mut Half, statuses: &[Status]) {
         for &expected in statuses {
             assert_eq!(status(rc), Some(expected));
         }
@@ -162,8 +162,7 @@ mod tests {
             (4, [Status::WrFlush, Status::WrFlush, Status::RemOp]),
         ];
         for (psn, [read, write, send]) in cases {
-            let mut slots = slots::<5>();
-            let mut rc = requester(Transport::Rc, &mut slots);
+            let mut rc = requester(Transport::Rc, 5);
             requests_around_read(&mut rc);
             let nak = Syndrome::Nak(NakCode::RemoteOperation);
             assert_eq!(acknowledge(&mut rc, psn, nak), ResponseKind::NakFatal);
@@ -187,8 +186,7 @@ mod tests {
 
     #[test]
     fn late_responses_complete_requests_before_the_refused_one() {
-        let mut slots = slots::<5>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 5);
         requests_around_read(&mut rc);
         assert_eq!(acknowledge(&mut rc, 4, ACCESS), ResponseKind::NakFatal);
         // The network may duplicate it, which does not prolong the wait.
@@ -205,8 +203,7 @@ mod tests {
 
     #[test]
     fn kept_responses_count_as_late_ones() {
-        let mut slots = slots::<5>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 5);
         adjust(&mut rc, |params| params.retry_cnt = 0);
         requests_around_read(&mut rc);
         assert_eq!(acknowledge(&mut rc, 3, ACCESS), ResponseKind::NakFatal);
@@ -226,8 +223,7 @@ mod tests {
     /// The peer has refused a request, so it responds to no retransmission.
     #[test]
     fn nothing_is_requested_again_after_refusal() {
-        let mut slots = slots::<5>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 5);
         requests_around_read(&mut rc);
         assert_eq!(acknowledge(&mut rc, 4, ACCESS), ResponseKind::NakFatal);
         let left = rc.snapshot().retries_left;
@@ -248,8 +244,7 @@ mod tests {
     #[test]
     fn nothing_is_sent_or_executed_while_nak_waits() {
         for rewinds in [false, true] {
-            let mut slots = slots::<7>();
-            let mut rc = requester(Transport::Rc, &mut slots);
+            let mut rc = requester(Transport::Rc, 7);
             requests_around_read(&mut rc);
             post(&mut rc, &[wr(SendOp::BindMw, 0), wr(SendOp::Send, 0)]);
             assert!(rc.poll_local().is_some());
@@ -279,8 +274,7 @@ mod tests {
     #[test]
     fn fatal_nak_behind_local_error_does_not_hide_it() {
         for is_late in [false, true] {
-            let mut slots = slots::<5>();
-            let mut rc = requester(Transport::Rc, &mut slots);
+            let mut rc = requester(Transport::Rc, 5);
             requests_around_read(&mut rc);
             rc.local_error(3, Status::LocProt);
             assert_eq!(acknowledge(&mut rc, 5, ACCESS), ResponseKind::NakFatal);
@@ -303,8 +297,7 @@ mod tests {
         const RTT_NS: u64 = 40 * MIN_RTO_NS;
         const LATER: Instant = NOW.after(RTT_NS);
 
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         post(&mut rc, &[wr(SendOp::Send, 0)]);
         assert_eq!(send_all(&mut rc), 1);
         acknowledge_at(&mut rc, LATER, 0, Syndrome::ACK);

@@ -286,8 +286,7 @@ mod tests {
 
     #[test]
     fn ack_completes_all_earlier_messages() {
-        let mut slots = slots::<3>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 3);
         post(
             &mut rc,
             &[
@@ -309,8 +308,7 @@ mod tests {
 
     #[test]
     fn stale_and_invalid_acks_are_ignored() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         post(&mut rc, &[wr(SendOp::Send, MTU)]);
         assert_eq!(send_all(&mut rc), 1);
         for psn in [0x00ff_ffff, 1, 0x0080_0000] {
@@ -326,8 +324,7 @@ mod tests {
 
     #[test]
     fn sequence_nak_resends_missing_packet_once() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         post(&mut rc, &[wr(SendOp::Send, 3 * MTU)]);
         assert_eq!(send_all(&mut rc), 3);
         let nak = Syndrome::Nak(NakCode::PsnSequence);
@@ -342,8 +339,7 @@ mod tests {
 
     #[test]
     fn fatal_nak_fails_request_and_flushes_rest() {
-        let mut slots = slots::<3>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 3);
         post(
             &mut rc,
             &[
@@ -367,8 +363,7 @@ mod tests {
 
     #[test]
     fn local_error_waits_for_earlier_requests() {
-        let mut slots = slots::<3>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 3);
         post(
             &mut rc,
             &[
@@ -394,8 +389,7 @@ mod tests {
 
     #[test]
     fn locally_failed_request_is_not_sent() {
-        let mut slots = slots::<3>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 3);
         let empty = wr(SendOp::Send, 0);
         post(&mut rc, &[empty; 3]);
         for _ in 0..2 {
@@ -413,7 +407,7 @@ mod tests {
     }
 
     /// Makes a requester with `retry_cnt` retries.
-    fn with_retries(slots: &mut [Slot], retry_cnt: u8) -> Requester<&mut [Slot]> {
+    fn with_retries(slots: usize, retry_cnt: u8) -> Half {
         let mut rc = requester(Transport::Rc, slots);
         adjust(&mut rc, |params| params.retry_cnt = retry_cnt);
         rc
@@ -421,8 +415,7 @@ mod tests {
 
     #[test]
     fn nak_after_timeout_reports_another_loss() {
-        let mut slots = slots::<3>();
-        let mut rc = with_retries(&mut slots, 7);
+        let mut rc = with_retries(3, 7);
         let nak = Syndrome::Nak(NakCode::PsnSequence);
         post(&mut rc, &[wr(SendOp::Send, 0); 3]);
         assert_eq!(send_all(&mut rc), 3);
@@ -438,8 +431,7 @@ mod tests {
 
     #[test]
     fn each_loss_consumes_one_retry() {
-        let mut slots = slots::<8>();
-        let mut rc = with_retries(&mut slots, 3);
+        let mut rc = with_retries(8, 3);
         post(&mut rc, &[wr(SendOp::Read, 9)]);
         // Each new SEND is acknowledged, which proves that the response to the READ was lost again.
         for (psn, left) in (1..).zip([2, 1, 0, 0]) {
@@ -462,8 +454,7 @@ mod tests {
 
     #[test]
     fn notification_of_congestion_narrows_window() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         let cnp = cnp();
         let before = rc.window.size();
         // Nothing is in flight: the CNP is for READ responses, or forged.
@@ -480,8 +471,7 @@ mod tests {
 
     #[test]
     fn notification_without_ecn_is_dropped() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         adjust(&mut rc, |params| params.has_ecn = false);
         post(&mut rc, &[wr(SendOp::Write, MTU)]);
         assert_eq!(send_all(&mut rc), 1);
@@ -493,8 +483,7 @@ mod tests {
 
     #[test]
     fn mark_counts_on_expected_read_responses_only() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         post(&mut rc, &[wr(SendOp::Read, 2 * MTU), wr(SendOp::Send, 0)]);
         assert_eq!(send_all(&mut rc), 2);
         let before = rc.window.size();

@@ -384,8 +384,7 @@ mod tests {
 
     #[test]
     fn silent_peer_exhausts_retries() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         post(&mut rc, &[wr(SendOp::Send, 0); 2]);
         assert!(send(&mut rc, NOW) && send(&mut rc, NOW));
         let due = NOW.after(TIMEOUT_NS);
@@ -403,12 +402,7 @@ mod tests {
 
     /// Sends a message and acknowledges it after `took` ns; returns the acknowledgment timeout in
     /// ns, and the time of the acknowledgment.
-    fn respond_after(
-        rc: &mut Requester<&mut [Slot]>,
-        psn: u32,
-        now: Instant,
-        took: u64,
-    ) -> (Option<u64>, Instant) {
+    fn respond_after(rc: &mut Half, psn: u32, now: Instant, took: u64) -> (Option<u64>, Instant) {
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
         assert!(send(rc, now));
         let timeout = rc.next_timeout().map(|due| due.since(now));
@@ -420,8 +414,7 @@ mod tests {
 
     #[test]
     fn slow_peer_lengthens_timeout() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         let mut now = NOW;
         let mut times = [None; 5];
         let took = [
@@ -448,8 +441,7 @@ mod tests {
 
     #[test]
     fn progress_resets_retry_count() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         post(&mut rc, &[wr(SendOp::Send, 0); 2]);
         let mut now = NOW;
         for psn in 0..2 {
@@ -465,8 +457,7 @@ mod tests {
 
     #[test]
     fn loss_halves_window_and_progress_widens_it() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         assert!(rc.post(wr(SendOp::Send, 1000 * MTU)).is_ok());
         let mut sent = 0;
         while send(&mut rc, NOW) {

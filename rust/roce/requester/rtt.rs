@@ -209,7 +209,7 @@ mod tests {
     }
 
     /// Sends a message, and returns the time of the probe.
-    fn probe_time(rc: &mut Requester<&mut [Slot]>) -> Option<u64> {
+    fn probe_time(rc: &mut Half) -> Option<u64> {
         post(rc, &[wr(SendOp::Send, 0)]);
         assert!(send(rc).is_some());
         rc.next_timeout().map(|due| due.since(NOW))
@@ -217,8 +217,7 @@ mod tests {
 
     #[test]
     fn sample_ends_back_off_of_probes() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
+        let mut rc = measured(8);
         assert_eq!(probe_time(&mut rc), Some(MIN_RTO_NS));
         assert_eq!(rc.on_timeout(NOW.after(MIN_RTO_NS)), Expired::Probe);
         assert!(send(&mut rc).is_some());
@@ -230,8 +229,7 @@ mod tests {
 
     #[test]
     fn loss_found_by_probe_keeps_back_off() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
+        let mut rc = measured(8);
         post(&mut rc, &[wr(SendOp::Send, 0); 2]);
         assert_eq!(send_all(&mut rc), 2);
         let due = NOW.after(MIN_RTO_NS);
@@ -245,8 +243,7 @@ mod tests {
 
     #[test]
     fn window_does_not_grow_while_round_trips_are_long() {
-        let mut slots = slots::<8>();
-        let mut rc = measured(&mut slots);
+        let mut rc = measured(8);
         assert!(probe_time(&mut rc).is_some());
         let before = rc.window.size();
         acknowledge_at(&mut rc, NOW.after(2 * MIN_RTO_NS), 1, Syndrome::ACK);
@@ -257,8 +254,7 @@ mod tests {
     fn packets_before_a_loss_are_not_measured() {
         let late = NOW.after(LONG_TIMEOUT_NS);
         for is_reported in [false, true] {
-            let mut slots = slots::<8>();
-            let mut rc = measured(&mut slots);
+            let mut rc = measured(8);
             post(&mut rc, &[wr(SendOp::Send, 0); 2]);
             assert_eq!(send_all(&mut rc), 2);
             if is_reported {

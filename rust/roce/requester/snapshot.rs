@@ -121,8 +121,7 @@ mod tests {
 
     #[test]
     fn snapshot_shows_outstanding_requests() {
-        let mut slots = slots::<4>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 4);
         let idle = rc.snapshot();
         assert_eq!((idle.taken, idle.waiting, idle.oldest), (0, 0, None));
         assert_eq!((idle.slots, idle.ack_due), (4, None));
@@ -156,8 +155,7 @@ mod tests {
 
     #[test]
     fn snapshot_shows_rnr_wait() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         post(&mut rc, &[wr(SendOp::Send, 0)]);
         assert_eq!(send_all(&mut rc), 1);
         acknowledge(&mut rc, 0, Syndrome::Rnr { timer: 1 });
@@ -171,8 +169,7 @@ mod tests {
 
     #[test]
     fn late_acknowledgment_ends_rnr_wait() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         post(&mut rc, &[wr(SendOp::Send, 0); 2]);
         assert_eq!(send_all(&mut rc), 2);
         acknowledge(&mut rc, 0, Syndrome::Rnr { timer: 1 });
@@ -184,8 +181,7 @@ mod tests {
 
     #[test]
     fn timeout_follows_slowest_progress() {
-        let mut slots = slots::<4>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 4);
         post(&mut rc, &[wr(SendOp::Send, 0); 4]);
         assert_eq!(send_all(&mut rc), 4);
         let mut now = NOW;
@@ -205,8 +201,7 @@ mod tests {
     #[test]
     fn timeout_ends_wait_for_late_packet() {
         let far = NOW.after(4_000_000);
-        let mut slots = slots::<8>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 8);
         adjust(&mut rc, |params| {
             params.ack_timeout = core::num::NonZero::new(LONG_TIMEOUT_NS)
         });

@@ -312,8 +312,7 @@ mod tests {
 
     #[test]
     fn datagram_completes_when_sent() {
-        let mut slots = slots::<2>();
-        let mut ud = requester(Transport::Ud, &mut slots);
+        let mut ud = requester(Transport::Ud, 2);
         assert_eq!(ud.post(wr(SendOp::SendImm, MTU)), Ok(0));
         let sent = send(&mut ud);
         assert_eq!(sent.map(|sent| sent.opcode), Some(Opcode::UdSendOnlyImm));
@@ -331,8 +330,7 @@ mod tests {
 
     #[test]
     fn datagram_longer_than_current_mtu_is_not_sent() {
-        let mut slots = slots::<3>();
-        let mut ud = requester(Transport::Ud, &mut slots);
+        let mut ud = requester(Transport::Ud, 3);
         post(&mut ud, &[wr(SendOp::Send, MTU + 1); 2]);
         ud.set_mtu(2 * MTU);
         assert!(send(&mut ud).is_some_and(|sent| !sent.oversize));
@@ -352,8 +350,7 @@ mod tests {
 
     #[test]
     fn held_packet_does_not_delay_earlier_ones() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         post(&mut rc, &[wr(SendOp::Send, 0); 2]);
         assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(false));
         rc.hold(Psn::new(1));
@@ -370,8 +367,7 @@ mod tests {
 
     #[test]
     fn acknowledged_packet_is_not_held() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         post(&mut rc, &[wr(SendOp::Send, 0); 2]);
         assert_eq!(
             sent(&mut rc),
@@ -391,8 +387,7 @@ mod tests {
 
     #[test]
     fn retries_run_out_before_held_packet() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         post(&mut rc, &[wr(SendOp::Send, 0); 2]);
         assert!(send(&mut rc).is_some());
         rc.hold(Psn::new(1));
@@ -407,12 +402,11 @@ mod tests {
 
     #[test]
     fn post_checks_opcode_slots_and_length() {
-        let mut slots = slots::<1>();
-        let mut ud = requester(Transport::Ud, &mut slots);
+        let mut ud = requester(Transport::Ud, 1);
         assert_eq!(ud.post(wr(SendOp::Write, 1)), Err(PostError::BadOpcode));
         assert_eq!(ud.post(wr(SendOp::Send, 1)), Ok(0));
         assert_eq!(ud.post(wr(SendOp::Send, 1)), Err(PostError::Full));
-        let mut uc = requester(Transport::Uc, &mut slots);
+        let mut uc = requester(Transport::Uc, 1);
         assert_eq!(uc.post(wr(SendOp::Read, 1)), Err(PostError::BadOpcode));
         let long = wr(SendOp::Send, (1 << 31) + 1);
         assert_eq!(uc.post(long), Err(PostError::TooLong));
@@ -421,8 +415,7 @@ mod tests {
 
     #[test]
     fn message_is_segmented_into_packets() {
-        let mut slots = slots::<1>();
-        let mut uc = requester(Transport::Uc, &mut slots);
+        let mut uc = requester(Transport::Uc, 1);
         assert_eq!(uc.post(wr(SendOp::WriteImm, 3 * MTU + 1)), Ok(0));
         let expected = [
             (Opcode::UcWriteFirst, MTU),
@@ -445,8 +438,7 @@ mod tests {
 
     #[test]
     fn window_is_bounded_and_requests_acks() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         assert!(rc.post(wr(SendOp::Send, 1000 * MTU)).is_ok());
         for number in 1..=INITIAL_WINDOW {
             let sent = send(&mut rc);
@@ -460,8 +452,7 @@ mod tests {
 
     #[test]
     fn max_rd_atomic_limits_reads_and_fence_waits() {
-        let mut slots = slots::<5>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 5);
         let fenced = SendWr {
             fence: true,
             ..wr(SendOp::Send, 0)
@@ -479,7 +470,7 @@ mod tests {
         assert_eq!(rc.next_psn().get(), 3);
         assert_eq!(send(&mut rc), None);
 
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 5);
         post(&mut rc, &[wr(SendOp::Read, 0); 3]);
         assert!(send(&mut rc).is_some() && send(&mut rc).is_some());
         assert_eq!(send(&mut rc), None);
@@ -487,8 +478,7 @@ mod tests {
 
     #[test]
     fn read_request_and_local_operation_carry_no_data() {
-        let mut slots = slots::<3>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 3);
         assert!(!rc.has_data_to_send());
         let requests = [
             wr(SendOp::Read, 8),
@@ -504,8 +494,7 @@ mod tests {
 
     #[test]
     fn drain_finishes_started_message() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         post(&mut rc, &[wr(SendOp::Send, 2 * MTU); 2]);
         assert!(send(&mut rc).is_some());
         rc.drain();
@@ -518,8 +507,7 @@ mod tests {
 
     #[test]
     fn local_error_is_deferred_while_drained() {
-        let mut slots = slots::<3>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 3);
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
         assert!(send(&mut rc).is_some());
         post(&mut rc, &[wr(SendOp::Send, 0); 2]);
@@ -538,8 +526,7 @@ mod tests {
 
     #[test]
     fn read_with_max_rd_atomic_0_fails_on_resume() {
-        let mut slots = slots::<3>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 3);
         rc.drain();
         for op in [SendOp::Send, SendOp::Read, SendOp::Send] {
             assert!(rc.post(wr(op, 0)).is_ok());
@@ -564,8 +551,7 @@ mod tests {
             (SendOp::Read, false),
             (SendOp::FetchAdd, false),
         ] {
-            let mut slots = slots::<1>();
-            let mut rc = requester(Transport::Rc, &mut slots);
+            let mut rc = requester(Transport::Rc, 1);
             let wr = SendWr {
                 solicited: true,
                 ..wr(op, 8)

@@ -239,8 +239,7 @@ mod tests {
 
     #[test]
     fn kept_packets_follow_missing_one() {
-        let mut slots = slots::<5>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 5);
         post(&mut rc, &[wr(SendOp::Send, 0); 5]);
         let mut rx = responder();
         let mut rq = Recvs { left: 5, size: 0 };
@@ -361,8 +360,7 @@ mod tests {
     fn refused_write_imm_fails_the_wqe_that_it_took() {
         // The length of the message, and the packet that is refused.
         for (length, refused) in [(5, 0), (2 * MTU, 0), (2 * MTU, 1)] {
-            let mut slots = slots::<1>();
-            let mut rc = requester(Transport::Rc, &mut slots);
+            let mut rc = requester(Transport::Rc, 1);
             assert!(rc.post(wr(SendOp::WriteImm, length)).is_ok());
             let mut rx = responder();
             let mut rq = Recvs { left: 1, size: 0 };
@@ -402,8 +400,7 @@ mod tests {
 
     #[test]
     fn duplicate_is_not_acknowledged_with_psn_of_read() {
-        let mut slots = slots::<2>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 2);
         assert!(rc.post(wr(SendOp::Send, 5)).is_ok());
         let mut rx = responder();
         let mut rq = Recvs { left: 1, size: MTU };

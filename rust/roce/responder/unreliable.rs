@@ -197,8 +197,7 @@ mod tests {
 
     #[test]
     fn rest_of_invalid_message_is_dropped() {
-        let mut slots = slots::<1>();
-        let mut uc = requester(Transport::Uc, &mut slots);
+        let mut uc = requester(Transport::Uc, 1);
         assert!(uc.post(wr(SendOp::Send, 3 * MTU)).is_ok());
         let mut rx = responder(&recv_params());
         let mut rq = Recvs {

@@ -58,7 +58,6 @@ mod tests {
             adjust,
             requester,
             send_at as send,
-            slots,
             status,
             wr,
             NOW,
@@ -70,8 +69,7 @@ mod tests {
 
     #[test]
     fn rnr_nak_is_retried_after_timer() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
         assert!(send(&mut rc, NOW));
         let rnr = Syndrome::Rnr { timer: 1 };
@@ -90,8 +88,7 @@ mod tests {
 
     #[test]
     fn rnr_retry_7_is_unlimited() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         adjust(&mut rc, |params| params.rnr_retry = RNR_RETRY_FOREVER);
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
         let rnr = Syndrome::Rnr { timer: 1 };
@@ -107,8 +104,7 @@ mod tests {
 
     #[test]
     fn rnr_nak_resets_retry_count() {
-        let mut slots = slots::<1>();
-        let mut rc = requester(Transport::Rc, &mut slots);
+        let mut rc = requester(Transport::Rc, 1);
         adjust(&mut rc, |params| params.rnr_retry = RNR_RETRY_FOREVER);
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
         let mut now = NOW;
