@@ -5,7 +5,6 @@
 //! The number of slots and their size are powers of two, so a queue usually gets more room than
 //! requested. The granted capacities are returned to the program, which may use all of them.
 
-use super::ErrnoKind;
 use crate::uapi::{
     cqe::CQE_LEN,
     ring::Ring,
@@ -42,36 +41,23 @@ pub struct Queues {
     pub recv: Option<Ring>,
 }
 
-/// The capacities exceed the limits of the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OverLimit;
-
-impl OverLimit {
-    /// Returns the errno of the error.
-    pub const fn errno_kind(self) -> ErrnoKind {
-        ErrnoKind::Invalid
-    }
-}
+/// The bytes of an SGE.
+// CAST: A small constant.
+const SGE: u32 = SGE_LEN as u32;
 
 /// Lays out the queues of a queue pair. With an SRQ, requested receive capacities are ignored.
 ///
-/// # Errors
-///
-/// [`OverLimit`] if any capacity is above `limits`.
-pub fn queues(asked: &Caps, limits: &Caps, has_srq: bool) -> Result<Queues, OverLimit> {
+/// Returns `None` if any capacity is above `limits`.
+pub fn queues(asked: &Caps, limits: &Caps, has_srq: bool) -> Option<Queues> {
     if asked.max_send_wr > limits.max_send_wr
         || asked.max_send_sge > limits.max_send_sge
         || asked.max_inline_data > limits.max_inline_data
     {
-        return Err(OverLimit);
+        return None;
     }
     // SGEs and inline data share the tail of a WQE, so each of them may use all of its room.
-    let sge_len = to_u32(SGE_LEN)?;
-    let tail = asked
-        .max_send_sge
-        .checked_mul(sge_len)
-        .ok_or(OverLimit)?
-        .max(asked.max_inline_data);
+    let sges = asked.max_send_sge.checked_mul(SGE)?;
+    let tail = sges.max(asked.max_inline_data);
     let send = ring(asked.max_send_wr, SEND_WQE_LEN, tail)?;
     let recv = if has_srq {
         None
@@ -89,45 +75,36 @@ pub fn queues(asked: &Caps, limits: &Caps, has_srq: bool) -> Result<Queues, Over
     let caps = Caps {
         max_send_wr: send.capacity().min(limits.max_send_wr),
         max_recv_wr: recv.map_or(0, |ring| ring.capacity().min(limits.max_recv_wr)),
-        max_send_sge: tail.checked_div(sge_len).unwrap_or(0),
+        max_send_sge: tail / SGE,
         max_recv_sge: if has_srq { 0 } else { asked.max_recv_sge },
         max_inline_data: tail,
     };
-    Ok(Queues { caps, send, recv })
+    Some(Queues { caps, send, recv })
 }
 
 /// Lays out a ring of receive WQEs, of a queue pair or an SRQ.
 ///
-/// # Errors
-///
-/// [`OverLimit`] if `wr` is above `max_wr` or `sge` above `max_sge`.
-pub fn recv_ring(wr: u32, sge: u32, max_wr: u32, max_sge: u32) -> Result<Ring, OverLimit> {
+/// Returns `None` if `wr` is above `max_wr` or `sge` above `max_sge`.
+pub fn recv_ring(wr: u32, sge: u32, max_wr: u32, max_sge: u32) -> Option<Ring> {
     if wr > max_wr || sge > max_sge {
-        return Err(OverLimit);
+        return None;
     }
-    let tail = sge.checked_mul(to_u32(SGE_LEN)?).ok_or(OverLimit)?;
-    ring(wr, RECV_WQE_LEN, tail)
+    ring(wr, RECV_WQE_LEN, sge.checked_mul(SGE)?)
 }
 
 /// Lays out a ring for `cqe` completions.
 ///
-/// # Errors
-///
-/// [`OverLimit`] if `cqe` is above `max_cqe`.
-pub fn completion_ring(cqe: u32, max_cqe: u32) -> Result<Ring, OverLimit> {
+/// Returns `None` if `cqe` is above `max_cqe`.
+pub fn completion_ring(cqe: u32, max_cqe: u32) -> Option<Ring> {
     if cqe > max_cqe {
-        return Err(OverLimit);
+        return None;
     }
     ring(cqe, CQE_LEN, 0)
 }
 
-fn ring(entries: u32, header: usize, tail: u32) -> Result<Ring, OverLimit> {
-    let elem_size = to_u32(header)?.checked_add(tail).ok_or(OverLimit)?;
-    Ring::new(entries, elem_size).ok_or(OverLimit)
-}
-
-fn to_u32(len: usize) -> Result<u32, OverLimit> {
-    u32::try_from(len).map_err(|_| OverLimit)
+fn ring(entries: u32, header: usize, tail: u32) -> Option<Ring> {
+    let header = u32::try_from(header).ok()?;
+    Ring::new(entries, header.checked_add(tail)?)
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
@@ -160,22 +137,21 @@ mod tests {
             max_inline_data: 200,
         };
         let queues = queues(&asked, &LIMITS, false);
-        assert_eq!(queues.map(|queues| queues.caps), Ok(expected));
-        assert_eq!(queues.map(|queues| queues.send.elem_size()), Ok(512));
+        assert_eq!(queues.map(|queues| queues.caps), Some(expected));
+        assert_eq!(queues.map(|queues| queues.send.elem_size()), Some(512));
         let recv = queues.map(|queues| queues.recv.map(|ring| ring.elem_size()));
-        assert_eq!(recv, Ok(Some(128)));
+        assert_eq!(recv, Some(Some(128)));
     }
 
     #[test]
-    fn returned_caps_can_be_requested_again() -> Result<(), OverLimit> {
+    fn returned_caps_can_be_requested_again() {
         let check = |asked: Caps| {
-            let first = queues(&asked, &LIMITS, false)?;
+            let first = queues(&asked, &LIMITS, false).unwrap();
             assert!(first.caps.max_send_wr >= asked.max_send_wr);
             assert!(first.caps.max_recv_wr >= asked.max_recv_wr);
             assert!(first.caps.max_send_sge >= asked.max_send_sge);
             assert!(first.caps.max_inline_data >= asked.max_inline_data);
-            assert_eq!(queues(&first.caps, &LIMITS, false), Ok(first));
-            Ok(())
+            assert_eq!(queues(&first.caps, &LIMITS, false), Some(first));
         };
         for inline in 0..=512 {
             for sge in 0..=32 {
@@ -184,10 +160,10 @@ mod tests {
                     max_send_sge: sge,
                     max_inline_data: inline,
                     ..Caps::default()
-                })?;
+                });
             }
         }
-        check(LIMITS)
+        check(LIMITS);
     }
 
     #[test]
@@ -198,14 +174,14 @@ mod tests {
             ..Caps::default()
         };
         let with_srq = queues(&asked, &LIMITS, true);
-        assert_eq!(with_srq.map(|queues| queues.recv), Ok(None));
-        assert_eq!(with_srq.map(|queues| queues.caps.max_recv_wr), Ok(0));
-        assert_eq!(queues(&asked, &LIMITS, false), Err(OverLimit));
+        assert_eq!(with_srq.map(|queues| queues.recv), Some(None));
+        assert_eq!(with_srq.map(|queues| queues.caps.max_recv_wr), Some(0));
+        assert_eq!(queues(&asked, &LIMITS, false), None);
     }
 
     #[test]
     fn limits_are_inclusive() {
-        assert!(queues(&LIMITS, &LIMITS, false).is_ok());
+        assert!(queues(&LIMITS, &LIMITS, false).is_some());
         let over: [fn(&mut Caps); 5] = [
             |caps| caps.max_send_wr += 1,
             |caps| caps.max_recv_wr += 1,
@@ -216,9 +192,9 @@ mod tests {
         for spoil in over {
             let mut asked = LIMITS;
             spoil(&mut asked);
-            assert_eq!(queues(&asked, &LIMITS, false), Err(OverLimit));
+            assert_eq!(queues(&asked, &LIMITS, false), None);
         }
-        assert!(completion_ring(32768, 32768).is_ok());
-        assert_eq!(completion_ring(32769, 32768), Err(OverLimit));
+        assert!(completion_ring(32768, 32768).is_some());
+        assert_eq!(completion_ring(32769, 32768), None);
     }
 }

@@ -9,7 +9,6 @@ use crate::{
         IbCq, //
     },
     doorbell::Doorbell,
-    errno::errno,
     pool::{
         self,
         Charge,
@@ -445,7 +444,7 @@ fn new_ring(cqe: u32, udata: &mut Udata<'_, Ferroce>) -> Result<(Queue, MmapEntr
     if cqe == 0 || udata.out_len() < resp.as_bytes().len() {
         return Err(EINVAL);
     }
-    let ring = completion_ring(cqe, MAX_CQE).map_err(|e| errno(e.errno_kind()))?;
+    let ring = completion_ring(cqe, MAX_CQE).ok_or(EINVAL)?;
     let queue = Queue::new(ring)?;
     let mmap_entry = ucontext.insert_mmap_entry(queue.memory())?;
     resp.mi = mmap_entry.info();

@@ -8,7 +8,6 @@ use crate::{
         IbSrq,
         MAX_SGE, //
     },
-    errno::errno,
     pool::{
         self,
         Charge,
@@ -334,7 +333,7 @@ fn lay_out(max_wr: u32, max_sge: u32) -> Result<Ring> {
     if max_wr == 0 {
         return Err(EINVAL);
     }
-    caps::recv_ring(max_wr, max_sge, MAX_SRQ_WR, MAX_SGE).map_err(|e| errno(e.errno_kind()))
+    caps::recv_ring(max_wr, max_sge, MAX_SRQ_WR, MAX_SGE).ok_or(EINVAL)
 }
 
 /// Creates a ring, and responds to a process with the offset to map it at.

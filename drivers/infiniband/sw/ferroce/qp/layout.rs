@@ -2,13 +2,10 @@
 
 //! The sizes of the queues of a queue pair.
 
-use crate::{
-    device::{
-        MAX_INLINE,
-        MAX_SGE,
-        MAX_WR, //
-    },
-    errno::errno, //
+use crate::device::{
+    MAX_INLINE,
+    MAX_SGE,
+    MAX_WR, //
 };
 use kernel::prelude::*;
 use rdma::ib::qp::QpCap;
@@ -36,7 +33,7 @@ pub(super) fn lay_out(cap: &mut QpCap, has_srq: bool, kernel: bool) -> Result<Qu
         max_recv_sge: cap.max_recv_sge,
         max_inline_data: cap.max_inline_data,
     };
-    let queues = caps::queues(&asked, &LIMITS, has_srq).map_err(|e| errno(e.errno_kind()))?;
+    let queues = caps::queues(&asked, &LIMITS, has_srq).ok_or(EINVAL)?;
     *cap = QpCap {
         max_send_wr: queues.caps.max_send_wr,
         max_recv_wr: queues.caps.max_recv_wr,
