@@ -49,19 +49,6 @@ pub enum QpType {
     RawPacket,
 }
 
-/// The reason for refusing a type of queue pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TypeError {
-    /// A type of Linux verbs that this driver does not support.
-    ///
-    /// Subnet management and raw InfiniBand packets do not exist on RoCE v2 over UDP. Extended
-    /// reliable connections (XRC) and driver types are not implemented. Neither is reliable
-    /// datagram (RD), which cannot be requested because it has no number in Linux verbs.
-    NotCarried,
-    /// A number that names no type.
-    Unknown,
-}
-
 /// The errno of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrnoKind {
@@ -133,10 +120,19 @@ impl QpType {
 }
 
 impl TryFrom<u32> for QpType {
-    type Error = TypeError;
+    type Error = ErrnoKind;
 
     /// Converts a number of `enum ib_qp_type`.
-    fn try_from(ib: u32) -> Result<Self, TypeError> {
+    ///
+    /// # Errors
+    ///
+    /// [`ErrnoKind::Unsupported`] for a type that this driver does not support. Subnet management
+    /// and raw InfiniBand packets do not exist on RoCE v2 over UDP. Extended reliable connections
+    /// (XRC) and driver types are not implemented. Neither is reliable datagram (RD), which cannot
+    /// be requested because it has no number in Linux verbs.
+    ///
+    /// [`ErrnoKind::Invalid`] for a number that names no type.
+    fn try_from(ib: u32) -> Result<Self, ErrnoKind> {
         match ib {
             1 => Ok(QpType::Gsi),
             2 => Ok(QpType::Rc),
@@ -144,18 +140,8 @@ impl TryFrom<u32> for QpType {
             4 => Ok(QpType::Ud),
             8 => Ok(QpType::RawPacket),
             // SMI; RAW_IPV6, RAW_ETHERTYPE; XRC_INI, XRC_TGT; DRIVER.
-            0 | 5 | 6 | 9 | 10 | 0xff => Err(TypeError::NotCarried),
-            _ => Err(TypeError::Unknown),
-        }
-    }
-}
-
-impl TypeError {
-    /// Returns the errno of the error.
-    pub const fn errno_kind(self) -> ErrnoKind {
-        match self {
-            TypeError::NotCarried => ErrnoKind::Unsupported,
-            TypeError::Unknown => ErrnoKind::Invalid,
+            0 | 5 | 6 | 9 | 10 | 0xff => Err(ErrnoKind::Unsupported),
+            _ => Err(ErrnoKind::Invalid),
         }
     }
 }
@@ -185,10 +171,10 @@ mod tests {
     #[test]
     fn other_type_numbers_are_refused() {
         for ib in [0, 5, 6, 9, 10, 0xff] {
-            assert_eq!(QpType::try_from(ib), Err(TypeError::NotCarried));
+            assert_eq!(QpType::try_from(ib), Err(ErrnoKind::Unsupported));
         }
         for ib in [7, 11, 0xfe, 0x100, 0x1000, u32::MAX] {
-            assert_eq!(QpType::try_from(ib), Err(TypeError::Unknown));
+            assert_eq!(QpType::try_from(ib), Err(ErrnoKind::Invalid));
         }
     }
 

@@ -215,7 +215,7 @@ impl Qp {
         init: &mut QpInit<'_, Ferroce>,
         udata: Option<&mut Udata<'_, Ferroce>>,
     ) -> Result<impl PinInit<Self, Error>> {
-        let ty = QpType::try_from(init.qp_type.raw()).map_err(|e| errno(e.errno_kind()))?;
+        let ty = QpType::try_from(init.qp_type.raw()).map_err(errno)?;
         if init.create_flags != QpCreateFlags::NONE {
             return Err(EOPNOTSUPP);
         }
