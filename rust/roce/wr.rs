@@ -130,8 +130,8 @@ pub struct SendWr {
     /// Key of the remote memory. SEND with invalidate, LOCAL_INV: the key to invalidate. BIND_MW,
     /// REG_MR: the new key of the memory.
     pub rkey: Rkey,
-    /// Immediate data. SEND and WRITE with immediate data only. Other operations keep a number here:
-    /// [`set_feth`](Self::set_feth), [`set_local`](Self::set_local).
+    /// Immediate data. SEND and WRITE with immediate data only. Other operations keep a number
+    /// here: [`set_feth`](Self::set_feth), [`set_local`](Self::set_local).
     pub imm: [u8; 4],
     /// The operation.
     pub op: SendOp,

@@ -412,8 +412,8 @@ impl RecvHalf {
     }
 
     /// Applies the verdict on a packet; returns `false` if the packet is still needed: memory has
-    /// to be fetched first, or it came before an earlier one. `failed` is the error of the fetch that
-    /// the packet waited for.
+    /// to be fetched first, or it came before an earlier one. `failed` is the error of the fetch
+    /// that the packet waited for.
     #[inline]
     fn apply_verdict(
         &mut self,
