@@ -327,25 +327,8 @@ impl Opcode {
     /// Datagrams are always [`Position::Only`]. Immediate data is in the packet that ends a
     /// message.
     #[inline]
-    pub const fn send(transport: Transport, position: Position, imm: bool) -> Option<Opcode> {
-        let opcode = match (transport, position, imm) {
-            (Transport::Rc, Position::First, false) => Opcode::RcSendFirst,
-            (Transport::Rc, Position::Middle, false) => Opcode::RcSendMiddle,
-            (Transport::Rc, Position::Last, false) => Opcode::RcSendLast,
-            (Transport::Rc, Position::Last, true) => Opcode::RcSendLastImm,
-            (Transport::Rc, Position::Only, false) => Opcode::RcSendOnly,
-            (Transport::Rc, Position::Only, true) => Opcode::RcSendOnlyImm,
-            (Transport::Uc, Position::First, false) => Opcode::UcSendFirst,
-            (Transport::Uc, Position::Middle, false) => Opcode::UcSendMiddle,
-            (Transport::Uc, Position::Last, false) => Opcode::UcSendLast,
-            (Transport::Uc, Position::Last, true) => Opcode::UcSendLastImm,
-            (Transport::Uc, Position::Only, false) => Opcode::UcSendOnly,
-            (Transport::Uc, Position::Only, true) => Opcode::UcSendOnlyImm,
-            (Transport::Ud, Position::Only, false) => Opcode::UdSendOnly,
-            (Transport::Ud, Position::Only, true) => Opcode::UdSendOnlyImm,
-            _ => return None,
-        };
-        Some(opcode)
+    pub fn send(transport: Transport, position: Position, imm: bool) -> Option<Opcode> {
+        Opcode::RcSendFirst.at(transport, position, imm)
     }
 
     /// Returns the opcode of one packet of a SEND with invalidate (RC).
@@ -365,23 +348,31 @@ impl Opcode {
     ///
     /// UD has no WRITE. Immediate data is in the packet that ends a message.
     #[inline]
-    pub const fn write(transport: Transport, position: Position, imm: bool) -> Option<Opcode> {
-        let opcode = match (transport, position, imm) {
-            (Transport::Rc, Position::First, false) => Opcode::RcWriteFirst,
-            (Transport::Rc, Position::Middle, false) => Opcode::RcWriteMiddle,
-            (Transport::Rc, Position::Last, false) => Opcode::RcWriteLast,
-            (Transport::Rc, Position::Last, true) => Opcode::RcWriteLastImm,
-            (Transport::Rc, Position::Only, false) => Opcode::RcWriteOnly,
-            (Transport::Rc, Position::Only, true) => Opcode::RcWriteOnlyImm,
-            (Transport::Uc, Position::First, false) => Opcode::UcWriteFirst,
-            (Transport::Uc, Position::Middle, false) => Opcode::UcWriteMiddle,
-            (Transport::Uc, Position::Last, false) => Opcode::UcWriteLast,
-            (Transport::Uc, Position::Last, true) => Opcode::UcWriteLastImm,
-            (Transport::Uc, Position::Only, false) => Opcode::UcWriteOnly,
-            (Transport::Uc, Position::Only, true) => Opcode::UcWriteOnlyImm,
-            _ => return None,
+    pub fn write(transport: Transport, position: Position, imm: bool) -> Option<Opcode> {
+        Opcode::RcWriteFirst.at(transport, position, imm)
+    }
+
+    /// Returns the opcode of another packet of the same operation, or `None` if there is none.
+    ///
+    /// `self` is the opcode of the first packet on RC. The opcodes of SEND and WRITE have the same
+    /// order, and their top three bits are the service type.
+    #[inline]
+    fn at(self, transport: Transport, position: Position, imm: bool) -> Option<Opcode> {
+        let service = match transport {
+            Transport::Rc => 0x00,
+            Transport::Uc => 0x20,
+            Transport::Ud => 0x60,
         };
-        Some(opcode)
+        let offset = match (position, imm) {
+            (Position::First, false) => 0,
+            (Position::Middle, false) => 1,
+            (Position::Last, false) => 2,
+            (Position::Last, true) => 3,
+            (Position::Only, false) => 4,
+            (Position::Only, true) => 5,
+            (Position::First | Position::Middle, true) => return None,
+        };
+        Opcode::parse(service | self.raw().wrapping_add(offset))
     }
 
     /// Returns the opcode of one packet of the response to an RDMA READ.
