@@ -29,8 +29,8 @@
 //! # Receive work requests
 //!
 //! When a message needs a receive request, the responder takes one from the [`RecvQueue`]. This is
-//! the *held* receive request until [`Outcome::consumed`] says that it is finished. If a UC message
-//! is aborted, the next message uses the held receive request.
+//! the *held* receive request until an [`Outcome::completion`] finishes it. If a UC message is
+//! aborted, the next message uses the held receive request.
 
 mod checkpoint;
 mod command;
@@ -415,14 +415,12 @@ impl<S: Records> Responder<S> {
         {
             reply = Some(self.ack(place.psn));
         }
-        let consumed = place.completion.is_some();
-        if consumed {
+        if place.completion.is_some() {
             self.held = None;
         }
         Outcome {
             reply,
             completion: place.completion,
-            consumed,
             error: false,
             event: self.established(),
         }
@@ -457,7 +455,6 @@ impl<S: Records> Responder<S> {
         let held = self.held.take().is_some();
         Outcome {
             completion: held.then(|| RecvCompletion::failed(status)),
-            consumed: held,
             error: true,
             ..Outcome::default()
         }
@@ -494,7 +491,7 @@ mod tests {
         assert_eq!(verdict, Verdict::Drop(DropReason::Busy));
         assert_eq!(responder.start_read(Ok(())), None);
         assert_eq!(responder.executed(Ok(0)), Outcome::default());
-        assert!(responder.finish(Ok(())).consumed);
+        assert!(responder.finish(Ok(())).completion.is_some());
 
         let mut other = Responder::new(Transport::Rc);
         let verdict = other.on_request(&frame.packet(), &mut rq);

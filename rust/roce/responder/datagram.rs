@@ -106,7 +106,7 @@ mod tests {
             assert!(ud.held.is_some() && rq.left == 0);
         }
         ud.on_request(&datagram(5).packet(), &mut rq);
-        assert!(ud.finish(Ok(())).consumed);
+        assert!(ud.finish(Ok(())).completion.is_some());
         assert!(ud.held.is_none());
     }
 
@@ -122,7 +122,7 @@ mod tests {
         let verdict = ud.on_request(&frame.packet(), &mut rq);
         assert_eq!(verdict, Verdict::Place(place));
         let outcome = ud.finish(Ok(()));
-        assert!(outcome.consumed && !outcome.error && outcome.reply.is_none());
+        assert!(!outcome.error && outcome.reply.is_none());
         let completion = outcome.completion;
         assert_eq!(completion.map(|end| end.byte_len), Some(45));
         assert_eq!(completion.and_then(|end| end.imm), Some([1, 2, 3, 4]));
@@ -161,7 +161,7 @@ mod tests {
             let outcome = failure(verdict);
             let status = outcome.completion.map(|end| end.status);
             assert_eq!(status, Some(Status::LocLen));
-            assert!(outcome.consumed && !outcome.error);
+            assert!(!outcome.error);
         }
     }
 

@@ -85,7 +85,7 @@ mod tests {
         };
         let place = rx.on_request(&first.packet(), &mut rq);
         assert!(matches!(place, Verdict::Place(_)));
-        assert!(!rx.finish(Ok(())).consumed);
+        assert!(rx.finish(Ok(())).completion.is_none());
         let last = rx.on_request(&last.packet(), &mut rq);
         assert_eq!(last, Verdict::Drop(DropReason::PsnGap));
         assert!(rx.held.is_some());
@@ -93,7 +93,7 @@ mod tests {
         let place = rx.on_request(&only.packet(), &mut rq);
         assert_eq!(place, Verdict::Place(Place::Recv { offset: 0, len: 7 }));
         let outcome = rx.finish(Ok(()));
-        assert!(outcome.consumed && rx.held.is_none());
+        assert!(rx.held.is_none());
         assert_eq!(outcome.completion.map(|end| end.byte_len), Some(7));
     }
 
@@ -117,7 +117,6 @@ mod tests {
             };
             assert_eq!(verdict, Verdict::Place(place));
             let outcome = rx.finish(Ok(()));
-            assert_eq!(outcome.consumed, ends);
             let with_rdma = outcome.completion.map(|end| (end.with_rdma, end.byte_len));
             assert_eq!(with_rdma, ends.then_some((true, 2 * MTU + 1)));
         }
@@ -170,7 +169,7 @@ mod tests {
         for _ in 0..2 {
             let place = rx.on_request(&only.packet(), &mut rq);
             assert_eq!(place, Verdict::Place(Place::Recv { offset: 0, len: 7 }));
-            assert!(rx.finish(Ok(())).consumed);
+            assert!(rx.finish(Ok(())).completion.is_some());
         }
         for _ in 0..2 {
             let place = rx.on_request(&first.packet(), &mut rq);
@@ -181,7 +180,7 @@ mod tests {
                     len: MTU
                 })
             );
-            assert!(!rx.finish(Ok(())).consumed);
+            assert!(rx.finish(Ok(())).completion.is_none());
         }
         assert!(matches!(
             rx.on_request(&last.packet(), &mut rq),
@@ -227,6 +226,6 @@ mod tests {
         let outcome = rx.finish(Err(MemError::Protection));
         let status = outcome.completion.map(|end| end.status);
         assert_eq!(status, Some(Status::LocProt));
-        assert!(outcome.consumed && outcome.error);
+        assert!(outcome.error);
     }
 }

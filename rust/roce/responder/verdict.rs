@@ -179,10 +179,8 @@ pub enum Action {
 pub struct Outcome {
     /// The acknowledgment to send.
     pub reply: Option<Reply>,
-    /// The completion of the held receive request.
+    /// The completion of the held receive request, if that is finished.
     pub completion: Option<RecvCompletion>,
-    /// True if the held receive request is finished.
-    pub consumed: bool,
     /// True if the queue pair must move to ERR.
     pub error: bool,
     /// The event to raise.

@@ -520,7 +520,7 @@ impl RecvHalf {
         }
         // Free the entry of the queue before the completion: the consumer may post the next request
         // as soon as it sees the completion.
-        if outcome.consumed {
+        if done.is_some() {
             self.rq.complete();
         }
         let pushed = match &completion {
