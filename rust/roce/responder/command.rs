@@ -43,16 +43,14 @@ impl<S: Records> Responder<S> {
     /// Handles a new request that the driver executes.
     pub(super) fn on_command(&mut self, pkt: &Packet<'_>) -> Verdict {
         let psn = pkt.psn();
-        match self.command(pkt) {
-            Ok(command) => {
-                self.pending = Pending::Execute(PendingCommand {
-                    psn,
-                    opcode: pkt.opcode(),
-                });
-                Verdict::Execute(command)
-            }
-            Err(_) => Verdict::Fail(self.invalid_request(psn)),
-        }
+        let Some(command) = self.command(pkt) else {
+            return Verdict::Fail(self.invalid_request(psn));
+        };
+        self.pending = Pending::Execute(PendingCommand {
+            psn,
+            opcode: pkt.opcode(),
+        });
+        Verdict::Execute(command)
     }
 
     /// Answers a request that was executed before, as long as its response is saved (C9-150,
@@ -120,31 +118,30 @@ impl<S: Records> Responder<S> {
         }
     }
 
-    /// Validates a request, and returns its command.
-    fn command(&self, pkt: &Packet<'_>) -> Result<Command, DropReason> {
+    /// Returns the command of a request, or `None` if the request is invalid.
+    fn command(&self, pkt: &Packet<'_>) -> Option<Command> {
         if self.message != Message::None {
-            return Err(DropReason::BadOpcode);
+            return None;
         }
         let operation = pkt.opcode().operation();
         // The queue pair has no responder resources, of which a FLUSH needs none.
         if self.params.max_dest_rd_atomic == 0 && operation != Operation::Flush {
-            return Err(DropReason::NotAllowed);
+            return None;
         }
         match operation {
             Operation::Atomic => self.atomic(pkt),
             Operation::AtomicWrite => self.store(pkt),
             Operation::Flush => self.flush(pkt),
-            _ => Err(DropReason::BadOpcode),
+            _ => None,
         }
     }
 
-    fn atomic(&self, pkt: &Packet<'_>) -> Result<Command, DropReason> {
-        if !self.params.access.remote_atomic() {
-            return Err(DropReason::NotAllowed);
+    fn atomic(&self, pkt: &Packet<'_>) -> Option<Command> {
+        let eth = pkt.atomic()?;
+        if !self.params.access.remote_atomic() || !is_aligned(eth.va) {
+            return None;
         }
-        let eth = pkt.atomic().ok_or(DropReason::BadOpcode)?;
-        check_alignment(eth.va)?;
-        Ok(Command {
+        Some(Command {
             rkey: eth.rkey,
             va: eth.va,
             action: if pkt.opcode() == Opcode::RcCompareSwap {
@@ -158,36 +155,29 @@ impl<S: Records> Responder<S> {
         })
     }
 
-    fn store(&self, pkt: &Packet<'_>) -> Result<Command, DropReason> {
-        if !self.params.access.remote_write() {
-            return Err(DropReason::NotAllowed);
+    fn store(&self, pkt: &Packet<'_>) -> Option<Command> {
+        let reth = pkt.reth()?;
+        if !self.params.access.remote_write() || !is_aligned(reth.va) {
+            return None;
         }
-        let reth = pkt.reth().ok_or(DropReason::BadOpcode)?;
-        check_alignment(reth.va)?;
         // Exactly one word (oA19-28).
         if reth.len != WORD || pkt.payload_len() != WORD {
-            return Err(DropReason::BadLength);
+            return None;
         }
-        Ok(Command {
+        Some(Command {
             rkey: reth.rkey,
             va: reth.va,
             action: Action::Store,
         })
     }
 
-    fn flush(&self, pkt: &Packet<'_>) -> Result<Command, DropReason> {
-        let (reth, feth) = match (pkt.reth(), pkt.feth()) {
-            (Some(reth), Some(feth)) if feth.is_valid() => (reth, feth),
-            _ => return Err(DropReason::BadOpcode),
-        };
+    fn flush(&self, pkt: &Packet<'_>) -> Option<Command> {
+        let (reth, feth) = (pkt.reth()?, pkt.feth()?);
         let access = &self.params.access;
-        if !may_flush(feth, access.flush_global(), access.flush_persistent()) {
-            return Err(DropReason::NotAllowed);
-        }
-        if reth.len > MAX_MESSAGE_LEN {
-            return Err(DropReason::BadLength);
-        }
-        Ok(Command {
+        let is_valid = feth.is_valid()
+            && may_flush(feth, access.flush_global(), access.flush_persistent())
+            && reth.len <= MAX_MESSAGE_LEN;
+        is_valid.then_some(Command {
             rkey: reth.rkey,
             va: reth.va,
             action: Action::Flush {
@@ -213,12 +203,8 @@ fn may_flush(feth: Feth, global: bool, persistent: bool) -> bool {
     (!feth.global() || global) && (!feth.persistent() || persistent)
 }
 
-fn check_alignment(va: u64) -> Result<(), DropReason> {
-    if va & u64::from(WORD - 1) == 0 {
-        Ok(())
-    } else {
-        Err(DropReason::BadLength)
-    }
+fn is_aligned(va: u64) -> bool {
+    va & u64::from(WORD - 1) == 0
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
