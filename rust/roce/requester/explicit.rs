@@ -274,21 +274,16 @@ mod tests {
 
     #[test]
     fn another_response_or_flush_ends_placement() {
-        let ends: [(fn(&mut Half), Option<Status>); 2] = [
-            (
-                |rc| {
-                    let stale = acknowledge(rc, 7, Syndrome::ACK);
-                    assert_eq!(stale, ResponseKind::Duplicate);
-                },
-                None,
-            ),
-            (|rc| rc.flush(), Some(Status::WrFlush)),
-        ];
-        for (end, expected) in ends {
+        for (flushes, expected) in [(false, None), (true, Some(Status::WrFlush))] {
             let mut rc = reading();
             let only = read_response(Opcode::RcReadResponseOnly, 0, 9);
             assert!(respond(&mut rc, &only).place.is_some());
-            end(&mut rc);
+            if flushes {
+                rc.flush();
+            } else {
+                let stale = acknowledge(&mut rc, 7, Syndrome::ACK);
+                assert_eq!(stale, ResponseKind::Duplicate);
+            }
             rc.placed(NOW, Ok(()));
             assert_eq!(status(&mut rc), expected);
         }
