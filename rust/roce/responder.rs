@@ -148,18 +148,20 @@ impl Default for RecvParams {
 }
 
 /// The request that is in progress until the driver reports a result.
+#[derive(Clone, Copy)]
 enum Pending {
     /// Nothing is pending.
     None,
     /// The driver copies payload.
     Place(PendingPlace),
     /// The driver checks the key of a READ.
-    Read(PendingRead),
+    Read { psn: Psn, request: ReadRequest },
     /// The driver executes a command.
-    Execute(PendingCommand),
+    Execute { psn: Psn, opcode: Opcode },
 }
 
 /// A packet whose payload is being copied.
+#[derive(Clone, Copy)]
 struct PendingPlace {
     opcode: Opcode,
     psn: Psn,
@@ -168,18 +170,6 @@ struct PendingPlace {
     completion: Option<RecvCompletion>,
     /// The message after the packet.
     after: Message,
-}
-
-/// A READ whose key is being checked.
-struct PendingRead {
-    psn: Psn,
-    request: ReadRequest,
-}
-
-/// A command that is being executed.
-struct PendingCommand {
-    psn: Psn,
-    opcode: Opcode,
 }
 
 /// The receive half of a queue pair.
@@ -378,15 +368,13 @@ impl<S: Records> Responder<S> {
     /// Returns the default outcome, which requests nothing, if no copy was requested.
     #[inline]
     pub fn finish(&mut self, result: Result<(), MemError>) -> Outcome {
-        match core::mem::replace(&mut self.pending, Pending::None) {
-            Pending::Place(place) => match result {
-                Ok(()) => self.placed(place),
-                Err(error) => self.not_placed(&place, error),
-            },
-            other => {
-                self.pending = other;
-                Outcome::default()
-            }
+        let Pending::Place(place) = self.pending else {
+            return Outcome::default();
+        };
+        self.pending = Pending::None;
+        match result {
+            Ok(()) => self.placed(place),
+            Err(error) => self.not_placed(&place, error),
         }
     }
 

@@ -16,7 +16,6 @@ use super::{
     DropReason,
     Outcome,
     Pending,
-    PendingCommand,
     Reply,
     ReplyKind,
     Responder,
@@ -46,10 +45,10 @@ impl<S: Records> Responder<S> {
         let Some(command) = self.command(pkt) else {
             return Verdict::Fail(self.invalid_request(psn));
         };
-        self.pending = Pending::Execute(PendingCommand {
+        self.pending = Pending::Execute {
             psn,
             opcode: pkt.opcode(),
-        });
+        };
         Verdict::Execute(command)
     }
 
@@ -86,26 +85,22 @@ impl<S: Records> Responder<S> {
     ///
     /// Returns the default outcome, which requests nothing, if no command was pending.
     pub fn executed(&mut self, result: Result<u64, MemError>) -> Outcome {
-        let command = match core::mem::replace(&mut self.pending, Pending::None) {
-            Pending::Execute(command) => command,
-            other => {
-                self.pending = other;
-                return Outcome::default();
-            }
+        let Pending::Execute { psn, opcode } = self.pending else {
+            return Outcome::default();
         };
-        let psn = command.psn;
+        self.pending = Pending::None;
         let found = match result {
             Ok(found) => found,
             Err(error) => return self.access_refused(psn, error),
         };
-        let response = match command.opcode.operation() {
+        let response = match opcode.operation() {
             Operation::Atomic => SavedResponse::Found(found),
             _ => SavedResponse::Done,
         };
         self.resources.remember(Record {
             first_psn: psn,
             count: 1,
-            opcode: command.opcode,
+            opcode,
             response,
         });
         self.sequence.skip_to(psn.next());

@@ -14,7 +14,6 @@ use super::{
     DropReason,
     Outcome,
     Pending,
-    PendingRead,
     ReadRequest,
     Responder,
     Verdict, //
@@ -152,7 +151,7 @@ impl<S: Records> Responder<S> {
             len: reth.len,
             again,
         };
-        self.pending = Pending::Read(PendingRead { psn, request });
+        self.pending = Pending::Read { psn, request };
         Verdict::Read(request)
     }
 
@@ -160,39 +159,36 @@ impl<S: Records> Responder<S> {
     ///
     /// If so, [`Responder::poll_response`] returns the packets to send.
     pub fn start_read(&mut self, result: Result<(), MemError>) -> Option<Outcome> {
-        let read = match core::mem::replace(&mut self.pending, Pending::None) {
-            Pending::Read(read) => read,
-            other => {
-                self.pending = other;
-                return None;
-            }
+        let Pending::Read { psn, request } = self.pending else {
+            return None;
         };
+        self.pending = Pending::None;
         if let Err(error) = result {
             // A duplicate whose memory does not exist any more is probably a late copy, because the
             // consumer frees the memory when the peer has the data. If the peer does not have it,
             // it runs out of retries.
-            return (!read.request.again).then(|| self.access_refused(read.psn, error));
+            return (!request.again).then(|| self.access_refused(psn, error));
         }
         let ReadRequest {
             rkey,
             va,
             len,
             again,
-        } = read.request;
+        } = request;
         if !again {
             let count = packets_for(len, self.params.mtu);
             self.resources.remember(Record {
-                first_psn: read.psn,
+                first_psn: psn,
                 count,
                 opcode: Opcode::RcReadRequest,
                 response: SavedResponse::Read { rkey, va, len },
             });
-            self.sequence.skip_to(read.psn.add(count));
+            self.sequence.skip_to(psn.add(count));
             self.sequence.count_message();
             self.early.acknowledged();
         }
         self.stream = Some(Stream {
-            psn: read.psn,
+            psn,
             rkey,
             va,
             remaining: len,

@@ -66,8 +66,8 @@ impl<S: Records> Responder<S> {
         let stage = match self.pending {
             _ if self.failed => RecvStage::Failed,
             Pending::Place(_) => RecvStage::Placing,
-            Pending::Execute(_) => RecvStage::Executing,
-            Pending::Read(_) => RecvStage::Responding,
+            Pending::Execute { .. } => RecvStage::Executing,
+            Pending::Read { .. } => RecvStage::Responding,
             Pending::None if self.read_in_progress() => RecvStage::Responding,
             Pending::None if self.message != Message::None => RecvStage::Message,
             Pending::None => RecvStage::Idle,
