@@ -117,7 +117,7 @@ pub trait RecvQueue {
 }
 
 /// The queue pair attributes of the receive half.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecvParams {
     /// The largest payload of a packet in bytes, a power of two: the path MTU, for UD the port MTU.
     pub mtu: u32,
@@ -132,19 +132,6 @@ pub struct RecvParams {
     /// The most requests with an explicit response that the peer may have outstanding, up to
     /// [`MAX_RD_ATOMIC`]; 0 forbids them, but other values are not enforced (RC only).
     pub max_dest_rd_atomic: u8,
-}
-
-impl Default for RecvParams {
-    fn default() -> RecvParams {
-        RecvParams {
-            mtu: 1024,
-            dest_qpn: Qpn::default(),
-            min_rnr_timer: 0,
-            qkey: Qkey::default(),
-            access: QpAccess::default(),
-            max_dest_rd_atomic: 0,
-        }
-    }
 }
 
 /// The request that is in progress until the driver reports a result.
