@@ -114,7 +114,6 @@ impl Pace {
     /// may be sent now.
     #[inline]
     pub fn wait(&mut self, now: Instant) -> Option<Instant> {
-        // This is all that a path without a rate costs.
         let next = self.next?;
         if next.is_due(now) {
             return None;

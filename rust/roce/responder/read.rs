@@ -212,7 +212,7 @@ impl<S: Records> Responder<S> {
     ///
     /// This does not change the state; see [`Responder::response_sent`].
     #[inline]
-    pub fn poll_response(&mut self) -> Option<ReadSegment> {
+    pub fn poll_response(&self) -> Option<ReadSegment> {
         let stream = self.stream?;
         let len = self.segment_len(&stream);
         let position = match (stream.first, stream.remaining == len) {
