@@ -101,7 +101,7 @@ const RNR_RETRY_FOREVER: u8 = 7;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendParams {
     /// The largest payload of a packet in bytes, a power of two: the path MTU, for UD the port MTU.
-    /// It must be set before the PSN is.
+    /// Must be set before [`Requester::set_psn`].
     pub mtu: u32,
     /// The QPN of the peer (RC and UC only).
     pub dest_qpn: Qpn,

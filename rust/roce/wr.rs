@@ -111,15 +111,17 @@ impl SendOp {
 /// Only the driver knows the local data, by the slot that
 /// [`Requester::post`](crate::requester::Requester::post) returns.
 ///
-/// Values that no operation has together share fields. The size matters, because each queue pair
-/// has one for each request that may be in flight, even if it is idle.
+/// Values that no operation uses together share a field, because each queue pair stores one
+/// `SendWr` for each slot, even while idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendWr {
     /// The consumer's ID of the request, returned in the completion.
     pub wr_id: u64,
-    /// Address of the remote memory, if the operation has one.
+    /// Address of the remote memory, if the operation has one. [`set_local`](Self::set_local)
+    /// stores another address here.
     pub va: u64,
     /// The value to store, or to add. Compare and swap, fetch and add only.
+    /// [`set_local`](Self::set_local) stores a length here.
     pub swap_add: u64,
     /// The value to compare with. Compare and swap only. Other operations keep two numbers here:
     /// [`set_datagram`](Self::set_datagram), [`set_local`](Self::set_local).

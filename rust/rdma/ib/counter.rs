@@ -122,8 +122,9 @@ unsafe fn fill<D: Driver>(stats: *mut bindings::rdma_hw_stats, read: impl Fn(usi
     }
 }
 
-/// The allocation of the core. It calls all but [`init()`] and [`alloc_stats`] under the counter's
-/// lock, or when the counter has no other user.
+/// The core's allocation of a counter of queue pairs. The core calls the functions that take one,
+/// but for [`init()`] and [`alloc_stats`], under the counter's lock, or when the counter has no
+/// other user.
 #[repr(C)]
 pub(super) struct QpCounter<D: Driver> {
     raw: Opaque<bindings::rdma_counter>,

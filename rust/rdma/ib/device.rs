@@ -431,7 +431,7 @@ limits! {
     set_max_qp_wr = max_qp_wr: u32,
     set_max_send_sge = max_send_sge: u32,
     set_max_recv_sge = max_recv_sge: u32,
-    /// The scatter entries of a READ.
+    /// Maximum number of scatter entries of a READ.
     set_max_sge_rd = max_sge_rd: u32,
     set_max_cq = max_cq: u32,
     set_max_cqe = max_cqe: u32,
@@ -440,20 +440,20 @@ limits! {
     set_max_srq_sge = max_srq_sge: u32,
     set_max_mr = max_mr: u32,
     set_max_mw = max_mw: u32,
-    /// The pages of a region that kernel consumers map memory to.
+    /// Maximum number of pages of a region that kernel consumers map memory to.
     set_max_fast_reg_page_list_len = max_fast_reg_page_list_len: u32,
     set_max_pd = max_pd: u32,
-    /// The READs outstanding as responder, for a queue pair.
+    /// Maximum number of READs outstanding as responder, for a queue pair.
     set_max_qp_rd_atom = max_qp_rd_atom: u32,
-    /// The READs outstanding as responder, in all.
+    /// Maximum number of READs outstanding as responder, in total.
     set_max_res_rd_atom = max_res_rd_atom: u32,
-    /// The READs outstanding as requester, for a queue pair.
+    /// Maximum number of READs outstanding as requester, for a queue pair.
     set_max_qp_init_rd_atom = max_qp_init_rd_atom: u32,
     set_max_ah = max_ah: u32,
     set_max_mcast_grp = max_mcast_grp: u32,
-    /// The queue pairs of a multicast group.
+    /// Maximum number of queue pairs of a multicast group.
     set_max_mcast_qp_attach = max_mcast_qp_attach: u32,
-    /// The memberships in multicast groups, in all.
+    /// Maximum number of memberships in multicast groups, in total.
     set_max_total_mcast_qp_attach = max_total_mcast_qp_attach: u32,
     set_max_pkeys = max_pkeys: u16,
     /// Code `n` stands for 4.096 us * 2^n.

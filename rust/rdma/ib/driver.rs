@@ -350,8 +350,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Creates the driver's part of a completion queue for `cqe` completions; stores the size
-    /// granted in `cqe`.
+    /// Creates the driver's part of a completion queue for `cqe` completions; stores the
+    /// granted size in `cqe`.
     fn create_cq(
         _dev: &Device<Self>,
         _cqe: &mut u32,

@@ -126,7 +126,7 @@ numbers! {
     /// assert!(!PSNS.contains(QpAttrMask::STATE));
     /// ```
     QpAttrMask {
-        // The others are numbers: see `attributes!`.
+        // The bits of numbers are in `attributes!`.
         AV = ib_qp_attr_mask_IB_QP_AV,
     }
 

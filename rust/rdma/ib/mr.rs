@@ -435,8 +435,9 @@ pub(super) unsafe extern "C" fn dereg_mr<D: Driver>(
     _udata: *mut bindings::ib_udata,
 ) -> ffi::c_int {
     let object = raw.cast::<MrObject<D>>();
-    // The core considers it a bug if the deregistration of an aborted region fails. In all other
-    // cases it tries again, once other objects of the owner are gone.
+    // The core considers it a bug if the deregistration of an aborted region fails. Otherwise the
+    // driver may refuse: then an explicit deregistration fails, and the cleanup of a context tries
+    // again once other objects are gone.
     // SAFETY: The region is alive until the end of this call.
     let result = if unsafe { is_aborted(raw) } {
         Ok(())

@@ -161,8 +161,8 @@ impl<R: Kind<D>, D> Object<R, D> {
         Some(unsafe { Self::owned(raw) }.get())
     }
 
-    /// Hides an object, then drops it, which waits for every reference; returns 0 for the C core.
-    /// May sleep.
+    /// Calls `hide`, the driver's part of the destruction, then drops the object, which waits for
+    /// every reference. Returns 0 for the C core. May sleep.
     ///
     /// # Safety
     ///

@@ -175,10 +175,10 @@ unsafe extern "C" fn query_device<D: Driver>(
     0
 }
 
-/// Implements `ib_device_ops.modify_device`, for the description only (`node_desc` in
-/// sysfs). May sleep.
+/// Implements `ib_device_ops.modify_device`, for the description only (`node_desc` in sysfs). May
+/// sleep.
 ///
-/// The driver is not asked: without a subnet manager, no peer needs to know.
+/// It does not call the driver: without a subnet manager, no peer needs to know.
 ///
 /// # Safety
 ///

@@ -76,7 +76,7 @@ impl ResourceEntry<'_> {
         })
     }
 
-    /// Adds a name.
+    /// Adds a string. Does not sleep.
     pub fn name(&mut self, name: &'static CStr, value: &CStr) -> &mut Self {
         // SAFETY: As in `number`; the value is a C string too.
         self.put(|msg| unsafe {

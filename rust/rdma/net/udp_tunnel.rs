@@ -266,7 +266,7 @@ impl Drop for Socket {
 /// # Safety
 ///
 /// `skb` must be a packet that the caller gives away, with `data` at the UDP header. Its `dev` must
-/// not be null, nor be freed during the call.
+/// be non-null and must not be freed during the call.
 unsafe extern "C" fn receive_callback<T: UdpReceive>(
     sk: *mut bindings::sock,
     skb: *mut bindings::sk_buff,

@@ -172,7 +172,7 @@ unsafe impl Backend for SpinLockBhBackend {
     }
 
     unsafe fn try_lock(_ptr: *mut Self::State) -> Option<Self::GuardState> {
-        // Not needed. An attempt may always fail.
+        // Nothing calls this, and a try-lock may fail.
         None
     }
 
@@ -230,7 +230,7 @@ unsafe impl Backend for SpinLockIrqSaveBackend {
     }
 
     unsafe fn try_lock(_ptr: *mut Self::State) -> Option<Self::GuardState> {
-        // Not needed. An attempt may always fail.
+        // Nothing calls this, and a try-lock may fail.
         None
     }
 

@@ -41,7 +41,7 @@ pub struct Queues {
     pub recv: Option<Ring>,
 }
 
-/// The bytes of an SGE.
+/// The size of an SGE in bytes.
 // CAST: A small constant.
 const SGE: u32 = SGE_LEN as u32;
 

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn names_match_bits() {
+    fn each_named_attribute_is_one_bit() {
         assert_eq!(AttrMask::NAMES.len(), 22);
         for (mask, _) in AttrMask::NAMES {
             assert_eq!(mask.bits().count_ones(), 1);

@@ -3,8 +3,8 @@
 //! The table of transitions of a queue pair (IBTA volume 1, section 10.3.1 and the tables of Modify
 //! QP).
 //!
-//! It agrees with `ib_modify_qp_is_ok()` of the RDMA core: a test compares the two over all states,
-//! types and masks.
+//! It agrees with `ib_modify_qp_is_ok()` of the RDMA core: a test compares the two over all states
+//! and types, and over masks with one attribute more or less than those of a rule.
 
 use super::{
     attr::AttrMask,

@@ -63,9 +63,8 @@ const MOST_RUN: u8 = 16;
 /// The recovery from reported losses.
 #[derive(Default)]
 pub(super) struct Gap {
-    /// The time of the last report if the window was halved for it, and the size before that.
-    ///
-    /// The next acknowledgment may undo that.
+    /// The time of the last report and the size of the window before it, if the window was halved
+    /// for it. The next acknowledgment may undo that.
     undo: Option<(Instant, WindowSize)>,
     late: Late,
     /// True if the packet at `una` is known to be missing at the peer. False for a missing
@@ -211,8 +210,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
     }
 
-    /// Restores the window to `before` if progress came too soon after the report of a loss, within
-    /// `ns`, to be due to a retransmission.
+    /// Restores the window to `before` if progress came `ns` after the report of a loss, too soon
+    /// to be due to a retransmission.
     #[cold]
     fn undo_if_late(&mut self, ns: u64, before: WindowSize) {
         // An acknowledgment of just the retransmission is the response to it: the round trip has

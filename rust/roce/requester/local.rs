@@ -67,13 +67,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if self.poll_local().is_none() {
             return;
         }
-        let next = self.queue.next();
         if let Err(status) = result {
-            self.fail_slot(next, status);
+            self.fail_slot(self.queue.next(), status);
             return;
         }
-        self.queue.begin(next);
-        self.queue.advance(next);
+        self.queue.execute();
         self.fail_if_due();
     }
 }

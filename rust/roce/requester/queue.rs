@@ -35,7 +35,7 @@ pub(super) struct Queue<S> {
     ring: Ring<S>,
     /// The index after the finished slots.
     done: usize,
-    /// The index after the slots that have PSNs.
+    /// The index after the slots that have PSNs or are executed local operations.
     begun: usize,
     /// The index of the slot of the next packet.
     send: usize,
@@ -89,7 +89,7 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
         self.done
     }
 
-    /// Returns the index of the oldest slot that has no PSNs.
+    /// Returns the index of the oldest slot that has no PSNs and is no executed local operation.
     #[inline]
     pub(super) fn begun(&self) -> usize {
         self.begun
@@ -108,14 +108,22 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
         self.begun = index.wrapping_add(1);
     }
 
-    /// Moves on to the packets of the slot at `index`.
+    /// Moves on to the packets of the slot at `index`, or of the first one behind it that is no
+    /// executed local operation.
     #[inline]
     pub(super) fn advance(&mut self, index: usize) {
-        self.send = index;
-        self.pass_executed();
+        self.send = self.behind_executed(index);
     }
 
-    /// Restores `begun` and `send`, because packets that were reported as sent are not.
+    /// Records that the local operation in the next slot was executed.
+    pub(super) fn execute(&mut self) {
+        self.begin(self.send);
+        self.advance(self.send);
+        self.done = self.behind_executed(self.done);
+    }
+
+    /// Restores `begun` and `send`, because packets that were reported as sent are not. No local
+    /// operation was executed since.
     pub(super) fn restore(&mut self, begun: usize, send: usize) {
         self.begun = begun;
         self.send = send;
@@ -128,7 +136,7 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
 
     /// Finishes the oldest unfinished slot.
     ///
-    /// After an error, later local operations do not count as executed; see [`Queue::succeed`].
+    /// After an error, `done` does not move past later local operations; see [`Queue::succeed`].
     #[inline]
     pub(super) fn finish(&mut self, status: Status) {
         if let Some(slot) = self.ring.get_mut(self.done) {
@@ -143,7 +151,8 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
     #[inline]
     pub(super) fn succeed(&mut self) {
         self.finish(Status::Success);
-        self.pass_executed();
+        self.done = self.behind_executed(self.done);
+        self.send = self.send.max(self.done);
     }
 
     /// Removes the oldest slot.
@@ -195,22 +204,15 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
         self.fail_at = None;
     }
 
-    /// Moves `done` and `send` past executed local operations, which have no packets to send.
+    /// Returns the index of the first slot from `index` on that is no executed local operation:
+    /// those have no packets to send.
     #[inline]
-    fn pass_executed(&mut self) {
-        while self.is_executed(self.done) {
-            self.done = self.done.wrapping_add(1);
+    fn behind_executed(&self, mut index: usize) -> usize {
+        let is_local = |slot: &Slot| slot.wr.op.is_local();
+        while index < self.begun && self.ring.get(index).is_some_and(is_local) {
+            index = index.wrapping_add(1);
         }
-        while self.is_executed(self.send) {
-            self.send = self.send.wrapping_add(1);
-        }
-    }
-
-    /// Returns whether the slot at `index` is a local operation that was executed.
-    #[inline]
-    fn is_executed(&self, index: usize) -> bool {
-        let slot = self.ring.get(index);
-        index < self.begun && slot.is_some_and(|slot| slot.wr.op.is_local())
+        index
     }
 }
 

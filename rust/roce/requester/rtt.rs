@@ -64,7 +64,8 @@ impl Rtt {
     /// Accounts for a sample.
     #[inline]
     fn measured(&mut self, ns: u64) {
-        // Beyond four seconds the timeout of the queue pair usually expires before a probe.
+        // Saturates: beyond four seconds the timeout of the queue pair usually expires before a
+        // probe.
         let ns = u32::try_from(ns).unwrap_or(u32::MAX);
         let Some(shortest) = self.shortest else {
             self.shortest = Some(ns);

@@ -230,6 +230,9 @@ mod tests {
                 assert_eq!(ring.push(slot(0)), None);
                 assert!(ring.get(3).is_none());
                 ring.pop();
+                assert_eq!(ring.len(), 2);
+                assert_eq!(ring.get(0).map(|slot| slot.wr.wr_id), Some(wr_id - 1));
+                assert_eq!(number.and_then(|number| ring.find(number)), Some(1));
             }
         }
     }

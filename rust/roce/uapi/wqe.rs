@@ -81,7 +81,7 @@ pub fn send_op(opcode: u32, kernel: bool) -> Option<SendOp> {
 
 /// Adds the lengths of `count` SGEs, which cannot overflow 64 bits.
 ///
-/// Returns `None` if these are more than `max_sge`, or if the tail is shorter.
+/// Returns `None` if there are more than `max_sge`, or if the tail is shorter.
 #[inline]
 fn sum_sges(tail: &[u8], count: u32, max_sge: u32) -> Option<u64> {
     if count > max_sge {

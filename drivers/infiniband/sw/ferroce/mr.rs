@@ -62,7 +62,7 @@ use roce::{
 
 /// A memory region as the data path finds it.
 pub(crate) struct Mr {
-    /// A number that no other region ever has.
+    /// A number that is never used again.
     id: u64,
     /// The L_Key and the R_Key: the number in the table of regions, and a tag of eight bits. 0
     /// (never a valid key) if `fast` is set.

@@ -471,7 +471,7 @@ pub(crate) fn publish(qp: &Owned<IbQp>) -> u32 {
 /// Removes a queue pair from the data path. Afterwards nothing completes, and no completion in the
 /// queue of a kernel consumer refers to the queue pair.
 pub(crate) fn destroy(qp: &Owned<IbQp>) {
-    /// The most runs that process exit or device removal waits for.
+    /// Maximum number of runs, because process exit or device removal may be waiting.
     const LAST_RUNS: u32 = 32;
 
     // Process requests that were posted before, and perhaps left to the work item.

@@ -20,7 +20,8 @@ use zerocopy::IntoBytes;
 
 /// A ring and its memory.
 ///
-/// It contains no index: each side keeps its own, and masks the index of the other.
+/// It contains no index: each side keeps its own, and masks the index of the other. The producer
+/// index of a kernel consumer is only in the ring, and changes under the lock of that side.
 pub(crate) struct Queue {
     mem: Arc<SharedMemory>,
     ring: Ring,

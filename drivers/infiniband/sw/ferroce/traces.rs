@@ -55,7 +55,7 @@ fn of_packet(packet: &wire::Packet<'_>) -> Packet {
     }
 }
 
-/// Returns the fields of a received packet, with the own number of the queue pair: in packets, the
+/// Returns the fields of a received packet, with the queue pair's own number: in packets, the
 /// number of every management queue pair is 1.
 fn of_own(qp: &IbQp, packet: &wire::Packet<'_>) -> Packet {
     Packet {

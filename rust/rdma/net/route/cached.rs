@@ -346,7 +346,7 @@ pub(in crate::net) unsafe extern "C" fn init_list(net: *mut bindings::net) -> ff
 ///
 /// # Safety
 ///
-/// Only for the exit handler of the namespace `net`.
+/// Must be called only by the exit handler of the namespace `net`.
 pub(in crate::net) unsafe fn release_all(net: *mut bindings::net) {
     let Some(lists) = LISTS.get() else {
         return;

@@ -273,7 +273,7 @@ impl Tx {
             }
         }
         if run.room == 0 {
-            // Counts the half as a sender. One that has nothing to send does not get here.
+            // This counts the half as a sender. A half with nothing to send does not get here.
             let in_trains = self.takes_trains(qp);
             let limit = qp.device().send_limit(&mut self.backoff, in_trains);
             // The stack calls the waker when three quarters of the packets have left.

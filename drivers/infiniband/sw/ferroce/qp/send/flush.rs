@@ -14,15 +14,15 @@ use crate::{
 };
 use rdma::sync::cond_resched;
 
-/// Sends and completes the posted requests in at most `most` runs, as far as possible now. The size
-/// of the ring bounds the number of runs, too, so neither a process that keeps posting nor long
-/// messages can prolong it forever. Process context, may sleep.
-pub(crate) fn catch_up(qp: &IbQp, most: u32) {
+/// Sends and completes the posted requests in at most `max_runs` runs, as far as possible now. The
+/// size of the ring bounds the number of runs, too, so neither a process that keeps posting nor
+/// long messages can prolong it forever. Process context, may sleep.
+pub(crate) fn catch_up(qp: &IbQp, max_runs: u32) {
     // A request may take two units of the budget: it is sent and completed.
     const AT_ONCE: u32 = BUDGET / 2;
 
     let runs = (qp.cap.max_send_wr / AT_ONCE).saturating_add(1);
-    for _ in 0..runs.min(most) {
+    for _ in 0..runs.min(max_runs) {
         if !run(qp) {
             return;
         }
