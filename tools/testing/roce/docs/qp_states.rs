@@ -54,8 +54,8 @@ fn transitions() -> String {
     rst::section("Transitions")
         + &rst::paragraph(
             "The transitions are the same for every service type. A modify without a state is a \
-             transition from the current state to itself. Errors move a queue pair to ERR, or for \
-             send errors of UC and UD to SQE, without a verb. A move to RESET resets all \
+             transition from the current state to itself. Errors move a queue pair to ERR, or \
+             send errors of all types but RC to SQE, without a verb. A move to RESET resets all \
              attributes.",
         )
         + &rst::table(head, &rows)
@@ -85,8 +85,9 @@ fn attributes() -> String {
     rst::section("Attributes")
         + &rst::paragraph(
             "The last column lists the service types that take the attribute in some transition. \
-             EOPNOTSUPP means that the driver refuses the attribute, although the core allows it \
-             in some transitions; the tables below mark such an attribute with an asterisk.",
+             EOPNOTSUPP means that the driver refuses the attribute. The core allows IB_QP_ALT_PATH \
+             in some transitions, which the tables below mark with an asterisk, IB_QP_RATE_LIMIT \
+             in all of them, and IB_QP_CAP in none.",
         )
         + &rst::table(["attribute", "bit", "taken by"], &rows)
 }
