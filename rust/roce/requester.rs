@@ -29,7 +29,6 @@ mod packet;
 mod probe;
 mod queue;
 mod read;
-mod refusal;
 mod response;
 mod retry;
 mod rtt;
@@ -71,7 +70,6 @@ use self::{
     gap::Gap,
     probe::Probe,
     queue::Queue,
-    refusal::Refusal,
     retry::Retry,
     window::Window, //
 };
@@ -184,8 +182,6 @@ pub struct Requester<S> {
     explicit: Explicit,
     /// The responses that are kept until missing explicit responses before them arrive.
     kept: Kept,
-    /// The NAK that ends the connection, while it waits for late responses.
-    refusal: Option<Refusal>,
     /// The PSN of the packet from which on nothing is sent, see [`Requester::hold`].
     held: Option<Psn>,
     /// True if [`Requester::take_error`] has an error to report.
@@ -208,7 +204,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             probe: Probe::default(),
             explicit: Explicit::default(),
             kept: Kept::default(),
-            refusal: None,
             held: None,
             error_pending: false,
         }
@@ -404,7 +399,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.gap = Gap::default();
         self.probe = Probe::default();
         self.kept = Kept::default();
-        self.refusal = None;
         self.held = None;
     }
 
@@ -457,7 +451,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.retry.stop();
         self.probe.stop();
         self.kept = Kept::default();
-        self.refusal = None;
         self.held = None;
     }
 }
@@ -471,7 +464,7 @@ mod tests {
     const MISSING: Syndrome = Syndrome::Nak(NakCode::PsnSequence);
 
     /// Leaves a request, a wait or a result behind in a half that has sent PSN 0.
-    const USES: [fn(&mut Half); 6] = [
+    const USES: [fn(&mut Half); 5] = [
         |rc| {
             post(rc, &[wr(SendOp::Read, 2 * MTU)]);
             assert_eq!(send_all(rc), 1);
@@ -504,12 +497,6 @@ mod tests {
             post(rc, &[wr(SendOp::Send, 0); 2]);
             assert_eq!(send_all(rc), 2);
             acknowledge(rc, 1, Syndrome::Nak(NakCode::RemoteAccess));
-        },
-        |rc| {
-            post(rc, &[wr(SendOp::Read, MTU), wr(SendOp::Send, 0)]);
-            assert_eq!(send_all(rc), 2);
-            acknowledge(rc, 2, Syndrome::Nak(NakCode::RemoteAccess));
-            assert!(!rc.take_error());
         },
     ];
 

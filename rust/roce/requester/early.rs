@@ -51,7 +51,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// show that these are missing.
     pub fn forget_kept(&mut self) {
         let has_dropped = core::mem::take(&mut self.kept).has_dropped();
-        if has_dropped && self.is_active() && self.refusal.is_none() && !self.is_rewound() {
+        if has_dropped && self.is_active() && !self.is_rewound() {
             self.note_loss();
             self.rewind();
         }
@@ -90,13 +90,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[cold]
     pub(super) fn on_early(&mut self, now: Instant, psn: Psn) -> Response {
         let is_early = self.next_explicit().is_before(psn);
-        if self.refusal.is_some() {
-            // The peer repeats no responses, but those it has sent may arrive.
-            return Response {
-                is_early,
-                ..ResponseKind::Early.into()
-            };
-        }
         if self.probe.take_lost_again(psn) {
             // This consumes no retry, because the responses may only arrive out of order.
             self.send_again(now, 1);
@@ -120,7 +113,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// last kept response.
     #[inline]
     pub(super) fn request_gap(&mut self, now: Instant) {
-        if self.kept.has_gap() && self.refusal.is_none() {
+        if self.kept.has_gap() {
             self.request_next_gap(now);
         }
     }

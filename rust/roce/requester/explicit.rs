@@ -210,7 +210,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             self.explicit.outstanding = 0;
         }
         self.fail_if_due();
-        self.settle_refusal(now);
     }
 
     /// Returns the index and the first PSN of the request that the response with PSN `psn` is for.

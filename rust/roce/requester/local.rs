@@ -46,9 +46,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if !slot.wr.op.is_local() || next < self.queue.begun() || self.state != SendState::Running {
             return None;
         }
-        if self.refusal.is_some() {
-            return None;
-        }
         let fenced = slot.wr.fence && self.explicit.is_outstanding();
         let early = slot.wr.op == SendOp::LocalInv && next != self.queue.done();
         if fenced || early || self.queue.fails(next) {

@@ -170,10 +170,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             return ResponseKind::Ack.into();
         }
         let kind = match syndrome {
-            Syndrome::Nak(code) if code != NakCode::PsnSequence => {
-                self.on_fatal_nak(now, psn, code)
-            }
-            _ if self.refusal.is_some() => ResponseKind::Duplicate,
+            Syndrome::Nak(code) if code != NakCode::PsnSequence => self.on_fatal_nak(psn, code),
             _ if !complete => return self.on_early(now, psn),
             Syndrome::Nak(_) => self.on_gap(now, psn, ResponseKind::NakSequence, true),
             Syndrome::Rnr { timer } if self.wait_rnr(now, timer) => ResponseKind::Rnr,
@@ -248,6 +245,34 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         }
         self.retry_gap(now, is_packet);
         kind
+    }
+
+    /// Fails the request with PSN `psn`, which the peer refused.
+    ///
+    /// The peer executes no more requests and repeats no more responses. So an earlier request
+    /// whose response is missing is flushed, and so are all requests between the two: no request
+    /// can succeed after one that failed.
+    #[cold]
+    fn on_fatal_nak(&mut self, psn: Psn, code: NakCode) -> ResponseKind {
+        let mut status = match code {
+            NakCode::RemoteAccess => Status::RemAccess,
+            NakCode::RemoteOperation => Status::RemOp,
+            NakCode::PsnSequence | NakCode::InvalidRequest | NakCode::InvalidRd => {
+                Status::RemInvReq
+            }
+        };
+        if let Some(refused) = self.slot_of(psn) {
+            while self.queue.done() < refused {
+                if let Some(failure) = self.queue.due_failure() {
+                    // The request failed locally, and was not sent again yet.
+                    status = failure;
+                    break;
+                }
+                self.queue.finish(Status::WrFlush);
+            }
+        }
+        self.fail(status);
+        ResponseKind::NakFatal
     }
 
     /// Returns the index of the request that `psn` belongs to.
@@ -359,6 +384,60 @@ mod tests {
         post(&mut rc, &[wr(SendOp::Send, 0)]);
         assert_eq!(status(&mut rc), Some(Status::WrFlush));
         assert_eq!(send_all(&mut rc), 0);
+    }
+
+    /// Sends a SEND, a READ of two responses, and three requests of one packet.
+    fn requests_around_read(rc: &mut Half) {
+        post(
+            rc,
+            &[
+                wr(SendOp::Send, 0),
+                wr(SendOp::Read, 2 * MTU),
+                wr(SendOp::Write, 0),
+                wr(SendOp::Send, 0),
+                wr(SendOp::Send, 0),
+            ],
+        );
+        assert_eq!(send_all(rc), 5);
+    }
+
+    fn ends_with(rc: &mut Half, statuses: [Status; 5]) {
+        assert!(rc.take_error());
+        for expected in statuses {
+            assert_eq!(status(rc), Some(expected));
+        }
+        let rest = (status(rc), send_all(rc), rc.next_timeout());
+        assert_eq!(rest, (None, 0, None));
+    }
+
+    #[test]
+    fn fatal_nak_behind_incomplete_read_fails_the_refused_request() {
+        let [done, refused, flushed] = [Status::Success, Status::RemOp, Status::WrFlush];
+        let cases = [
+            (1, [done, refused, flushed, flushed, flushed]),
+            // A later part of the READ.
+            (2, [done, refused, flushed, flushed, flushed]),
+            (3, [done, flushed, refused, flushed, flushed]),
+            (4, [done, flushed, flushed, refused, flushed]),
+        ];
+        for (psn, statuses) in cases {
+            let mut rc = requester(Transport::Rc, 5);
+            requests_around_read(&mut rc);
+            let nak = Syndrome::Nak(NakCode::RemoteOperation);
+            assert_eq!(acknowledge(&mut rc, psn, nak), ResponseKind::NakFatal);
+            ends_with(&mut rc, statuses);
+        }
+    }
+
+    #[test]
+    fn fatal_nak_behind_local_error_does_not_hide_it() {
+        let mut rc = requester(Transport::Rc, 5);
+        requests_around_read(&mut rc);
+        rc.local_error(3, Status::LocProt);
+        let nak = Syndrome::Nak(NakCode::RemoteAccess);
+        assert_eq!(acknowledge(&mut rc, 5, nak), ResponseKind::NakFatal);
+        let [done, failed, flushed] = [Status::Success, Status::LocProt, Status::WrFlush];
+        ends_with(&mut rc, [done, flushed, flushed, failed, flushed]);
     }
 
     #[test]

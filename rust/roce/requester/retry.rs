@@ -228,8 +228,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
         // No other timer runs during the RNR wait.
-        let until = self.refusal.map(|refusal| refusal.until);
-        until.or(self.retry.rnr_until).or_else(|| {
+        self.retry.rnr_until.or_else(|| {
             let Timers { deadline, probe } = self.retry.timers;
             [deadline, probe, self.acks.due()]
                 .into_iter()
@@ -242,9 +241,6 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     ///
     /// May be called early, late or without need.
     pub fn on_timeout(&mut self, now: Instant) -> Expired {
-        if self.expire_refusal(now) {
-            return Expired::Nothing;
-        }
         if let Some(until) = self.retry.rnr_until {
             if until.is_due(now) {
                 self.retry.rnr_until = None;

@@ -90,7 +90,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             rnr_left,
             ack_due: self.retry.deadline(),
             rnr_until: self.retry.rnr_until(),
-            awaits_late: self.gap.awaits_late() || self.refusal.is_some(),
+            awaits_late: self.gap.awaits_late(),
             oldest,
         }
     }

@@ -207,7 +207,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Returns the next packet.
     #[inline]
     pub(super) fn next_step(&self) -> Option<Step> {
-        if !self.is_active() || self.refusal.is_some() || self.retry.rnr_until().is_some() {
+        if !self.is_active() || self.retry.rnr_until().is_some() {
             return None;
         }
         self.loss_probe()
