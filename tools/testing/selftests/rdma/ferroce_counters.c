@@ -4,11 +4,11 @@
 #include <net/if.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include "ferroce_look.h"
 #include "ferroce_mcast.h"
 #include "ferroce_raw.h"
 #include "ferroce_stat.h"
 
-#define LEN 65536
 #define GROUP "239.7.0.9"
 
 static struct stats s1, s2;
@@ -437,10 +437,7 @@ static void test_not_sent(void)
 	pair_close(&a, &b);
 }
 
-/*
- * A queue that drains slowly has no room for a second train: packets wait, and are not lost.
- * Without RPS they may overtake each other in the backlogs of the CPUs, which costs retries.
- */
+/* A slow queue is full with one train. Without RPS, packets overtake, which costs retries. */
 static void test_full_queue(void)
 {
 	bool in_order = !access("/sys/class/net/lo/queues/rx-0/rps_cpus", F_OK);
@@ -454,6 +451,7 @@ static void test_full_queue(void)
 	a.timeout = 0;
 	b.timeout = 0;
 	pair_create(&a, &b);
+	open_windows(&a, &b);
 	begin();
 	full = stats_get(&s1, "tx_queue_full");
 	if (in_order)

@@ -88,6 +88,30 @@ bool has(const char *format, ...)
 	return false;
 }
 
+void look_at(const struct end *e)
+{
+	look("rdma -dd resource show qp link %s/1 lqpn %u",
+	     ibv_get_device_name(e->dev->ctx->device), e->qp->qp_num);
+}
+
+static bool is_window_open(const struct end *e)
+{
+	look_at(e);
+	return number("drv_sq_window") >= 120;
+}
+
+void open_windows(struct end *a, struct end *b)
+{
+	wait_begin();
+	while (!is_window_open(a) || !is_window_open(b)) {
+		post_send(a, b, IBV_WR_RDMA_WRITE, 1, 0, LEN, IBV_SEND_SIGNALED);
+		expect(a, 1, IBV_WC_SUCCESS);
+		post_send(b, a, IBV_WR_RDMA_WRITE, 2, 0, LEN, IBV_SEND_SIGNALED);
+		expect(b, 2, IBV_WC_SUCCESS);
+		wait_more_program("wide windows");
+	}
+}
+
 void open_pair(struct end *a, struct end *b)
 {
 	end_init(a, &r1, IBV_QPT_RC, LEN);
