@@ -85,9 +85,9 @@ fn attributes() -> String {
     rst::section("Attributes")
         + &rst::paragraph(
             "The last column lists the service types that take the attribute in some transition. \
-             EOPNOTSUPP means that the driver refuses the attribute. The core allows IB_QP_ALT_PATH \
-             in some transitions, which the tables below mark with an asterisk, IB_QP_RATE_LIMIT \
-             in all of them, and IB_QP_CAP in none.",
+             EOPNOTSUPP means that the driver refuses the attribute. The core allows \
+             IB_QP_ALT_PATH in some transitions, which the tables below mark with an asterisk, \
+             IB_QP_RATE_LIMIT in all of them, and IB_QP_CAP in none.",
         )
         + &rst::table(["attribute", "bit", "taken by"], &rows)
 }
