@@ -45,7 +45,7 @@ use kernel::{
 ///
 /// fn describe(out: &mut ResourceEntry<'_>, waiting: u32, state: &str) {
 ///     out.number(c"waiting", waiting)
-///         .name(c"kind", c"ring")
+///         .string(c"kind", c"ring")
 ///         .text(c"state", fmt!("{}", state));
 /// }
 /// ```
@@ -77,7 +77,7 @@ impl ResourceEntry<'_> {
     }
 
     /// Adds a string. Does not sleep.
-    pub fn name(&mut self, name: &'static CStr, value: &CStr) -> &mut Self {
+    pub fn string(&mut self, name: &'static CStr, value: &CStr) -> &mut Self {
         // SAFETY: As in `number`; the value is a C string too.
         self.put(|msg| unsafe {
             bindings::rdma_nl_put_driver_string(msg, name.as_char_ptr(), value.as_char_ptr())
@@ -87,7 +87,7 @@ impl ResourceEntry<'_> {
     /// Adds a text. May sleep.
     pub fn text(&mut self, name: &'static CStr, value: fmt::Arguments<'_>) -> &mut Self {
         match CString::try_from_fmt(value) {
-            Ok(text) => self.name(name, &text),
+            Ok(text) => self.string(name, &text),
             Err(error) => {
                 self.result = self.result.and(Err(error));
                 self

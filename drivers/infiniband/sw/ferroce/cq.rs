@@ -410,7 +410,7 @@ impl Cq {
             .number(c"size", fill.capacity)
             .number(c"producer", fill.producer)
             .number(c"consumer", fill.consumer)
-            .name(c"armed", armed)
+            .string(c"armed", armed)
             .number(c"overrun", overrun.into());
     }
 }

@@ -164,7 +164,7 @@ pub(crate) fn fill_res(lkey: u32, out: &mut ResourceEntry<'_>) {
         (None, Memory::Paged(_)) => c"on-demand",
         (None, Memory::Dma(_)) => c"kernel",
     };
-    out.name(c"memory", memory);
+    out.string(c"memory", memory);
     match &mr.fast {
         Some(fast) => fast.fill_res(out),
         None => {

@@ -71,8 +71,8 @@ fn fill_attributes(qp: &IbQp, is_admin: bool, out: &mut ResourceEntry<'_>) {
 fn fill_send(send: &SendHalf, is_rc: bool, is_admin: bool, out: &mut ResourceEntry<'_>) {
     let requester = send.req.snapshot();
     let ring = send.sq.fill();
-    out.name(c"sq_state", requester.state.name())
-        .name(c"sq_waits_for", waits_for(send, &requester, is_rc));
+    out.string(c"sq_state", requester.state.name())
+        .string(c"sq_waits_for", waits_for(send, &requester, is_rc));
     if let Some(at) = requester.rnr_until.or(requester.ack_due) {
         // 0 if it is overdue.
         let due = at.as_ns().saturating_sub(clock::monotonic().as_ns());
@@ -85,7 +85,7 @@ fn fill_send(send: &SendHalf, is_rc: bool, is_admin: bool, out: &mut ResourceEnt
         .number(c"sq_taken", small(requester.taken))
         .number(c"sq_not_begun", small(requester.waiting));
     if let Some(oldest) = &requester.oldest {
-        out.name(c"sq_oldest", oldest.op.name())
+        out.string(c"sq_oldest", oldest.op.name())
             .number(c"sq_oldest_len", oldest.length);
         if let Some((first, last)) = oldest.psns.filter(|_| is_admin) {
             out.number(c"sq_oldest_psn", first.get())
@@ -129,7 +129,7 @@ fn waits_for(send: &SendHalf, requester: &SendSnapshot, is_rc: bool) -> &'static
 /// Fills in the state of the receive half, whose lock is held: nothing here may sleep.
 fn fill_recv(recv: &RecvHalf, is_admin: bool, out: &mut ResourceEntry<'_>) {
     let responder = recv.resp.snapshot();
-    out.name(c"rq_state", responder.stage.name());
+    out.string(c"rq_state", responder.stage.name());
     recv.rq.fill_res(out);
     if let Some(bytes) = responder.held {
         out.number(c"rq_held_len", bytes);

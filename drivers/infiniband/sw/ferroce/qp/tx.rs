@@ -470,7 +470,7 @@ impl Tx {
     fn pause(&mut self, qp: &IbQp, error: SendError, packets: u16) -> SendError {
         if !qp.ty.is_connected() {
             // Datagrams to one address must not wait for room on the way to another.
-            return SendError::lost(&self.counters, Counter::Rejected, 1);
+            return SendError::lost(&self.counters, Counter::Rejected, packets);
         }
         let queued = self.in_flight.in_flight();
         match self.backoff.refused(clock::monotonic(), queued) {
