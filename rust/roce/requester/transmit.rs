@@ -103,6 +103,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             self.sent_reliable(now, &step, transmit.ack_req);
         } else {
             self.advance(&step);
+            self.window.acknowledge(step.end());
             if step.ends_message() {
                 self.queue.succeed();
                 self.fail_if_due();
@@ -383,6 +384,18 @@ mod tests {
         acknowledge(&mut rc, 1, Syndrome::ACK);
         assert!(!rc.is_held());
         assert_eq!(status(&mut rc), Some(Status::Success));
+    }
+
+    /// Otherwise, half of all PSNs would be before the oldest outstanding one, and not be held.
+    #[test]
+    fn unreliable_packets_are_not_outstanding() {
+        for transport in [Transport::Uc, Transport::Ud] {
+            let mut half = requester(transport, 1);
+            post(&mut half, &[wr(SendOp::Send, 0)]);
+            assert!(send(&mut half).is_some());
+            assert_eq!(half.oldest_psn(), half.next_psn());
+            assert_eq!(half.next_psn(), Psn::new(1));
+        }
     }
 
     #[test]
