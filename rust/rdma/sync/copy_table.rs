@@ -13,13 +13,7 @@ use kernel::{
     error::to_result,
     ffi,
     prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        rcu, //
-    },
+    sync::rcu,
     types::Opaque, //
 };
 
@@ -57,7 +51,8 @@ struct Entry<T> {
 pub struct CopyTable<T: Copy> {
     #[pin]
     xa: Opaque<bindings::xarray>,
-    next: Atomic<u32>,
+    /// The number after the last one that was handed out. Used under the lock of the array.
+    next: Opaque<u32>,
     first: u32,
     last: u32,
     _p: PhantomData<KBox<Entry<T>>>,
@@ -83,7 +78,7 @@ impl<T: Copy> CopyTable<T> {
                     )
                 })
             },
-            next: Atomic::new(*range.start()),
+            next: Opaque::new(*range.start()),
             first: *range.start(),
             last: *range.end(),
             _p: PhantomData,
@@ -100,14 +95,13 @@ impl<T: Copy> CopyTable<T> {
     pub fn insert(&self, value: T, flags: Flags) -> Result<u32> {
         let entry = Self::new_entry(value, flags)?;
         let mut id = 0;
-        let mut next = self.next.load(Relaxed);
         let limit = bindings::xa_limit {
             max: self.last,
             min: self.first,
         };
 
-        // SAFETY: The array is initialised, and the pointers are to locals. INVARIANT: `entry` is
-        // from `KBox::into_raw`.
+        // SAFETY: The array is initialised, and the pointers are to locals and to `next`, which is
+        // used only under the lock. INVARIANT: `entry` is from `KBox::into_raw`.
         let ret = unsafe {
             let irq = bindings::xa_lock_irqsave(self.xa.get());
             let ret = bindings::__xa_alloc_cyclic(
@@ -115,7 +109,7 @@ impl<T: Copy> CopyTable<T> {
                 &mut id,
                 entry.as_ptr().cast(),
                 limit,
-                &mut next,
+                self.next.get(),
                 bindings::GFP_ATOMIC,
             );
             bindings::xa_unlock_irqrestore(self.xa.get(), irq);
@@ -126,7 +120,6 @@ impl<T: Copy> CopyTable<T> {
             drop(unsafe { KBox::from_raw(entry.as_ptr()) });
             return Err(e);
         }
-        self.next.store(next, Relaxed);
         Ok(id)
     }
 

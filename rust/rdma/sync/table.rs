@@ -76,8 +76,9 @@ pub struct Table<T> {
 
 /// The order in which a [`Table`] hands out numbers.
 enum Order {
-    /// Cyclically, so that a freed number is not reused soon.
-    Cyclic { next: Atomic<u32> },
+    /// Cyclically, so that a freed number is not reused soon. `next` is used under the lock of the
+    /// array.
+    Cyclic { next: Opaque<u32> },
     /// At random, of far more numbers than are in use at any time.
     Random { used: Atomic<u32>, max: u32 },
 }
@@ -91,7 +92,7 @@ impl<T> Table<T> {
     /// Creates an empty table that hands out the numbers of `range`.
     pub fn new(range: RangeInclusive<u32>) -> impl PinInit<Self> {
         let order = Order::Cyclic {
-            next: Atomic::new(*range.start()),
+            next: Opaque::new(*range.start()),
         };
         Self::with_order(range, order)
     }
@@ -135,19 +136,13 @@ impl<T> Table<T> {
     /// `EBUSY` if every number is taken, `ENOMEM`.
     pub fn reserve(&'static self) -> Result<Number<T>> {
         let id = match &self.order {
-            Order::Cyclic { next } => {
-                // A race only means that numbers are reused a little sooner.
-                let mut from = next.load(Relaxed);
-                let id = self.alloc(&mut from)?;
-                next.store(from, Relaxed);
-                id
-            }
+            Order::Cyclic { next } => self.alloc(next)?,
             Order::Random { used, max } => {
                 if used.fetch_add(1, Relaxed) >= *max {
                     used.fetch_sub(1, Relaxed);
                     return Err(EBUSY);
                 }
-                self.alloc(&mut self.any()).inspect_err(|_| {
+                self.alloc(&Opaque::new(self.any())).inspect_err(|_| {
                     used.fetch_sub(1, Relaxed);
                 })?
             }
@@ -167,21 +162,22 @@ impl<T> Table<T> {
 
     /// Reserves the first free number from `next` on, or from the first one on if there is none.
     /// `next` becomes the number behind it.
-    fn alloc(&self, next: &mut u32) -> Result<u32> {
+    fn alloc(&self, next: &Opaque<u32>) -> Result<u32> {
         let mut id = 0;
         let limit = bindings::xa_limit {
             max: self.last,
             min: self.first,
         };
 
-        // SAFETY: The array is initialised, and the pointers are to locals and to `next`.
+        // SAFETY: The array is initialised. The pointers are to locals and to `next`, which is a
+        // local of the caller, or is used only under the lock of this array, as here.
         let ret = unsafe {
             bindings::xa_alloc_cyclic_irq(
                 self.xa.get(),
                 &mut id,
                 core::ptr::null_mut(),
                 limit,
-                next,
+                next.get(),
                 bindings::GFP_KERNEL,
             )
         };
