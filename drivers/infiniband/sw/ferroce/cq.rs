@@ -142,7 +142,6 @@ struct Inner {
 /// never overlap.
 #[pin_data]
 pub(crate) struct Cq {
-    pub(crate) number: Number<IbCq>,
     _charge: Option<Charge>,
     #[pin]
     inner: SpinLockIrqSave<Inner>,
@@ -158,6 +157,8 @@ pub(crate) struct Cq {
     wanted: Atomic<u32>,
     #[pin]
     work: Work<Notify>,
+    /// Dropped last, because the work item finds the queue by its number.
+    pub(crate) number: Number<IbCq>,
 }
 
 static TABLE: Global<Table<IbCq>> = Global::new();

@@ -135,8 +135,7 @@ use zerocopy::IntoBytes;
 /// A queue pair.
 #[pin_data]
 pub(crate) struct Qp {
-    number: Number<IbQp>,
-    /// The value of `number`, for the data path.
+    /// The number, for the data path.
     pub(crate) qpn: u32,
     pub(crate) ty: QpType,
     pub(crate) handle: QpHandle,
@@ -185,6 +184,8 @@ pub(crate) struct Qp {
     batch_timer: FineTimer<OnExpiry>,
     #[pin]
     work: Work<RunHalves>,
+    /// Dropped last, because the timers and the work item find the queue pair by its number.
+    number: Number<IbQp>,
 }
 
 /// The first number. Lower ones are special: 0 and 1 are the management queue pairs, and the others

@@ -81,7 +81,6 @@ const COPY_AT_ONCE: u32 = 16;
 /// a kernel consumer that posts. A process posts without the kernel.
 #[pin_data]
 pub(crate) struct Srq {
-    pub(crate) number: Number<IbSrq>,
     _charge: Option<Charge>,
     /// The protection domain of the memory that requests name.
     pub(crate) pd: PdId,
@@ -93,6 +92,8 @@ pub(crate) struct Srq {
     modify: Mutex<()>,
     #[pin]
     work: Work<LimitReached>,
+    /// Dropped last, because the work item finds the queue by its number.
+    pub(crate) number: Number<IbSrq>,
 }
 
 struct Inner {
