@@ -23,16 +23,23 @@
 static int capture = -1;
 static struct end raw;
 
-static void open_capture(void)
+/* Opens a packet socket on a net device in n2. */
+static int packet_socket(const char *name)
 {
 	struct sockaddr_ll addr = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL) };
-	int before = enter_ns("n2");
+	int before = enter_ns("n2"), fd;
 
-	capture = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK, htons(ETH_P_ALL));
-	CHECK(capture >= 0);
-	addr.sll_ifindex = if_nametoindex("v2");
-	CHECK_EQ(bind(capture, (void *)&addr, sizeof(addr)), 0);
+	fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK, htons(ETH_P_ALL));
+	CHECK(fd >= 0);
+	addr.sll_ifindex = if_nametoindex(name);
+	CHECK_EQ(bind(fd, (void *)&addr, sizeof(addr)), 0);
 	leave_ns(before);
+	return fd;
+}
+
+static void open_capture(void)
+{
+	capture = packet_socket("v2");
 	raw_open();
 }
 
@@ -43,11 +50,16 @@ static bool frame_modify(enum ibv_qp_state state, int mask)
 	return !ibv_modify_qp(raw.qp, &attr, mask | IBV_QP_STATE);
 }
 
-static void open_raw(void)
+static void open_raw_on(struct dev *dev)
 {
-	end_init(&raw, &r1, IBV_QPT_RAW_PACKET, LEN);
+	end_init(&raw, dev, IBV_QPT_RAW_PACKET, LEN);
 	end_create(&raw);
 	end_to(&raw, NULL, IBV_QPS_RTS);
+}
+
+static void open_raw(void)
+{
+	open_raw_on(&r1);
 }
 
 /* Writes a frame to the start of the buffer, with a VLAN tag or without. */
@@ -324,6 +336,52 @@ static void link_down(void)
 	end_close(&raw);
 }
 
+/*
+ * Frames are lost once the net device is in another namespace, although its RDMA device is still
+ * there: modules/ferroce_hold.c delays the removal. A frame of a packet socket follows.
+ */
+static void link_moved(void)
+{
+	struct dev r5 = {};
+	int moved;
+
+	shell("ip -n n1 link add v5 up type veth peer name v6 netns n2");
+	shell("ip -n n2 link set v6 up");
+	shell("ip netns exec n1 rdma link add r5 type ferroce netdev v5");
+	r5.ctx = open_device("r5");
+	CHECK(r5.ctx);
+	r5.pd = ibv_alloc_pd(r5.ctx);
+	CHECK(r5.pd);
+	open_raw_on(&r5);
+	close(capture);
+	capture = packet_socket("v6");
+	make_frame(100, false, 1);
+	send_frame(1, 100, 0);
+	expect(&raw, 1, IBV_WC_SUCCESS);
+	captured(100, false);
+
+	shell_undo("echo N >/sys/module/ferroce_hold/parameters/hold_remove; rmmod ferroce_hold",
+		   "insmod $(dirname $(readlink /proc/$PPID/exe))/ferroce_hold.ko hold_remove=1");
+	shell("ip -n n1 link set v5 netns n2 && ip -n n2 link set v5 up");
+	moved = packet_socket("v5");
+	wait_begin();
+	while (system("grep -q Y /sys/module/ferroce_hold/parameters/in_remove"))
+		wait_more_program("the removal of r5");
+	make_frame(100, false, 2);
+	send_frame(2, 100, 0);
+	expect(&raw, 2, IBV_WC_SUCCESS);
+	make_frame(100, false, 3);
+	wait_begin();
+	while (send(moved, raw.buf, 100, 0) != 100)
+		wait_more("the carrier");
+	captured(100, false);
+	close(moved);
+	undo_last();
+	wait_begin();
+	while (!access("/sys/class/infiniband/r5", F_OK))
+		wait_more_verb("the end of a device");
+}
+
 /* Deleting the net device does not wait for the queue pair. The last case: r1 is gone. */
 static void link_deleted(void)
 {
@@ -342,6 +400,7 @@ static const struct test tests[] = {
 	{ "nothing is received", nothing_received },
 	{ "CAP_NET_RAW", privilege },
 	{ "net device down", link_down },
+	{ "net device moved", link_moved },
 	{ "net device deleted", link_deleted },
 };
 

@@ -472,7 +472,7 @@ impl SendHalf {
 
         if qp.ty.transport() == Transport::Ud {
             if let Some(netdev) = &self.frames {
-                return self.tx.send_frame(netdev, transmit.len, gather);
+                return self.tx.send_frame(qp, netdev, transmit.len, gather);
             }
             let no_route = || SendError::lost(&self.tx.counters, Counter::NoRoute, 1);
             let av = sq.av(transmit.slot).ok_or_else(no_route)?;

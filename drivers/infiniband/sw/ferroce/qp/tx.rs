@@ -32,6 +32,7 @@ use crate::{
         Counters, //
     },
     device::IbQp,
+    gids::Link,
     traces,
     work::WakeQp, //
 };
@@ -396,12 +397,19 @@ impl Tx {
     }
 
     /// Sends a frame as it is; see [`frame::send`].
+    ///
+    /// It is lost if the net device was moved to another namespace, and the RDMA device is still
+    /// being removed: the process may lack CAP_NET_RAW there.
     pub(super) fn send_frame(
         &mut self,
+        qp: &IbQp,
         netdev: &NetDevice,
         len: u32,
         gather: impl FnOnce(&mut SkBuff) -> Result<(), MemError>,
     ) -> Result<(), SendError> {
+        if Link::of(netdev) != qp.device().link {
+            return Err(SendError::lost(&self.counters, Counter::NoRoute, 1));
+        }
         frame::send(netdev, len, gather, &self.in_flight, &self.counters)?;
         self.backoff.taken(1);
         Ok(())
