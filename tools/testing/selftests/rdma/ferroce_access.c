@@ -4,6 +4,10 @@
  * bounds and rights, messages that do not fit, receivers that are not ready and peers that are
  * gone.
  */
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 #include "ferroce_stat.h"
 
@@ -395,6 +399,77 @@ static void test_nak_waits_for_responses(void)
 	refuse_until_full(2);
 }
 
+/* Sets the number of transmit queues of v2. */
+static void set_tx_queues(int n)
+{
+	struct ethtool_channels channels = {
+		.cmd = ETHTOOL_SCHANNELS,
+		.rx_count = 1,
+		.tx_count = n,
+	};
+	struct ifreq ifr = { .ifr_name = "v2", .ifr_data = (void *)&channels };
+	int before = enter_ns("n2"), fd;
+
+	fd = socket(AF_INET, SOCK_DGRAM, 0);
+	CHECK(fd >= 0);
+	CHECK_EQ(ioctl(fd, SIOCETHTOOL, &ifr), 0);
+	close(fd);
+	leave_ns(before);
+}
+
+/*
+ * Another CPU refuses a WRITE while READ responses wait in the queue of the first one. That lets 20
+ * kB pass at once. veth returns packets just before it queues them for the peer, so a NAK may
+ * overtake them there, once in a while.
+ */
+static void test_nak_of_other_cpu(void)
+{
+	const int rounds = 6;
+	int in_order = 0;
+	struct end a, b;
+
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		return test_skip("only one CPU");
+	if (is_debug_kernel())
+		return test_skip("the debug kernel has no tbf");
+	set_tx_queues(2);
+	shell_undo("tc -n n2 qdisc del dev v2 root",
+		   "ip netns exec n2 sh -ec 'cd /sys/class/net/v2/queues;"
+		   "echo 1 >tx-0/xps_cpus; echo 2 >tx-1/xps_cpus;"
+		   "tc qdisc add dev v2 root handle 1: mq;"
+		   "tc qdisc add dev v2 parent 1:1 tbf rate 8mbit burst 20000 limit 100000'");
+	for (int i = 0; i < rounds; i++) {
+		struct ibv_wc wc;
+
+		pair_open(&a, &b, IBV_QPT_RC, LEN);
+		fill(b.buf, LEN, i);
+		post_recv(&a, 3, 0, 64);
+		stay_on_cpu(0);
+		post_send(&a, &b, IBV_WR_RDMA_READ, 1, 0, LEN, IBV_SEND_SIGNALED);
+		expect(&a, 1, IBV_WC_SUCCESS);
+		post_send(&a, &b, IBV_WR_RDMA_READ, 2, 0, LEN, IBV_SEND_SIGNALED);
+		stay_on_cpu(1);
+		/* A process that has polled a completion sends its next request itself. */
+		post_send(&b, &a, IBV_WR_SEND, 4, 0, 64, IBV_SEND_SIGNALED);
+		expect(&a, 3, IBV_WC_SUCCESS);
+		b.mr->rkey ^= 0x100;
+		post_send(&a, &b, IBV_WR_RDMA_WRITE, 5, 0, 64, IBV_SEND_SIGNALED);
+		b.mr->rkey ^= 0x100;
+		wc = next_wc(a.cq);
+		CHECK_EQ(wc.wr_id, 2);
+		if (wc.status == IBV_WC_SUCCESS) {
+			CHECK(filled(a.buf, LEN, i));
+			in_order++;
+		}
+		expect(&a, 5, IBV_WC_REM_ACCESS_ERR);
+		expect(&b, 4, IBV_WC_SUCCESS);
+		pair_close(&a, &b);
+	}
+	undo_last();
+	set_tx_queues(1);
+	CHECK(in_order > rounds / 2);
+}
+
 static const struct test tests[] = {
 	{ "RC, bad WRITEs", test_rc_write },
 	{ "RC, bad WRITEs with immediate data", test_rc_write_imm },
@@ -409,6 +484,7 @@ static const struct test tests[] = {
 	{ "peer gone", test_peer_gone },
 	{ "a NAK waits for room", test_nak_waits },
 	{ "a NAK and the responses before it wait for room", test_nak_waits_for_responses },
+	{ "a NAK of another CPU stays behind the responses", test_nak_of_other_cpu },
 };
 
 int main(int argc, char **argv)

@@ -567,7 +567,7 @@ static void test_sysfs(void)
 
 static void set_up(void)
 {
-	stay_on_one_cpu();
+	stay_on_cpu(0);
 	raw_open();
 	/* Trains are split, with and without a packet socket that captures them. */
 	shell("ip -n n1 link set v1 gso_max_segs 1");

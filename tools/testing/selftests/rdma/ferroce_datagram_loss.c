@@ -201,6 +201,6 @@ static const struct test tests[] = {
 int main(int argc, char **argv)
 {
 	/* Packets that are sent on two processors may overtake each other. */
-	stay_on_one_cpu();
+	stay_on_cpu(0);
 	run_tests(argc, argv, NULL, tests, ARRAY_LEN(tests));
 }

@@ -493,6 +493,6 @@ static const struct test tests[] = {
 
 int main(int argc, char **argv)
 {
-	stay_on_one_cpu();
+	stay_on_cpu(0);
 	run_tests(argc, argv, raw_open, tests, ARRAY_LEN(tests));
 }

@@ -557,7 +557,7 @@ static void test_silent_peer(void)
 
 static void set_up(void)
 {
-	stay_on_one_cpu();
+	stay_on_cpu(0);
 	raw_open();
 	open_pair(rc, IBV_QPT_RC);
 	open_pair(uc, IBV_QPT_UC);

@@ -113,12 +113,12 @@ bool is_debug_kernel(void)
 	return strstr(name.release, "debug");
 }
 
-void stay_on_one_cpu(void)
+void stay_on_cpu(int cpu)
 {
 	cpu_set_t one;
 
 	CPU_ZERO(&one);
-	CPU_SET(0, &one);
+	CPU_SET(cpu, &one);
 	CHECK_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
 }
 

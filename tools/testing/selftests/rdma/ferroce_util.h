@@ -141,8 +141,8 @@ void case_child(pid_t pid);
 void case_end(void);
 /* Returns whether the kernel is slow. */
 bool is_debug_kernel(void);
-/* Keeps the program, and its children, on the first CPU from now on. */
-void stay_on_one_cpu(void);
+/* Keeps the program, and its children, on a CPU from now on. */
+void stay_on_cpu(int cpu);
 
 /*
  * Yields the processor; fails after too many calls and too long a time since wait_begin().

@@ -109,7 +109,7 @@ pub(crate) fn post_send(qp: &Owned<IbQp>, list: &mut SendList<'_, Ferroce>) -> R
         serve(qp, qp.send_cq.ring_doorbell(&qp.recv_cq));
     } else {
         // Programs destroy the address handle of a datagram as soon as it is posted, so look it up
-        // now.
+        // now. (A request that finds no slot, or is posted in SQD, is looked up later.)
         send::catch_up(qp, u32::MAX);
     }
     Ok(())

@@ -426,15 +426,20 @@ impl Tx {
         })
     }
 
-    /// Sends the NAK that ends a connection. Unlike other acknowledgments, it waits for memory, and
-    /// for room in a queue below.
+    /// Sends the NAK that ends a connection. Unlike other acknowledgments, it waits for memory, for
+    /// room in a queue below, and until the packets of another CPU have left.
     ///
     /// # Errors
     ///
     /// See [`SendError`]. After [`SendError::NoRoom`], the half will be run again.
     #[cold]
-    pub(super) fn send_last(&mut self, qp: &IbQp, packet: &impl TxPacket) -> Result<(), SendError> {
-        if self.backoff.waits(clock::monotonic) {
+    pub(super) fn send_last<M>(
+        &mut self,
+        qp: &IbQp,
+        packet: &impl TxPacket,
+        run: &mut TxRun<M>,
+    ) -> Result<(), SendError> {
+        if !self.may_send(qp, run) {
             return Err(SendError::NoRoom);
         }
         match self.pass_reply(packet) {

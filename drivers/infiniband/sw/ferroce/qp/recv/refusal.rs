@@ -37,7 +37,7 @@ impl RecvHalf {
         if !self.build_responses(qp, run) || !self.hand_over(qp, run) {
             return;
         }
-        let sent = self.tx.send_last(qp, &nak);
+        let sent = self.tx.send_last(qp, &nak, &mut run.responses);
         if sent == Err(SendError::NoRoom) {
             return;
         }
