@@ -183,19 +183,25 @@ static void test_all_files(void)
 static struct end asker;
 static struct ibv_ah *manager;
 
-/* Sends a datagram to queue pair 1 of r1. */
-static void ask(const unsigned char *mad)
+/* Sends the first `len` bytes of the buffer to queue pair 1 of r1. */
+static void ask_bytes(size_t len)
 {
 	struct ibv_send_wr wr;
 	struct ibv_sge sge;
 
-	memcpy(asker.buf, mad, MAD_LEN);
-	make_send(&wr, &sge, &asker, &asker, IBV_WR_SEND, 1, 0, MAD_LEN, IBV_SEND_SIGNALED);
+	make_send(&wr, &sge, &asker, &asker, IBV_WR_SEND, 1, 0, len, IBV_SEND_SIGNALED);
 	wr.wr.ud.ah = manager;
 	wr.wr.ud.remote_qpn = 1;
 	wr.wr.ud.remote_qkey = GSI_QKEY;
 	post_wr(&asker, &wr);
 	expect(&asker, 1, IBV_WC_SUCCESS);
+}
+
+/* Sends a management datagram to queue pair 1 of r1. */
+static void ask(const unsigned char *mad)
+{
+	memcpy(asker.buf, mad, MAD_LEN);
+	ask_bytes(MAD_LEN);
 }
 
 static void make_mad(unsigned char *mad, int method, int attribute, int port)
@@ -314,11 +320,42 @@ static void test_refused(void)
 	close_asker();
 }
 
+/*
+ * Datagrams to queue pair 1 that are no MADs are dropped, more than ib_mad has posted requests for
+ * (mad_recvq_size): it would not post one again that was too short, read old bytes behind a short
+ * datagram, and log each unknown version.
+ */
+static void test_no_mads(void)
+{
+	static const struct {
+		unsigned char version;
+		size_t len;
+	} kinds[] = { { 1, MAD_LEN + 1 }, { 1, MAD_LEN - 1 }, { 1, 24 }, { 0, MAD_LEN } };
+	const int n = 600;
+	struct stats before, after;
+
+	open_asker();
+	stats_read(&before, "show link r1/1");
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+		make_mad(asker.buf, GET, CLASS_PORT_INFO, 0);
+		asker.buf[0] = kinds[i].version;
+		for (int j = 0; j < n; j++)
+			ask_bytes(kinds[i].len);
+	}
+	answer(GET, CLASS_PORT_INFO, 0, 0);
+	stats_read(&after, "show link r1/1");
+	CHECK_EQ(stats_get(&after, "rx_bad_length"),
+		 stats_get(&before, "rx_bad_length") + n * ARRAY_LEN(kinds));
+	expect_none(&asker);
+	close_asker();
+}
+
 static const struct test tests[] = {
 	{ "traffic in sysfs", test_sysfs },
 	{ "the files of sysfs", test_all_files },
 	{ "query from another node", test_wire },
 	{ "unsupported query from another node", test_refused },
+	{ "datagrams that ib_mad is not prepared for", test_no_mads },
 };
 
 int main(int argc, char **argv)

@@ -69,9 +69,14 @@ use rdma::{
 use roce::{
     backoff::Backoff,
     opcode::Transport,
-    qp::State,
+    pma,
+    qp::{
+        QpType,
+        State, //
+    },
     responder::{
         AsyncEvent,
+        DropReason,
         Outcome,
         Place,
         Reply,
@@ -403,7 +408,11 @@ impl RecvHalf {
         if !qp.ty.is_connected() {
             self.resp.set_mtu(qp.device().mtu());
         }
-        let verdict = self.resp.on_request(&packet, &mut self.rq);
+        let verdict = if qp.ty == QpType::Gsi && !pma::is_mad(incoming.payload(&packet)) {
+            Verdict::Drop(DropReason::BadLength)
+        } else {
+            self.resp.on_request(&packet, &mut self.rq)
+        };
         if verdict.is_expected() {
             self.tx.heard(incoming.sport());
         }
