@@ -32,7 +32,7 @@ use kernel::{
 /// # use kernel::prelude::*;
 /// use rdma::workqueue::Workqueue;
 ///
-/// let queue = Workqueue::new(c"my_driver")?;
+/// let queue = Workqueue::new(c"my_driver", 0)?;
 /// queue.spawn(|| {
 ///     // This runs in process context.
 /// })?;
@@ -43,15 +43,17 @@ use kernel::{
 pub struct Workqueue(AtomicPtr<bindings::workqueue_struct>);
 
 impl Workqueue {
-    /// Allocates a work queue. May sleep.
+    /// Allocates a work queue, which runs at most `max_active` items at once; 0 is the default of
+    /// the kernel. May sleep.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub fn new(name: &'static CStr) -> Result<Self> {
+    pub fn new(name: &'static CStr, max_active: u32) -> Result<Self> {
         Self::with_flags(
             name,
             bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags_WQ_MEM_RECLAIM,
+            max_active,
         )
     }
 
@@ -68,12 +70,14 @@ impl Workqueue {
         Self::with_flags(
             name,
             bindings::wq_flags_WQ_PERCPU | bindings::wq_flags_WQ_CPU_INTENSIVE,
+            0,
         )
     }
 
-    fn with_flags(name: &'static CStr, flags: u32) -> Result<Self> {
+    fn with_flags(name: &'static CStr, flags: u32, max_active: u32) -> Result<Self> {
+        let max_active = i32::try_from(max_active).unwrap_or(i32::MAX);
         // SAFETY: `name` is a C string, and it is copied.
-        let wq = unsafe { bindings::alloc_workqueue(name.as_char_ptr(), flags, 0) };
+        let wq = unsafe { bindings::alloc_workqueue(name.as_char_ptr(), flags, max_active) };
         if wq.is_null() {
             return Err(ENOMEM);
         }

@@ -300,7 +300,7 @@ impl Cq {
             if !inner.overrun {
                 inner.overrun = true;
                 inner.overrun_pending = true;
-                work::queue(&self.work);
+                work::queue(&self.work, self.is_user);
             }
             return Pushed::Lost;
         }
@@ -463,7 +463,7 @@ pub(crate) fn notify(cq: &CqRef) {
         // The completion may have been added by a verb of the consumer, which must not be called
         // back from its own call.
         cq.wanted.store(1, Release);
-        work::queue(&cq.work);
+        work::queue(&cq.work, false);
     }
 }
 

@@ -353,7 +353,7 @@ impl Qp {
 
     /// Queues the work item, which runs both halves.
     pub(crate) fn defer(&self) {
-        work::queue(&self.work);
+        work::queue(&self.work, self.kernel.is_none());
     }
 
     /// Moves the queue pair from a working state to ERR. The work item flushes both halves.

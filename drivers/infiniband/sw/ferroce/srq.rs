@@ -218,7 +218,7 @@ impl Srq {
     fn check_limit(&self, inner: &mut Inner, left: u32) {
         if left < inner.limit {
             inner.limit = 0;
-            work::queue(&self.work);
+            work::queue(&self.work, inner.mmap_entry.is_some());
         }
     }
 

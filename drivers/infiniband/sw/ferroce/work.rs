@@ -2,7 +2,10 @@
 
 //! The work queues of the module.
 
-use kernel::prelude::*;
+use kernel::{
+    cpu::nr_cpu_ids,
+    prelude::*, //
+};
 use rdma::{
     sync::Global,
     workqueue::{
@@ -16,8 +19,13 @@ use rdma::{
 #[derive(Clone, Copy)]
 pub(crate) struct WakeQp(pub(crate) u32);
 
-/// The queue for work items that memory reclaim may wait for: they complete requests.
+/// The queue for the queue pairs, CQs and SRQs of processes.
+///
+/// Its items never sleep, so it runs one for each CPU: more would only compete with other threads.
 static WORK: Global<Workqueue> = Global::new();
+/// The queue for those of kernel consumers, which memory reclaim may wait for. So they do not wait
+/// for the items of processes.
+static KERNEL_WORK: Global<Workqueue> = Global::new();
 /// The queue for work items that allocate memory, and so may wait for memory reclaim.
 static SETUP: Global<Workqueue> = Global::new();
 /// The queue for fetches of memory on demand.
@@ -25,24 +33,26 @@ static FETCHES: Global<Workqueue> = Global::new();
 
 /// Constructs the queues. Called once, before anything else of the driver runs.
 pub(crate) fn init() -> Result {
-    WORK.init(Workqueue::new(c"ferroce"))?;
+    WORK.init(Workqueue::new(c"ferroce", nr_cpu_ids()))?;
+    KERNEL_WORK.init(Workqueue::new(c"ferroce_kernel", 0))?;
     SETUP.init(Workqueue::new_waiting(c"ferroce_setup"))?;
     FETCHES.init(Workqueue::new_waiting(c"ferroce_odp"))
 }
 
 /// Destroys the queues, and waits for their work items.
 pub(crate) fn shut_down() {
-    // In this order: a fetch queues items on `WORK`.
-    for queue in [&FETCHES, &SETUP, &WORK] {
+    // In this order: a fetch queues the items of queue pairs.
+    for queue in [&FETCHES, &SETUP, &WORK, &KERNEL_WORK] {
         if let Some(queue) = queue.get() {
             queue.shut_down();
         }
     }
 }
 
-/// Queues a work item that does not wait for memory.
-pub(crate) fn queue(work: &Work<impl WorkItem>) {
-    if let Some(queue) = WORK.get() {
+/// Queues a work item that does not wait for memory. `is_user` is true for objects of a process.
+pub(crate) fn queue(work: &Work<impl WorkItem>, is_user: bool) {
+    let queue = if is_user { &WORK } else { &KERNEL_WORK };
+    if let Some(queue) = queue.get() {
         queue.queue(work);
     }
 }

@@ -5,6 +5,7 @@
  * Documentation/infiniband/ferroce/limits.rst describes the pools and the rule.
  */
 #include <grp.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -495,6 +496,58 @@ static void cgroup(void)
 	undo_last();
 }
 
+/* Returns the number of threads that run work items of processes. */
+static int busy_workers(void)
+{
+	FILE *out;
+	int n;
+
+	out = popen("cat /proc/[0-9]*/comm 2>/dev/null | grep -c '^kworker.*+ferroce$'", "r");
+	CHECK(out);
+	CHECK_EQ(fscanf(out, "%d", &n), 1);
+	pclose(out);
+	return n;
+}
+
+/*
+ * A process that has much to send on many queue pairs sleeps. However many there are, their work
+ * items run on one thread for each CPU.
+ */
+static void work_items(void)
+{
+	enum { PAIRS = 32, SENDS = 60, SGES = 4 };
+	const struct sched_param first = { .sched_priority = 1 }, last = {};
+	static struct end a[PAIRS], b[PAIRS];
+	int n, most = 0;
+
+	for (int i = 0; i < PAIRS; i++)
+		pair_open(&a[i], &b[i], IBV_QPT_UC, LEN);
+	for (int i = 0; i < PAIRS; i++) {
+		struct ibv_send_wr wrs[SENDS];
+		struct ibv_sge sges[SENDS], all[SGES];
+
+		make_chain(wrs, sges, SENDS, &a[i], &b[i], IBV_WR_SEND, LEN, 0);
+		for (int j = 0; j < SGES; j++)
+			all[j] = sges[0];
+		for (int j = 0; j < SENDS; j++) {
+			wrs[j].sg_list = all;
+			wrs[j].num_sge = SGES;
+		}
+		post_wr(&a[i], wrs);
+	}
+	/* Ahead of the workers, which may be many. */
+	CHECK_EQ(sched_setscheduler(0, SCHED_FIFO, &first), 0);
+	for (int i = 0; i < 10; i++) {
+		n = busy_workers();
+		most = n > most ? n : most;
+	}
+	CHECK_EQ(sched_setscheduler(0, SCHED_OTHER, &last), 0);
+	for (int i = 0; i < PAIRS; i++)
+		pair_close(&a[i], &b[i]);
+	printf("# at most %d threads\n", most);
+	CHECK(most <= sysconf(_SC_NPROCESSORS_CONF));
+}
+
 static const struct test tests[] = {
 	{ "charges are released", charged },
 	{ "rdma cgroup", cgroup },
@@ -503,6 +556,7 @@ static const struct test tests[] = {
 	{ "members of a multicast group", members },
 	{ "fetches of memory on demand", fetches },
 	{ "packets that wait for memory", backlog },
+	{ "threads that run work items", work_items },
 };
 
 int main(int argc, char **argv)
