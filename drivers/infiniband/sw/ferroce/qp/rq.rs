@@ -10,12 +10,14 @@ use crate::{
         OdpFault,
         RegionCache, //
     },
-    queue::Queue, //
+    queue::{
+        Fill,
+        Queue, //
+    }, //
 };
 use kernel::prelude::*;
 use rdma::ib::{
     object::PdId,
-    resource::ResourceEntry,
     wr::Sges,
     Access, //
 };
@@ -52,6 +54,14 @@ enum Requests {
         /// True if the copy contains a request in use.
         held: bool,
     },
+}
+
+/// What a snapshot has of a receive queue.
+pub(super) enum RqFill {
+    /// The fill level of the own queue.
+    Own(Fill),
+    /// The number of the shared queue.
+    Shared(u32),
 }
 
 /// The size of a request with one SGE. A copy of up to this size is stored in place.
@@ -108,18 +118,14 @@ impl Rq {
         matches!(self.requests, Requests::Shared { .. })
     }
 
-    /// Adds the fill level of an own queue, or the number of a shared one.
-    pub(crate) fn fill_res(&self, out: &mut ResourceEntry<'_>) {
+    /// Returns the fill level of an own queue, or the number of a shared one.
+    pub(super) fn fill(&self) -> RqFill {
         match &self.requests {
             Requests::Own { queue, consumer } => {
-                let fill = queue.fill(queue.producer(), *consumer);
-                out.number(c"rq_posted", fill.posted)
-                    .number(c"rq_size", fill.capacity)
-                    .number(c"rq_producer", fill.producer)
-                    .number(c"rq_consumer", fill.consumer)
+                RqFill::Own(queue.fill(queue.producer(), *consumer))
             }
-            Requests::Shared { srq, .. } => out.number(c"rq_srq", srq.number.get()),
-        };
+            Requests::Shared { srq, .. } => RqFill::Shared(srq.number.get()),
+        }
     }
 
     /// Ends the request in use.

@@ -7,7 +7,7 @@
 //! administrator sees PSNs and addresses, which help to forge packets.
 
 use super::{
-    recv::RecvHalf,
+    rq::RqFill,
     send::SendHalf, //
 };
 use crate::{
@@ -36,13 +36,14 @@ use roce::{
 /// Fills in the driver's part of the entry of a queue pair.
 ///
 /// The core's part contains the state, and the PSN after the last one sent. The halves are read one
-/// after the other. Process context, no lock held.
+/// after the other, and formatted without their locks: any user may do this in a loop. Process
+/// context, no lock held.
 pub(crate) fn fill_res(qp: &IbQp, out: &mut ResourceEntry<'_>) {
     let is_admin = qp.device().is_admin();
     out.number(c"number", qp.qpn);
     fill_attributes(qp, is_admin, out);
-    fill_send(&qp.send.lock(), is_rc(qp), is_admin, out);
-    fill_recv(&qp.recv.lock(), is_admin, out);
+    fill_send(qp, is_admin, out);
+    fill_recv(qp, is_admin, out);
 }
 
 fn fill_attributes(qp: &IbQp, is_admin: bool, out: &mut ResourceEntry<'_>) {
@@ -67,12 +68,17 @@ fn fill_attributes(qp: &IbQp, is_admin: bool, out: &mut ResourceEntry<'_>) {
     }
 }
 
-/// Fills in the state of the send half, whose lock is held: nothing here may sleep.
-fn fill_send(send: &SendHalf, is_rc: bool, is_admin: bool, out: &mut ResourceEntry<'_>) {
+fn fill_send(qp: &IbQp, is_admin: bool, out: &mut ResourceEntry<'_>) {
+    let is_rc = is_rc(qp);
+    let send = qp.send.lock();
     let requester = send.req.snapshot();
     let ring = send.sq.fill();
+    let waits_for = waits_for(&send, &requester, is_rc);
+    let (backlog, queued) = (send.backlog.len(), send.tx.in_flight());
+    drop(send);
+
     out.string(c"sq_state", requester.state.name())
-        .string(c"sq_waits_for", waits_for(send, &requester, is_rc));
+        .string(c"sq_waits_for", waits_for);
     if let Some(at) = requester.rnr_until.or(requester.ack_due) {
         // 0 if it is overdue.
         let due = at.as_ns().saturating_sub(clock::monotonic().as_ns());
@@ -103,9 +109,9 @@ fn fill_send(send: &SendHalf, is_rc: bool, is_admin: bool, out: &mut ResourceEnt
             .number(c"sq_reads", requester.reads.into())
             .number(c"sq_retries_left", requester.retries_left.into())
             .number(c"sq_rnr_left", requester.rnr_left.into())
-            .number(c"sq_backlog", small(send.backlog.len()));
+            .number(c"sq_backlog", small(backlog));
     }
-    out.number(c"sq_queued", send.tx.in_flight());
+    out.number(c"sq_queued", queued);
 }
 
 /// Returns the reason why the send half waits, as in observe.rst.
@@ -126,11 +132,24 @@ fn waits_for(send: &SendHalf, requester: &SendSnapshot, is_rc: bool) -> &'static
     }
 }
 
-/// Fills in the state of the receive half, whose lock is held: nothing here may sleep.
-fn fill_recv(recv: &RecvHalf, is_admin: bool, out: &mut ResourceEntry<'_>) {
+fn fill_recv(qp: &IbQp, is_admin: bool, out: &mut ResourceEntry<'_>) {
+    let recv = qp.recv.lock();
     let responder = recv.resp.snapshot();
+    let requests = recv.rq.fill();
+    let needs_memory = recv.wait.is_pending();
+    let queued = recv.tx.in_flight();
+    let (backlog, early) = (recv.backlog.len(), recv.early.len());
+    drop(recv);
+
     out.string(c"rq_state", responder.stage.name());
-    recv.rq.fill_res(out);
+    match requests {
+        RqFill::Own(ring) => out
+            .number(c"rq_posted", ring.posted)
+            .number(c"rq_size", ring.capacity)
+            .number(c"rq_producer", ring.producer)
+            .number(c"rq_consumer", ring.consumer),
+        RqFill::Shared(srq) => out.number(c"rq_srq", srq),
+    };
     if let Some(bytes) = responder.held {
         out.number(c"rq_held_len", bytes);
     }
@@ -140,10 +159,10 @@ fn fill_recv(recv: &RecvHalf, is_admin: bool, out: &mut ResourceEntry<'_>) {
     }
     out.number(c"rq_msn", responder.msn)
         .number(c"rq_nak_sent", responder.nak_sent.into())
-        .number(c"rq_needs_memory", recv.wait.is_pending().into())
-        .number(c"rq_queued", recv.tx.in_flight())
-        .number(c"rq_backlog", small(recv.backlog.len()))
-        .number(c"rq_early", small(recv.early.len()));
+        .number(c"rq_needs_memory", needs_memory.into())
+        .number(c"rq_queued", queued)
+        .number(c"rq_backlog", small(backlog))
+        .number(c"rq_early", small(early));
 }
 
 fn is_rc(qp: &IbQp) -> bool {
