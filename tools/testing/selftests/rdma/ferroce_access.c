@@ -449,7 +449,7 @@ static void test_nak_of_other_cpu(void)
 		expect(&a, 1, IBV_WC_SUCCESS);
 		post_send(&a, &b, IBV_WR_RDMA_READ, 2, 0, LEN, IBV_SEND_SIGNALED);
 		stay_on_cpu(1);
-		/* A process that has polled a completion sends its next request itself. */
+		/* A process that has polled a completion sends the next request on its own CPU. */
 		post_send(&b, &a, IBV_WR_SEND, 4, 0, 64, IBV_SEND_SIGNALED);
 		expect(&a, 3, IBV_WC_SUCCESS);
 		b.mr->rkey ^= 0x100;

@@ -203,6 +203,10 @@ pub(crate) fn run(qp: &IbQp) {
         let mut run = Run::new();
         match qp.state() {
             State::Err => {
+                if qp.kernel.is_some() {
+                    // Before the flush completes the drain, see refusal.rs.
+                    half.resp.reset();
+                }
                 half.send_refusal(qp, &mut run);
                 half.flush(qp, &mut run);
                 half.raise_last_wqe_reached(qp);

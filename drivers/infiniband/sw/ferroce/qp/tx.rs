@@ -281,8 +281,7 @@ impl Tx {
             run.room = self.in_flight.room(run.pending(), limit, limit / 4);
         }
         let Some(rest) = run.room.checked_sub(1) else {
-            let at = clock::monotonic().after(TAKEOVER);
-            self.timer(qp).arm(at.as_ns());
+            self.await_takeover(qp);
             return false;
         };
         run.room = rest;
@@ -433,13 +432,13 @@ impl Tx {
     ///
     /// See [`SendError`]. After [`SendError::NoRoom`], the half will be run again.
     #[cold]
-    pub(super) fn send_last<M>(
-        &mut self,
-        qp: &IbQp,
-        packet: &impl TxPacket,
-        run: &mut TxRun<M>,
-    ) -> Result<(), SendError> {
-        if !self.may_send(qp, run) {
+    pub(super) fn send_last(&mut self, qp: &IbQp, packet: &impl TxPacket) -> Result<(), SendError> {
+        if self.backoff.waits(clock::monotonic) {
+            return Err(SendError::NoRoom);
+        }
+        // Without a limit, there is room unless packets of another CPU are in flight.
+        if self.in_flight.room(0, u32::MAX, 0) == 0 {
+            self.await_takeover(qp);
             return Err(SendError::NoRoom);
         }
         match self.pass_reply(packet) {
@@ -497,6 +496,12 @@ impl Tx {
             }
             Refused::Lost => SendError::lost(&self.counters, Counter::Rejected, packets),
         }
+    }
+
+    /// Has the half run again after [`TAKEOVER`].
+    fn await_takeover(&self, qp: &IbQp) {
+        let at = clock::monotonic().after(TAKEOVER);
+        self.timer(qp).arm(at.as_ns());
     }
 
     /// Returns the timer of the half. All reasons to wait share it, since only one applies at a

@@ -54,9 +54,8 @@ impl RecvHalf {
 
     /// Flushes the posted requests (ERR).
     pub(super) fn flush(&mut self, qp: &IbQp, run: &mut Run) {
-        // READ responses may have to be sent before the NAK that waits. But a kernel consumer may
-        // reuse its memory once it has drained the queue pair, so its NAK goes without them.
-        if self.refusal.is_none() || qp.kernel.is_some() {
+        // READ responses may have to be sent before the NAK that waits.
+        if self.refusal.is_none() {
             self.resp.reset();
         }
         self.stop_waiting();

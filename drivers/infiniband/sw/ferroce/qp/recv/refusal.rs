@@ -4,7 +4,8 @@
 //!
 //! Once the queue pair has refused a request it is in ERR, and no retry of the peer elicits the NAK
 //! again. So unlike other acknowledgments, it is kept and sent again while a queue below has no
-//! room or memory is short. READ responses that were taken back are sent before it.
+//! room or memory is short. READ responses that were taken back are sent before it, but not those
+//! of a kernel consumer, which may reuse its memory once it has drained the queue pair.
 
 use super::{
     RecvHalf,
@@ -37,7 +38,7 @@ impl RecvHalf {
         if !self.build_responses(qp, run) || !self.hand_over(qp, run) {
             return;
         }
-        let sent = self.tx.send_last(qp, &nak, &mut run.responses);
+        let sent = self.tx.send_last(qp, &nak);
         if sent == Err(SendError::NoRoom) {
             return;
         }
