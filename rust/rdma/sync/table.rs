@@ -162,6 +162,8 @@ impl<T> Table<T> {
 
     /// Reserves the first free number from `next` on, or from the first one on if there is none.
     /// `next` becomes the number behind it.
+    ///
+    /// If memory is short, the array drops its lock meanwhile, and `next` may go back.
     fn alloc(&self, next: &Opaque<u32>) -> Result<u32> {
         let mut id = 0;
         let limit = bindings::xa_limit {

@@ -142,7 +142,6 @@ struct Inner {
 /// never overlap.
 #[pin_data]
 pub(crate) struct Cq {
-    _charge: Option<Charge>,
     #[pin]
     inner: SpinLockIrqSave<Inner>,
     is_user: bool,
@@ -157,8 +156,10 @@ pub(crate) struct Cq {
     wanted: Atomic<u32>,
     #[pin]
     work: Work<Notify>,
-    /// Dropped last, because the work item finds the queue by its number.
+    /// Dropped after the work item, which finds the queue by this number.
     pub(crate) number: Number<IbCq>,
+    /// Dropped last: there are as many numbers as charges.
+    _charge: Option<Charge>,
 }
 
 static TABLE: Global<Table<IbCq>> = Global::new();

@@ -165,7 +165,6 @@ pub(crate) struct Qp {
     _gsi: Option<GsiQp>,
     /// The process; `None` for a kernel consumer.
     pub(crate) owner: Option<Arc<Owner>>,
-    _share: Option<pool::Charge>,
     /// The retransmission timer: [`send::expired`].
     #[pin]
     timer: FineTimer<OnExpiry>,
@@ -184,8 +183,10 @@ pub(crate) struct Qp {
     batch_timer: FineTimer<OnExpiry>,
     #[pin]
     work: Work<RunHalves>,
-    /// Dropped last, because the timers and the work item find the queue pair by its number.
+    /// Dropped after the timers and the work item, which find the queue pair by this number.
     number: Number<IbQp>,
+    /// Dropped last: there are as many numbers as charges.
+    _share: Option<pool::Charge>,
 }
 
 /// The first number. Lower ones are special: 0 and 1 are the management queue pairs, and the others

@@ -81,7 +81,6 @@ const COPY_AT_ONCE: u32 = 16;
 /// a kernel consumer that posts. A process posts without the kernel.
 #[pin_data]
 pub(crate) struct Srq {
-    _charge: Option<Charge>,
     /// The protection domain of the memory that requests name.
     pub(crate) pd: PdId,
     pub(crate) max_sge: u32,
@@ -92,8 +91,10 @@ pub(crate) struct Srq {
     modify: Mutex<()>,
     #[pin]
     work: Work<LimitReached>,
-    /// Dropped last, because the work item finds the queue by its number.
+    /// Dropped after the work item, which finds the queue by this number.
     pub(crate) number: Number<IbSrq>,
+    /// Dropped last: there are as many numbers as charges.
+    _charge: Option<Charge>,
 }
 
 struct Inner {
