@@ -43,8 +43,10 @@ use kernel::{
 pub struct Workqueue(AtomicPtr<bindings::workqueue_struct>);
 
 impl Workqueue {
-    /// Allocates a work queue, which runs at most `max_active` items at once; 0 is the default of
-    /// the kernel. May sleep.
+    /// Allocates a work queue. May sleep.
+    ///
+    /// It runs about `max_active` items at once, or the default of the kernel if that is 0. Each
+    /// NUMA node gets a part of that, but at least 8 if `max_active` is not less.
     ///
     /// # Errors
     ///

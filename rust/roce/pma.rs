@@ -42,8 +42,8 @@ const ATTRIBUTE: usize = 64;
 /// Returns whether ib_mad may receive the payload of a datagram to queue pair 1: a MAD of the only
 /// version.
 ///
-/// ib_mad reads 256 bytes whatever the length is, does not post a receive request again that was
-/// too short, and logs each unknown version.
+/// ib_mad reads 256 bytes whatever the length is, does not repost a receive request that was too
+/// short, and logs each unknown version.
 #[inline]
 pub fn is_mad(payload: &[u8]) -> bool {
     payload.len() == MAD_LEN && payload.first() == Some(&VERSION)

@@ -21,7 +21,8 @@ pub(crate) struct WakeQp(pub(crate) u32);
 
 /// The queue for the queue pairs, CQs and SRQs of processes.
 ///
-/// Its items never sleep, so it runs one for each CPU: more would only compete with other threads.
+/// Its items never sleep, so it runs about one for each CPU: more would only compete with other
+/// threads.
 static WORK: Global<Workqueue> = Global::new();
 /// The queue for those of kernel consumers, which memory reclaim may wait for. So they do not wait
 /// for the items of processes.
@@ -31,9 +32,12 @@ static SETUP: Global<Workqueue> = Global::new();
 /// The queue for fetches of memory on demand.
 static FETCHES: Global<Workqueue> = Global::new();
 
+/// The most items of processes that run at once: less than the kernel allows.
+const MAX_ACTIVE: u32 = 1024;
+
 /// Constructs the queues. Called once, before anything else of the driver runs.
 pub(crate) fn init() -> Result {
-    WORK.init(Workqueue::new(c"ferroce", nr_cpu_ids()))?;
+    WORK.init(Workqueue::new(c"ferroce", nr_cpu_ids().min(MAX_ACTIVE)))?;
     KERNEL_WORK.init(Workqueue::new(c"ferroce_kernel", 0))?;
     SETUP.init(Workqueue::new_waiting(c"ferroce_setup"))?;
     FETCHES.init(Workqueue::new_waiting(c"ferroce_odp"))
