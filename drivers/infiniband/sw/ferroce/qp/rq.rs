@@ -56,7 +56,7 @@ enum Requests {
     },
 }
 
-/// What a snapshot has of a receive queue.
+/// The state of a receive queue in a snapshot.
 pub(super) enum RqFill {
     /// The fill level of the own queue.
     Own(Fill),
