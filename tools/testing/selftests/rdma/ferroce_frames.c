@@ -4,9 +4,7 @@
  * packet socket on the other end. Nothing is received: librxe has no flow steering.
  */
 #include <linux/capability.h>
-#include <linux/if_packet.h>
 #include <net/ethernet.h>
-#include <net/if.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -22,20 +20,6 @@
 
 static int capture = -1;
 static struct end raw;
-
-/* Opens a packet socket on a net device in n2. */
-static int packet_socket(const char *name)
-{
-	struct sockaddr_ll addr = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL) };
-	int before = enter_ns("n2"), fd;
-
-	fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK, htons(ETH_P_ALL));
-	CHECK(fd >= 0);
-	addr.sll_ifindex = if_nametoindex(name);
-	CHECK_EQ(bind(fd, (void *)&addr, sizeof(addr)), 0);
-	leave_ns(before);
-	return fd;
-}
 
 static void open_capture(void)
 {

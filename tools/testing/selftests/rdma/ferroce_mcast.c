@@ -5,9 +5,7 @@
  *
  * The program stays on one processor, so that packets arrive in the order in which they are sent.
  */
-#include <linux/if_packet.h>
 #include <net/ethernet.h>
-#include <net/if.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -445,13 +443,8 @@ static void wire(void)
 	static const unsigned char mac6[] = { 0x33, 0x33, 0x00, 0x07, 0x01, 0x02 };
 	union ibv_gid groups[] = { group4(0x102), group6(0x102) };
 	unsigned char frame[2048];
-	struct sockaddr_ll addr = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL) };
-	int before = enter_ns("n2"), fd = socket(AF_PACKET, SOCK_RAW, htons(ETH_P_ALL));
+	int fd = packet_socket("v2");
 
-	CHECK(fd >= 0);
-	addr.sll_ifindex = if_nametoindex("v2");
-	CHECK_EQ(bind(fd, (void *)&addr, sizeof(addr)), 0);
-	leave_ns(before);
 	open_end(&a, &r1);
 	for (int i = 0; i < 2; i++) {
 		struct ibv_ah *ah = group_ah(&a, groups[i]);

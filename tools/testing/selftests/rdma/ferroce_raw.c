@@ -2,6 +2,9 @@
 /*
  * Packets from a raw socket. See ferroce_raw.h.
  */
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <net/if.h>
 #include <netinet/ip.h>
 #include <netinet/udp.h>
 #include <sys/socket.h>
@@ -22,6 +25,19 @@ void raw_open(void)
 	replies = socket(AF_INET, SOCK_RAW | SOCK_NONBLOCK, IPPROTO_UDP);
 	CHECK(replies >= 0);
 	leave_ns(before);
+}
+
+int packet_socket(const char *name)
+{
+	struct sockaddr_ll addr = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL) };
+	int before = enter_ns("n2"), fd;
+
+	fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK, htons(ETH_P_ALL));
+	CHECK(fd >= 0);
+	addr.sll_ifindex = if_nametoindex(name);
+	CHECK_EQ(bind(fd, (void *)&addr, sizeof(addr)), 0);
+	leave_ns(before);
+	return fd;
 }
 
 static bool next_reply(unsigned char *bth, size_t len)

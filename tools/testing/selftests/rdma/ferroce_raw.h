@@ -62,6 +62,8 @@ struct reply {
 
 /* Opens the sockets. */
 void raw_open(void);
+/* Opens a packet socket, which does not block, on a net device in n2. */
+int packet_socket(const char *name);
 
 /* Sends a packet with a checksum behind it. */
 void send_packet(struct packet *p);
