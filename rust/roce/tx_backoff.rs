@@ -32,8 +32,6 @@ pub struct TxBackoff {
     taken: u32,
     /// The refusals since a packet was accepted or counted as lost, at most [`TxBackoff::TRIES`].
     refused: u32,
-    /// The time of the last refusal.
-    last: Instant,
     /// The end of the pause.
     until: Option<Instant>,
     /// The last period in which the half was counted as a sender.
@@ -61,7 +59,6 @@ impl Default for TxBackoff {
             limit: Self::MOST,
             taken: 0,
             refused: 0,
-            last: Instant::default(),
             until: None,
             counted: None,
         }
@@ -94,9 +91,6 @@ impl TxBackoff {
 
     /// The number of pauses after which a refused packet counts as lost.
     pub const TRIES: u32 = 50;
-
-    /// The time after a refusal in which the next one is counted with it: 1 s, in nanoseconds.
-    const MEMORY: u64 = 1_000_000_000;
 
     /// Forgets the refusals. The half stays counted as a sender, so that it is not counted again.
     pub fn reset(&mut self) {
@@ -143,10 +137,6 @@ impl TxBackoff {
     pub fn refused(&mut self, now: Instant, queued: u32) -> Refused {
         self.limit = (queued >> 1).min(self.limit).max(Self::LEAST);
         self.taken = 0;
-        if self.last.after(Self::MEMORY).is_due(now) {
-            self.refused = 0;
-        }
-        self.last = now;
         if self.refused >= Self::TRIES {
             self.refused = 0;
             return Refused::Lost;
@@ -179,7 +169,7 @@ impl TxBackoff {
 mod tests {
     use super::*;
 
-    const START: Instant = Instant::from_ns(TxBackoff::MEMORY);
+    const START: Instant = Instant::from_ns(7);
 
     /// Refuses packets until one counts as lost. Returns the time of that and the number of pauses.
     fn exhaust(tx_backoff: &mut TxBackoff, start: Instant) -> (Instant, u32) {
@@ -228,21 +218,6 @@ mod tests {
         ));
         tx_backoff.taken(1);
         assert_eq!(exhaust(&mut tx_backoff, now).1, TxBackoff::TRIES);
-    }
-
-    #[test]
-    fn refusals_are_forgotten_after_idle_time() {
-        let mut tx_backoff = TxBackoff::default();
-        assert!(matches!(
-            tx_backoff.refused(START, 0),
-            Refused::Again { first: true, .. }
-        ));
-        let later = START.after(TxBackoff::MEMORY);
-        let (now, pauses) = exhaust(&mut tx_backoff, later);
-        assert_eq!(pauses, TxBackoff::TRIES);
-
-        let later = now.after(TxBackoff::MEMORY);
-        assert_eq!(exhaust(&mut tx_backoff, later).1, TxBackoff::TRIES);
     }
 
     #[test]

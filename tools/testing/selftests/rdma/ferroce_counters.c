@@ -437,15 +437,15 @@ static void test_not_sent(void)
 	pair_close(&a, &b);
 }
 
-/* A slow queue is full with one train. Without RPS, packets overtake, which costs retries. */
+/* A slow queue is full with one train. (netem would orphan it: its packets would not count.) */
 static void test_full_queue(void)
 {
-	bool in_order = !access("/sys/class/net/lo/queues/rx-0/rps_cpus", F_OK);
-	const char *retries = in_order ? "completer_retry_err" : NULL;
-	const struct growth lossless[] = { { "send_err", 0 }, { retries, 0 }, {} };
+	const struct growth lossless[] = { { "send_err", 0 }, { "completer_retry_err", 0 }, {} };
 	struct end a, b;
 	long long full;
 
+	if (is_debug_kernel())
+		return test_skip("the debug kernel has no tbf");
 	end_init(&a, &r1, IBV_QPT_RC, 4 * LEN);
 	end_init(&b, &r2, IBV_QPT_RC, 4 * LEN);
 	a.timeout = 0;
@@ -454,9 +454,9 @@ static void test_full_queue(void)
 	open_windows(&a, &b);
 	begin();
 	full = stats_get(&s1, "tx_queue_full");
-	if (in_order)
-		shell("ip netns exec n2 sh -c 'echo 1 >/sys/class/net/v2/queues/rx-0/rps_cpus'");
-	shell_undo(QDISC_DEL, "tc -n n1 qdisc add dev v1 root netem rate 8mbit limit 1");
+	/* Without RPS, packets would overtake, which costs retries. */
+	shell("ip netns exec n2 sh -c 'echo 1 >/sys/class/net/v2/queues/rx-0/rps_cpus'");
+	shell_undo(QDISC_DEL, "tc -n n1 qdisc add dev v1 root tbf rate 8mbit burst 70k limit 70k");
 	post_send(&a, &b, IBV_WR_RDMA_WRITE, 1, 0, 4 * LEN, IBV_SEND_SIGNALED);
 	expect(&a, 1, IBV_WC_SUCCESS);
 	stats_grew_among(&s1, lossless);
