@@ -36,6 +36,12 @@ __rust_helper u32 rust_helper_dst_mtu(const struct dst_entry *dst)
 	return dst_mtu(dst);
 }
 
+__rust_helper unsigned int
+rust_helper_dst_reserved_space(const struct dst_entry *dst)
+{
+	return LL_RESERVED_SPACE(dst_dev_rcu(dst));
+}
+
 __rust_helper bool rust_helper_dst_encapsulates(const struct dst_entry *dst)
 {
 	return dst_xfrm(dst) || dst->lwtstate ||

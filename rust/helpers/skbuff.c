@@ -43,6 +43,12 @@ __rust_helper void rust_helper_skb_ext_reset(struct sk_buff *skb)
 	skb_ext_reset(skb);
 }
 
+__rust_helper int rust_helper_skb_cow_head(struct sk_buff *skb,
+					   unsigned int headroom)
+{
+	return skb_cow_head(skb, headroom);
+}
+
 __rust_helper void rust_helper_skb_orphan(struct sk_buff *skb)
 {
 	skb_orphan(skb);

@@ -85,6 +85,13 @@ impl Dst<'_> {
         }
     }
 
+    /// Returns the space that the device of the route needs in front of an IP header, in bytes.
+    #[inline]
+    pub(super) fn reserved_space(&self) -> u32 {
+        // SAFETY: The RCU read lock is held and the route is alive by the type invariant.
+        unsafe { bindings::dst_reserved_space(self.as_raw()) }
+    }
+
     /// Returns the largest number of packets that the device of the route takes as one.
     #[inline]
     pub(super) fn gso_max_segs(&self) -> u32 {

@@ -41,7 +41,10 @@ use core::{
         NonNull, //
     }, //
 };
-use kernel::prelude::*;
+use kernel::{
+    error::to_result,
+    prelude::*, //
+};
 
 pub(super) const IPV4_LEN: usize = 20;
 pub(super) const IPV6_LEN: usize = 40;
@@ -144,6 +147,21 @@ impl Train {
     #[inline]
     pub(in crate::net) fn head(&self) -> &SkBuff {
         &self.head
+    }
+
+    /// Makes room for the headers that the device of a route adds, unless there is enough.
+    ///
+    /// Otherwise the IP layer would clone the first packet to make room, and the clone would not be
+    /// charged to a [`TxInFlight`](crate::net::TxInFlight). Few devices need more room than most
+    /// packets have.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    #[inline]
+    pub fn reserve_headers(&mut self, dst: &Dst<'_>) -> Result {
+        // SAFETY: The packet is owned, and no pointer to its data is kept.
+        to_result(unsafe { bindings::skb_cow_head(self.head.as_raw(), dst.reserved_space()) })
     }
 
     /// Adds a packet of the same flow, with the next IPv4 identification.

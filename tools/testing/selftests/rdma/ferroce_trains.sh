@@ -379,6 +379,29 @@ bridged() {
 	wait_for all_whole
 }
 
+# A tunnel in the bridge makes veth reserve more space for headers than packets have. They still count as queued, so that a queue
+# is not filled with thousands of them.
+much_headroom() {
+	local options='-c UC -m 1024 -s 65536 -n 40' backlog most=0 sender
+
+	need "no tunnels" modprobe -q ip_gre
+	need "no tbf" modprobe -q sch_tbf
+	bridged
+	ip -n n3 link add g0 type gretap external
+	ip -n n3 link set g0 master br0 up
+	in_ns n1 tc qdisc add dev v1 root tbf rate 8mbit burst 5k limit 10m
+	server_ns=n2 client_ns=n1 run_both 18515 "ib_write_bw -d r2 -x $(gid_index r2 10.77.0.2) $options" \
+		"ib_write_bw -d r1 -x $(gid_index r1 10.77.0.1) $options 10.77.0.2" &
+	sender=$!
+	until gone "$sender"; do
+		backlog=$(in_ns n1 tc -s qdisc show dev v1 | sed -n 's/.*backlog [^ ]* \([0-9]*\)p.*/\1/p')
+		[ "$backlog" -le "$most" ] || most=$backlog
+	done
+	wait "$sender"
+	echo "at most $most packets in the queue"
+	[ "$most" -gt 0 ] && [ "$most" -le 200 ]
+}
+
 # A VLAN device on top, with other features.
 tagged() {
 	prepare
@@ -506,6 +529,7 @@ test_case "packets shared with a packet socket" shared
 test_case "network that drops trains" too_long
 test_case "connection tracking" tracked
 test_case "bridge" bridged
+test_case "bridge with a tunnel" much_headroom
 test_case "IPsec" encrypted
 test_case "IPsec with ESP offload" encrypted esp4_offload
 test_case "VLAN" tagged

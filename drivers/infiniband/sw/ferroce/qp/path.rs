@@ -318,6 +318,9 @@ impl TxPath {
             .route(route, &rcu)
             .ok_or_else(|| SendError::lost(counters, Counter::NoRoute, packets))?;
         if let Some(account) = account {
+            train
+                .reserve_headers(&dst)
+                .map_err(|_| SendError::no_memory(counters))?;
             account
                 .charge(&mut train)
                 .map_err(|_| SendError::lost(counters, Counter::Rejected, packets))?;
