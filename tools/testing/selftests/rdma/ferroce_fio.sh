@@ -50,16 +50,19 @@ moved() {
 	grep -qE "io=($(($2 * 1024))KiB|$2\.0MiB)" "$tmp/$1.log" || { cat "$tmp/$1.log"; return 1; }
 }
 
-# sends BLOCK MESSAGES MIB: fio asks for no RNR retries, so there is a receive for every message from the start. The server
-# has half a second to post them, which may be too short: then the jobs are repeated.
-sends() {
-	local options=(--bs="$1" --size="$3M" --verify=crc32c --do_verify=0) tries=3
-
-	until jobs "${options[@]}" --iodepth="$2" -- "${options[@]}" --iodepth=8 --verb=send; do
-		tries=$((tries - 1))
-		[ "$tries" != 0 ]
-		grep -q 'RNR retry counter exceeded' "$tmp/client.log"
+# send_jobs: jobs of SENDs. fio asks for no RNR retries, and its server has half a second to post the receives, which may be too
+# short: then the jobs are repeated.
+send_jobs() {
+	until jobs "$@" --verb=send; do
+		grep -q 'RNR retry counter exceeded' "$tmp/client.log" || return
 	done
+}
+
+# sends BLOCK MESSAGES MIB: there is a receive for every message from the start.
+sends() {
+	local options=(--bs="$1" --size="$3M" --verify=crc32c --do_verify=0)
+
+	send_jobs "${options[@]}" --iodepth="$2" -- "${options[@]}" --iodepth=8
 	moved server "$3"
 	moved client "$3"
 }
@@ -68,7 +71,7 @@ sends() {
 finds_wrong_data() {
 	local options=(--bs=4k --iodepth=16 --size=64k --verify=pattern --do_verify=0)
 
-	fails jobs "${options[@]}" --verify_pattern=0x5a -- "${options[@]}" --verify_pattern=0x5b --verb=send
+	fails send_jobs "${options[@]}" --verify_pattern=0x5a -- "${options[@]}" --verify_pattern=0x5b
 	grep -q 'verify' "$tmp/server.log"
 }
 

@@ -266,7 +266,7 @@ netdev_deleted() {
 	add_links
 	ip -n n1 link delete v1
 	wait_gone r1 r2
-	fails socket n1
+	wait_for fails socket n1
 	ip link add d1 netns n1 type dummy
 	add_link r1 n1 d1
 }

@@ -8,6 +8,7 @@
 need_module
 need_programs ib_write_bw
 set_up make_net
+set_up in_order
 set_up add_links
 
 for operation in send write read; do

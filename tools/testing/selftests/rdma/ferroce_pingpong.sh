@@ -35,6 +35,7 @@ netdev_mtu() {
 }
 
 set_up make_net
+set_up in_order
 set_up add_links
 
 mtus=(256 512 1024 2048 4096)

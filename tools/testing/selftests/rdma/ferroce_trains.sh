@@ -20,19 +20,6 @@ prepare() {
 	add_links
 }
 
-# in_order: with RPS all packets of a net device go through one backlog. Those of different processors may overtake each other,
-# which costs retries.
-in_order() {
-	local i
-
-	has_rps || return 0
-	for i in 1 2; do ip netns exec "n$i" sh -c "echo 1 >/sys/class/net/v$i/queues/rx-0/rps_cpus"; done
-}
-
-has_rps() {
-	[ -e /sys/class/net/lo/queues/rx-0/rps_cpus ]
-}
-
 # xdp NUMBER WORDS...: attaches an XDP program to the net device with this number: ferroce_xdp.
 xdp() {
 	attach_xdp "n$1" "v$1" "${@:2}"

@@ -287,6 +287,19 @@ resolve_neighbours() {
 	for address in 10.77.0.1 fd77::1; do in_ns n2 ping -q -c 1 "$address" || return; done
 }
 
+# in_order: with RPS all packets of a net device go through one backlog. Those of different processors may overtake each other,
+# which costs retries, or messages without a connection that retries.
+in_order() {
+	local i
+
+	has_rps || return 0
+	for i in 1 2; do ip netns exec "n$i" sh -c "echo 1 >/sys/class/net/v$i/queues/rx-0/rps_cpus"; done
+}
+
+has_rps() {
+	[ -e /sys/class/net/lo/queues/rx-0/rps_cpus ]
+}
+
 # make_device: the device r1 for both ends of kernel consumers, which talk over lo.
 make_device() {
 	ip link add v1 mtu 4200 type veth peer name v2 mtu 4200 && ip addr add 10.77.0.1/24 dev v1 && ip link set v2 up &&
