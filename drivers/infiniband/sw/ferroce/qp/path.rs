@@ -410,7 +410,8 @@ impl TxPath {
     }
 
     /// Returns the header of a UDP packet of `len` bytes. The checksum is zero, since the ICRC
-    /// protects the packet.
+    /// protects the packet. GRO does not merge such packets; it would discard the destructors of
+    /// [`TxInFlight`].
     #[inline]
     fn udp_header(&self, len: usize) -> Option<[u8; UDP_LEN]> {
         let [sport_hi, sport_lo] = self.sport.to_be_bytes();
