@@ -258,6 +258,11 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.window.max()
     }
 
+    /// Returns the PSN of the next packet. After a rewind, it is sent again.
+    pub fn send_psn(&self) -> Psn {
+        self.window.next()
+    }
+
     /// Returns the oldest unacknowledged PSN, or that of the next packet if there is none.
     pub fn oldest_psn(&self) -> Psn {
         self.window.una()

@@ -8,6 +8,9 @@
 //!
 //! - Many packets were sent in trains since the last loss: the pause is that of a first loss.
 //! - Only single packets were sent since the last loss: the pause is cut to a quarter.
+//!
+//! The losses of one flight count as one. Once a part of it is sent again, further losses there are
+//! new: on a path that loses all trains, these packets may have left in trains again.
 
 use crate::psn::Psn;
 
@@ -20,8 +23,10 @@ pub struct Trains {
     pause: u16,
     /// The number of packets sent in trains since that loss.
     carried: u16,
-    /// The PSN that was to be sent next at that loss.
-    since: Psn,
+    /// The PSN of the last loss that was reported.
+    lost: Psn,
+    /// The end of the packets behind it whose losses count as the same one.
+    end: Psn,
 }
 
 impl Trains {
@@ -61,16 +66,21 @@ impl Trains {
         self.singly = self.singly.max(packets);
     }
 
-    /// Accounts for the loss of the packet with PSN `psn`, while `next` is the next PSN to be sent.
+    /// Accounts for the loss of the packet with PSN `psn`, while `next` is the next PSN to be sent,
+    /// for the first time or again.
     ///
     /// Returns whether a pause starts. It does only if a train was sent since the last loss.
     #[cold]
     pub fn lost(&mut self, psn: Psn, next: Psn) -> bool {
-        let is_known = psn.is_before(self.since);
-        if self.pause > 0 && self.carried < Self::FORGET && is_known {
+        let is_same = (1..self.lost.forward(self.end)).contains(&self.lost.forward(psn));
+        self.lost = psn;
+        if self.pause > 0 && self.carried < Self::FORGET && is_same {
+            if next.is_before(self.end) {
+                self.end = next;
+            }
             return false;
         }
-        self.since = next;
+        self.end = next;
         if self.carried == 0 {
             self.pause >>= 2;
             self.singly = self.singly.min(self.pause);
@@ -156,6 +166,38 @@ mod tests {
         }
         assert!(lose_train(&mut trains, 1001));
         assert_eq!(singles(&mut trains), Trains::FIRST);
+    }
+
+    #[test]
+    fn train_that_is_lost_again_starts_a_pause() {
+        let mut trains = Trains::default();
+        let end = Psn::new(100);
+        trains.sent(60);
+        assert!(trains.lost(Psn::new(1), end));
+        assert_eq!(singles(&mut trains), 16);
+        trains.sent(40);
+        // The peer has kept nothing, so all is sent again.
+        assert!(!trains.lost(Psn::new(17), Psn::new(17)));
+        trains.sent(40);
+        assert!(trains.lost(Psn::new(18), Psn::new(18)));
+        assert_eq!(singles(&mut trains), 32);
+        trains.sent(40);
+        // A READ that is repeated twice: other responses may follow.
+        assert!(trains.lost(Psn::new(50), end));
+        singles(&mut trains);
+        trains.sent(40);
+        assert!(!trains.lost(Psn::new(60), end));
+        assert!(trains.lost(Psn::new(60), end));
+    }
+
+    /// A loss is another one after half of all PSNs, too.
+    #[test]
+    fn loss_long_after_the_last_one_starts_a_pause() {
+        let mut trains = Trains::default();
+        for psn in [1, 1 + Psn::HALF, 1, 1 + Psn::HALF + 20, 30] {
+            assert!(lose_train(&mut trains, psn));
+            singles(&mut trains);
+        }
     }
 
     #[test]

@@ -387,7 +387,7 @@ impl Tx {
     }
 
     /// Reports that the packet with PSN `psn` was lost, and maybe others, perhaps because they were
-    /// in a train. `next` is the PSN to be sent next.
+    /// in a train. `next` is the PSN to be sent next, for the first time or again.
     #[cold]
     pub(super) fn lost(&mut self, psn: Psn, next: Psn) {
         if self.trains.lost(psn, next) {

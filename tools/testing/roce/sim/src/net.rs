@@ -40,6 +40,8 @@ pub struct Faults {
     pub cut: u64,
     /// Trains of which some packets are lost. The others arrive as one.
     pub partial_loss: u64,
+    /// Whole trains that are lost, beyond those of `loss`.
+    pub train_loss: u64,
 }
 
 impl Faults {
@@ -52,8 +54,9 @@ impl Faults {
             corrupt,
             cut: _,
             partial_loss,
+            train_loss,
         } = *self;
-        loss + duplicate + reorder + corrupt + partial_loss == 0
+        loss + duplicate + reorder + corrupt + partial_loss + train_loss == 0
     }
 }
 
@@ -206,7 +209,9 @@ impl Link {
             self.disturbances.repeated += 1;
             arrivals.push(arrive(on_time + self.delay(rng), train.clone()));
         }
-        if rng.chance(self.faults.loss) {
+        if rng.chance(self.faults.loss)
+            || (is_train && self.faults.train_loss > 0 && rng.chance(self.faults.train_loss))
+        {
             self.train_faults.lost += one;
             // The duplicate, if there is one, is late.
             self.disturbances.missing += match arrivals.is_empty() {

@@ -33,6 +33,22 @@ fn read_succeeds() {
     }
 }
 
+/// A path that loses all trains takes single packets. So no request runs out of retries.
+#[test]
+fn lost_trains_are_sent_singly() {
+    for op in [SendOp::Send, SendOp::Write, SendOp::Read] {
+        for (count, len) in [(64, 64), (1000, 20_000), (4, 8 << 20)] {
+            let mut scenario = Scenario::fast();
+            scenario.early = 512;
+            scenario.faults = Faults {
+                train_loss: 1000,
+                ..Faults::default()
+            };
+            World::transfer(scenario, Rng::new(7), op, count, len);
+        }
+    }
+}
+
 /// Runs `count` operations of `len` bytes four times.
 ///
 /// Returns the total time, and the number of requests and READ responses that were sent.

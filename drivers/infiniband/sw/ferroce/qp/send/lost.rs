@@ -56,7 +56,7 @@ impl SendHalf {
     /// Reports the loss of the oldest packet to the transmit side.
     #[cold]
     pub(super) fn lost_oldest(&mut self) {
-        let (oldest, next) = (self.req.oldest_psn(), self.req.next_psn());
+        let (oldest, next) = (self.req.oldest_psn(), self.req.send_psn());
         self.tx.lost(oldest, next);
     }
 

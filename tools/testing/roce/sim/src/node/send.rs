@@ -122,7 +122,7 @@ impl Node {
 
     /// Accounts for the loss of the oldest packet.
     pub(super) fn lost_oldest(&mut self) {
-        let (oldest, next) = (self.requester.oldest_psn(), self.requester.next_psn());
+        let (oldest, next) = (self.requester.oldest_psn(), self.requester.send_psn());
         self.send_tx.lost(oldest, next);
     }
 
