@@ -209,9 +209,7 @@ impl Link {
             self.disturbances.repeated += 1;
             arrivals.push(arrive(on_time + self.delay(rng), train.clone()));
         }
-        if rng.chance(self.faults.loss)
-            || (is_train && self.faults.train_loss > 0 && rng.chance(self.faults.train_loss))
-        {
+        if rng.chance(self.faults.loss) || (is_train && rng.chance(self.faults.train_loss)) {
             self.train_faults.lost += one;
             // The duplicate, if there is one, is late.
             self.disturbances.missing += match arrivals.is_empty() {
