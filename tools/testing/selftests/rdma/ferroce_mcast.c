@@ -5,7 +5,6 @@
  *
  * The program stays on one processor, so that packets arrive in the order in which they are sent.
  */
-#include <net/ethernet.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -455,7 +454,7 @@ static void wire(void)
 		wait_begin();
 		do {
 			wait_more("the frame of a datagram");
-			len = recv(fd, frame, sizeof(frame), MSG_DONTWAIT);
+			len = recv(fd, frame, sizeof(frame), 0);
 		} while (len < (ssize_t)(udp + 8 + LEN) || frame[udp + 2] != ROCE_PORT >> 8 ||
 			 frame[udp + 3] != (ROCE_PORT & 0xff));
 		CHECK(!memcmp(frame, i ? mac6 : mac4, 6));
