@@ -297,8 +297,8 @@ impl<S: Records> Responder<S> {
 
     /// Returns the last acknowledgment again, if there was one.
     ///
-    /// The driver sends it when the queue pair is destroyed. Without it, a peer that has missed the
-    /// acknowledgment would retransmit in vain, and report the received messages as failed.
+    /// The driver sends it when the queue pair stops receiving. Without it, a peer that has missed
+    /// the acknowledgment would retransmit in vain, and report the received messages as failed.
     pub fn last_ack(&self) -> Option<Reply> {
         if self.transport != Transport::Rc || self.failed || self.sequence.msn() == 0 {
             return None;

@@ -4,6 +4,8 @@
  * and immediate data, fences, solicited and unsignalled completions, and the overflow of a
  * completion queue.
  */
+#include <unistd.h>
+
 #include "ferroce_util.h"
 
 #define LEN 65536
@@ -370,6 +372,33 @@ static void test_unsignalled(void)
 	}
 }
 
+/*
+ * An unsignalled SEND whose acknowledgment is requested only later succeeds, although the receiver
+ * leaves the connection as soon as it has the message.
+ */
+static void test_unsignalled_last(void)
+{
+	const enum ibv_qp_state states[] = { IBV_QPS_ERR, IBV_QPS_RESET };
+	struct end a, b;
+
+	for (size_t i = 0; i < ARRAY_LEN(states); i++) {
+		end_init(&a, &r1, IBV_QPT_RC, LEN);
+		end_init(&b, &r2, IBV_QPT_RC, LEN);
+		a.timeout = 8;
+		a.retry_cnt = 1;
+		pair_create(&a, &b);
+		post_recv(&b, 1, 0, 8);
+		post_send(&a, &b, IBV_WR_SEND, 2, 0, 8, 0);
+		expect(&b, 1, IBV_WC_SUCCESS);
+		end_modify(&b, states[i]);
+		/* The request would fail after a few milliseconds. */
+		usleep(200000);
+		expect_none(&a);
+		CHECK_EQ(end_state(&a), IBV_QPS_RTS);
+		pair_close(&a, &b);
+	}
+}
+
 static bool told(struct end *e)
 {
 	struct ibv_cq *cq;
@@ -537,6 +566,7 @@ static const struct test tests[] = {
 	{ "immediate data", test_imm },
 	{ "fence", test_fence },
 	{ "unsignalled requests", test_unsignalled },
+	{ "unsignalled request before a disconnect", test_unsignalled_last },
 	{ "solicited events", test_solicited },
 	{ "completion queue overflow", test_cq_overflow },
 	{ "completion queue overflow, RC", test_cq_overflow_rc },

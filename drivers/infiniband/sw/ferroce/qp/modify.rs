@@ -239,6 +239,7 @@ fn enter(
     match to {
         State::Reset => {
             send.reset();
+            recv.repeat_last_ack(qp);
             recv.reset();
         }
         State::Rtr => {

@@ -108,7 +108,8 @@ pub(crate) struct RecvHalf {
     address: Option<(u32, NetId, [u8; 16])>,
     /// True once the last WQE reached event was raised.
     last_wqe_reached: bool,
-    /// The time of the last request, by [`clock::coarse`].
+    /// The time of the last request, by [`clock::coarse`]; long ago once the last acknowledgment
+    /// was repeated.
     heard_at: Instant,
     /// True if the timer for `early` is armed.
     is_early_watched: bool,
@@ -203,6 +204,7 @@ pub(crate) fn run(qp: &IbQp) {
         let mut run = Run::new();
         match qp.state() {
             State::Err => {
+                half.repeat_last_ack(qp);
                 if qp.kernel.is_some() {
                     // Before the flush completes the drain, see refusal.rs.
                     half.resp.reset();

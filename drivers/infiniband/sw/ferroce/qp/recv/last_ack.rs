@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The last acknowledgment, repeated when the queue pair is destroyed.
+//! The last acknowledgment, repeated when the queue pair stops receiving.
 
 use super::{
     RecvHalf,
@@ -10,6 +10,7 @@ use crate::{
     clock,
     device::IbQp, //
 };
+use roce::time::Instant;
 
 /// The number of repetitions.
 const COPIES: u32 = 3;
@@ -26,18 +27,20 @@ impl RecvHalf {
         clock::coarse().since(self.heard_at)
     }
 
-    /// Repeats the last acknowledgment of a queue pair that is destroyed.
+    /// Repeats the last acknowledgment of a queue pair that stops receiving, once.
     ///
-    /// Programs destroy a queue pair as soon as they have all messages. If the acknowledgment of
-    /// the last message is lost then, no retry of the peer is answered, and it reports an error for
-    /// a message that succeeded. A peer ignores duplicates.
+    /// Programs disconnect or destroy a queue pair as soon as they have all messages. If the peer
+    /// has not requested the acknowledgment of the last message yet, or if it is lost, no retry of
+    /// the peer is answered, and it reports an error for a message that succeeded. A peer ignores
+    /// duplicates.
     ///
     /// If the peer has been silent for long, it has probably received the acknowledgment. Then
     /// nothing is sent, because its number may belong to another queue pair by now.
     pub(crate) fn repeat_last_ack(&mut self, qp: &IbQp) {
-        if self.silent_for() > REPEAT_FOR || !qp.state().is_receiving() {
+        if self.silent_for() > REPEAT_FOR {
             return;
         }
+        self.heard_at = Instant::default();
         if let Some(ack) = self.resp.last_ack() {
             for _ in 0..COPIES {
                 self.reply(qp, &ack, &mut Run::new());
