@@ -501,9 +501,10 @@ static void test_backlog(void)
 		send_packet(&p);
 	STATS_GREW(&s1, { "rcvd_pkts", WAITING + 7 },
 		   { "rcvd_bytes", (WAITING + 7) * WIRE(BTH, 0) }, { "rx_backlog_full", 7 });
-	/* RESET drops the requests that wait. */
+	/* RESET drops the requests that wait, and repeats the last acknowledgment. */
 	end_modify(&a, IBV_QPS_RESET);
-	STATS_GREW(&s1, { "rx_bad_state", WAITING });
+	STATS_GREW(&s1, { "rx_bad_state", WAITING }, { "sent_pkts", 3 },
+		   { "sent_bytes", 3 * WIRE(BTH + AETH, 0) });
 	undo_last();
 	pair_close(&a, &b);
 }

@@ -116,6 +116,10 @@ pub(crate) fn modify(
             .map_err(|e| errno(e.errno_kind()))?;
 
         // Nothing fails from here on.
+        if to == State::Reset {
+            // Before the half forgets the peer.
+            recv.repeat_last_ack(qp);
+        }
         if let Some([sends, receives]) = paths {
             send.tx.set_path(sends);
             recv.tx.set_path(receives);
@@ -239,7 +243,6 @@ fn enter(
     match to {
         State::Reset => {
             send.reset();
-            recv.repeat_last_ack(qp);
             recv.reset();
         }
         State::Rtr => {
