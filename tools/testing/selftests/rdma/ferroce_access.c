@@ -454,16 +454,15 @@ static void test_nak_of_other_cpu(void)
 		struct ibv_wc wc;
 
 		pair_open(&a, &b, IBV_QPT_RC, LEN);
-		fill(b.buf, LEN, i);
-		post_recv(&a, 3, 0, 64);
 		stay_on_cpu(0);
+		/* A process that has polled a completion sends the next request on its own CPU. */
+		post_send(&a, &b, IBV_WR_RDMA_WRITE, 4, 0, 64, IBV_SEND_SIGNALED);
+		expect(&a, 4, IBV_WC_SUCCESS);
+		fill(b.buf, LEN, i);
 		post_send(&a, &b, IBV_WR_RDMA_READ, 1, 0, LEN, IBV_SEND_SIGNALED);
 		expect(&a, 1, IBV_WC_SUCCESS);
 		post_send(&a, &b, IBV_WR_RDMA_READ, 2, 0, LEN, IBV_SEND_SIGNALED);
 		stay_on_cpu(1);
-		/* A process that has polled a completion sends the next request on its own CPU. */
-		post_send(&b, &a, IBV_WR_SEND, 4, 0, 64, IBV_SEND_SIGNALED);
-		expect(&a, 3, IBV_WC_SUCCESS);
 		b.mr->rkey ^= 0x100;
 		post_send(&a, &b, IBV_WR_RDMA_WRITE, 5, 0, 64, IBV_SEND_SIGNALED);
 		b.mr->rkey ^= 0x100;
@@ -474,7 +473,6 @@ static void test_nak_of_other_cpu(void)
 			in_order++;
 		}
 		expect(&a, 5, IBV_WC_REM_ACCESS_ERR);
-		expect(&b, 4, IBV_WC_SUCCESS);
 		pair_close(&a, &b);
 	}
 	undo_last();

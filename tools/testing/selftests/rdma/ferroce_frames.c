@@ -329,8 +329,9 @@ static void link_moved(void)
 	struct dev r5 = {};
 	int moved;
 
-	shell("ip -n n1 link add v5 up type veth peer name v6 netns n2");
-	shell("ip -n n2 link set v6 up");
+	/* v5 has a carrier as soon as it is up, because v6 is up already. */
+	shell("ip -n n1 link add v5 type veth peer name v6 netns n2");
+	shell("ip -n n2 link set v6 up && ip -n n1 link set v5 up");
 	shell("ip netns exec n1 rdma link add r5 type ferroce netdev v5");
 	r5.ctx = open_device("r5");
 	CHECK(r5.ctx);

@@ -268,7 +268,8 @@ netdev_deleted() {
 	wait_gone r1 r2
 	wait_for fails socket n1
 	ip link add d1 netns n1 type dummy
-	add_link r1 n1 d1
+	# The name is free a moment after the socket is closed.
+	wait_for add_link r1 n1 d1
 }
 
 netns_deleted() {

@@ -103,7 +103,6 @@ static void open_sides(struct side *s)
 		end_init(e, i ? &r2 : &r1, IBV_QPT_RC, 0);
 		e->mtu = mtu;
 		e->access |= IBV_ACCESS_REMOTE_ATOMIC;
-		e->timeout = 16;
 		e->min_rnr_timer = 1 + below(8);
 		/* Each must have the resources for the READs of the other. */
 		e->rd_atomic = rd_atomic;

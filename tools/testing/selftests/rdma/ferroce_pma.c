@@ -362,5 +362,7 @@ static const struct test tests[] = {
 
 int main(int argc, char **argv)
 {
+	/* So that a copy of a packet cannot overtake it. */
+	stay_on_cpu(0);
 	run_tests(argc, argv, raw_open, tests, ARRAY_LEN(tests));
 }

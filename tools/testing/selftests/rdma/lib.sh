@@ -290,10 +290,15 @@ resolve_neighbours() {
 # in_order: with RPS all packets of a net device go through one backlog. Those of different processors may overtake each other,
 # which costs retries, or messages without a connection that retries.
 in_order() {
+	rps 1
+}
+
+# rps CPUS: a mask of the processors that receive packets; with 0, each receives what it has sent.
+rps() {
 	local i
 
 	has_rps || return 0
-	for i in 1 2; do ip netns exec "n$i" sh -c "echo 1 >/sys/class/net/v$i/queues/rx-0/rps_cpus"; done
+	for i in 1 2; do ip netns exec "n$i" sh -c "echo $1 >/sys/class/net/v$i/queues/rx-0/rps_cpus"; done
 }
 
 has_rps() {
@@ -368,6 +373,16 @@ run_both() {
 		sed 's/^/client: /' "$tmp/client.log"
 	fi
 	return "$rc"
+}
+
+# exchange COMMAND...: the same, and keeps the packets of UC and UD in order. RC does not need that. With only one processor that
+# receives, all retries would be lost if it did not run for half a second.
+exchange() {
+	case "$*" in
+	*_u[cd]_* | *"-c U"*) in_order ;;
+	*) rps 0 ;;
+	esac
+	both "$@"
 }
 
 # rpings ADDRESS [OPTIONS]: rping, with its server in n1 (or $server_ns) and its client in n2 (or $client_ns). With $lossy a packet of
