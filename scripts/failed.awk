@@ -1,15 +1,10 @@
 #!/usr/bin/awk -f
 # SPDX-License-Identifier: GPL-2.0
 #
-# failed.awk FILE: prints the results in a TAP file that failed, each with the last diagnostics before it.
+# failed.awk FILE: prints the failed results of a TAP file, each with the last lines of diagnostics before it.
 
 BEGIN {
 	most = 25
-}
-
-/^#/ {
-	lines[seen++ % most] = $0
-	next
 }
 
 /^not ok/ {
@@ -19,4 +14,9 @@ BEGIN {
 
 /^(not )?ok/ {
 	seen = 0
+	next
+}
+
+{
+	lines[seen++ % most] = $0
 }

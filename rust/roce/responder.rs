@@ -295,23 +295,21 @@ impl<S: Records> Responder<S> {
         reply.filter(|reply| matches!(reply.syndrome, Syndrome::Nak(_)))
     }
 
-    /// Returns the last acknowledgment again, if there was one.
+    /// Returns the acknowledgment of, or the response to, the last request, if that was not a READ.
     ///
-    /// The driver sends it when the queue pair stops receiving. Without it, a peer that has missed
-    /// the acknowledgment would retransmit in vain, and report the received messages as failed.
+    /// The driver sends it when the queue pair stops receiving. Without it, a peer that has not
+    /// received the acknowledgment, or has not requested it yet, would retransmit in vain, and
+    /// report the received messages as failed. The responses to a READ acknowledge the requests
+    /// before it. After them, the peer does not expect the acknowledgment of an earlier request.
     pub fn last_ack(&self) -> Option<Reply> {
         if self.transport != Transport::Rc || self.failed || self.sequence.msn() == 0 {
             return None;
         }
         let acked = self.sequence.acked();
-        let age = acked.forward(self.sequence.epsn());
-        if age > 1 {
-            if let Some(reply) = self.last_response() {
-                return Some(reply);
-            }
+        if acked.next() == self.sequence.epsn() {
+            return Some(self.ack(acked));
         }
-        // A PSN too far back could be mistaken for another request of the peer.
-        (age <= Psn::HALF / 2).then(|| self.ack(acked))
+        self.last_response()
     }
 
     /// Decides on a packet whose P_Key, source address and ICRC have been checked.

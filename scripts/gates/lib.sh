@@ -6,13 +6,13 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-# verdict NAME COMPLAINTS: one TAP line; the complaints, where there are any, follow it.
+# verdict NAME COMPLAINTS: one TAP line, after the complaints, if there are any.
 verdict() {
 	if [ -z "$2" ]; then
 		echo "ok - $1"
 	else
-		echo "not ok - $1"
 		head -n 60 <<<"$2" | sed 's/^/# /'
+		echo "not ok - $1"
 		failed=1
 	fi
 }

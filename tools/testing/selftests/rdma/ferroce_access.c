@@ -444,7 +444,7 @@ static void test_nak_of_other_cpu(void)
 	if (is_debug_kernel())
 		return test_skip("the debug kernel has no tbf");
 	set_tx_queues(2);
-	shell("ip netns exec n1 sh -c 'echo 1 >/sys/class/net/v1/queues/rx-0/rps_cpus'");
+	receive_in_order(1);
 	shell_undo("tc -n n2 qdisc del dev v2 root",
 		   "ip netns exec n2 sh -ec 'cd /sys/class/net/v2/queues;"
 		   "echo 1 >tx-0/xps_cpus; echo 2 >tx-1/xps_cpus;"
@@ -455,7 +455,10 @@ static void test_nak_of_other_cpu(void)
 
 		pair_open(&a, &b, IBV_QPT_RC, LEN);
 		stay_on_cpu(0);
-		/* A process that has polled a completion sends the next request on its own CPU. */
+		/*
+		 * A poll counts only after the next completion. Without this WRITE, WRITE 5 would
+		 * be left to the work item, which may run on the first CPU.
+		 */
 		post_send(&a, &b, IBV_WR_RDMA_WRITE, 4, 0, 64, IBV_SEND_SIGNALED);
 		expect(&a, 4, IBV_WC_SUCCESS);
 		fill(b.buf, LEN, i);

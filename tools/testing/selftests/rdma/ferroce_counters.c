@@ -437,12 +437,24 @@ static void test_not_sent(void)
 	pair_close(&a, &b);
 }
 
+/* Executes requests until one has found the queue of r1 full. */
+static void fill_queue(struct end *e, struct end *peer, enum ibv_wr_opcode opcode)
+{
+	const struct growth lossless[] = { { "send_err", 0 }, { "completer_retry_err", 0 }, {} };
+	long long full = stats_get(&s1, "tx_queue_full");
+
+	for (wait_begin(); stats_get(&s1, "tx_queue_full") == full; wait_more_program("a queue")) {
+		post_send(e, peer, opcode, 1, 0, 4 * LEN, IBV_SEND_SIGNALED);
+		expect(e, 1, IBV_WC_SUCCESS);
+		stats_grew_among(&s1, lossless);
+		stats_grew_among(&s2, lossless);
+	}
+}
+
 /* A slow queue is full with one train. (netem would orphan it: its packets would not count.) */
 static void test_full_queue(void)
 {
-	const struct growth lossless[] = { { "send_err", 0 }, { "completer_retry_err", 0 }, {} };
 	struct end a, b;
-	long long full;
 
 	if (is_debug_kernel())
 		return test_skip("the debug kernel has no tbf");
@@ -453,20 +465,10 @@ static void test_full_queue(void)
 	pair_create(&a, &b);
 	open_windows(&a, &b);
 	begin();
-	full = stats_get(&s1, "tx_queue_full");
-	/* Without RPS, packets would overtake, which costs retries. */
-	shell("ip netns exec n2 sh -c 'echo 1 >/sys/class/net/v2/queues/rx-0/rps_cpus'");
+	receive_in_order(2);
 	shell_undo(QDISC_DEL, "tc -n n1 qdisc add dev v1 root tbf rate 8mbit burst 70k limit 70k");
-	post_send(&a, &b, IBV_WR_RDMA_WRITE, 1, 0, 4 * LEN, IBV_SEND_SIGNALED);
-	expect(&a, 1, IBV_WC_SUCCESS);
-	stats_grew_among(&s1, lossless);
-	CHECK(stats_get(&s1, "tx_queue_full") > full);
-	full = stats_get(&s1, "tx_queue_full");
-	post_send(&b, &a, IBV_WR_RDMA_READ, 2, 0, 4 * LEN, IBV_SEND_SIGNALED);
-	expect(&b, 2, IBV_WC_SUCCESS);
-	stats_grew_among(&s1, lossless);
-	stats_grew_among(&s2, lossless);
-	CHECK(stats_get(&s1, "tx_queue_full") > full);
+	fill_queue(&a, &b, IBV_WR_RDMA_WRITE);
+	fill_queue(&b, &a, IBV_WR_RDMA_READ);
 	undo_last();
 	pair_close(&a, &b);
 }
@@ -501,10 +503,9 @@ static void test_backlog(void)
 		send_packet(&p);
 	STATS_GREW(&s1, { "rcvd_pkts", WAITING + 7 },
 		   { "rcvd_bytes", (WAITING + 7) * WIRE(BTH, 0) }, { "rx_backlog_full", 7 });
-	/* RESET drops the requests that wait, and repeats the last acknowledgment. */
+	/* RESET drops the requests that wait. */
 	end_modify(&a, IBV_QPS_RESET);
-	STATS_GREW(&s1, { "rx_bad_state", WAITING }, { "sent_pkts", 3 },
-		   { "sent_bytes", 3 * WIRE(BTH + AETH, 0) });
+	STATS_GREW(&s1, { "rx_bad_state", WAITING });
 	undo_last();
 	pair_close(&a, &b);
 }

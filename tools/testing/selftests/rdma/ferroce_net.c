@@ -45,6 +45,12 @@ static void on_signal(int sig)
 	_exit(128 + sig);
 }
 
+void receive_in_order(int number)
+{
+	shell("ip netns exec n%d sh -c 'echo 1 >/sys/class/net/v%d/queues/rx-0/rps_cpus'", number,
+	      number);
+}
+
 void net_up(void)
 {
 	atexit(net_down);

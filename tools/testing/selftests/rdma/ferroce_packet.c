@@ -354,24 +354,34 @@ static void test_refused_behind_read(void)
 	}
 }
 
+/* Read from sysfs: starting a program could take some seconds. */
+static long long sent_by_r1(void)
+{
+	return port_file("r1", "counters", "port_xmit_packets");
+}
+
 /*
- * A queue pair that is destroyed soon after a message repeats the acknowledgment, which may have
- * been lost. After some idle seconds it does not: the peer would have sent the request again.
+ * A queue pair that moves to ERR or RESET or is destroyed soon after a message repeats the
+ * acknowledgment once, which may have been lost. After some idle seconds it does not: the peer
+ * would have sent the request again.
  */
 static void test_last_acknowledgment(void)
 {
-	long long before;
+	const enum ibv_qp_state states[] = { IBV_QPS_ERR, IBV_QPS_RESET };
 	struct end pair[2];
+	long long before;
 
-	for (int idle = 0; idle < 2; idle++) {
+	for (size_t i = 0; i < 4; i++) {
 		open_pair(pair, IBV_QPT_RC);
 		exchange(&pair[0], &pair[1], 1);
-		if (idle)
-			sleep(6);
-		/* Starting a program could take some seconds. */
-		before = port_file("r1", "counters", "port_xmit_packets");
+		sleep(i == 3 ? 6 : 0);
+		before = sent_by_r1();
+		if (i < ARRAY_LEN(states)) {
+			end_modify(&pair[0], states[i]);
+			CHECK_EQ(sent_by_r1() - before, 3);
+		}
 		end_close(&pair[0]);
-		CHECK_EQ(port_file("r1", "counters", "port_xmit_packets") - before, idle ? 0 : 3);
+		CHECK_EQ(sent_by_r1() - before, i == 3 ? 0 : 3);
 		end_close(&pair[1]);
 	}
 	all_unharmed(9);

@@ -158,6 +158,8 @@ void net_up(void);
 /* Enters a network namespace; returns a descriptor of the one before, for leave_ns(). */
 int enter_ns(const char *name);
 void leave_ns(int before);
+/* Has one CPU receive all packets in a namespace (RPS), so that they do not overtake each other. */
+void receive_in_order(int number);
 
 /* Fills an end with the attributes that most tests use, which may be changed before end_open(). */
 void end_init(struct end *e, struct dev *dev, enum ibv_qp_type type, size_t len);

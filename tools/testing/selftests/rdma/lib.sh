@@ -293,7 +293,7 @@ in_order() {
 	rps 1
 }
 
-# rps CPUS: a mask of the processors that receive packets; with 0, each receives what it has sent.
+# rps CPUS: a mask of the processors that receive packets; with 0, each receives the packets that it has sent.
 rps() {
 	local i
 
@@ -375,8 +375,8 @@ run_both() {
 	return "$rc"
 }
 
-# exchange COMMAND...: the same, and keeps the packets of UC and UD in order. RC does not need that. With only one processor that
-# receives, all retries would be lost if it did not run for half a second.
+# exchange PROGRAM [OPTIONS]: the same, with the packets of UC and UD in order. RC needs no order. If one processor received all
+# packets, and did not run for half a second, the retries would run out.
 exchange() {
 	case "$*" in
 	*_u[cd]_* | *"-c U"*) in_order ;;

@@ -108,8 +108,7 @@ pub(crate) struct RecvHalf {
     address: Option<(u32, NetId, [u8; 16])>,
     /// True once the last WQE reached event was raised.
     last_wqe_reached: bool,
-    /// The time of the last request, by [`clock::coarse`]; long ago once the last acknowledgment
-    /// was repeated.
+    /// The time of the last request, by [`clock::coarse`].
     heard_at: Instant,
     /// True if the timer for `early` is armed.
     is_early_watched: bool,

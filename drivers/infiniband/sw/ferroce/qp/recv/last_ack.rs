@@ -10,7 +10,6 @@ use crate::{
     clock,
     device::IbQp, //
 };
-use roce::time::Instant;
 
 /// The number of repetitions.
 const COPIES: u32 = 3;
@@ -27,7 +26,8 @@ impl RecvHalf {
         clock::coarse().since(self.heard_at)
     }
 
-    /// Repeats the last acknowledgment of a queue pair that stops receiving, once.
+    /// Repeats the last acknowledgment of a queue pair that stops receiving. The caller resets the
+    /// responder afterwards, so this happens once.
     ///
     /// Programs disconnect or destroy a queue pair as soon as they have all messages. If the peer
     /// has not requested the acknowledgment of the last message yet, or if it is lost, no retry of
@@ -40,7 +40,6 @@ impl RecvHalf {
         if self.silent_for() > REPEAT_FOR {
             return;
         }
-        self.heard_at = Instant::default();
         if let Some(ack) = self.resp.last_ack() {
             for _ in 0..COPIES {
                 self.reply(qp, &ack, &mut Run::new());
