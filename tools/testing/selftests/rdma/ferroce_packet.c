@@ -371,6 +371,7 @@ static void test_last_acknowledgment(void)
 	struct end pair[2];
 	long long before;
 
+	/* The third queue pair is destroyed at once, and the fourth one after some idle seconds. */
 	for (size_t i = 0; i < 4; i++) {
 		open_pair(pair, IBV_QPT_RC);
 		exchange(&pair[0], &pair[1], 1);

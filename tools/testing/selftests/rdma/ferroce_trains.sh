@@ -16,7 +16,7 @@ after_each=clean
 
 prepare() {
 	make_net
-	in_order
+	rps 1
 	add_links
 }
 

@@ -287,13 +287,9 @@ resolve_neighbours() {
 	for address in 10.77.0.1 fd77::1; do in_ns n2 ping -q -c 1 "$address" || return; done
 }
 
-# in_order: with RPS all packets of a net device go through one backlog. Those of different processors may overtake each other,
-# which costs retries, or messages without a connection that retries.
-in_order() {
-	rps 1
-}
-
-# rps CPUS: a mask of the processors that receive packets; with 0, each receives the packets that it has sent.
+# rps CPUS: a mask of the processors that receive packets; with 0, each receives the packets that it has sent. With 1, all packets of
+# a net device go through one backlog. Those of different processors may overtake each other, which costs retries, or messages
+# without a connection that retries.
 rps() {
 	local i
 
@@ -379,7 +375,7 @@ run_both() {
 # packets, and did not run for half a second, the retries would run out.
 exchange() {
 	case "$*" in
-	*_u[cd]_* | *"-c U"*) in_order ;;
+	*_u[cd]_* | *"-c U"*) rps 1 ;;
 	*) rps 0 ;;
 	esac
 	both "$@"
