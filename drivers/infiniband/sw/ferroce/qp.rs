@@ -481,7 +481,7 @@ pub(crate) fn destroy(qp: &Owned<IbQp>) {
     qp.number.hide();
     let mut send = qp.send.lock();
     let mut recv = qp.recv.lock();
-    recv.repeat_last_ack(qp);
+    recv.send_last_reply_now(qp);
     qp.set_state(State::Reset);
     send.reset();
     recv.reset();

@@ -350,33 +350,50 @@ static void test_peer_gone(void)
 
 #define WORKER_CPUS "/sys/devices/virtual/workqueue/cpumask"
 
-/*
- * Refuses the last of `n` READs. The queue of the peer has room for one packet and holds it for
- * 20 ms: first that of a WRITE. So all responses and the NAK have to wait, for less than the 50 ms
- * after which they count as lost. Returns whether they did: on a slow host, the WRITE may be gone.
- */
-static bool refuse_in_full_queue(int n)
+/* Refuses the last of `n` READs. The responses to the others stay ahead of the NAK. */
+static void refuse(struct end *a, struct end *b, int n)
 {
 	struct ibv_send_wr wrs[2];
 	struct ibv_sge sges[2];
+
+	make_chain(wrs, sges, n, a, b, IBV_WR_RDMA_READ, 1000, IBV_SEND_SIGNALED);
+	wrs[n - 1].wr.rdma.rkey ^= 1;
+	post_wr(a, wrs);
+	for (int i = 0; i < n - 1; i++)
+		expect(a, i, IBV_WC_SUCCESS);
+	expect(a, n - 1, IBV_WC_REM_ACCESS_ERR);
+	CHECK(n == 1 || filled(a->buf, 1000, 1));
+	expect_event(b, IBV_EVENT_QP_ACCESS_ERR);
+	end_await(a, IBV_QPS_ERR);
+}
+
+/* The peer disconnects as soon as it has a message, whose acknowledgment was lost. */
+static void disconnect(struct end *a, struct end *b, int n)
+{
+	post_recv(b, n, 0, 64);
+	post_send(a, b, IBV_WR_SEND, n, 0, 64, IBV_SEND_SIGNALED);
+	expect(b, n, IBV_WC_SUCCESS);
+	end_modify(b, IBV_QPS_ERR);
+	expect(a, n, IBV_WC_SUCCESS);
+}
+
+/*
+ * The queue of the peer has room for one packet and holds it for 20 ms: first that of a WRITE. So
+ * all packets that `finish` elicits have to wait, for less than the 50 ms after which they count as
+ * lost. Returns whether they did: on a slow host, the WRITE may be gone.
+ */
+static bool in_full_queue(void (*finish)(struct end *a, struct end *b, int n), int n)
+{
 	struct stats before, after;
 	struct end a, b;
 
 	pair_open(&a, &b, IBV_QPT_RC, LEN);
-	fill(b.buf, LEN, n);
-	make_chain(wrs, sges, n, &a, &b, IBV_WR_RDMA_READ, 1000, IBV_SEND_SIGNALED);
-	wrs[n - 1].wr.rdma.rkey ^= 1;
+	fill(b.buf, LEN, 1);
 	stats_read(&before, "show link r2/1");
 	shell_undo("tc -n n2 qdisc del dev v2 root",
 		   "tc -n n2 qdisc add dev v2 root netem limit 1 delay 20ms");
 	post_send(&b, &a, IBV_WR_RDMA_WRITE, 0, ROOM, 64, 0);
-	post_wr(&a, wrs);
-	for (int i = 0; i < n - 1; i++)
-		expect(&a, i, IBV_WC_SUCCESS);
-	expect(&a, n - 1, IBV_WC_REM_ACCESS_ERR);
-	CHECK(n == 1 || filled(a.buf, 1000, n));
-	expect_event(&b, IBV_EVENT_QP_ACCESS_ERR);
-	end_await(&a, IBV_QPS_ERR);
+	finish(&a, &b, n);
 	undo_last();
 	stats_read(&after, "show link r2/1");
 	pair_close(&a, &b);
@@ -384,7 +401,7 @@ static bool refuse_in_full_queue(int n)
 }
 
 /* On one CPU, the timer of the queue is not late if those of the queue pair are in time. */
-static void refuse_until_full(int n)
+static void until_full(void (*finish)(struct end *a, struct end *b, int n), int n)
 {
 	bool was_full = false;
 
@@ -392,7 +409,7 @@ static void refuse_until_full(int n)
 	shell_undo("cat /run/ferroce_cpumask >" WORKER_CPUS,
 		   "cp " WORKER_CPUS " /run/ferroce_cpumask && echo 1 >" WORKER_CPUS);
 	for (int i = 0; i < 20 && !was_full; i++)
-		was_full = refuse_in_full_queue(n);
+		was_full = in_full_queue(finish, n);
 	undo_last();
 	if (!was_full)
 		test_skip("the queue was never full");
@@ -401,13 +418,17 @@ static void refuse_until_full(int n)
 /* No retry elicits the NAK again, because the peer is in ERR. */
 static void test_nak_waits(void)
 {
-	refuse_until_full(1);
+	until_full(refuse, 1);
 }
 
-/* The responses before the NAK stay ahead of it. */
 static void test_nak_waits_for_responses(void)
 {
-	refuse_until_full(2);
+	until_full(refuse, 2);
+}
+
+static void test_ack_waits(void)
+{
+	until_full(disconnect, 1);
 }
 
 /* Sets the number of transmit queues of v2. */
@@ -497,6 +518,7 @@ static const struct test tests[] = {
 	{ "peer gone", test_peer_gone },
 	{ "a NAK waits for room", test_nak_waits },
 	{ "a NAK and the responses before it wait for room", test_nak_waits_for_responses },
+	{ "the last acknowledgment waits for room", test_ack_waits },
 	{ "a NAK of another CPU stays behind the responses", test_nak_of_other_cpu },
 };
 

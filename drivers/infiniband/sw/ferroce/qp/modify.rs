@@ -118,7 +118,7 @@ pub(crate) fn modify(
         // Nothing fails from here on.
         if to == State::Reset {
             // Before the half forgets the peer.
-            recv.repeat_last_ack(qp);
+            recv.send_last_reply_now(qp);
         }
         if let Some([sends, receives]) = paths {
             send.tx.set_path(sends);

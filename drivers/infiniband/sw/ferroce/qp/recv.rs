@@ -6,12 +6,11 @@ mod admit;
 mod completion;
 mod early;
 mod flush;
-mod last_ack;
+mod last_reply;
 mod odp;
 mod place;
 mod read_response;
 pub(super) mod records;
-mod refusal;
 
 pub(crate) use self::flush::look;
 
@@ -122,8 +121,8 @@ pub(crate) struct RecvHalf {
     pub(super) wait: OdpWait,
     /// A packet with a verdict that could not be applied yet. Later packets wait behind it.
     parked: Option<Parked>,
-    /// The NAK for a refused request that is still to be sent (ERR).
-    refusal: Option<Reply>,
+    /// The last reply to the peer, while it waits to be sent; see last_reply.rs.
+    last_reply: Option<Reply>,
 }
 
 /// The state of one run of the half, and the work to do after the lock is dropped.
@@ -203,12 +202,12 @@ pub(crate) fn run(qp: &IbQp) {
         let mut run = Run::new();
         match qp.state() {
             State::Err => {
-                half.repeat_last_ack(qp);
+                half.keep_last_ack();
                 if qp.kernel.is_some() {
-                    // Before the flush completes the drain, see refusal.rs.
+                    // Before the flush completes the drain, see last_reply.rs.
                     half.resp.reset();
                 }
-                half.send_refusal(qp, &mut run);
+                half.send_last_reply(qp, &mut run);
                 half.flush(qp, &mut run);
                 half.raise_last_wqe_reached(qp);
                 half.watch(qp);
@@ -288,7 +287,7 @@ impl RecvHalf {
                 next_look: Backoff::default(),
                 wait: OdpWait::new(),
                 parked: None,
-                refusal: None,
+                last_reply: None,
             }? Error),
             GFP_KERNEL_ACCOUNT,
         )
@@ -303,7 +302,7 @@ impl RecvHalf {
         self.heard_at = Instant::default();
         self.is_early_watched = false;
         self.next_look.succeeded();
-        self.refusal = None;
+        self.last_reply = None;
         self.stop_waiting();
     }
 

@@ -425,8 +425,8 @@ impl Tx {
         })
     }
 
-    /// Sends the NAK that ends a connection. Unlike other acknowledgments, it waits for memory, for
-    /// room in a queue below, and until the packets of another CPU have left.
+    /// Sends the last reply of a queue pair. Unlike other replies, it waits for memory, for room in
+    /// a queue below, and until the packets of another CPU have left.
     ///
     /// # Errors
     ///

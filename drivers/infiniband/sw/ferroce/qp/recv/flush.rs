@@ -54,8 +54,8 @@ impl RecvHalf {
 
     /// Flushes the posted requests (ERR).
     pub(super) fn flush(&mut self, qp: &IbQp, run: &mut Run) {
-        // READ responses may have to be sent before the NAK that waits.
-        if self.refusal.is_none() {
+        // READ responses may have to be sent before the reply that waits.
+        if self.last_reply.is_none() {
             self.resp.reset();
         }
         self.stop_waiting();

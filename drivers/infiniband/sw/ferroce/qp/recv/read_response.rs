@@ -88,8 +88,8 @@ impl RecvHalf {
     /// Waits for the memory of a response, or ends the READ.
     #[cold]
     fn cannot_read(&mut self, qp: &IbQp, segment: &ReadSegment, error: MemError, run: &mut Run) {
-        if self.refusal.is_some() {
-            // In ERR, the half does not wait for memory. The NAK goes without the responses.
+        if self.last_reply.is_some() {
+            // In ERR, the half does not wait for memory. The reply goes without the responses.
             self.resp.response_failed(error);
             run.again = true;
             return;
