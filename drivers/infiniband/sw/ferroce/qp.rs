@@ -425,11 +425,17 @@ impl Qp {
         false
     }
 
-    /// Grants each half a flush budget of the size of its queue.
+    /// Grants each half a flush budget of the size of its ring.
     fn allow_flush(&self) {
-        self.send_flush_budget.grant(self.cap.max_send_wr);
-        // With a shared receive queue, there is at most the request in use.
-        self.recv_flush_budget.grant(self.cap.max_recv_wr.max(1));
+        // The number of slots of a ring is a power of two. With a shared receive queue, there is at
+        // most the request in use.
+        let slots = |wr: u32| {
+            wr.saturating_add(1)
+                .checked_next_power_of_two()
+                .unwrap_or(wr)
+        };
+        self.send_flush_budget.grant(slots(self.cap.max_send_wr));
+        self.recv_flush_budget.grant(slots(self.cap.max_recv_wr));
     }
 
     /// Sets the counters of the queue pair. The caller keeps another reference to them until the

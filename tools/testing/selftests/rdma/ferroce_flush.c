@@ -85,6 +85,29 @@ static void test_granted(void)
 	}
 }
 
+/* One doorbell for a full ring of the largest size, which holds more than max_send_wr. */
+static void test_largest(void)
+{
+	enum { LIMIT = 16384, ROOM = 2 * LIMIT - 1 };
+	static struct ibv_send_wr wrs[ROOM];
+	static struct ibv_sge sges[ROOM];
+	struct end a, b;
+
+	end_init(&a, &r1, IBV_QPT_RC, 4096);
+	end_init(&b, &r2, IBV_QPT_RC, 4096);
+	a.cap.max_send_wr = LIMIT;
+	a.cqe = ROOM;
+	pair_create(&a, &b);
+	CHECK_EQ(a.cap.max_send_wr, LIMIT);
+	end_modify(&a, IBV_QPS_ERR);
+	make_chain(wrs, sges, ROOM, &a, &b, IBV_WR_SEND, 64, 0);
+	post_wr(&a, wrs);
+	for (uint32_t n = 0; n < ROOM; n++)
+		expect(&a, n, IBV_WC_WR_FLUSH_ERR);
+	expect_none(&a);
+	pair_close(&a, &b);
+}
+
 /* Receives that are posted in ERR are flushed without a doorbell, at any time. */
 static void flushed_unrung(struct end *e, int rounds)
 {
@@ -238,6 +261,7 @@ static const struct test tests[] = {
 	{ "packets that a net device holds", test_held },
 	{ "long queues", test_many },
 	{ "as many sends as were granted", test_granted },
+	{ "largest send ring", test_largest },
 	{ "many receives without a doorbell", test_many_receives },
 };
 

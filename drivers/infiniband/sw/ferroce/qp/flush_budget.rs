@@ -9,7 +9,7 @@ use kernel::sync::atomic::{
 
 /// The requests that a half may still flush.
 ///
-/// A verb or a failure grants the size of the queue. The timer that looks for receive requests in
+/// A verb or a failure grants the size of the ring. The timer that looks for receive requests in
 /// ERR grants less, because it needs no call of the process. Without a limit, a process that keeps
 /// writing to its rings would keep the work item busy, and its CPU time is not charged to the
 /// process.
@@ -20,19 +20,18 @@ impl FlushBudget {
         Self(Atomic::new(0))
     }
 
+    /// Raises the budget to `requests` if less is left.
     pub(super) fn grant(&self, requests: u32) {
-        self.0.store(requests, Relaxed);
-    }
-
-    /// Raises the budget to `requests` if less is left. If a request is taken meanwhile, the budget
-    /// may be one more.
-    pub(super) fn raise(&self, requests: u32) {
-        if self.0.load(Relaxed) < requests {
-            self.grant(requests);
+        let mut left = self.0.load(Relaxed);
+        while left < requests {
+            match self.0.cmpxchg(left, requests, Relaxed) {
+                Ok(_) => return,
+                Err(current) => left = current,
+            }
         }
     }
 
-    /// Takes one request from the budget, if any is left. A concurrent grant replaces the budget.
+    /// Takes one request from the budget, if any is left.
     pub(super) fn take(&self) -> bool {
         let mut left = self.0.load(Relaxed);
         while let Some(rest) = left.checked_sub(1) {

@@ -27,7 +27,7 @@ const PER_LOOK: u32 = 1024;
 /// states, drops packets that have waited too long for earlier ones. Softirq context, no lock held.
 pub(crate) fn look(qp: &IbQp) {
     if qp.state() == State::Err {
-        qp.recv_flush_budget.raise(qp.cap.max_recv_wr.min(PER_LOOK));
+        qp.recv_flush_budget.grant(qp.cap.max_recv_wr.min(PER_LOOK));
         run(qp);
     } else {
         qp.recv.lock().expire_early(qp);
