@@ -34,16 +34,16 @@ static bool frame_modify(enum ibv_qp_state state, int mask)
 	return !ibv_modify_qp(raw.qp, &attr, mask | IBV_QP_STATE);
 }
 
-static void open_raw_on(struct dev *dev)
+static void open_raw_on(struct dev *dev, size_t len)
 {
-	end_init(&raw, dev, IBV_QPT_RAW_PACKET, LEN);
+	end_init(&raw, dev, IBV_QPT_RAW_PACKET, len);
 	end_create(&raw);
 	end_to(&raw, NULL, IBV_QPS_RTS);
 }
 
 static void open_raw(void)
 {
-	open_raw_on(&r1);
+	open_raw_on(&r1, LEN);
 }
 
 /* Writes a frame to the start of the buffer, with a VLAN tag or without. */
@@ -202,6 +202,37 @@ static void errors(void)
 	end_close(&raw);
 }
 
+static void add_r5(struct dev *r5, const char *netdev)
+{
+	shell("ip netns exec n1 rdma link add r5 type ferroce netdev %s", netdev);
+	r5->ctx = open_device("r5");
+	CHECK(r5->ctx);
+	r5->pd = ibv_alloc_pd(r5->ctx);
+	CHECK(r5->pd);
+}
+
+/* Frames that the MTU of lo allows, but are longer than any packet. */
+static void long_frames(void)
+{
+	static const size_t lens[] = { (1 << 16) + HEADER + 1, 1 << 20 };
+	struct dev r5 = {};
+
+	shell_undo("ip -n n1 link set lo mtu 65536", "ip -n n1 link set lo mtu 2000000");
+	add_r5(&r5, "lo");
+	for (size_t i = 0; i < ARRAY_LEN(lens); i++) {
+		open_raw_on(&r5, 1 << 20);
+		send_frame(0, (1 << 16) + HEADER, 0);
+		expect(&raw, 0, IBV_WC_SUCCESS);
+		send_frame(1, lens[i], 0);
+		expect(&raw, 1, IBV_WC_LOC_LEN_ERR);
+		end_close(&raw);
+	}
+	CHECK_EQ(ibv_dealloc_pd(r5.pd), 0);
+	CHECK_EQ(ibv_close_device(r5.ctx), 0);
+	shell("ip netns exec n1 rdma link delete r5");
+	undo_last();
+}
+
 static void states(void)
 {
 	struct ibv_qp_init_attr init;
@@ -332,12 +363,8 @@ static void link_moved(void)
 	/* v5 has a carrier as soon as it is up, because v6 is up already. */
 	shell("ip -n n1 link add v5 type veth peer name v6 netns n2");
 	shell("ip -n n2 link set v6 up && ip -n n1 link set v5 up");
-	shell("ip netns exec n1 rdma link add r5 type ferroce netdev v5");
-	r5.ctx = open_device("r5");
-	CHECK(r5.ctx);
-	r5.pd = ibv_alloc_pd(r5.ctx);
-	CHECK(r5.pd);
-	open_raw_on(&r5);
+	add_r5(&r5, "v5");
+	open_raw_on(&r5, LEN);
 	close(capture);
 	capture = packet_socket("v6");
 	make_frame(100, false, 1);
@@ -381,6 +408,7 @@ static const struct test tests[] = {
 	{ "frames are sent unchanged", frames },
 	{ "many frames", many },
 	{ "failed requests", errors },
+	{ "frames longer than any packet", long_frames },
 	{ "states and attributes", states },
 	{ "nothing is received", nothing_received },
 	{ "CAP_NET_RAW", privilege },

@@ -36,6 +36,9 @@ use roce::wr::MemError;
 
 /// The length of a VLAN tag, by which a tagged frame may be longer.
 const TAG_LEN: u32 = 4;
+/// The largest MTU that is used: the default of lo. Frames must fit into a [`SkBuff`], but lo and
+/// dummy devices may have an MTU of 2 GiB.
+const MAX_MTU: u32 = 1 << 16;
 /// The EtherTypes of VLAN tags: 802.1Q and 802.1ad.
 const TAGS: [[u8; 2]; 2] = [[0x81, 0x00], [0x88, 0xa8]];
 
@@ -68,7 +71,10 @@ pub(super) fn send(
     counters: &Counters,
 ) -> Result<(), SendError> {
     // CAST: 14.
-    let plain = netdev.mtu().saturating_add(ETHERNET_LEN as u32);
+    let plain = netdev
+        .mtu()
+        .min(MAX_MTU)
+        .saturating_add(ETHERNET_LEN as u32);
     // CAST: Widening.
     let size = len as usize;
 
