@@ -317,7 +317,11 @@ impl Qp {
                 send::run(qp);
             })),
             recv_pacer <- FineTimer::new(OnExpiry(*qpn, recv::run)),
-            batch_timer <- FineTimer::new(OnExpiry(*qpn, |qp| qp.defer())),
+            batch_timer <- FineTimer::new(OnExpiry(*qpn, |qp| {
+                if qp.sched.on_timer() {
+                    qp.defer();
+                }
+            })),
             work <- Work::new(RunHalves(*qpn)),
         }? Error))
     }
