@@ -85,6 +85,16 @@ static void test_granted(void)
 	}
 }
 
+static void pair_create_long(struct end *a, struct end *b, int type, uint32_t wrs)
+{
+	end_init(a, &r1, type, 4096);
+	end_init(b, &r2, type, 4096);
+	a->cap.max_send_wr = wrs;
+	a->cap.max_recv_wr = wrs;
+	a->cqe = 2 * wrs;
+	pair_create(a, b);
+}
+
 /* One doorbell for a full ring of the largest size, which holds more than max_send_wr. */
 static void test_largest(void)
 {
@@ -93,11 +103,7 @@ static void test_largest(void)
 	static struct ibv_sge sges[ROOM];
 	struct end a, b;
 
-	end_init(&a, &r1, IBV_QPT_RC, 4096);
-	end_init(&b, &r2, IBV_QPT_RC, 4096);
-	a.cap.max_send_wr = LIMIT;
-	a.cqe = ROOM;
-	pair_create(&a, &b);
+	pair_create_long(&a, &b, IBV_QPT_RC, LIMIT);
 	CHECK_EQ(a.cap.max_send_wr, LIMIT);
 	end_modify(&a, IBV_QPS_ERR);
 	make_chain(wrs, sges, ROOM, &a, &b, IBV_WR_SEND, 64, 0);
@@ -203,16 +209,6 @@ static void test_held(void)
 	expect(&a, 4, IBV_WC_RETRY_EXC_ERR);
 	undo_last();
 	pair_close(&a, &b);
-}
-
-static void pair_create_long(struct end *a, struct end *b, int type, uint32_t wrs)
-{
-	end_init(a, &r1, type, 4096);
-	end_init(b, &r2, type, 4096);
-	a->cap.max_send_wr = wrs;
-	a->cap.max_recv_wr = wrs;
-	a->cqe = 2 * wrs;
-	pair_create(a, b);
 }
 
 /* More requests than slots, than a flush budget, and than one call completes. */

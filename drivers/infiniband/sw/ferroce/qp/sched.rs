@@ -244,6 +244,7 @@ mod tests {
         assert!(!sched.on_timer());
         // The process posted nothing since then.
         assert_eq!(sched.on_post(false), Next::Run);
+        assert_eq!(sched.on_post(true), Next::Later);
     }
 
     /// Begins a batch of `doorbells`; returns the first step.

@@ -54,7 +54,7 @@ impl RecvHalf {
 
     /// Flushes the posted requests (ERR).
     pub(super) fn flush(&mut self, qp: &IbQp, run: &mut Run) {
-        // READ responses may have to be sent before the reply that waits.
+        // READ responses may have to be sent before a NAK that waits.
         if self.last_reply.is_none() {
             self.resp.reset();
         }

@@ -89,7 +89,7 @@ impl RecvHalf {
     #[cold]
     fn cannot_read(&mut self, qp: &IbQp, segment: &ReadSegment, error: MemError, run: &mut Run) {
         if self.last_reply.is_some() {
-            // In ERR, the half does not wait for memory. The reply goes without the responses.
+            // In ERR, the half does not wait for memory. The NAK goes without the responses.
             self.resp.response_failed(error);
             run.again = true;
             return;
