@@ -60,7 +60,7 @@ bench-publish: ## copy the results of the last benchmarks to Documentation
 
 ##@ Tests
 
-check: ## the gates, the host tests, and the selftests that the stock kernel supports
+check: ## the gates, host tests, sample, selftests of the stock kernel, two machines, pyverbs
 	@scripts/check
 
 check-pyverbs: module ## rdma-core's own tests, one by one (DRIVER=rxe: on C rdma_rxe; MODULES="mr odp": some only)

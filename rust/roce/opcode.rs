@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn header_lengths() {
+    fn headers_have_lengths_of_ibta() {
         assert_eq!(Opcode::RcSendMiddle.header_len(), 12);
         assert_eq!(Opcode::RcAcknowledge.header_len(), 16);
         assert_eq!(Opcode::RcSendOnlyInv.header_len(), 16);

@@ -115,7 +115,7 @@ pub(crate) fn packets_for(len: u32, mtu: u32) -> u32 {
     rest.unwrap_or(0).wrapping_add(1)
 }
 
-/// The reason why a packet cannot be parsed. The packet is dropped silently.
+/// The reason why a packet cannot be parsed. The packet is dropped without a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseError {
     /// The packet is too short for its headers and ICRC.
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn pad_lengths() {
+    fn payload_is_padded_to_words() {
         assert_eq!(pad_for(0), 0);
         assert_eq!(pad_for(1), 3);
         assert_eq!(pad_for(2), 2);

@@ -33,8 +33,8 @@ const NO_VLAN: u16 = 0xffff;
 
 /// A reference to an entry of a GID table.
 ///
-/// It keeps the entry's slot, not its net device: [`GidAttr::with_netdev`] fails once the device is
-/// removed.
+/// It keeps the entry's slot, not its net device: [`GidAttr::with_netdev`] fails once the net
+/// device is removed.
 ///
 /// Do not keep it for long: as long as there are references to an entry its index is in use, and an
 /// address that is removed and added again gets another one. The device stays registered meanwhile,
@@ -107,7 +107,7 @@ impl GidAttr {
     ///
     /// # Errors
     ///
-    /// `ENODEV` if the entry or the device is gone.
+    /// `ENODEV` if the entry or the net device is gone.
     pub fn vlan_id(&self) -> Result<Option<u16>> {
         let mut vlan_id = NO_VLAN;
         // SAFETY: The entry is alive by the type invariant; a null pointer asks for no address.
@@ -122,7 +122,8 @@ impl GidAttr {
     ///
     /// # Errors
     ///
-    /// `ENODEV` if the entry or the device is gone, or the error of `f`. The device may be down.
+    /// `ENODEV` if the entry or the net device is gone, or the error of `f`. The net device may be
+    /// down.
     pub fn with_netdev<R>(&self, f: impl FnOnce(&NetDevice) -> Result<R>) -> Result<R> {
         let _rcu = rcu::read_lock();
         // SAFETY: The entry is alive by the type invariant, and RCU is held.

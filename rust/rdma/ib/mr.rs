@@ -148,7 +148,7 @@ pub(super) unsafe extern "C" fn reg_user_mr<D: Driver>(
             // SAFETY: The domain is alive for the call.
             D::reg_user_mr(unsafe { Pd::from_raw(pd) }, range, access)
         })?;
-        // The core sets them in the write command, but not in the ioctl method.
+        // The core sets these fields for the write command, but not for the ioctl method.
         // SAFETY: The region was just created, and the core does not know it yet.
         unsafe {
             (*mr).iova = iova;

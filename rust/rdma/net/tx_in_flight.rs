@@ -79,7 +79,7 @@ struct Inner<W> {
     /// The time since the last packet, in jiffies, after which another CPU may send in any case,
     /// and one packet may be sent although the limit is reached.
     takeover: usize,
-    /// The number of packets in flight from which this no longer holds.
+    /// The number of packets in flight from which no packet is sent beyond the limit.
     most: u32,
     waker: W,
 }
@@ -105,8 +105,8 @@ pub struct TxInFlight<W>(Arc<Inner<W>>);
 impl<W: Wake> TxInFlight<W> {
     /// Opens an account. May sleep.
     ///
-    /// After `takeover` nanoseconds without a packet, another CPU may go on in any case, and one
-    /// packet may be sent although the limit is reached, while fewer than `most` are in flight.
+    /// After `takeover` nanoseconds without a packet, another CPU may go on in any case. One packet
+    /// may then be sent although the limit is reached, if fewer than `most` are in flight.
     /// `waker` is called after a pause, when enough packets have been returned: in softirq or
     /// process context, under locks of the network stack and of the sender.
     ///
@@ -126,7 +126,8 @@ impl<W: Wake> TxInFlight<W> {
 
     /// Returns the number of packets that this CPU may send now if `limit` may be in flight.
     ///
-    /// If it is 0, the waker is called once no more than `low_mark` are in flight. Call this again
+    /// If it is 0, the waker is called once no more than `low_mark` are in flight, or once none is
+    /// if another CPU has sent those in flight. Call this again
     /// after `takeover` nanoseconds, too: the stack may keep packets forever, so another CPU may
     /// then send, or one packet beyond the limit. Bottom halves are off.
     ///

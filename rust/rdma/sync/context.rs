@@ -29,7 +29,7 @@ pub fn can_run() -> bool {
 
 /// Keeps bottom halves off on this CPU while it lives.
 ///
-/// If they were off before, the caller must leave them off for as long: this value does not count.
+/// If they were off before, the caller must keep them off for as long: this guard does not nest.
 ///
 /// # Examples
 ///

@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn timer_of_packet_before_the_mark_goes_on() {
+    fn timer_of_packet_before_checkpoint_goes_on() {
         let mut rc = requester(Transport::Rc, 2);
         assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
         assert_eq!(send(&mut rc).map(|sent| sent.ack_req), Some(true));

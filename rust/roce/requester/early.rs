@@ -362,7 +362,7 @@ mod tests {
 
     /// Responses to the first request are still on their way when the second one is sent.
     #[test]
-    fn loss_within_what_is_requested_again_is_repeated_once() {
+    fn response_that_is_lost_again_is_requested_once_more() {
         for progress in 0..2 {
             let mut rc = requester(Transport::Rc, 1);
             let frames = read::<8>(&mut rc);

@@ -460,7 +460,7 @@ mod tests {
 
     /// The peer seems to drop early packets, until the next loss shows the opposite.
     #[test]
-    fn late_acknowledgment_after_rewind_does_not_show_what_the_peer_keeps() {
+    fn late_acknowledgment_after_rewind_does_not_show_kept_packets() {
         let mut rc = measured(8);
         rc.window.set_size(64);
         let nak = Syndrome::Nak(NakCode::PsnSequence);

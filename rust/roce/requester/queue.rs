@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn only_failed_requests_complete_unasked() {
+    fn unsignalled_requests_complete_only_if_they_fail() {
         for transport in [Transport::Uc, Transport::Ud] {
             let mut requester = requester(transport, 4);
             let quiet = unsignalled();

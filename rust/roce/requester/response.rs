@@ -227,8 +227,8 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
     /// Handles a response with PSN `psn` that shows a loss: of the packet at `una`, or of the
     /// response to it.
     ///
-    /// The requester retransmits once per loss. If `can_wait`, it may wait for what is missing
-    /// first.
+    /// The requester retransmits once per loss. If `can_wait`, it may first wait for the
+    /// missing packet or response.
     #[cold]
     pub(super) fn on_gap(
         &mut self,

@@ -54,9 +54,9 @@ const READ_WINDOW: u32 = 1024;
 /// the way that has overflowed once will do so again. READ responses count like packets, because
 /// only the requester can limit the number of them that meet in a queue.
 ///
-/// While packets spend much of a round trip in queues, the window grows by one packet in 8 to 16
-/// round trips: more packets would only make the queues longer, until one overflows. A small window
-/// does not stop growing, because others that share the queue may not yield.
+/// While packets spend much of a round trip in queues, a window of [`LARGE_WINDOW`] does not grow,
+/// because more packets would only make the queues longer, until one overflows. A smaller one grows
+/// by one packet in 8 to 16 round trips, because others that share the queue may not yield.
 ///
 /// If the network marks packets (ECN), the first mark halves the window, and each later round trip
 /// with marks takes a quarter of it. From then on it grows by one packet in one or two round trips.

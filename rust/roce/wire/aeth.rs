@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn known_syndromes() {
+    fn syndromes_have_codes_of_ibta() {
         assert_eq!(Syndrome::ACK.raw(), 0x1f);
         assert_eq!(Syndrome::Rnr { timer: 12 }.raw(), 0x2c);
         assert_eq!(Syndrome::Nak(NakCode::RemoteAccess).raw(), 0x62);

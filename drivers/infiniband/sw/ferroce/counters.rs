@@ -150,11 +150,12 @@ counters! {
     Gap = c"rx_psn_gap",
     /// There is no receive request for it (UC, UD).
     NoWqe = c"rx_no_wqe",
-    /// It is a response that no request waits for.
+    /// It is a response to a queue pair that sends nothing, has a reserved syndrome, or is a CNP
+    /// while congestion control is off.
     UnexpectedResponse = c"rx_unexpected_response",
     /// It is an invalid response.
     BadResponse = c"rx_bad_response",
-    /// Too many packets wait for its queue pair, or all memory for them is used up.
+    /// Too many packets wait for its queue pair, or the share of the pool for them is used up.
     Backlog = c"rx_backlog_full",
     /// There was no memory for it.
     NoMemory = c"rx_no_memory",
@@ -167,7 +168,7 @@ counters! {
     Rejected = c"tx_rejected",
     /// It is a datagram larger than the MTU of the port.
     Oversize = c"tx_oversize",
-    /// There was no memory for it. Only requests, and NAKs that end a connection, are retried.
+    /// There was no memory for it. Only requests, and the last reply of a connection, are retried.
     NoPacket = c"tx_no_memory",
     /// A queue below was full; it is retried.
     NoRoom = c"tx_queue_full",
@@ -309,7 +310,7 @@ impl Counters {
         self.values.sum(index)
     }
 
-    /// Returns the counters that IBTA defines for a port: the sum of both sets.
+    /// Returns the counters that IBTA defines for a port, each summed over `self` and `other`.
     pub(crate) fn port(&self, other: &Self) -> PortCounters {
         let get = |counter: Counter| {
             let index = counter.index();

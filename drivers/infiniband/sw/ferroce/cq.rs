@@ -158,7 +158,7 @@ pub(crate) struct Cq {
     work: Work<Notify>,
     /// Dropped after the work item, which finds the queue by this number.
     pub(crate) number: Number<IbCq>,
-    /// Dropped last: there are as many numbers as charges.
+    /// Dropped after the number, so that processes never hold more numbers than there are charges.
     _charge: Option<Charge>,
 }
 
@@ -482,7 +482,8 @@ impl WorkItem for Notify {
         }
         if cq.wanted.xchg(0, Acquire) != 0 {
             // A work item never runs concurrently with itself, and so neither does the handler.
-            // Most handlers raise a softirq, which otherwise would wait for ksoftirqd.
+            // A handler may raise a softirq (`IB_POLL_SOFTIRQ`), which runs when bottom halves are
+            // on again; otherwise it would wait for ksoftirqd.
             let _bh = BottomHalvesOff::new();
             cq.notify();
         }

@@ -118,7 +118,7 @@ mod tests {
         for _ in 0..1000 {
             assert!(doorbell.ring(false));
         }
-        // An occasional poll does not change that.
+        // A poll before every second doorbell does not change that.
         for _ in 0..1000 {
             assert!(doorbell.ring(true));
             assert!(doorbell.ring(false));

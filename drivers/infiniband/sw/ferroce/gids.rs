@@ -40,10 +40,10 @@ static GIDS: Global<Gids> = Global::new();
 /// All addresses of all devices.
 #[pin_data]
 struct Gids {
-    /// The entries of GID tables with an address.
+    /// The entries of GID tables, by address.
     #[pin]
     addresses: MultiTable<Address, Entry, BUCKETS>,
-    /// The entries of GID tables with an address of a net device.
+    /// The entries of GID tables, by the net device that has the address.
     #[pin]
     links: MultiTable<Link, Entry, BUCKETS>,
     /// The contents of an entry of a GID table, needed when it is removed.

@@ -91,7 +91,7 @@ const KEY_BITS: u32 = u32::BITS - KEY_NUMBER_BITS;
 /// region or of a window.
 ///
 /// The numbers are random, and there are at least seven times as many as may be in use. So a key
-/// has 23 unpredictable bits, and 31 if its tag is random, too.
+/// has 23 unpredictable bits; 31 if the tag of a region is random, too, and 30 for a new window.
 const FIRST_MW: u32 = 1 << (KEY_NUMBER_BITS - 1);
 
 /// The regions, by number.
@@ -154,7 +154,7 @@ pub(crate) fn find(key: u32, pd: PdId, access: Access) -> Result<Target, MemErro
 
 /// Adds the kind of memory of the region with a local key, and the access that it allows.
 pub(crate) fn fill_res(lkey: u32, out: &mut ResourceEntry<'_>) {
-    // `rereg_user_mr` hides the region while it changes it.
+    // A region that `rereg_user_mr` changes at this moment is not found.
     let Some(mr) = get(number(lkey)) else {
         return;
     };

@@ -2,9 +2,10 @@
 
 //! Pools that all users share, and charges against them.
 //!
-//! [`roce::share`] defines the share of a process. Kernel consumers have object numbers of their
-//! own, and are not charged for objects. All of them together have the share of one privileged
-//! process of the pool for waiting packets, because their peers decide how many packets wait.
+//! [`roce::share`] defines the share of a process. Kernel consumers are not charged for
+//! objects; for these there are more numbers than processes may hold. All kernel consumers together
+//! have the share of one privileged process of the pool for waiting packets, because their peers
+//! decide how many packets wait.
 //!
 //! Documentation/infiniband/ferroce/limits.rst lists the pools.
 
@@ -28,8 +29,8 @@ use roce::share;
 /// receive queues, regions and windows.
 pub(crate) const MAX_OBJECTS: u32 = 1 << 20;
 
-/// The maximum number of objects of kernel consumers, of each kind, in addition to those. Kernel
-/// consumers need some whenever a link is added, and when they reconnect.
+/// The maximum number of objects of kernel consumers, of each kind but windows, in addition to
+/// [`MAX_OBJECTS`]. Kernel consumers need some whenever a link is added, and when they reconnect.
 pub(crate) const KERNEL_OBJECTS: u32 = 1 << 16;
 
 /// The maximum number of address handles of processes.
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn kernel_consumers_get_half_of_what_waits() {
+    fn kernel_consumers_get_half_of_backlog_pool() {
         let pool = Pool::new(Kind::Backlog, 100);
 
         assert_eq!(fill(&pool), 50);

@@ -159,7 +159,7 @@ pub(crate) struct Qp {
     recv: SpinLockBh<KBox<RecvHalf>>,
     /// The producer's side of the rings of a kernel consumer.
     kernel: Option<Pin<KBox<KernelQueues>>>,
-    /// The rings of a process, until it maps them.
+    /// The entries by which a process maps its rings, once each.
     _mmap_entries: [Option<MmapEntry>; 2],
     /// The registration of a management queue pair.
     _gsi: Option<GsiQp>,
@@ -185,7 +185,7 @@ pub(crate) struct Qp {
     work: Work<RunHalves>,
     /// Dropped after the timers and the work item, which find the queue pair by this number.
     number: Number<IbQp>,
-    /// Dropped last: there are as many numbers as charges.
+    /// Dropped after the number, so that processes never hold more numbers than there are charges.
     _share: Option<pool::Charge>,
 }
 

@@ -135,7 +135,7 @@ struct Seen {
 }
 
 /// Hands a datagram to the members of its group whose device is on the net device that received it,
-/// or on one below. Softirq context.
+/// or on one below. Softirq or process context.
 ///
 /// # Errors
 ///
@@ -185,8 +185,8 @@ fn refuse(qp: &QpRef, reason: Counter, bytes: u32) {
     counters.dropped(reason, 1);
 }
 
-/// Counts a dropped packet that names no queue pair, for the device that has the address or,
-/// without one, a device that has an address of the net device.
+/// Counts a dropped packet whose queue pair does not exist or was not looked up, for the device
+/// that has the address or, without one, a device that has an address of the net device.
 #[cold]
 fn refuse_unknown(
     address: Option<Address>,

@@ -95,8 +95,8 @@ pub(crate) fn init() -> Result {
     WORK.init(Work::new(Settle))
 }
 
-/// A reference to the sockets of the namespace of a device. Dropping the last one closes them,
-/// which sleeps.
+/// A reference to the sockets of the namespace of a device. The sockets are closed, which sleeps,
+/// once neither a device nor an address uses them.
 pub(crate) struct SocketRef {
     net: NetId,
 }

@@ -93,7 +93,7 @@ pub(crate) struct Srq {
     work: Work<LimitReached>,
     /// Dropped after the work item, which finds the queue by this number.
     pub(crate) number: Number<IbSrq>,
-    /// Dropped last: there are as many numbers as charges.
+    /// Dropped after the number, so that processes never hold more numbers than there are charges.
     _charge: Option<Charge>,
 }
 

@@ -92,12 +92,15 @@ DECLARE_EVENT_CLASS(ferroce_packet,
 			      __get_str(device), __entry->qpn, show_opcode(__entry->opcode),
 			      __entry->psn, __entry->len));
 
-/* A packet of a queue pair, other than an acknowledgment, was handed to IP. Softirq or process. */
+/*
+ * A packet of a queue pair, other than an acknowledgment, was handed to IP or added to a train.
+ * Softirq or process context.
+ */
 DEFINE_EVENT(ferroce_packet, ferroce_send,
 	     TP_PROTO(const char *device, u32 qpn, u8 opcode, u32 psn, u32 len),
 	     TP_ARGS(device, qpn, opcode, psn, len));
 
-/* A packet with a correct ICRC arrived for a queue pair. Softirq. */
+/* A packet with a correct ICRC arrived for a queue pair. Softirq or process context. */
 DEFINE_EVENT(ferroce_packet, ferroce_receive,
 	     TP_PROTO(const char *device, u32 qpn, u8 opcode, u32 psn, u32 len),
 	     TP_ARGS(device, qpn, opcode, psn, len));
@@ -162,7 +165,10 @@ TRACE_EVENT(ferroce_train,
 		      __get_str(device), __entry->qpn, __entry->receive ? "receive" : "send",
 		      __entry->packets, __entry->bytes, __get_str(result)));
 
-/* A packet was dropped: the reason is the name of the counter. No device: none was found. */
+/*
+ * A packet was dropped: the reason is the name of the counter. The name of the device is empty if
+ * none was found.
+ */
 TRACE_EVENT(ferroce_drop,
 	    TP_PROTO(const char *device, u32 qpn, u8 opcode, u32 psn, u32 len, const char *reason),
 	    TP_ARGS(device, qpn, opcode, psn, len, reason),

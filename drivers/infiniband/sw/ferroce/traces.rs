@@ -124,7 +124,7 @@ pub(crate) fn acknowledged(qp: &IbQp, reply: &Reply) {
     });
 }
 
-/// Traces a received response if it is an acknowledgment. One that waited for memory, or for an
+/// Traces a received response that has an AETH. One that waited for memory, or for an
 /// earlier response, is traced each time that it is handled.
 #[inline(always)]
 pub(crate) fn acknowledgment(qp: &IbQp, packet: &wire::Packet<'_>) {

@@ -24,8 +24,8 @@ pub(crate) struct WakeQp(pub(crate) u32);
 /// Its items never sleep, so it runs about one for each CPU: more would only compete with other
 /// threads.
 static WORK: Global<Workqueue> = Global::new();
-/// The queue for those of kernel consumers, which memory reclaim may wait for. So they do not wait
-/// for the items of processes.
+/// The queue for the objects of kernel consumers. Memory reclaim may depend on these, so they must
+/// not wait for items of processes.
 static KERNEL_WORK: Global<Workqueue> = Global::new();
 /// The queue for work items that allocate memory, and so may wait for memory reclaim.
 static SETUP: Global<Workqueue> = Global::new();

@@ -46,7 +46,7 @@ use kernel::{
     sync::rcu, //
 };
 
-/// Pages of a pool are 2^1 pages: a packet of the largest path MTU does not fit into one.
+/// The order of the pages: a packet of the largest path MTU does not fit into a single page.
 const ORDER: ffi::c_uint = 1;
 
 /// The maximum number of pages that the ring of a pool keeps. With the 128 of its cache that is 3

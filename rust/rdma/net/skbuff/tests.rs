@@ -260,7 +260,7 @@ mod trains {
     }
 
     #[test]
-    fn train_is_an_ip_packet_at_most() -> Result {
+    fn train_is_limited_by_ip_length_and_packet_count() -> Result {
         let mut train = train_of(&[8000])?;
         while train.push(packet(8000, 0)?).is_ok() {}
         assert_eq!(train.packets(), 8);

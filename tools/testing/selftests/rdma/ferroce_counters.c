@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Counters of the device: each kind of traffic and mishap counts on its own and on no other. */
+/* Counters of the device: each kind of traffic or error increments its own counter and no other. */
 #include <fcntl.h>
 #include <net/if.h>
 #include <sys/socket.h>

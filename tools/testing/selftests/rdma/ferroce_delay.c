@@ -9,7 +9,7 @@
 /* More packets than the first window of a queue pair. */
 #define LEN (256 * 1024)
 
-/* Of a packet in either direction. */
+/* The delay of a packet in each direction. */
 #define DELAY_MS 2
 
 static double now_ms(void)

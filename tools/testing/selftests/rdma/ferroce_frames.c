@@ -13,7 +13,7 @@
 
 #define LEN 16384
 #define HEADER 14
-/* make_net's MTU. */
+/* The MTU of the net devices (net_up()). */
 #define MTU 4200
 /* An EtherType for local experiments. */
 #define TYPE 0x88b5

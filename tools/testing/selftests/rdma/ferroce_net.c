@@ -57,8 +57,8 @@ void net_up(void)
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
 	/*
-	 * Few programs are started: if each instruction is checked, that takes the most time. For
-	 * the indexes see make_net in lib.sh.
+	 * Few programs are started: if each instruction is checked, that takes the most time.
+	 * make_net() in net.sh explains the indexes.
 	 */
 	shell("ip -batch - <<-END\n"
 	      "netns add n1\n"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * ATOMIC WRITE, FLUSH, SEND with invalidate and LOCAL_INV: what they do, and how they are refused.
+ * ATOMIC WRITE, FLUSH, SEND with invalidate and LOCAL_INV: their effects, and errors.
  */
 #include "ferroce_util.h"
 
@@ -155,7 +155,7 @@ static void test_bad_flushes(void)
 		uint8_t type, level;
 		enum ibv_wc_status status;
 	} flushes[] = {
-		/* Neither is asked for, or what does not exist: the own side sees that. */
+		/* No placement type; types and levels that do not exist: the requester fails. */
 		{ ALL_FLUSHES, IBV_ACCESS_FLUSH_GLOBAL, 0, 8, 0, 0, IBV_WC_LOC_QP_OP_ERR },
 		{ ALL_FLUSHES, IBV_ACCESS_FLUSH_GLOBAL, 0, 8, 4, 0, IBV_WC_LOC_QP_OP_ERR },
 		{ ALL_FLUSHES, IBV_ACCESS_FLUSH_GLOBAL, 0, 8, 1, 2, IBV_WC_LOC_QP_OP_ERR },
@@ -239,7 +239,7 @@ static void test_local_invalidate(void)
 
 	ends_open(&a, &b);
 	post_recv(&b, 5, AT, 64);
-	/* In its turn: what was posted before succeeds, what is behind it is flushed. */
+	/* It fails in order: the request before it succeeds, the one after it is flushed. */
 	qp = ex_begin(&a, 1, IBV_SEND_SIGNALED);
 	ibv_wr_send(qp);
 	ibv_wr_set_sge(qp, a.mr->lkey, (uintptr_t)a.buf, 64);

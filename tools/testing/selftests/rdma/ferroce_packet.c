@@ -361,9 +361,9 @@ static long long sent_by_r1(void)
 }
 
 /*
- * A queue pair that moves to ERR or RESET or is destroyed soon after a message repeats the
- * acknowledgment once, which may have been lost. After some idle seconds it does not: the peer
- * would have sent the request again.
+ * A queue pair that moves to ERR or RESET or is destroyed soon after a message sends the last
+ * acknowledgment again, three times, because the first one may have been lost. After some idle
+ * seconds it does not: the peer would have sent the request again.
  */
 static void test_last_acknowledgment(void)
 {

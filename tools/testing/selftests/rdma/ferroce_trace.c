@@ -13,7 +13,7 @@
 
 #define TRACING "/sys/kernel/tracing/"
 #define EVENTS TRACING "events/ferroce/enable"
-/* The length of packets over IPv4. "payload" is that of all, with the headers beyond the BTH. */
+/* The length of packets over IPv4. "payload" includes all headers after the BTH. */
 #define PACKETS(packets, payload) ((packets) * (20 + 8 + 12 + 4) + (payload))
 #define AETH 4
 #define RETH 16
@@ -22,6 +22,9 @@
 #define CHAIN 3
 /* The number of requests that a process sends itself if it does not poll. */
 #define MAX_DIRECT 2
+/* The initial window, and the number of its packets that a timer sends. */
+#define WINDOW 16
+#define TIMER_BUDGET 4
 /* The reason why a queue pair drops packets in RESET. */
 #define DROP_REASON "rx_bad_state"
 
@@ -262,6 +265,25 @@ static void traced_rnr(void)
 	pair_close(&a, &b);
 }
 
+/* After an RNR wait, the timer sends few packets, and leaves the rest to the work item. */
+static void traced_packets_of_timer(void)
+{
+	struct ibv_send_wr wrs[WINDOW];
+	struct ibv_sge sges[WINDOW];
+	struct end a, b;
+
+	open_pair(&a, &b);
+	a.rnr_retry = 1;
+	pair_create(&a, &b);
+	make_chain(wrs, sges, WINDOW, &a, &b, IBV_WR_SEND, 10, 0);
+	trace_on();
+	post_wr(&a, wrs);
+	expect(&a, 0, IBV_WC_RNR_RETRY_EXC_ERR);
+	read_all("grep ' \\[[0-9]*\\] ..s.*: ferroce_send: device=r1 ' " TRACING "trace");
+	CHECK_EQ(count("\n"), TIMER_BUDGET);
+	pair_close(&a, &b);
+}
+
 static void traced_timeout(void)
 {
 	struct end a, b;
@@ -468,6 +490,7 @@ int main(int argc, char **argv)
 		{ "no trains with a static rate", traced_packets_of_static_rate },
 		{ "process that keeps posting", traced_batch },
 		{ "receiver not ready", traced_rnr },
+		{ "packets sent by a timer", traced_packets_of_timer },
 		{ "unresponsive peer", traced_timeout },
 		{ "stray packet", traced_stray },
 		{ "on and off under traffic", switched },

@@ -161,7 +161,7 @@ void leave_ns(int before);
 /* Has one CPU receive all packets in a namespace (RPS), so that they do not overtake each other. */
 void receive_in_order(int number);
 
-/* Fills an end with the attributes that most tests use, which may be changed before end_open(). */
+/* Fills an end with the attributes that most tests use. Change them before end_create(). */
 void end_init(struct end *e, struct dev *dev, enum ibv_qp_type type, size_t len);
 /* Creates the objects of an end. */
 void end_create(struct end *e);

@@ -60,8 +60,8 @@ pub(super) struct Fast {
 /// The pages for the next registration.
 struct Staged {
     mapped: Mapped,
-    /// True if the consumer has mapped memory, or has failed to, since the last registration. The
-    /// next one must not use the pages of the last one then.
+    /// True if the consumer has mapped memory, or has failed to, since the last registration. If
+    /// so, the next registration must not use the pages of the previous one.
     is_new: bool,
 }
 

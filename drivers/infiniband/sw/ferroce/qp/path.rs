@@ -135,7 +135,8 @@ pub(crate) struct TxPath {
     device: u32,
     path: Path,
     gids: GidTable,
-    /// The net device that has the source address, in the namespace that the peer is in.
+    /// The net device that has the source address, and its namespace, in which the packets of the
+    /// peer must arrive.
     link: Link,
     is_v4: bool,
     sport: u16,

@@ -179,8 +179,8 @@ pub(crate) fn request(
     Ok(())
 }
 
-/// Takes a datagram for a multicast group of which the queue pair is a member. Softirq context, no
-/// lock held.
+/// Takes a datagram for a multicast group of which the queue pair is a member. Softirq or process
+/// context, no lock held.
 pub(crate) fn multicast(qp: &IbQp, incoming: &Incoming) {
     let run = {
         let mut half = qp.recv.lock();
@@ -204,7 +204,8 @@ pub(crate) fn run(qp: &IbQp) {
             State::Err => {
                 half.keep_last_ack();
                 if qp.kernel.is_some() {
-                    // Before the flush completes the drain, see last_reply.rs.
+                    // Drop the READ responses first: after `ib_drain_qp()` the consumer may reuse
+                    // their memory (last_reply.rs).
                     half.resp.reset();
                 }
                 half.send_last_reply(qp, &mut run);

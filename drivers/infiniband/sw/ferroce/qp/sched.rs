@@ -34,8 +34,8 @@
 //! Any context may run the half at any time. A run starts a new batch before it looks at the send
 //! queue, so it sees the requests of all doorbells of the old batch.
 //!
-//! Documentation/infiniband/ferroce/bench.rst has what each rule earns. A poster does not check
-//! whether the half waits for its peer, because such a rule earned nothing.
+//! Documentation/infiniband/ferroce/bench.rst has the gain of each rule. A poster does not check
+//! whether the half waits for its peer, because such a rule gained nothing.
 //!
 //! A kernel consumer counts as a process that does not keep posting, also for datagrams. In a
 //! context that must not run the half (`can_run()`), its request queues the work item. For the
@@ -91,8 +91,8 @@ pub(super) fn defers_data(rtt: Option<u32>) -> bool {
 /// The scheduling of a send half.
 ///
 /// Any context may change it. If two do at once, a poster may run the half although the work item
-/// is queued, or the other way round. This can cost a wakeup, but loses no request: the poster runs
-/// the half, or its doorbell belongs to a batch.
+/// is queued, or the work item may be queued although the poster runs the half. This can cost a
+/// wakeup, but loses no request: the poster runs the half, or its doorbell belongs to a batch.
 pub(super) struct Sched {
     /// True if posters leave the half to the work item.
     is_deferred: Atomic<bool>,
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn batch_outlives_deferral() {
+    fn poster_runs_half_although_batch_is_pending() {
         let sched = Sched::new();
         assert_eq!(sched.on_post(true), Next::Later);
         // The work item is done with earlier requests.
@@ -275,7 +275,7 @@ mod tests {
             for _ in 0..UNTIMED {
                 assert_eq!(batch(&sched, 1), Next::Queue);
             }
-            // The timer is used again after a full batch.
+            // A full batch restores the tolerance for short ones.
             assert_eq!(batch(&sched, BATCH), Next::Later);
         }
     }

@@ -119,6 +119,12 @@ pub(crate) struct SendHalf {
     pub(super) backlog: Backlog<MAX_WAITING>,
 }
 
+/// The maximum number of packets that the timer sends; the work item sends the rest.
+///
+/// The timers of many queue pairs may expire together, for instance after an RNR NAK to each of
+/// them. The kernel then runs all of them in one softirq, which delays everything else on the CPU.
+const TIMER_BUDGET: u32 = 4;
+
 /// The work to do after the lock is dropped.
 #[derive(Default)]
 struct After {
@@ -152,7 +158,7 @@ pub(crate) fn expired(qp: &IbQp) {
             half.arm_timer(qp, timeout);
             return;
         }
-        half.drive(qp, now, BUDGET)
+        half.drive(qp, now, TIMER_BUDGET)
     };
     finish(qp, &after);
 }
@@ -262,7 +268,7 @@ impl SendHalf {
             qp.fail_send();
         }
         if !after.again {
-            // Otherwise the next run uses it.
+            // If work is left, the next run uses the permit or the result of the fetch.
             self.request_wait.end_run();
         }
         self.response_wait.end_run();
@@ -283,7 +289,7 @@ impl SendHalf {
     fn timeout(&self) -> Option<Instant> {
         match self.parked {
             None => self.req.next_timeout(),
-            // The parked packet may be the response.
+            // The parked packet may be the response that the timer waits for.
             Some(_) => None,
         }
     }
@@ -397,7 +403,8 @@ impl SendHalf {
                     if error != MemError::NotPresent {
                         self.req.local_error(transmit.slot, local_status(error));
                     } else if self.request_wait.is_pending() {
-                        // A packet before the one that waits: only one is fetched at a time.
+                        // A later packet waits for its memory, and the half fetches that of one
+                        // packet at a time.
                         return;
                     } else if !self.await_request(qp, &transmit) {
                         self.req.hold(transmit.psn);
@@ -449,8 +456,8 @@ impl SendHalf {
             Handed::Over => {}
             // Trace the first packet for the whole train.
             Handed::Lost((_, first)) => traces::not_sent(qp, &first),
-            Handed::Back((mark, _)) => {
-                self.req.take_back(&mark);
+            Handed::Back((checkpoint, _)) => {
+                self.req.take_back(&checkpoint);
                 self.req.on_refusal();
                 return false;
             }

@@ -23,7 +23,7 @@ use rdma::ib::DeviceName;
 /// The fields of a packet in tracepoints, which also take the name of the device.
 #[derive(Clone, Copy)]
 pub struct Packet {
-    /// The number of the queue pair; for a packet that names none, the number in the packet.
+    /// The number of the queue pair, or that in the packet if there is no such queue pair.
     pub qpn: u32,
     /// The opcode, as in the BTH.
     pub opcode: u8,
@@ -136,7 +136,7 @@ fn text(text: &CStr) -> *const ffi::c_char {
 }
 
 tracepoint!(
-    /// Traces a packet that was handed to the IP layer.
+    /// Traces a packet that was handed to the IP layer or added to a train.
     send: __tracepoint_ferroce_send,
     rust_do_trace_ferroce_send(
         |(device, packet): (DeviceName, Packet)| text(device.as_c_str()),

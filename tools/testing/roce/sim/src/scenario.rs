@@ -36,8 +36,8 @@ pub struct Stack {
     pub max_train: usize,
     /// The rate in thousandths at which it has no room for a train or for a single packet.
     pub refuse: u64,
-    /// The rate in thousandths at which a copy of what is refused leaves (RC): of a train, the
-    /// first packets.
+    /// The rate in thousandths at which a copy of a refused packet, or of the first packets of a
+    /// refused train, leaves (RC).
     pub leave: u64,
     /// The most consecutive refusals.
     pub most_refusals: u64,
