@@ -439,7 +439,7 @@ fn recv_status(error: MemError) -> Status {
     match error {
         MemError::Protection => Status::LocProt,
         MemError::Length => Status::LocLen,
-        MemError::Fault | MemError::NotPresent => Status::LocQpOp,
+        MemError::Misaligned | MemError::Fault | MemError::NotPresent => Status::LocQpOp,
         // Like C rxe; the specification defines no status for it.
         MemError::Invalidate => Status::RemInvReq,
     }

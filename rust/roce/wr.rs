@@ -281,6 +281,9 @@ pub enum MemError {
     Protection,
     /// The message is longer than the receive buffers.
     Length,
+    /// The word of an atomic or ATOMIC WRITE is not aligned to eight bytes in memory. Its address
+    /// may be aligned: a window defines the address of its first byte.
+    Misaligned,
     /// The memory does not exist any more.
     Fault,
     /// The peer may not invalidate the key of a SEND with invalidate.

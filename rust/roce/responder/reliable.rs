@@ -118,9 +118,10 @@ impl<S: Records> Responder<S> {
     pub(super) fn recv_refused(&mut self, psn: Psn, error: MemError) -> Outcome {
         let code = match error {
             MemError::Length => NakCode::InvalidRequest,
-            MemError::Protection | MemError::Fault | MemError::NotPresent => {
-                NakCode::RemoteOperation
-            }
+            MemError::Protection
+            | MemError::Misaligned
+            | MemError::Fault
+            | MemError::NotPresent => NakCode::RemoteOperation,
             // The message was received; only the local consumer gets an error (class J).
             MemError::Invalidate => return self.fail_held(recv_status(error)),
         };
@@ -132,6 +133,7 @@ impl<S: Records> Responder<S> {
     pub(super) fn access_refused(&mut self, psn: Psn, error: MemError) -> Outcome {
         let code = match error {
             MemError::Protection | MemError::Length | MemError::Invalidate => NakCode::RemoteAccess,
+            MemError::Misaligned => return self.invalid_request(psn),
             MemError::Fault | MemError::NotPresent => NakCode::RemoteOperation,
         };
         self.refuse(psn, code, Status::LocAccess, AsyncEvent::AccessError)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory windows of memory on demand, and of a region whose registration fails.
+ * Memory windows of memory on demand, and of a region whose registration fails; a word that is not
+ * aligned in the memory of a window.
  */
 #include <pthread.h>
 #include <rdma/ib_user_verbs.h>
@@ -67,16 +68,21 @@ static void bind_room(void)
 		CHECK_EQ(bind_request(&b, mw, mr, addr, ROOM, WINDOW), IBV_WC_SUCCESS);
 }
 
-static void fetch_and_add(uint64_t off, uint64_t add, uint64_t found)
+static void post_fetch_and_add(uint64_t va, uint64_t add)
 {
 	struct ibv_send_wr wr;
 	struct ibv_sge sge;
 
 	make_send(&wr, &sge, &a, NULL, IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0, 8, IBV_SEND_SIGNALED);
-	wr.wr.atomic.remote_addr = (uintptr_t)buf + off;
+	wr.wr.atomic.remote_addr = va;
 	wr.wr.atomic.rkey = mw->rkey;
 	wr.wr.atomic.compare_add = add;
 	post_wr(&a, &wr);
+}
+
+static void fetch_and_add(uint64_t off, uint64_t add, uint64_t found)
+{
+	post_fetch_and_add((uintptr_t)buf + off, add);
 	expect(&a, 1, IBV_WC_SUCCESS);
 	CHECK_EQ(*(uint64_t *)a.buf, found);
 }
@@ -258,11 +264,30 @@ static void test_half_made(void)
 	scene_close();
 }
 
+/* A word whose address is aligned to 8 bytes, but whose memory is not: the request is invalid. */
+static void test_unaligned_word(void)
+{
+	for (int on_demand = 0; on_demand < 2; on_demand++) {
+		scene_open(IBV_MW_TYPE_2, buf, LEN,
+			   REGION | (on_demand ? IBV_ACCESS_ON_DEMAND : 0));
+		memset(buf, 0, LEN);
+		CHECK_EQ(bind_request(&b, mw, mr, (uintptr_t)buf + AT, ROOM,
+				      WINDOW | IBV_ACCESS_ZERO_BASED), IBV_WC_SUCCESS);
+		post_fetch_and_add(PAGE, 1);
+		expect(&a, 1, IBV_WC_REM_INV_REQ_ERR);
+		end_await(&b, IBV_QPS_ERR);
+		expect_event(&b, IBV_EVENT_QP_REQ_ERR);
+		CHECK(all_bytes(buf, LEN, 0));
+		scene_close();
+	}
+}
+
 static const struct test tests[] = {
 	{ "memory on demand", test_on_demand },
 	{ "all memory on demand", test_implicit },
 	{ "invalidation while a packet waits for memory", test_waiting },
 	{ "failed registration of a region", test_half_made },
+	{ "atomic on a word that is not aligned in memory", test_unaligned_word },
 };
 
 int main(int argc, char **argv)

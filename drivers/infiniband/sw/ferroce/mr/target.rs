@@ -186,7 +186,7 @@ impl Target {
     }
 
     /// Stores `swap` at `at` if the value there is `compare`; returns the original value. The
-    /// values are in host byte order, and the access is atomic. Fails with [`MemError::Protection`]
+    /// values are in host byte order, and the access is atomic. Fails with [`MemError::Misaligned`]
     /// if the word is not aligned in memory. An aligned address in the request does not ensure
     /// this, because the first byte of a region may have any address.
     pub(crate) fn compare_swap(&self, at: u64, compare: u64, swap: u64) -> Result<u64, MemError> {
@@ -211,9 +211,11 @@ impl Target {
 pub(super) fn mem_error(error: Error) -> MemError {
     if error == EAGAIN {
         MemError::NotPresent
-    } else if error == EINVAL || error == EFAULT {
-        // The address is not aligned, or the process may not access the memory in this way. For
-        // pinned memory, the latter was checked when the region was registered.
+    } else if error == EINVAL {
+        MemError::Misaligned
+    } else if error == EFAULT {
+        // The process may not access the memory in this way. For pinned memory, this was checked
+        // when the region was registered.
         MemError::Protection
     } else {
         MemError::Fault

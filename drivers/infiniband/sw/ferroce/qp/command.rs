@@ -33,9 +33,9 @@ const WORD: u64 = 8;
 ///
 /// # Errors
 ///
-/// [`MemError::Protection`] if the key or the memory does not allow it, or the word is not aligned;
-/// [`MemError::Length`] if the payload is too short; [`MemError::NotPresent`] if the memory has to
-/// be fetched first.
+/// [`MemError::Protection`] if the key or the memory does not allow it; [`MemError::Misaligned`] if
+/// the word is not aligned; [`MemError::Length`] if the payload is too short;
+/// [`MemError::NotPresent`] if the memory has to be fetched first.
 pub(super) fn execute(
     command: &Command,
     payload: &[u8],

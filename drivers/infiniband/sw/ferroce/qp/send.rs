@@ -567,6 +567,8 @@ fn local_status(error: MemError) -> Status {
     match error {
         MemError::Protection => Status::LocProt,
         MemError::Length => Status::LocLen,
-        MemError::Fault | MemError::NotPresent | MemError::Invalidate => Status::LocQpOp,
+        MemError::Misaligned | MemError::Fault | MemError::NotPresent | MemError::Invalidate => {
+            Status::LocQpOp
+        }
     }
 }
