@@ -55,15 +55,17 @@ impl<S: Records> Responder<S> {
     /// Answers a request that was executed before, as long as its response is saved (C9-150,
     /// oA19-14).
     ///
-    /// The response to a FLUSH is always the same.
+    /// The response to a FLUSH is always the same, so it is not saved. But if the queue pair allows
+    /// no FLUSH, or the PSN is that of another request, the packet is forged: the response would
+    /// end the connection of a peer that expects another one.
     pub(super) fn on_command_again(&mut self, pkt: &Packet<'_>) -> Verdict {
         let psn = pkt.psn();
-        if pkt.opcode().operation() == Operation::Flush {
-            return Verdict::Reply(self.saved_reply(psn, SavedResponse::Done));
-        }
         match self.resources.find(psn) {
             Some(record) if record.opcode == pkt.opcode() => {
                 Verdict::Reply(self.saved_reply(psn, record.response))
+            }
+            None if self.flush(pkt).is_some() => {
+                Verdict::Reply(self.saved_reply(psn, SavedResponse::Done))
             }
             _ => Verdict::Drop(DropReason::Duplicate),
         }
@@ -166,6 +168,7 @@ impl<S: Records> Responder<S> {
         })
     }
 
+    /// Returns the command of a FLUSH. `None` also for the packet of another request.
     fn flush(&self, pkt: &Packet<'_>) -> Option<Command> {
         let (reth, feth) = (pkt.reth()?, pkt.feth()?);
         let access = &self.params.access;
@@ -286,6 +289,35 @@ mod tests {
             let found = Some(ReplyKind::Found(u64::from(psn)));
             assert_eq!(repeat(&mut rx, &mut atomic, psn), found);
         }
+    }
+
+    #[test]
+    fn repeated_flush_is_answered_only_if_it_may_have_been_executed() {
+        let mut rx = responder();
+        let (mut atomic, mut flush) = (transmit(wr(SendOp::FetchAdd, 8)), flush(1, 1));
+        execute(&mut rx, &mut atomic, 0);
+        execute(&mut rx, &mut flush, 1);
+        let dropped = Verdict::Drop(DropReason::Duplicate);
+        flush.psn = Psn::new(0);
+        assert_eq!(request(&mut rx, &flush), dropped);
+        flush.psn = Psn::new(1);
+        assert!(matches!(request(&mut rx, &flush), Verdict::Reply(_)));
+        rx.set_params(&RecvParams {
+            access: Default::default(),
+            ..recv_params()
+        });
+        assert_eq!(request(&mut rx, &flush), dropped);
+    }
+
+    #[test]
+    fn repeated_flush_is_answered_after_psns_have_wrapped() {
+        let mut rx = responder();
+        let (mut atomic, mut flush) = (transmit(wr(SendOp::FetchAdd, 8)), flush(1, 1));
+        execute(&mut rx, &mut atomic, 0);
+        // In the next round of PSNs.
+        rx.sequence.skip_to(Psn::new(0));
+        let done = execute(&mut rx, &mut flush, 0);
+        assert_eq!(repeat(&mut rx, &mut flush, 0), done);
     }
 
     #[test]

@@ -120,6 +120,13 @@ impl<S: Records> ResponderResources<S> {
     pub(super) fn remember(&mut self, record: Record) {
         if record.opcode.operation() == Operation::Flush {
             self.flush = Some(record.first_psn);
+            // A request that covers the PSN is from an earlier round of the PSNs. It would hide the
+            // FLUSH from duplicates.
+            for old in self.records.as_mut() {
+                if old.first_psn.forward(record.first_psn) < old.count {
+                    *old = Record::default();
+                }
+            }
         } else {
             self.flush = None;
             self.save(record);
