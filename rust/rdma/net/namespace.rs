@@ -7,9 +7,12 @@
 use super::NetDevice;
 use crate::bindings;
 use core::ptr::NonNull;
-use kernel::sync::{
-    atomic::Atomic,
-    rcu, //
+use kernel::{
+    ffi,
+    sync::{
+        atomic::Atomic,
+        rcu, //
+    }, //
 };
 
 /// Set while each namespace has the handlers of [`NetRegistration`](super::NetRegistration).
@@ -100,6 +103,16 @@ impl Namespace {
     pub fn id(&self) -> NetId {
         // SAFETY: The namespace is alive by the type invariant.
         unsafe { NetId::from_raw(self.as_raw()) }
+    }
+
+    /// Returns whether the current task may send packets of any content: whether it has
+    /// `CAP_NET_RAW` in the user namespace that owns this one. Process context.
+    pub fn allows_raw_packets(&self) -> bool {
+        // CAST: A small constant.
+        const CAPABILITY: ffi::c_int = bindings::CAP_NET_RAW as ffi::c_int;
+
+        // SAFETY: The namespace is alive by the type invariant, and keeps its owner.
+        unsafe { bindings::ns_capable((*self.as_raw()).user_ns, CAPABILITY) }
     }
 }
 

@@ -7,9 +7,9 @@
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
 . "$(dirname "$0")/lib.sh"
 need_module
-need_programs ibv_rc_pingpong rping python3
+need_programs ibv_rc_pingpong rping python3 unshare
 # shellcheck disable=SC2034
-after_each=clean
+after_each=tidy
 
 # prepare: r1 in n1, r2 in n2, and an empty n3.
 prepare() {
@@ -148,6 +148,51 @@ time.sleep(1000)"
 	traffic 10.77.0.3 10.77.0.2
 }
 
+# raw_qp COMMAND...: the command runs a program that creates a queue pair for raw packets.
+raw_qp() {
+	"$@" python3 - <<-END
+		from pyverbs.cq import CQ
+		from pyverbs.device import Context
+		from pyverbs.libibverbs_enums import ibv_qp_type
+		from pyverbs.pd import PD
+		from pyverbs.qp import QP, QPCap, QPInitAttr
+
+		ctx = Context(name='r1')
+		cq = CQ(ctx, 1)
+		QP(PD(ctx), QPInitAttr(ibv_qp_type.IBV_QPT_RAW_PACKET, qp_context=None, cap=QPCap(), scq=cq, rcq=cq))
+	END
+}
+
+# of_user PID: the process is in a user namespace of its own.
+of_user() {
+	[ "$(readlink "/proc/$1/ns/user")" != "$(readlink /proc/self/ns/user)" ]
+}
+
+# An RDMA device moves to a namespace of another user, and its net device stays. The user must not send raw packets there.
+other_user() {
+	local owner
+
+	wait_for rdma system set netns exclusive
+	make_net
+	add_link r1 n1 v1
+	start owner '' unshare --user --map-root-user --net --mount bash -c 'mount -t sysfs none /sys && sleep 1000'
+	owner=$pid
+	wait_for of_user "$owner"
+	raw_qp in_ns n1
+	ip netns attach n3 "$owner"
+	in_ns n1 rdma dev set r1 netns n3
+	raw_qp in_ns n3
+	refused 'Failed to create QP. Errno: 1' raw_qp nsenter --target "$owner" --user --net --mount
+}
+
+tidy() {
+	local rc=0
+
+	clean || rc=$?
+	wait_for rdma system set netns shared || rc=$?
+	return "$rc"
+}
+
 test_case "macvlan in another namespace" macvlan
 slow || test_case "VLAN in another namespace" vlan
 test_case "sockets go with the last address" counted
@@ -155,5 +200,6 @@ slow || test_case "device added after the addresses" device_later
 slow || test_case "net device with an address moved to another namespace" moved
 test_case "namespace with an address deleted" namespace_ends
 test_case "port of another namespace busy" port_busy
+test_case "raw packets of another user" other_user
 
 run_cases "$@"

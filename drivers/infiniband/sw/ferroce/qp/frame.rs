@@ -2,8 +2,8 @@
 
 //! Raw packets: Ethernet frames that are sent unchanged from the buffer.
 //!
-//! The core checks that the creator of such a queue pair has CAP_NET_RAW, which also permits
-//! sending the same frames through a packet socket.
+//! The creator of such a queue pair needs CAP_NET_RAW over the network namespace of the net device,
+//! as for a packet socket. The core checks only the namespace that the RDMA device was moved to.
 
 use super::path::{
     SendError,
@@ -24,6 +24,7 @@ use kernel::{
 use rdma::{
     ib::Device,
     net::{
+        namespace::Namespace,
         netdevice::NetDevice,
         skbuff::{
             SkBuff,
@@ -49,12 +50,17 @@ const TAGS: [[u8; 2]; 2] = [[0x81, 0x00], [0x88, 0xa8]];
 ///
 /// # Errors
 ///
-/// `ENODEV` if it is gone, `EOPNOTSUPP` if it is not an Ethernet device.
+/// `ENODEV` if it is gone, `EOPNOTSUPP` if it is not an Ethernet device, `EPERM` if the current
+/// task lacks CAP_NET_RAW there.
 pub(super) fn netdev(device: &Device<Ferroce>) -> Result<ARef<NetDevice>> {
     let netdev = device.netdev().ok_or(ENODEV)?;
 
     if netdev.mac().is_none() {
         return Err(EOPNOTSUPP);
+    }
+    let namespace = Namespace::of(&netdev).ok_or(ENODEV)?;
+    if !namespace.allows_raw_packets() {
+        return Err(EPERM);
     }
     Ok(netdev)
 }
