@@ -43,7 +43,8 @@ use roce::{
         Pkey,
         Qpn, //
     },
-    opcode::Transport, //
+    opcode::Transport,
+    qp::QpType, //
 };
 
 impl UdpReceive for Receiver {
@@ -101,7 +102,14 @@ fn dispatch(
     }
     let (qp, vlan) = match packet.dest_qpn() {
         Qpn::GSI => find_gsi(origin, batch.dev()).ok_or(Counter::NoQp)?,
-        qpn => (qp::find(qpn.get()).ok_or(Counter::NoQp)?, incoming.vlan()),
+        qpn => {
+            let qp = qp::find(qpn.get()).ok_or(Counter::NoQp)?;
+            if qp.ty == QpType::Gsi {
+                // Only the driver uses this number for it.
+                return Err(Counter::NoQp);
+            }
+            (qp, incoming.vlan())
+        }
     };
     let result = if !qp.ty.takes(packet.opcode().transport()) {
         Err(Counter::BadOpcode)

@@ -313,9 +313,10 @@ static void traced_timeout(void)
 	pair_close(&a, &b);
 }
 
-/* A packet to a queue pair that does not exist. */
+/* Packets to a queue pair that does not exist, and to the internal number of a management one. */
 static void traced_stray(void)
 {
+	uint32_t numbers[] = { 0xabcdef, 0 };
 	struct ibv_send_wr wr;
 	struct ibv_sge sge;
 	struct end a, b;
@@ -325,13 +326,18 @@ static void traced_stray(void)
 	a.psn = PSN_A;
 	pair_create(&a, &b);
 	make_send(&wr, &sge, &a, &b, IBV_WR_SEND, 1, 0, 100, IBV_SEND_SIGNALED);
-	wr.wr.ud.remote_qpn = 0xabcdef;
-	trace_on();
-	post_wr(&a, &wr);
-	expect(&a, 1, IBV_WC_SUCCESS);
-	await_events("ferroce_drop: ", 1);
-	CHECK(has("device=r2 qpn=%u opcode=UD_SEND_ONLY psn=1000 len=100 reason=rx_no_qp\n",
-		  0xabcdef));
+	read_all("rdma -dd resource show qp link r2/1 lqpn 1");
+	numbers[1] = number("drv_number");
+	CHECK(numbers[1] > 1);
+	for (size_t i = 0; i < ARRAY_LEN(numbers); i++) {
+		wr.wr.ud.remote_qpn = numbers[i];
+		trace_on();
+		post_wr(&a, &wr);
+		expect(&a, 1, IBV_WC_SUCCESS);
+		await_events("ferroce_drop: ", 1);
+		CHECK(has("device=r2 qpn=%u opcode=UD_SEND_ONLY psn=%zu len=100 reason=rx_no_qp\n",
+			  numbers[i], PSN_A + i));
+	}
 	pair_close(&a, &b);
 }
 
