@@ -435,6 +435,19 @@ static void hostile(void)
 	end_close(&a);
 }
 
+/* Waits for a packet for the UDP port of RoCE. `udp` is the offset of the UDP header. */
+static void await_frame(int fd, unsigned char *frame, size_t size, size_t udp)
+{
+	ssize_t len;
+
+	wait_begin();
+	do {
+		wait_more("the frame of a datagram");
+		len = recv(fd, frame, size, 0);
+	} while (len < (ssize_t)(udp + 8 + LEN) || frame[udp + 2] != ROCE_PORT >> 8 ||
+		 frame[udp + 3] != (ROCE_PORT & 0xff));
+}
+
 /* Headers on the wire: MAC and IP address of the group, hop limit and traffic class. */
 static void wire(void)
 {
@@ -448,15 +461,9 @@ static void wire(void)
 	for (int i = 0; i < 2; i++) {
 		struct ibv_ah *ah = group_ah(&a, groups[i]);
 		size_t udp = i ? 54 : 34;
-		ssize_t len;
 
 		send_group(&a, ah, 40 + i, MULTICAST_QPN);
-		wait_begin();
-		do {
-			wait_more("the frame of a datagram");
-			len = recv(fd, frame, sizeof(frame), 0);
-		} while (len < (ssize_t)(udp + 8 + LEN) || frame[udp + 2] != ROCE_PORT >> 8 ||
-			 frame[udp + 3] != (ROCE_PORT & 0xff));
+		await_frame(fd, frame, sizeof(frame), udp);
 		CHECK(!memcmp(frame, i ? mac6 : mac4, 6));
 		if (i) {
 			CHECK(!memcmp(frame + 14 + 24, groups[i].raw, 16));
@@ -471,6 +478,30 @@ static void wire(void)
 	close(fd);
 }
 
+/* Each queue pair has a source port of its own, so that networks can spread datagrams. */
+static void source_ports(void)
+{
+	unsigned char frame[2048], port[2];
+	int fd = packet_socket("v2");
+
+	for (int i = 0; i < 3; i++) {
+		struct ibv_ah *ah;
+
+		if (i != 1)
+			open_end(&a, &r1);
+		ah = group_ah(&a, group4(0x102));
+		send_group(&a, ah, 50 + i, MULTICAST_QPN);
+		await_frame(fd, frame, sizeof(frame), 34);
+		if (i == 0)
+			memcpy(port, frame + 34, 2);
+		CHECK_EQ(!memcmp(port, frame + 34, 2), i != 2);
+		CHECK_EQ(ibv_destroy_ah(ah), 0);
+		if (i != 0)
+			end_close(&a);
+	}
+	close(fd);
+}
+
 static const struct test tests[] = {
 	{ "IPv4: every member gets a copy, and no one else", deliver4 },
 	{ "IPv6: every member gets a copy, and no one else", deliver6 },
@@ -481,6 +512,7 @@ static const struct test tests[] = {
 	{ "members with one shared receive queue", shared_queue },
 	{ "a member with memory on demand", on_demand },
 	{ "frames", wire },
+	{ "source ports", source_ports },
 };
 
 int main(int argc, char **argv)

@@ -501,7 +501,9 @@ pub(super) fn datagram_path(qp: &IbQp, av: &Av) -> Result<TxPath> {
             find_gid(device.number, av.path.sgid, link, &gids)?
         }
     };
-    let sport = udp_sport(av.path.flow_label, qp.qpn, 0);
+    // The port is a hash of the product of both numbers. That of the peer would not do: an address
+    // handle has none, and one path serves many queue pairs of a peer.
+    let sport = udp_sport(av.path.flow_label, qp.qpn, 1);
     let link = Link::of_gid(&gid)?;
     Ok(TxPath::new(device, av.path, link, gids, sport, false))
 }
