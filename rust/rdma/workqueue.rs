@@ -13,6 +13,7 @@ use core::sync::atomic::{
     Ordering, //
 };
 use kernel::{
+    alloc::flags::__GFP_NOWARN,
     container_of,
     prelude::*,
     sync::rcu,
@@ -114,7 +115,8 @@ impl Workqueue {
         }
         // SAFETY: By the type invariant the queue exists until the end of the RCU section.
         let queue = unsafe { kernel::workqueue::Queue::from_raw(wq) };
-        queue.try_spawn(GFP_ATOMIC, f)?;
+        // A peer may trigger this allocation, so a failure must not fill the log.
+        queue.try_spawn(GFP_ATOMIC | __GFP_NOWARN, f)?;
         Ok(())
     }
 

@@ -230,9 +230,11 @@ impl SkBuff {
 
     /// Returns a clone that shares the data, which neither packet can change while both exist.
     pub fn try_clone(&self) -> Option<Self> {
+        // A peer can trigger this allocation, so a failure must not fill the log.
+        let gfp = bindings::GFP_ATOMIC | bindings::__GFP_NOWARN;
         // SAFETY: The packet is alive by the type invariant, and no other thread refers to it, for
         // it is not `Sync`.
-        let raw = unsafe { bindings::skb_clone(self.as_raw(), bindings::GFP_ATOMIC) };
+        let raw = unsafe { bindings::skb_clone(self.as_raw(), gfp) };
         // INVARIANT: The clone is owned, and has the headers and the data of this packet.
         NonNull::new(raw).map(Self)
     }

@@ -49,6 +49,7 @@ use crate::{
     },
     new_spinlock_bh,
     sync::{
+        cond_resched,
         Global,
         SpinLockBh, //
     }, //
@@ -358,7 +359,7 @@ pub(in crate::net) unsafe fn release_all(net: *mut bindings::net) {
 
     loop {
         // Drop the lock after each slot: there may be many slots, and bottom halves are off.
-        let _lists = lists.lock();
+        let guard = lists.lock();
         // SAFETY: The list is initialised, and the lock is held.
         let first = unsafe { (*list.as_ptr()).next };
         if first == list.as_ptr() {
@@ -370,5 +371,7 @@ pub(in crate::net) unsafe fn release_all(net: *mut bindings::net) {
             let links = Opaque::cast_from(first);
             (*container_of!(links, Slot, links)).leave();
         }
+        drop(guard);
+        cond_resched();
     }
 }

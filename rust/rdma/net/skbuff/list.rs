@@ -186,7 +186,8 @@ unsafe fn datagram_to_gso(skb: *mut bindings::sk_buff) -> Result {
             return Ok(());
         }
         if raw::skb_cloned(skb) {
-            to_result(bindings::pskb_expand_head(skb, 0, 0, bindings::GFP_ATOMIC))?;
+            let gfp = bindings::GFP_ATOMIC | bindings::__GFP_NOWARN;
+            to_result(bindings::pskb_expand_head(skb, 0, 0, gfp))?;
         }
         // A copy of the data has moved it.
         let info = bindings::skb_shinfo(skb);
