@@ -42,6 +42,11 @@ rust_helper_dst_reserved_space(const struct dst_entry *dst)
 	return LL_RESERVED_SPACE(dst_dev_rcu(dst));
 }
 
+__rust_helper bool rust_helper_dst_is_ipv4(const struct dst_entry *dst)
+{
+	return dst->ops->family == AF_INET;
+}
+
 __rust_helper bool rust_helper_dst_encapsulates(const struct dst_entry *dst)
 {
 	return dst_xfrm(dst) || dst->lwtstate ||

@@ -60,6 +60,12 @@ rust_helper_net_device_is_registered(const struct net_device *dev)
 	return READ_ONCE(dev->reg_state) == NETREG_REGISTERED;
 }
 
+__rust_helper unsigned short
+rust_helper_net_device_hard_header_len(const struct net_device *dev)
+{
+	return READ_ONCE(dev->hard_header_len);
+}
+
 __rust_helper unsigned int
 rust_helper_net_device_gso_max_segs(const struct net_device *dev)
 {

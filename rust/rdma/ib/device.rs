@@ -95,7 +95,7 @@ pub struct DeviceInit<'a> {
     pub node_guid: [u8; 8],
     /// A description, at most 63 bytes.
     pub node_desc: &'a CStr,
-    /// The number of completion vectors.
+    /// The number of completion vectors; 0 counts as 1.
     pub comp_vectors: u32,
 }
 
@@ -110,14 +110,18 @@ impl<D: Driver> Device<D> {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, `ENFILE` or `EEXIST` for the name, `ENODEV` if the net device is gone, the error
-    /// of `init`, or that of a callback during registration.
+    /// `EINVAL` if the name contains a `%`; `ENOMEM`, `ENFILE` or `EEXIST` for the name, `ENODEV`
+    /// if the net device is gone, the error of `init`, or that of a callback during registration.
     pub fn register(id: &DeviceInit<'_>, init: impl PinInit<D, Error>) -> Result {
         const_assert!(
             core::mem::offset_of!(Self, raw) == 0,
             "struct ib_device must be at offset 0"
         );
 
+        // The core would take it for a format string.
+        if id.name.to_bytes_with_nul().contains(&b'%') {
+            return Err(EINVAL);
+        }
         // The core keeps no reference, but the namespace must exist until the registration is done.
         let namespace = Namespace::of(id.netdev).ok_or(ENODEV)?;
         // SAFETY: The namespace is alive. The size is that of `Self`, padded to its alignment.
@@ -140,7 +144,7 @@ impl<D: Driver> Device<D> {
             dev.node_type = bindings::RDMA_NODE_IB_CA as u8;
             dev.phys_port_cnt = PORT;
             // CAST: There are not as many as 2^31.
-            dev.num_comp_vectors = id.comp_vectors as ffi::c_int;
+            dev.num_comp_vectors = id.comp_vectors.max(1) as ffi::c_int;
             dev.node_guid = u64::from_ne_bytes(id.node_guid);
             for (to, from) in dev.node_desc.iter_mut().zip(id.node_desc.to_bytes()) {
                 *to = *from;

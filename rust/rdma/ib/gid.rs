@@ -61,7 +61,7 @@ pub struct GidAttr {
     _device: Registered,
 }
 
-// SAFETY: The entry is reference counted with atomics and only read.
+// SAFETY: The entry is reference counted with atomics. Only fields that do not change are read.
 unsafe impl Send for GidAttr {}
 // SAFETY: As for `Send`.
 unsafe impl Sync for GidAttr {}
@@ -78,7 +78,7 @@ impl GidAttr {
     /// `entry` must be valid and referenced by the caller, and its device must be alive.
     pub(super) unsafe fn hold(entry: NonNull<bindings::ib_gid_attr>) -> Result<Self> {
         // SAFETY: By the requirement of this function.
-        let device = NonNull::new(unsafe { entry.as_ref() }.device).ok_or(ENODEV)?;
+        let device = NonNull::new(unsafe { (*entry.as_ptr()).device }).ok_or(ENODEV)?;
         // SAFETY: By the requirement of this function.
         let device = unsafe { Registered::get(device) }.ok_or(ENODEV)?;
         // SAFETY: By the requirement of this function.
@@ -93,13 +93,13 @@ impl GidAttr {
     /// Returns the index in the table.
     pub fn index(&self) -> u32 {
         // SAFETY: The entry is alive by the type invariant.
-        u32::from(unsafe { self.entry.as_ref() }.index)
+        u32::from(unsafe { (*self.entry.as_ptr()).index })
     }
 
     /// Returns the GID.
     pub fn gid(&self) -> [u8; 16] {
         // SAFETY: The entry is alive by the type invariant; a GID is plain bytes.
-        unsafe { *self.entry.as_ref().gid.raw.as_ref() }
+        unsafe { *(*self.entry.as_ptr()).gid.raw.as_ref() }
     }
 
     /// Returns the VLAN ID that the core associates with the address: that of the net device, or of

@@ -113,10 +113,10 @@ impl<D: Driver> VTable<D> {
         resize_user_cq: optional!(HAS_RESIZE_CQ, cq::resize_user_cq::<D>),
 
         create_srq: optional!(HAS_CREATE_SRQ, srq::create_srq::<D>),
-        destroy_srq: optional!(HAS_DESTROY_SRQ, srq::destroy_srq::<D>),
+        destroy_srq: optional!(HAS_CREATE_SRQ, srq::destroy_srq::<D>),
         modify_srq: optional!(HAS_MODIFY_SRQ, srq::modify_srq::<D>),
         query_srq: optional!(HAS_QUERY_SRQ, srq::query_srq::<D>),
-        post_srq_recv: optional!(HAS_POST_SRQ_RECV, srq::post_srq_recv::<D>),
+        post_srq_recv: optional!(HAS_CREATE_SRQ, srq::post_srq_recv::<D>),
 
         create_qp: optional!(HAS_CREATE_QP, qp::create_qp::<D>),
         modify_qp: optional!(HAS_MODIFY_QP, qp::modify_qp::<D>),

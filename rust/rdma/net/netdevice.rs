@@ -166,6 +166,12 @@ impl NetDevice {
         Some(unsafe { bindings::vlan_dev_vlan_id(self.as_raw()) })
     }
 
+    /// Returns the length of the header of a frame, in bytes.
+    pub(super) fn hard_header_len(&self) -> usize {
+        // SAFETY: The device is alive by the type invariant.
+        usize::from(unsafe { bindings::net_device_hard_header_len(self.as_raw()) })
+    }
+
     /// Returns whether the device is registered.
     ///
     /// It becomes `false` before [`NetdevEvent::Unregister`](super::NetdevEvent::Unregister) is

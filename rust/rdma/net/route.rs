@@ -65,6 +65,13 @@ impl Dst<'_> {
         self.dst.as_ptr()
     }
 
+    /// Returns whether the route is of IPv4, rather than of IPv6.
+    #[inline]
+    pub(super) fn is_ipv4(&self) -> bool {
+        // SAFETY: The RCU read lock is held and the route is alive by the type invariant.
+        unsafe { bindings::dst_is_ipv4(self.as_raw()) }
+    }
+
     /// Returns whether the stack adds headers to packets of the route: IPsec, perhaps once its keys
     /// are negotiated, or a lightweight tunnel.
     #[inline]

@@ -169,6 +169,15 @@ impl SkBuff {
         unsafe { (*self.as_raw()).data_len == 0 }
     }
 
+    /// Returns the number of bytes in front of the data.
+    #[inline]
+    pub fn headroom(&self) -> usize {
+        let skb = self.as_raw();
+        // SAFETY: The packet is alive by the type invariant.
+        let (head, data) = unsafe { ((*skb).head, (*skb).data) };
+        data.addr().wrapping_sub(head.addr())
+    }
+
     /// Makes the packet linear.
     ///
     /// # Errors

@@ -53,9 +53,12 @@ impl Umem {
     ///
     /// # Errors
     ///
-    /// `EFAULT`, `EINVAL`; `ENOMEM`, also if this exceeds RLIMIT_MEMLOCK; `EPERM` if that is 0.
+    /// `EFAULT`; `EINVAL`, also in a kernel thread, which has no memory of its own; `ENOMEM`, also
+    /// if this exceeds RLIMIT_MEMLOCK; `EPERM` if that is 0.
     pub fn new<D: Driver>(dev: &Device<D>, start: u64, len: u64, access: Access) -> Result<Self> {
-        // SAFETY: The device is alive; the core checks the range.
+        current!().mm().ok_or(EINVAL)?;
+        // SAFETY: The device is alive, and the task has an address space, of which the core checks
+        // the range.
         // CAST: The address and the length have 64 bits; flags are signed in C.
         let umem = from_err_ptr(unsafe {
             bindings::ib_umem_get_va(

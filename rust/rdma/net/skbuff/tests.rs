@@ -63,19 +63,12 @@ mod skbuff {
         SkBuff::alloc(16, 64).unwrap()
     }
 
-    /// Returns the number of bytes in front of the data.
-    fn headroom(skb: &SkBuff) -> isize {
-        let skb = skb.as_raw();
-        // SAFETY: The packet is alive. `data` is behind `head`, in the same buffer.
-        unsafe { (*skb).data.offset_from((*skb).head) }
-    }
-
     #[test]
     fn new_packet_is_empty_without_headers() {
         let skb = packet();
 
         assert!(skb.is_empty() && skb.is_linear());
-        assert!(headroom(&skb) >= 16);
+        assert!(skb.headroom() >= 16);
         assert_eq!(skb.data(), b"");
         assert!(skb.received_headers().is_none());
     }
@@ -158,7 +151,7 @@ mod skbuff {
         for size in [100, 1500, 4200, 7000, 9000, 70_000] {
             let mut skb = pools.alloc(16, size).ok_or(ENOMEM)?;
             assert!(skb.is_empty() && skb.is_linear());
-            assert!(headroom(&skb) >= 16);
+            assert!(skb.headroom() >= 16);
             skb.append_zeros(size)?;
             assert_eq!(skb.len(), size);
         }
@@ -189,7 +182,12 @@ mod trains {
 
     /// Makes an IPv4 packet with `len` bytes of `fill` as its UDP payload.
     fn packet(len: usize, fill: u8) -> Result<SkBuff> {
-        let mut skb = SkBuff::alloc(64, HEADERS + len).ok_or(ENOMEM)?;
+        packet_behind(Train::HEADROOM, len, fill)
+    }
+
+    /// Makes such a packet with some room in front.
+    fn packet_behind(headroom: usize, len: usize, fill: u8) -> Result<SkBuff> {
+        let mut skb = SkBuff::alloc(headroom, HEADERS + len).ok_or(ENOMEM)?;
         let total = u16::try_from(HEADERS + len)?.to_be_bytes();
         let udp_len = u16::try_from(UDP_LEN + len)?.to_be_bytes();
 
@@ -285,6 +283,8 @@ mod trains {
         let mut train = train_of(&[100])?;
         let mut other = SkBuff::alloc(0, 64).ok_or(ENOMEM)?;
         other.append(&[0x45; HEADERS - 1])?;
+        assert!(train.push(other).is_err());
+        let other = packet_behind(Train::HEADROOM - 1, 10, 0)?;
         assert!(train.push(other).is_err());
         let cloned = packet(10, 0)?;
         let clone = cloned.try_clone().ok_or(ENOMEM)?;

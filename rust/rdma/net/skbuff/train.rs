@@ -75,6 +75,7 @@ pub(super) const DATAGRAM: u32 = (bindings::SKB_GSO_SCTP | bindings::SKB_GSO_UDP
 /// - `payload` and `truesize` are the sums over the packets beyond the first, and the length of an
 ///   IP packet with the payload of all does not exceed 65535.
 /// - No packet is longer than `head`.
+/// - Packets beyond the first have [`Train::HEADROOM`] in front of their IP header.
 ///
 /// # Examples
 ///
@@ -106,6 +107,12 @@ pub struct Train {
 impl Train {
     /// The most packets of a train.
     pub const MOST: u16 = 60;
+
+    /// The room in front of the IP header that each packet beyond the first needs, in bytes. A net
+    /// device that splits a train adds the header of its link to each packet, without a check.
+    ///
+    /// Enough for Ethernet with VLAN tags, and `LL_MAX_HEADER` on common kernels.
+    pub const HEADROOM: usize = 128;
 
     /// The longest IP packet.
     const MAX_LEN: usize = 65535;
@@ -168,8 +175,8 @@ impl Train {
     ///
     /// # Errors
     ///
-    /// Returns the packet if the train is full, or the packet cannot be part of one, or is longer
-    /// than the first.
+    /// Returns the packet if the train is full, or the packet cannot be part of one, is longer than
+    /// the first, or has less than [`Train::HEADROOM`] in front.
     pub fn push(&mut self, skb: SkBuff) -> Result<(), SkBuff> {
         match self.room_for(&skb) {
             Some((ip_len, payload)) => {
@@ -200,6 +207,7 @@ impl Train {
             && skb.len() <= self.head.len()
             && self::ip_len(skb) == Some(ip_len)
             && total <= Self::MAX_LEN
+            && skb.headroom() >= Self::HEADROOM
             && skb.is_linear()
             && skb.check_writable().is_ok();
         fits.then_some((ip_len, skb.len().saturating_sub(headers)))

@@ -43,16 +43,16 @@ impl SkBuff {
     /// # Errors
     ///
     /// - `ENOBUFS` if a queue was full.
-    /// - `EINVAL` if the packet begins with something else, or the header has options; `EBUSY` if
-    ///   the data is shared with a clone.
+    /// - `EINVAL` if the packet begins with something else, the header has options, or the route is
+    ///   of the other version; `EBUSY` if the data is shared with a clone.
     /// - Others, if the stack has refused the packet.
     ///
     /// The packet is gone in any case.
     pub fn transmit(self, dst: Dst<'_>) -> Result {
         let data = self.data();
-        let (len, output): (u16, Output) = match data.first() {
-            Some(0x45) => (20, bindings::ip_local_out),
-            Some(version) if version >> 4 == 6 => (40, bindings::ip6_local_out),
+        let (len, output): (u16, Output) = match (data.first(), dst.is_ipv4()) {
+            (Some(0x45), true) => (20, bindings::ip_local_out),
+            (Some(version), false) if version >> 4 == 6 => (40, bindings::ip6_local_out),
             _ => return Err(EINVAL),
         };
         if data.len() < usize::from(len) {
@@ -63,10 +63,10 @@ impl SkBuff {
         let skb = ManuallyDrop::new(self).as_raw();
 
         // The packet refers to the route without a reference; a queue that keeps it takes one.
-        // SAFETY: The packet begins with a header of that length and version, close enough to
-        // `head` by the type invariant. It is owned and given away here. By the type invariant of
-        // `Dst` the RCU read lock is held, so the route, its device and the namespace of that are
-        // alive. No socket is needed.
+        // SAFETY: The packet begins with a header of that length, and of the version of the route,
+        // close enough to `head` by the type invariant. It is owned and given away here. By the
+        // type invariant of `Dst` the RCU read lock is held, so the route, its device and the
+        // namespace of that are alive. No socket is needed.
         let ret = unsafe {
             // IP expects the parsed options of the header here: there are none.
             (&raw mut (*skb).cb).write_bytes(0, 1);
@@ -79,21 +79,26 @@ impl SkBuff {
 
     /// Sends a frame that begins with its Ethernet header through a device.
     ///
-    /// A device that is down, or gone, drops it.
+    /// A device that is down drops it.
     ///
     /// # Errors
     ///
-    /// - `EINVAL` if the frame is too short.
+    /// - `EINVAL` if the frame is shorter than the header of the device; `ENODEV` if the device is
+    ///   not registered.
     /// - `ENOBUFS` if a queue was full, or others; the frame is gone in any case.
     pub fn transmit_frame(self, dev: &NetDevice) -> Result {
-        if self.data().len() < ETHERNET_LEN {
+        if self.data().len() < ETHERNET_LEN.max(dev.hard_header_len()) {
             return Err(EINVAL);
+        }
+        // Before it is registered, a device may lack its queues.
+        if !dev.is_registered() {
+            return Err(ENODEV);
         }
         let skb = ManuallyDrop::new(self).as_raw();
 
         // SAFETY: The frame is owned and given away here. It begins with an Ethernet header, and
-        // the caller keeps the device alive for the call; queues drop their packets for a device
-        // that is removed.
+        // the caller keeps the device, which has its queues, alive for the call; queues drop their
+        // packets for a device that is removed.
         // CAST: The value is 14.
         let ret = unsafe {
             *raw::dev(skb) = dev.as_raw();

@@ -77,9 +77,8 @@ use roce::{
     }, //
 };
 
-/// Room in front of a packet, for Ethernet with a VLAN tag and the headers that net devices add
-/// (`LL_MAX_HEADER` is 128 on common kernels).
-pub(super) const HEADROOM: usize = 128;
+/// Room in front of a packet, for the headers that net devices add.
+pub(super) const HEADROOM: usize = Train::HEADROOM;
 
 /// The most bytes of all headers, from the IP header on.
 const MAX_HEADERS: usize = IPV6_LEN + UDP_LEN + MAX_HEADER_LEN;
