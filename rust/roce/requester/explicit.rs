@@ -156,8 +156,9 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
             Some(aeth) => matches!(aeth.syndrome, Syndrome::Ack { .. }),
             None => true,
         };
-        // Do not check the start of a part that was requested again: the peer may send FIRST or,
-        // like C rxe, MIDDLE. The responses to such a part may come in pieces of any size.
+        // The data is placed by PSN, so the opcode only shows where the response ends. Its start is
+        // not checked: C rxe begins the response to a repeated request with MIDDLE. The responses
+        // to a part that was requested again may come in pieces of any size.
         let ends_piece = pkt.opcode().ends_message();
         let fits = ends_piece == ends_part || slot.is_repeated && (ends_piece || !ends);
         if !fits
