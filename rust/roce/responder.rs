@@ -446,7 +446,7 @@ fn recv_status(error: MemError) -> Status {
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_responder))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_resp))]
 mod tests {
     use super::*;
     use crate::testutil::*;

@@ -225,10 +225,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(
-    CONFIG_KUNIT = "y",
-    kernel::macros::kunit_tests(roce_requester_explicit)
-)]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_req_explicit))]
 mod tests {
     use super::*;
     use crate::testutil::*;

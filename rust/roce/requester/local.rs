@@ -74,7 +74,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_local))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_req_local))]
 mod tests {
     use super::*;
     use crate::testutil::*;

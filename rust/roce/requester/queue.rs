@@ -217,7 +217,7 @@ impl<S: DerefMut<Target = [Slot]>> Queue<S> {
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_queue))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_req_queue))]
 mod tests {
     use super::*;
     use crate::testutil::*;

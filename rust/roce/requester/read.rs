@@ -62,7 +62,7 @@ impl Slot {
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_read))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_req_read))]
 mod tests {
     use crate::requester::window::INITIAL_WINDOW;
     use crate::testutil::*;

@@ -139,7 +139,7 @@ fn three_quarters(ns: u32) -> u64 {
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_rtt))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_req_rtt))]
 mod tests {
     use super::*;
     use crate::testutil::*;

@@ -198,7 +198,7 @@ impl<S: DerefMut<Target = [Slot]>> Ring<S> {
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_slot))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_req_slot))]
 mod tests {
     use super::*;
 

@@ -111,10 +111,7 @@ impl SendState {
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(
-    CONFIG_KUNIT = "y",
-    kernel::macros::kunit_tests(roce_requester_snapshot)
-)]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_req_snapshot))]
 mod tests {
     use super::*;
     use crate::testutil::*;

@@ -299,10 +299,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(
-    CONFIG_KUNIT = "y",
-    kernel::macros::kunit_tests(roce_requester_transmit)
-)]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_req_transmit))]
 mod tests {
     use super::*;
     use crate::requester::{

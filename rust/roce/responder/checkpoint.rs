@@ -44,10 +44,7 @@ impl<S: Records> Responder<S> {
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(
-    CONFIG_KUNIT = "y",
-    kernel::macros::kunit_tests(roce_responder_checkpoint)
-)]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_resp_checkpoint))]
 mod tests {
     use super::*;
     use crate::responder::{

@@ -206,10 +206,7 @@ fn is_aligned(va: u64) -> bool {
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(
-    CONFIG_KUNIT = "y",
-    kernel::macros::kunit_tests(roce_responder_command)
-)]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_resp_command))]
 mod tests {
     use super::*;
     use crate::responder::MAX_RD_ATOMIC;

@@ -69,10 +69,7 @@ impl<S: Records> Responder<S> {
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(
-    CONFIG_KUNIT = "y",
-    kernel::macros::kunit_tests(roce_responder_datagram)
-)]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_resp_datagram))]
 mod tests {
     use super::*;
     use crate::testutil::*;

@@ -163,10 +163,7 @@ fn index(number: usize, len: usize) -> usize {
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(
-    CONFIG_KUNIT = "y",
-    kernel::macros::kunit_tests(roce_responder_resources)
-)]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_resp_resources))]
 mod tests {
     use super::*;
     use crate::responder::DropReason;

@@ -98,10 +98,7 @@ impl Sequence {
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(
-    CONFIG_KUNIT = "y",
-    kernel::macros::kunit_tests(roce_responder_sequence)
-)]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_resp_sequence))]
 mod tests {
     use super::*;
     use crate::responder::Record;

@@ -84,10 +84,7 @@ impl<S: Records> Responder<S> {
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(
-    CONFIG_KUNIT = "y",
-    kernel::macros::kunit_tests(roce_responder_snapshot)
-)]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_resp_snapshot))]
 mod tests {
     use super::*;
     use crate::testutil::*;

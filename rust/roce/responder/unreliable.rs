@@ -59,10 +59,7 @@ impl<S: Records> Responder<S> {
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(
-    CONFIG_KUNIT = "y",
-    kernel::macros::kunit_tests(roce_responder_unreliable)
-)]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_resp_unreliable))]
 mod tests {
     use super::*;
     use crate::responder::Place;

@@ -44,7 +44,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_requester_rnr))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_req_rnr))]
 mod tests {
     use super::*;
     use crate::{
