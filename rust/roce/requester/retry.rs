@@ -11,7 +11,7 @@
 //! | probe timer: 2 SRTT + 4 RTTVAR    | probe.rs | packet at `una`           | same   | none  |
 //! | acknowledgment of only the probe  | gap.rs   | next packets, or rewind   | halved | none  |
 //! | retransmission timer: ACK timeout | retry.rs | rewind                    | halved | one   |
-//! | RNR NAK                           | rnr.rs   | rewind after RNR timer    | same   | RNR   |
+//! | RNR NAK                           | retry.rs | rewind after RNR timer    | same   | RNR   |
 //!
 //! The losses that responses report for one window, and those that the retransmission of a missing
 //! packet then shows, halve it once, and again if a later NAK causes a rewind. If packets were late
@@ -21,8 +21,6 @@
 //! restart with progress, and with a retransmission for a reported loss. A probe finds losses that
 //! no response reports. It is early and costs one packet, so it consumes no retry. The
 //! retransmission timer is that of IBTA, for when probes are lost, too.
-
-mod rnr;
 
 use core::{
     num::NonZero,
@@ -36,11 +34,15 @@ use super::{
     Requester,
     ResponseKind,
     SendParams,
-    Slot, //
+    Slot,
+    RNR_RETRY_FOREVER, //
 };
 use crate::{
     psn::Psn,
-    time::Instant,
+    time::{
+        rnr_timer_ns,
+        Instant, //
+    },
     wr::Status, //
 };
 
@@ -282,6 +284,30 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         self.is_active()
     }
 
+    /// Starts the RNR wait for the packet at `una`, or fails the request if no RNR retry is left.
+    ///
+    /// Returns false if the NAK is a duplicate.
+    pub(super) fn wait_rnr(&mut self, now: Instant, timer: u8) -> bool {
+        if self.is_rewound() {
+            return false;
+        }
+        if self.params.rnr_retry != RNR_RETRY_FOREVER {
+            match self.retry.rnr_left.checked_sub(1) {
+                Some(left) => self.retry.rnr_left = left,
+                None => {
+                    self.fail(Status::RnrRetryExceeded);
+                    return true;
+                }
+            }
+        }
+        // The RNR NAK shows that the peer is alive. It may lack a receive request for long, and
+        // packets that are lost meanwhile must not use up the retries.
+        self.retry.retries_left = self.params.retry_cnt;
+        self.rewind();
+        self.retry.rnr_until = Some(now.after(rnr_timer_ns(timer)));
+        true
+    }
+
     /// Ignores responses to the packets sent so far as reports of a loss and as RTT samples.
     pub(super) fn note_loss(&mut self) {
         self.retry.loss_end = Some(self.window.max());
@@ -475,5 +501,67 @@ mod tests {
         }
         // Every eighth of the acknowledged packets widens the window.
         assert_eq!(more, INITIAL_WINDOW / 2 * 9 / 8);
+    }
+
+    #[test]
+    fn rnr_nak_is_retried_after_timer() {
+        let mut rc = requester(Transport::Rc, 1);
+        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        assert!(send(&mut rc, NOW));
+        let rnr = Syndrome::Rnr { timer: 1 };
+        assert_eq!(acknowledge(&mut rc, NOW, 0, rnr), ResponseKind::Rnr);
+        assert!(!send(&mut rc, NOW));
+        // The network may duplicate it.
+        assert_eq!(acknowledge(&mut rc, NOW, 0, rnr), ResponseKind::Duplicate);
+        let due = NOW.after(10_000);
+        assert_eq!(rc.next_timeout(), Some(due));
+        // The end of the RNR wait is not a response timeout.
+        assert_eq!(rc.on_timeout(due), Expired::Nothing);
+        assert!(send(&mut rc, due));
+        assert_eq!(acknowledge(&mut rc, due, 0, rnr), ResponseKind::Rnr);
+        assert_eq!(status(&mut rc), Some(Status::RnrRetryExceeded));
+    }
+
+    #[test]
+    fn rnr_retry_7_is_unlimited() {
+        let mut rc = requester(Transport::Rc, 1);
+        adjust(&mut rc, |params| params.rnr_retry = RNR_RETRY_FOREVER);
+        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        let rnr = Syndrome::Rnr { timer: 1 };
+        let mut now = NOW;
+        for _ in 0..20 {
+            assert!(send(&mut rc, now));
+            assert_eq!(acknowledge(&mut rc, now, 0, rnr), ResponseKind::Rnr);
+            now = now.after(10_000);
+            rc.on_timeout(now);
+        }
+        assert!(rc.poll_completion().is_none());
+    }
+
+    #[test]
+    fn rnr_nak_resets_retry_count() {
+        let mut rc = requester(Transport::Rc, 1);
+        adjust(&mut rc, |params| params.rnr_retry = RNR_RETRY_FOREVER);
+        assert!(rc.post(wr(SendOp::Send, 0)).is_ok());
+        let mut now = NOW;
+        // Every other packet is lost.
+        for _ in 0..20 {
+            assert!(send(&mut rc, now));
+            now = now.after(TIMEOUT_NS);
+            assert_eq!(rc.on_timeout(now), Expired::Retry);
+            assert!(send(&mut rc, now));
+            let rnr = Syndrome::Rnr { timer: 1 };
+            assert_eq!(acknowledge(&mut rc, now, 0, rnr), ResponseKind::Rnr);
+            now = now.after(10_000);
+            rc.on_timeout(now);
+        }
+        assert!(rc.poll_completion().is_none());
+        // Two losses in a row are more than one retry.
+        for _ in 0..2 {
+            assert!(send(&mut rc, now));
+            now = now.after(TIMEOUT_NS);
+            rc.on_timeout(now);
+        }
+        assert_eq!(status(&mut rc), Some(Status::RetryExceeded));
     }
 }
