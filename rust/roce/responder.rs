@@ -454,9 +454,8 @@ mod tests {
     #[test]
     fn out_of_order_calls_have_no_effect() {
         let [frame] = frames(Transport::Uc, &[wr(SendOp::Send, 3)]);
-        let mut responder = Responder::new(Transport::Uc);
-        responder.set_params(&recv_params());
-        let mut rq = Recvs { left: 2, size: MTU };
+        let mut responder = responder_of(Transport::Uc);
+        let mut rq = Recvs::new(2, MTU);
         assert_eq!(responder.finish(Ok(())), Outcome::default());
         let verdict = responder.on_request(&frame.packet(), &mut rq);
         assert_eq!(verdict, Verdict::Place(Place::Recv { offset: 0, len: 3 }));
@@ -474,10 +473,9 @@ mod tests {
     #[test]
     fn first_packet_in_rtr_raises_comm_est() {
         let mut uc = requester(Transport::Uc, 2);
-        let mut responder = Responder::new(Transport::Uc);
-        responder.set_params(&recv_params());
+        let mut responder = responder_of(Transport::Uc);
         responder.set_rtr(true);
-        let mut rq = Recvs { left: 2, size: MTU };
+        let mut rq = Recvs::new(2, MTU);
         for event in [Some(AsyncEvent::CommEst), None] {
             assert!(uc.post(wr(SendOp::Send, 3)).is_ok());
             let frame = send(&mut uc).map(|sent| Frame::new(&sent));
@@ -527,8 +525,7 @@ mod tests {
         for leave_traces in USES {
             let frames = frames::<2>(Transport::Rc, &[wr(SendOp::Send, 2 * MTU)]);
             let mut rx = crate::testutil::responder();
-            let size = 2 * MTU;
-            let mut rq = Recvs { left: 2, size };
+            let mut rq = Recvs::new(2, 2 * MTU);
             rx.on_request(&frames[0].packet(), &mut rq);
             rx.finish(Ok(()));
             leave_traces(&mut rx, &frames[1]);

@@ -125,7 +125,14 @@ impl Frame {
 /// A receive queue with some work requests of one size.
 pub(crate) struct Recvs {
     pub(crate) left: usize,
-    pub(crate) size: u32,
+    size: u32,
+}
+
+impl Recvs {
+    /// Makes a queue of `left` work requests of `size` bytes each.
+    pub(crate) fn new(left: usize, size: u32) -> Recvs {
+        Recvs { left, size }
+    }
 }
 
 impl RecvQueue for Recvs {
@@ -332,6 +339,13 @@ pub(crate) fn post(rc: &mut Half, wrs: &[SendWr]) {
     }
 }
 
+/// Posts work requests of `length` bytes each, for which there must be slots.
+pub(crate) fn post_ops(rc: &mut Half, ops: &[SendOp], length: u32) {
+    for op in ops {
+        post(rc, &[wr(*op, length)]);
+    }
+}
+
 /// Handles a response that arrives at `now`, and does not keep it.
 fn respond_at(rc: &mut Half, now: Instant, frame: &Frame) -> Response {
     let response = rc.on_response(now, &frame.packet());
@@ -392,16 +406,21 @@ pub(crate) fn read(length: u32) -> Transmit {
     transmit(wr(SendOp::Read, length))
 }
 
-/// Makes an RC receive half.
-pub(crate) fn responder() -> Responder {
-    let mut responder = Responder::new(Transport::Rc);
+/// Makes a receive half.
+pub(crate) fn responder_of(transport: Transport) -> Responder {
+    let mut responder = Responder::new(transport);
     responder.set_params(&recv_params());
     responder
 }
 
+/// Makes an RC receive half.
+pub(crate) fn responder() -> Responder {
+    responder_of(Transport::Rc)
+}
+
 /// Handles a request that consumes no receive request.
 pub(crate) fn request(rx: &mut Responder, transmit: &Transmit) -> Verdict {
-    let mut rq = Recvs { left: 0, size: 0 };
+    let mut rq = Recvs::new(0, 0);
     rx.on_request(&Frame::new(transmit).packet(), &mut rq)
 }
 

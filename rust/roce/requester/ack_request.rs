@@ -270,13 +270,11 @@ mod tests {
     fn drain_ends_delay() {
         for (length, packets, last) in [(MTU, 1, 0), (2 * MTU, 2, 1)] {
             let mut rc = untimed(8);
-            post(
-                &mut rc,
-                &[SendWr {
-                    length,
-                    ..unsignalled()
-                }],
-            );
+            let request = SendWr {
+                length,
+                ..unsignalled()
+            };
+            post(&mut rc, &[request]);
             assert_eq!(send_all(&mut rc), packets);
             // A local operation has no packet that could be sent again.
             post(&mut rc, &[wr(SendOp::BindMw, 0)]);

@@ -115,14 +115,8 @@ mod tests {
     #[test]
     fn local_operations_execute_in_order() {
         let mut rc = requester(Transport::Rc, 4);
-        for op in [
-            SendOp::RegMr,
-            SendOp::Write,
-            SendOp::LocalInv,
-            SendOp::Write,
-        ] {
-            assert!(rc.post(wr(op, 0)).is_ok());
-        }
+        post_ops(&mut rc, &[SendOp::RegMr, SendOp::Write], 0);
+        post_ops(&mut rc, &[SendOp::LocalInv, SendOp::Write], 0);
         assert!(rc.poll_transmit().is_none());
         assert_eq!(local(&rc), Some(0));
         assert_eq!(completion(&mut rc), None);
@@ -152,9 +146,8 @@ mod tests {
     #[test]
     fn retransmission_skips_local_operations() {
         let mut rc = requester(Transport::Rc, 5);
-        for op in [SendOp::Write, SendOp::BindMw, SendOp::BindMw, SendOp::Send] {
-            assert!(rc.post(wr(op, 4)).is_ok());
-        }
+        let ops = [SendOp::Write, SendOp::BindMw, SendOp::BindMw, SendOp::Send];
+        post_ops(&mut rc, &ops, 4);
         send(&mut rc);
         for slot in [1, 2] {
             assert_eq!(local(&rc), Some(slot));
@@ -169,7 +162,7 @@ mod tests {
             send(&mut rc);
         }
         acknowledge(&mut rc, 1, Syndrome::ACK);
-        for op in [SendOp::Write, SendOp::BindMw, SendOp::BindMw, SendOp::Send] {
+        for op in ops {
             assert_eq!(completion(&mut rc), Some((op, Status::Success)));
         }
         assert_eq!(completion(&mut rc), None);
@@ -178,9 +171,7 @@ mod tests {
     #[test]
     fn failed_local_operation_completes_in_order() {
         let mut rc = requester(Transport::Rc, 3);
-        for op in [SendOp::Write, SendOp::BindMw, SendOp::Send] {
-            assert!(rc.post(wr(op, 4)).is_ok());
-        }
+        post_ops(&mut rc, &[SendOp::Write, SendOp::BindMw, SendOp::Send], 4);
         send(&mut rc);
         rc.local_done(Err(Status::MwBind));
         assert_eq!(completion(&mut rc), None);
@@ -208,8 +199,7 @@ mod tests {
     #[test]
     fn uc_supports_local_operations_and_ud_does_not() {
         let mut uc = requester(Transport::Uc, 2);
-        assert!(uc.post(wr(SendOp::Send, 0)).is_ok());
-        assert!(uc.post(wr(SendOp::LocalInv, 0)).is_ok());
+        post_ops(&mut uc, &[SendOp::Send, SendOp::LocalInv], 0);
         send(&mut uc);
         assert_eq!(local(&uc), Some(1));
         uc.local_done(Err(Status::LocQpOp));
@@ -225,9 +215,7 @@ mod tests {
     #[test]
     fn local_operation_without_fence_does_not_wait_for_responses() {
         let mut rc = requester(Transport::Rc, 3);
-        for op in [SendOp::Read, SendOp::BindMw, SendOp::BindMw] {
-            assert!(rc.post(wr(op, 1)).is_ok());
-        }
+        post_ops(&mut rc, &[SendOp::Read, SendOp::BindMw, SendOp::BindMw], 1);
         send(&mut rc);
         assert_eq!(local(&rc), Some(1));
         rc.local_done(Ok(()));
@@ -239,9 +227,7 @@ mod tests {
     #[test]
     fn failure_is_due_after_local_operation() {
         let mut rc = requester(Transport::Rc, 2);
-        for op in [SendOp::BindMw, SendOp::Send] {
-            assert!(rc.post(wr(op, 1)).is_ok());
-        }
+        post_ops(&mut rc, &[SendOp::BindMw, SendOp::Send], 1);
         rc.local_error(1, Status::LocProt);
         assert!(!rc.take_error());
         rc.local_done(Ok(()));
@@ -253,9 +239,7 @@ mod tests {
     #[test]
     fn local_operation_completes_behind_acknowledged_request() {
         let mut rc = requester(Transport::Rc, 2);
-        for op in [SendOp::Send, SendOp::BindMw] {
-            assert!(rc.post(wr(op, 1)).is_ok());
-        }
+        post_ops(&mut rc, &[SendOp::Send, SendOp::BindMw], 1);
         send(&mut rc);
         rc.local_done(Ok(()));
         assert_eq!(rc.snapshot().waiting, 0);

@@ -309,14 +309,8 @@ mod tests {
     #[test]
     fn ack_completes_all_earlier_messages() {
         let mut rc = requester(Transport::Rc, 3);
-        post(
-            &mut rc,
-            &[
-                wr(SendOp::Send, 2 * MTU),
-                wr(SendOp::Write, 1),
-                wr(SendOp::Send, 0),
-            ],
-        );
+        post(&mut rc, &[wr(SendOp::Send, 2 * MTU), wr(SendOp::Write, 1)]);
+        post(&mut rc, &[wr(SendOp::Send, 0)]);
         assert_eq!(send_all(&mut rc), 4);
         assert_eq!(acknowledge(&mut rc, 2, Syndrome::ACK), ResponseKind::Ack);
         assert_eq!(status(&mut rc), Some(Status::Success));
@@ -362,14 +356,7 @@ mod tests {
     #[test]
     fn fatal_nak_fails_request_and_flushes_rest() {
         let mut rc = requester(Transport::Rc, 3);
-        post(
-            &mut rc,
-            &[
-                wr(SendOp::Send, 0),
-                wr(SendOp::Write, 0),
-                wr(SendOp::Send, 0),
-            ],
-        );
+        post_ops(&mut rc, &[SendOp::Send, SendOp::Write, SendOp::Send], 0);
         assert_eq!(send_all(&mut rc), 3);
         let nak = Syndrome::Nak(NakCode::RemoteAccess);
         assert_eq!(acknowledge(&mut rc, 1, nak), ResponseKind::NakFatal);
@@ -385,16 +372,8 @@ mod tests {
 
     /// Sends a SEND, a READ of two responses, and three requests of one packet.
     fn requests_around_read(rc: &mut Half) {
-        post(
-            rc,
-            &[
-                wr(SendOp::Send, 0),
-                wr(SendOp::Read, 2 * MTU),
-                wr(SendOp::Write, 0),
-                wr(SendOp::Send, 0),
-                wr(SendOp::Send, 0),
-            ],
-        );
+        post(rc, &[wr(SendOp::Send, 0), wr(SendOp::Read, 2 * MTU)]);
+        post_ops(rc, &[SendOp::Write, SendOp::Send, SendOp::Send], 0);
         assert_eq!(send_all(rc), 5);
     }
 
@@ -440,14 +419,7 @@ mod tests {
     #[test]
     fn local_error_waits_for_earlier_requests() {
         let mut rc = requester(Transport::Rc, 3);
-        post(
-            &mut rc,
-            &[
-                wr(SendOp::Send, 0),
-                wr(SendOp::Send, MTU),
-                wr(SendOp::Send, 0),
-            ],
-        );
+        post(&mut rc, &[0, MTU, 0].map(|length| wr(SendOp::Send, length)));
         assert_eq!(rc.poll_transmit().map(|sent| sent.ack_req), Some(false));
         send(&mut rc);
         rc.local_error(1, Status::LocProt);

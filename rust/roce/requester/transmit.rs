@@ -338,10 +338,7 @@ mod tests {
         assert!(long.oversize);
         ud.local_error(long.slot, Status::LocLen);
         assert_eq!((ud.state(), ud.take_error()), (SendState::SendError, true));
-        assert_eq!(
-            ud.poll_completion().map(|end| end.status),
-            Some(Status::LocLen)
-        );
+        assert_eq!(status(&mut ud), Some(Status::LocLen));
         // The datagram that was not sent has consumed no PSN.
         assert_eq!(ud.next_psn().get(), 1);
     }
@@ -467,9 +464,7 @@ mod tests {
             fence: true,
             ..wr(SendOp::Send, 0)
         };
-        for wr in [wr(SendOp::Read, 3 * MTU), fenced] {
-            assert!(rc.post(wr).is_ok());
-        }
+        post(&mut rc, &[wr(SendOp::Read, 3 * MTU), fenced]);
         let sent = send(&mut rc);
         assert_eq!(sent.map(|sent| sent.opcode), Some(Opcode::RcReadRequest));
         assert_eq!(sent.map(|sent| sent.len), Some(0));
@@ -490,12 +485,8 @@ mod tests {
     fn read_request_and_local_operation_carry_no_data() {
         let mut rc = requester(Transport::Rc, 3);
         assert!(!rc.has_data_to_send());
-        let requests = [
-            wr(SendOp::Read, 8),
-            wr(SendOp::Write, 8),
-            wr(SendOp::LocalInv, 0),
-        ];
-        post(&mut rc, &requests);
+        post_ops(&mut rc, &[SendOp::Read, SendOp::Write], 8);
+        post(&mut rc, &[wr(SendOp::LocalInv, 0)]);
         for has_data in [false, true, false] {
             assert_eq!(rc.has_data_to_send(), has_data);
             let _ = send(&mut rc);
@@ -538,9 +529,7 @@ mod tests {
     fn read_with_max_rd_atomic_0_fails_on_resume() {
         let mut rc = requester(Transport::Rc, 3);
         rc.drain();
-        for op in [SendOp::Send, SendOp::Read, SendOp::Send] {
-            assert!(rc.post(wr(op, 0)).is_ok());
-        }
+        post_ops(&mut rc, &[SendOp::Send, SendOp::Read, SendOp::Send], 0);
         adjust(&mut rc, |params| params.max_rd_atomic = 0);
         rc.resume();
         assert!(send(&mut rc).is_some_and(|sent| sent.ack_req));

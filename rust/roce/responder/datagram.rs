@@ -79,19 +79,10 @@ mod tests {
         frame
     }
 
-    fn responder(params: &RecvParams) -> Responder {
-        let mut responder = Responder::new(Transport::Ud);
-        responder.set_params(params);
-        responder
-    }
-
     #[test]
     fn next_datagram_reuses_wqe_of_abandoned_one() {
-        let mut ud = responder(&recv_params());
-        let mut rq = Recvs {
-            left: 1,
-            size: GRH_LEN + 5,
-        };
+        let mut ud = responder_of(Transport::Ud);
+        let mut rq = Recvs::new(1, GRH_LEN + 5);
         let place = Verdict::Place(Place::Recv {
             offset: GRH_LEN,
             len: 5,
@@ -109,11 +100,8 @@ mod tests {
 
     #[test]
     fn datagram_is_placed_after_grh() {
-        let mut ud = responder(&recv_params());
-        let mut rq = Recvs {
-            left: 1,
-            size: GRH_LEN + 5,
-        };
+        let mut ud = responder_of(Transport::Ud);
+        let mut rq = Recvs::new(1, GRH_LEN + 5);
         let frame = datagram(5);
         let place = Place::Recv { offset: 40, len: 5 };
         let verdict = ud.on_request(&frame.packet(), &mut rq);
@@ -131,11 +119,12 @@ mod tests {
 
     #[test]
     fn bad_qkey_does_not_consume_wqe() {
-        let mut ud = responder(&RecvParams {
+        let mut ud = responder_of(Transport::Ud);
+        ud.set_params(&RecvParams {
             qkey: Qkey::new(1),
             ..recv_params()
         });
-        let mut rq = Recvs { left: 1, size: MTU };
+        let mut rq = Recvs::new(1, MTU);
         let verdict = ud.on_request(&datagram(5).packet(), &mut rq);
         assert_eq!(verdict, Verdict::Drop(DropReason::BadQkey));
         assert_eq!(rq.left, 1);
@@ -143,11 +132,8 @@ mod tests {
 
     #[test]
     fn too_long_datagram_fails_only_its_wqe() {
-        let mut ud = responder(&recv_params());
-        let mut rq = Recvs {
-            left: 2,
-            size: GRH_LEN + 4,
-        };
+        let mut ud = responder_of(Transport::Ud);
+        let mut rq = Recvs::new(2, GRH_LEN + 4);
         for length in [5, 4] {
             let frame = datagram(length);
             let verdict = ud.on_request(&frame.packet(), &mut rq);
@@ -164,8 +150,8 @@ mod tests {
 
     #[test]
     fn datagram_may_be_as_long_as_the_current_mtu() {
-        let mut ud = responder(&recv_params());
-        let mut rq = Recvs { left: 1, size: MTU };
+        let mut ud = responder_of(Transport::Ud);
+        let mut rq = Recvs::new(1, MTU);
         ud.set_mtu(16);
         let long = ud.on_request(&datagram(17).packet(), &mut rq);
         assert_eq!(long, Verdict::Drop(DropReason::BadLength));

@@ -116,7 +116,7 @@ mod tests {
     /// Makes a responder, and messages of which only the last requests an acknowledgment.
     fn messages<const N: usize>() -> (Responder, Recvs, [Frame; N]) {
         let frames = frames(Transport::Rc, &[wr(SendOp::Send, 0); N]);
-        (responder(), Recvs { left: 9, size: 0 }, frames)
+        (responder(), Recvs::new(9, 0), frames)
     }
 
     fn execute(rx: &mut Responder, rq: &mut Recvs, frame: &Frame) -> Outcome {
@@ -210,7 +210,7 @@ mod tests {
         for op in [SendOp::Read, SendOp::FetchAdd] {
             let frames = frames::<2>(Transport::Rc, &[wr(SendOp::Send, 0), wr(op, 8)]);
             let mut rx = responder();
-            let mut rq = Recvs { left: 1, size: 0 };
+            let mut rq = Recvs::new(1, 0);
             keep(&mut rx, &mut rq, &frames[1]);
             let first = frames[0].with_ack_request();
             assert_eq!(execute(&mut rx, &mut rq, &first).reply, None);

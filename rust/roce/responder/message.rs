@@ -212,10 +212,7 @@ mod tests {
 
     /// Handles a packet, and returns whether its payload was placed.
     fn accepts(rx: &mut Responder, frame: &Frame) -> bool {
-        let mut rq = Recvs {
-            left: 1,
-            size: MAX_MESSAGE_LEN,
-        };
+        let mut rq = Recvs::new(1, MAX_MESSAGE_LEN);
         let verdict = rx.on_request(&frame.packet(), &mut rq);
         rx.finish(Ok(()));
         assert_eq!(verdict.is_expected(), matches!(verdict, Verdict::Place(_)));
@@ -271,8 +268,7 @@ mod tests {
     fn bad_receive_request_completes_with_error() {
         for transport in [Transport::Rc, Transport::Uc, Transport::Ud] {
             let [frame] = frames(transport, &[wr(SendOp::Send, 3)]);
-            let mut rx = Responder::new(transport);
-            rx.set_params(&recv_params());
+            let mut rx = responder_of(transport);
             let outcome = failure(rx.on_request(&frame.packet(), &mut BadRecvs));
             let status = outcome.completion.map(|end| end.status);
             assert_eq!(status, Some(Status::LocProt));

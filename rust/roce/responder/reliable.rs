@@ -206,10 +206,7 @@ mod tests {
     fn message_is_delivered_and_acknowledged() {
         let [first, last] = frames(Transport::Rc, &[wr(SendOp::SendImm, MTU + 1)]);
         let mut rx = responder();
-        let mut rq = Recvs {
-            left: 1,
-            size: 2 * MTU,
-        };
+        let mut rq = Recvs::new(1, 2 * MTU);
         let outcome = accept(&mut rx, &first, &mut rq);
         assert_eq!(outcome, Outcome::default());
         let last = accept(&mut rx, &last, &mut rq);
@@ -225,7 +222,7 @@ mod tests {
     fn psn_gap_is_reported_once() {
         let [lost, early, late] = frames(Transport::Rc, &[wr(SendOp::Send, 0); 3]);
         let mut rx = responder();
-        let mut rq = Recvs { left: 3, size: 0 };
+        let mut rq = Recvs::new(3, 0);
         let verdict = rx.on_request(&early.packet(), &mut rq);
         let nak = Syndrome::Nak(NakCode::PsnSequence);
         assert_eq!(replied(verdict), Some((0, nak)));
@@ -241,7 +238,7 @@ mod tests {
         let mut rc = requester(Transport::Rc, 5);
         post(&mut rc, &[wr(SendOp::Send, 0); 5]);
         let mut rx = responder();
-        let mut rq = Recvs { left: 5, size: 0 };
+        let mut rq = Recvs::new(5, 0);
         let frames = [(); 5].map(|()| next(&mut rc));
         // PSNs 0 and 3 are lost.
         for psn in [1, 2, 4] {
@@ -285,7 +282,7 @@ mod tests {
     fn same_psn_is_expected_after_rnr_nak() {
         let [first, second] = frames(Transport::Rc, &[wr(SendOp::Send, 5); 2]);
         let mut rx = responder();
-        let mut rq = Recvs { left: 0, size: MTU };
+        let mut rq = Recvs::new(0, MTU);
         let verdict = rx.on_request(&first.packet(), &mut rq);
         assert_eq!(replied(verdict), Some((0, Syndrome::Rnr { timer: 3 })));
         rq.left = 2;
@@ -299,7 +296,7 @@ mod tests {
     fn too_long_message_fails_both_ends() {
         let [frame] = frames(Transport::Rc, &[wr(SendOp::Send, 5)]);
         let mut rx = responder();
-        let mut rq = Recvs { left: 2, size: 4 };
+        let mut rq = Recvs::new(2, 4);
         let outcome = failure(rx.on_request(&frame.packet(), &mut rq));
         let nak = Syndrome::Nak(NakCode::InvalidRequest);
         assert_eq!(outcome.reply.map(|reply| reply.syndrome), Some(nak));
@@ -332,7 +329,7 @@ mod tests {
                 transmit.reth = None;
             }
             let frame = Frame::new(&transmit);
-            let mut rq = Recvs { left: 1, size: MTU };
+            let mut rq = Recvs::new(1, MTU);
             let verdict = responder().on_request(&frame.packet(), &mut rq);
             assert!(refused(verdict) && failure(verdict).completion.is_none());
             assert_eq!(rq.left, 1);
@@ -343,7 +340,7 @@ mod tests {
     fn invalidate_error_fails_receiver_only() {
         let [first, second] = frames(Transport::Rc, &[wr(SendOp::SendInv, 5); 2]);
         let mut rx = responder();
-        let mut rq = Recvs { left: 2, size: 8 };
+        let mut rq = Recvs::new(2, 8);
         let good = accept(&mut rx, &first, &mut rq);
         let key = good.completion.and_then(|end| end.invalidated);
         assert_eq!(key.map(|key| key.get()), Some(7));
@@ -362,7 +359,7 @@ mod tests {
             let mut rc = requester(Transport::Rc, 1);
             assert!(rc.post(wr(SendOp::WriteImm, length)).is_ok());
             let mut rx = responder();
-            let mut rq = Recvs { left: 1, size: 0 };
+            let mut rq = Recvs::new(1, 0);
             for _ in 0..refused {
                 accept(&mut rx, &next(&mut rc), &mut rq);
             }
@@ -386,7 +383,7 @@ mod tests {
     fn duplicate_is_acknowledged_only_on_request() {
         let [quiet, requesting] = frames(Transport::Rc, &[wr(SendOp::Send, 5); 2]);
         let mut rx = responder();
-        let mut rq = Recvs { left: 3, size: MTU };
+        let mut rq = Recvs::new(3, MTU);
         assert!(!quiet.packet().ack_req());
         accept(&mut rx, &quiet, &mut rq);
         accept(&mut rx, &requesting, &mut rq);
@@ -402,7 +399,7 @@ mod tests {
         let mut rc = requester(Transport::Rc, 2);
         assert!(rc.post(wr(SendOp::Send, 5)).is_ok());
         let mut rx = responder();
-        let mut rq = Recvs { left: 1, size: MTU };
+        let mut rq = Recvs::new(1, MTU);
         let send = next(&mut rc);
         accept(&mut rx, &send, &mut rq);
         assert!(rc.post(wr(SendOp::Read, 3 * MTU)).is_ok());

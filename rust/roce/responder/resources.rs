@@ -227,10 +227,6 @@ mod tests {
     #[test]
     fn duplicate_of_longest_read_is_recognized() {
         let mut rx = responder();
-        rx.set_params(&RecvParams {
-            mtu: 256,
-            ..recv_params()
-        });
         let mut transmit = read(1);
         // Other requesters do not split a long READ.
         let mut reth = transmit.reth.unwrap();

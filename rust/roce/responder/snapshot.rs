@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(responder.snapshot().stage, RecvStage::Idle);
 
         let size = 4 * MTU;
-        let mut rq = Recvs { left: 1, size };
+        let mut rq = Recvs::new(1, size);
         responder.on_request(&first.packet(), &mut rq);
         assert_eq!(responder.snapshot().stage, RecvStage::Placing);
         responder.finish(Ok(()));
@@ -115,7 +115,7 @@ mod tests {
     fn snapshot_shows_failure() {
         let [frame] = frames(Transport::Rc, &[wr(SendOp::Send, 1)]);
         let mut responder = responder();
-        let mut rq = Recvs { left: 1, size: MTU };
+        let mut rq = Recvs::new(1, MTU);
         responder.on_request(&frame.packet(), &mut rq);
         responder.finish(Err(MemError::Protection));
         assert_eq!(responder.snapshot().stage.name(), c"failed");

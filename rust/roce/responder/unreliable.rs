@@ -65,21 +65,12 @@ mod tests {
     use crate::responder::Place;
     use crate::testutil::*;
 
-    fn responder(params: &RecvParams) -> Responder {
-        let mut responder = Responder::new(Transport::Uc);
-        responder.set_params(params);
-        responder
-    }
-
     #[test]
     fn next_message_reuses_wqe_of_incomplete_one() {
         let messages = [3 * MTU, 7].map(|length| wr(SendOp::Send, length));
         let [first, _, last, only] = frames(Transport::Uc, &messages);
-        let mut rx = responder(&recv_params());
-        let mut rq = Recvs {
-            left: 1,
-            size: 3 * MTU,
-        };
+        let mut rx = responder_of(Transport::Uc);
+        let mut rq = Recvs::new(1, 3 * MTU);
         let place = rx.on_request(&first.packet(), &mut rq);
         assert!(matches!(place, Verdict::Place(_)));
         assert!(rx.finish(Ok(())).completion.is_none());
@@ -97,8 +88,8 @@ mod tests {
     #[test]
     fn write_packets_are_placed_at_their_offsets() {
         let frames = frames::<3>(Transport::Uc, &[wr(SendOp::WriteImm, 2 * MTU + 1)]);
-        let mut rx = responder(&recv_params());
-        let mut rq = Recvs { left: 1, size: 0 };
+        let mut rx = responder_of(Transport::Uc);
+        let mut rq = Recvs::new(1, 0);
         let mtu = u64::from(MTU);
         for (frame, (va, len, rest, ends)) in frames.iter().zip([
             (0, MTU, 2 * MTU + 1, false),
@@ -123,8 +114,8 @@ mod tests {
     fn refused_uc_write_is_dropped_silently() {
         let messages = [2 * MTU, 1].map(|length| wr(SendOp::Write, length));
         let [first, last, only] = frames(Transport::Uc, &messages);
-        let mut rx = responder(&recv_params());
-        let mut rq = Recvs { left: 0, size: 0 };
+        let mut rx = responder_of(Transport::Uc);
+        let mut rq = Recvs::new(0, 0);
         let first = rx.on_request(&first.packet(), &mut rq);
         assert!(matches!(first, Verdict::Place(_)));
         let outcome = rx.finish(Err(MemError::Protection));
@@ -144,8 +135,8 @@ mod tests {
     #[test]
     fn message_without_wqe_is_dropped_as_a_whole() {
         let [first, last] = frames(Transport::Uc, &[wr(SendOp::Send, 2 * MTU)]);
-        let mut rx = responder(&recv_params());
-        let mut rq = Recvs { left: 0, size: MTU };
+        let mut rx = responder_of(Transport::Uc);
+        let mut rq = Recvs::new(0, MTU);
         let first = rx.on_request(&first.packet(), &mut rq);
         assert_eq!(first, Verdict::Drop(DropReason::NoRecvWqe));
         rq.left = 1;
@@ -158,11 +149,8 @@ mod tests {
     fn duplicate_first_packet_restarts_the_message() {
         let messages = [7, 2 * MTU].map(|length| wr(SendOp::Send, length));
         let [only, first, last] = frames(Transport::Uc, &messages);
-        let mut rx = responder(&recv_params());
-        let mut rq = Recvs {
-            left: 3,
-            size: 2 * MTU,
-        };
+        let mut rx = responder_of(Transport::Uc);
+        let mut rq = Recvs::new(3, 2 * MTU);
         for _ in 0..2 {
             let place = rx.on_request(&only.packet(), &mut rq);
             assert_eq!(place, Verdict::Place(Place::Recv { offset: 0, len: 7 }));
@@ -195,11 +183,8 @@ mod tests {
     fn rest_of_invalid_message_is_dropped() {
         let mut uc = requester(Transport::Uc, 1);
         assert!(uc.post(wr(SendOp::Send, 3 * MTU)).is_ok());
-        let mut rx = responder(&recv_params());
-        let mut rq = Recvs {
-            left: 1,
-            size: 3 * MTU,
-        };
+        let mut rx = responder_of(Transport::Uc);
+        let mut rq = Recvs::new(1, 3 * MTU);
         let first = rx.on_request(&next(&mut uc).packet(), &mut rq);
         assert!(matches!(first, Verdict::Place(_)));
         rx.finish(Ok(()));
@@ -216,8 +201,8 @@ mod tests {
     #[test]
     fn message_that_cannot_be_placed_fails_its_wqe() {
         let [frame] = frames(Transport::Uc, &[wr(SendOp::Send, 1)]);
-        let mut rx = responder(&recv_params());
-        let mut rq = Recvs { left: 1, size: MTU };
+        let mut rx = responder_of(Transport::Uc);
+        let mut rq = Recvs::new(1, MTU);
         let place = rx.on_request(&frame.packet(), &mut rq);
         assert!(matches!(place, Verdict::Place(_)));
         let outcome = rx.finish(Err(MemError::Protection));
