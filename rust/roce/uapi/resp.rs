@@ -5,18 +5,17 @@
 //! A ring is announced by a [`MmapInfo`]: the library maps `size` bytes of the device file at
 //! `offset`.
 
-use core::mem::size_of;
 use zerocopy_derive::{
     FromBytes,
     Immutable,
-    IntoBytes,
-    KnownLayout, //
+    IntoBytes, //
 };
 
 /// The offset and size to map a ring with: `struct mminfo`. All zero if there is none.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
-)]
+///
+/// Also the whole response to CREATE_CQ and RESIZE_CQ: `struct rxe_create_cq_resp`,
+/// `struct rxe_resize_cq_resp`.
+#[derive(Clone, Copy, Default, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct MmapInfo {
     /// Cookie to pass to mmap(2) as the offset; a multiple of the page size.
@@ -28,9 +27,7 @@ pub struct MmapInfo {
 }
 
 /// Response to CREATE_AH: `struct rxe_create_ah_resp`.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
-)]
+#[derive(IntoBytes, Immutable)]
 #[repr(C)]
 pub struct CreateAhResp {
     /// Number by which UD sends name the address handle. It is never zero, which a library that
@@ -40,21 +37,8 @@ pub struct CreateAhResp {
     pub reserved: u32,
 }
 
-/// Response to CREATE_CQ and RESIZE_CQ: `struct rxe_create_cq_resp`,
-/// `struct rxe_resize_cq_resp`.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
-)]
-#[repr(C)]
-pub struct CreateCqResp {
-    /// Ring of completions.
-    pub mi: MmapInfo,
-}
-
 /// Response to CREATE_QP: `struct rxe_create_qp_resp`.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
-)]
+#[derive(Default, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct CreateQpResp {
     /// Ring of receive WQEs; zero if the queue pair takes them from an SRQ.
@@ -64,9 +48,7 @@ pub struct CreateQpResp {
 }
 
 /// Response to CREATE_SRQ: `struct rxe_create_srq_resp`.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
-)]
+#[derive(Default, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct CreateSrqResp {
     /// Ring of receive WQEs.
@@ -78,9 +60,7 @@ pub struct CreateSrqResp {
 }
 
 /// Private part of the MODIFY_SRQ command: `struct rxe_modify_srq_cmd`.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
-)]
+#[derive(FromBytes, IntoBytes)]
 #[repr(C)]
 pub struct ModifySrqCmd {
     /// Address in the process to which the [`MmapInfo`] of a resized ring is written, because the
@@ -91,7 +71,6 @@ pub struct ModifySrqCmd {
 const _: () = {
     assert!(size_of::<MmapInfo>() == 16);
     assert!(size_of::<CreateAhResp>() == 8);
-    assert!(size_of::<CreateCqResp>() == 16);
     assert!(size_of::<CreateQpResp>() == 32);
     assert!(size_of::<CreateSrqResp>() == 24);
     assert!(size_of::<ModifySrqCmd>() == 8);

@@ -73,7 +73,7 @@ use roce::{
             CQE_LEN,
             WC_SL_IPV6, //
         },
-        resp::CreateCqResp, //
+        resp::MmapInfo, //
     },
     wr::Status, //
 };
@@ -442,15 +442,13 @@ impl Completion {
 /// Creates a ring, and responds to the process with the offset to map it at.
 fn new_ring(cqe: u32, udata: &mut Udata<'_, Ferroce>) -> Result<(Queue, MmapEntry)> {
     let ucontext = udata.ucontext().ok_or(EINVAL)?;
-    let mut resp = CreateCqResp::default();
-    if cqe == 0 || udata.out_len() < resp.as_bytes().len() {
+    if cqe == 0 || udata.out_len() < size_of::<MmapInfo>() {
         return Err(EINVAL);
     }
     let ring = completion_ring(cqe, MAX_CQE).ok_or(EINVAL)?;
     let queue = Queue::new(ring)?;
     let mmap_entry = ucontext.insert_mmap_entry(queue.memory())?;
-    resp.mi = mmap_entry.info();
-    udata.respond(resp.as_bytes())?;
+    udata.respond(mmap_entry.info().as_bytes())?;
     Ok((queue, mmap_entry))
 }
 
