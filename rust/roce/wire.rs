@@ -69,16 +69,11 @@ use zerocopy::{
 };
 
 use crate::{
-    ids::{
-        Pkey,
-        Qpn,
-        Rkey, //
-    },
+    ids::Rkey,
     opcode::{
         Opcode,
         Operation, //
-    },
-    psn::Psn, //
+    }, //
 };
 
 /// Bytes of the GRH area before the payload of a datagram in the receive buffer.
@@ -198,42 +193,6 @@ impl<'a> Packet<'a> {
         self.opcode
     }
 
-    /// Returns the destination QPN.
-    #[inline]
-    pub fn dest_qpn(&self) -> Qpn {
-        self.bth.dest_qpn()
-    }
-
-    /// Returns the PSN.
-    #[inline]
-    pub fn psn(&self) -> Psn {
-        self.bth.psn()
-    }
-
-    /// Returns the P_Key.
-    #[inline]
-    pub fn pkey(&self) -> Pkey {
-        self.bth.pkey()
-    }
-
-    /// Returns whether the packet requests an acknowledgment.
-    #[inline]
-    pub fn ack_req(&self) -> bool {
-        self.bth.ack_req()
-    }
-
-    /// Returns whether the completion at the receiver is a solicited event.
-    #[inline]
-    pub fn solicited(&self) -> bool {
-        self.bth.solicited()
-    }
-
-    /// Returns the number of pad bytes between payload and ICRC, 0 to 3.
-    #[inline]
-    pub fn pad(&self) -> u8 {
-        self.bth.pad()
-    }
-
     /// Returns the DETH, if the packet is a datagram.
     #[inline]
     pub fn deth(&self) -> Option<Deth> {
@@ -319,6 +278,7 @@ impl<'a> Packet<'a> {
 #[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_wire))]
 mod tests {
     use super::*;
+    use crate::ids::Pkey;
 
     /// A UC WRITE ONLY with immediate data, 5 bytes of payload and 3 of pad.
     #[rustfmt::skip]

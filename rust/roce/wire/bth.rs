@@ -16,6 +16,7 @@ use zerocopy_derive::{
 
 use super::{
     pad_for,
+    Packet,
     TxPacket, //
 };
 use crate::{
@@ -107,39 +108,48 @@ impl Bth {
         self.flags & VERSION_MASK
     }
 
-    /// Returns whether the completion at the receiver is a solicited event.
-    #[inline]
-    pub(crate) fn solicited(&self) -> bool {
-        self.flags & SOLICITED != 0
-    }
-
     /// Returns the number of pad bytes between payload and ICRC, 0 to 3.
     #[inline]
     pub(crate) fn pad(&self) -> u8 {
         (self.flags & PAD_MASK) >> PAD_SHIFT
     }
+}
 
-    /// Returns the P_Key.
-    #[inline]
-    pub(crate) fn pkey(&self) -> Pkey {
-        Pkey::new(self.pkey.get())
-    }
-
+/// The fields of the BTH.
+impl Packet<'_> {
     /// Returns the destination QPN, without the byte above it (congestion and reserved bits).
     #[inline]
-    pub(crate) fn dest_qpn(&self) -> Qpn {
-        Qpn::new(self.qpn.get())
-    }
-
-    /// Returns whether the packet requests an acknowledgment.
-    #[inline]
-    pub(crate) fn ack_req(&self) -> bool {
-        self.psn.get() & ACK_REQ != 0
+    pub fn dest_qpn(&self) -> Qpn {
+        Qpn::new(self.bth.qpn.get())
     }
 
     /// Returns the PSN.
     #[inline]
-    pub(crate) fn psn(&self) -> Psn {
-        Psn::new(self.psn.get())
+    pub fn psn(&self) -> Psn {
+        Psn::new(self.bth.psn.get())
+    }
+
+    /// Returns the P_Key.
+    #[inline]
+    pub fn pkey(&self) -> Pkey {
+        Pkey::new(self.bth.pkey.get())
+    }
+
+    /// Returns whether the packet requests an acknowledgment.
+    #[inline]
+    pub fn ack_req(&self) -> bool {
+        self.bth.psn.get() & ACK_REQ != 0
+    }
+
+    /// Returns whether the completion at the receiver is a solicited event.
+    #[inline]
+    pub fn solicited(&self) -> bool {
+        self.bth.flags & SOLICITED != 0
+    }
+
+    /// Returns the number of pad bytes between payload and ICRC, 0 to 3.
+    #[inline]
+    pub fn pad(&self) -> u8 {
+        self.bth.pad()
     }
 }
