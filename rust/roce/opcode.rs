@@ -196,6 +196,19 @@ static TABLE: [(Option<Opcode>, Info); 256] = {
 /// The properties of the numbers that are not known.
 const INVALID: Info = Opcode::RcInvalid.describe();
 
+/// Declares the functions that tell which headers a packet has.
+macro_rules! has_headers {
+    ($(#[$doc:meta] $name:ident: $header:ident;)*) => {
+        $(
+            #[$doc]
+            #[inline]
+            pub fn $name(self) -> bool {
+                self.info().headers.has(Headers::$header)
+            }
+        )*
+    };
+}
+
 impl Opcode {
     /// Returns the opcode that a BTH carries as `raw`: [`Opcode::RcInvalid`] for an RC opcode that
     /// is not known, `None` for one of another service type.
@@ -265,52 +278,23 @@ impl Opcode {
         matches!(self.position(), Position::Last | Position::Only)
     }
 
-    /// Returns whether a DETH follows the BTH.
-    #[inline]
-    pub fn has_deth(self) -> bool {
-        self.info().headers.has(Headers::DETH)
-    }
-
-    /// Returns whether the packet has a FETH.
-    #[inline]
-    pub fn has_feth(self) -> bool {
-        self.info().headers.has(Headers::FETH)
-    }
-
-    /// Returns whether the packet has an AtomicETH.
-    #[inline]
-    pub fn has_atomic(self) -> bool {
-        self.info().headers.has(Headers::ATOMIC)
-    }
-
-    /// Returns whether the packet has a RETH.
-    #[inline]
-    pub fn has_reth(self) -> bool {
-        self.info().headers.has(Headers::RETH)
-    }
-
-    /// Returns whether the packet has an AETH.
-    #[inline]
-    pub fn has_aeth(self) -> bool {
-        self.info().headers.has(Headers::AETH)
-    }
-
-    /// Returns whether the packet has an AtomicAckETH.
-    #[inline]
-    pub fn has_atomic_ack(self) -> bool {
-        self.info().headers.has(Headers::ATOMIC_ACK)
-    }
-
-    /// Returns whether the packet has immediate data.
-    #[inline]
-    pub fn has_immdt(self) -> bool {
-        self.info().headers.has(Headers::IMMDT)
-    }
-
-    /// Returns whether the packet has an IETH.
-    #[inline]
-    pub fn has_ieth(self) -> bool {
-        self.info().headers.has(Headers::IETH)
+    has_headers! {
+        /// Returns whether a DETH follows the BTH.
+        has_deth: DETH;
+        /// Returns whether the packet has a FETH.
+        has_feth: FETH;
+        /// Returns whether the packet has an AtomicETH.
+        has_atomic: ATOMIC;
+        /// Returns whether the packet has a RETH.
+        has_reth: RETH;
+        /// Returns whether the packet has an AETH.
+        has_aeth: AETH;
+        /// Returns whether the packet has an AtomicAckETH.
+        has_atomic_ack: ATOMIC_ACK;
+        /// Returns whether the packet has immediate data.
+        has_immdt: IMMDT;
+        /// Returns whether the packet has an IETH.
+        has_ieth: IETH;
     }
 
     /// Returns the length of all headers of the packet in bytes, including the BTH.
