@@ -27,6 +27,7 @@ use crate::{
         Operation, //
     },
     psn::Psn,
+    qp::QpAccess,
     wire::{
         Feth,
         Packet,
@@ -135,7 +136,7 @@ impl<S: Records> Responder<S> {
 
     fn atomic(&self, pkt: &Packet<'_>) -> Option<Command> {
         let eth = pkt.atomic()?;
-        if !self.params.access.remote_atomic() || !is_aligned(eth.va) {
+        if !self.params.access.allows(QpAccess::REMOTE_ATOMIC) || !is_aligned(eth.va) {
             return None;
         }
         Some(Command {
@@ -154,7 +155,7 @@ impl<S: Records> Responder<S> {
 
     fn store(&self, pkt: &Packet<'_>) -> Option<Command> {
         let reth = pkt.reth()?;
-        if !self.params.access.remote_write() || !is_aligned(reth.va) {
+        if !self.params.access.allows(QpAccess::REMOTE_WRITE) || !is_aligned(reth.va) {
             return None;
         }
         // Exactly one word (oA19-28).
@@ -171,10 +172,8 @@ impl<S: Records> Responder<S> {
     /// Returns the command of a FLUSH. `None` also for the packet of another request.
     fn flush(&self, pkt: &Packet<'_>) -> Option<Command> {
         let (reth, feth) = (pkt.reth()?, pkt.feth()?);
-        let access = &self.params.access;
-        let is_valid = feth.is_valid()
-            && may_flush(feth, access.flush_global(), access.flush_persistent())
-            && reth.len <= MAX_MESSAGE_LEN;
+        let is_valid =
+            feth.is_valid() && may_flush(feth, self.params.access) && reth.len <= MAX_MESSAGE_LEN;
         is_valid.then_some(Command {
             rkey: reth.rkey,
             va: reth.va,
@@ -197,8 +196,9 @@ impl<S: Records> Responder<S> {
     }
 }
 
-fn may_flush(feth: Feth, global: bool, persistent: bool) -> bool {
-    (!feth.global() || global) && (!feth.persistent() || persistent)
+fn may_flush(feth: Feth, access: QpAccess) -> bool {
+    (!feth.global() || access.allows(QpAccess::FLUSH_GLOBAL))
+        && (!feth.persistent() || access.allows(QpAccess::FLUSH_PERSISTENT))
 }
 
 fn is_aligned(va: u64) -> bool {
@@ -425,15 +425,17 @@ mod tests {
 
     #[test]
     fn each_placement_of_flush_needs_its_right() {
+        let (global, persistent) = (QpAccess::FLUSH_GLOBAL, QpAccess::FLUSH_PERSISTENT);
+        let accesses = [0, global, persistent, global | persistent];
         for (placement, rights) in [
             (1, [false, true, false, true]),
             (2, [false, false, true, true]),
             (3, [false, false, false, true]),
         ] {
             let feth = Feth::new(placement, 0).unwrap_or_default();
-            for (bits, is_allowed) in (0..).zip(rights) {
-                let allowed = may_flush(feth, bits & 1 != 0, bits & 2 != 0);
-                assert_eq!(allowed, is_allowed);
+            for (bits, is_allowed) in accesses.into_iter().zip(rights) {
+                let access = QpAccess::from_bits(bits).unwrap_or_default();
+                assert_eq!(may_flush(feth, access), is_allowed);
             }
         }
     }

@@ -15,6 +15,7 @@ use crate::{
         Operation,
         Position, //
     },
+    qp::QpAccess,
     wire::{
         Packet,
         MAX_MESSAGE_LEN, //
@@ -136,7 +137,7 @@ impl<S: Records> Responder<S> {
 
     #[inline]
     fn plan_new_write(&self, pkt: &Packet<'_>) -> Result<Plan, DropReason> {
-        if !self.params.access.remote_write() {
+        if !self.params.access.allows(QpAccess::REMOTE_WRITE) {
             return Err(DropReason::NotAllowed);
         }
         let reth = pkt.reth().ok_or(DropReason::BadOpcode)?;

@@ -28,6 +28,7 @@ use crate::{
         Position, //
     },
     psn::Psn,
+    qp::QpAccess,
     wire::{
         packets_for,
         Aeth,
@@ -107,7 +108,7 @@ impl<S: Records> Responder<S> {
             return Verdict::Drop(DropReason::BadOpcode);
         };
         let is_valid = self.message == Message::None
-            && self.params.access.remote_read()
+            && self.params.access.allows(QpAccess::REMOTE_READ)
             && self.params.max_dest_rd_atomic > 0
             && reth.len <= MAX_MESSAGE_LEN;
         if !is_valid {
@@ -123,7 +124,7 @@ impl<S: Records> Responder<S> {
     /// the present data.
     pub(super) fn on_read_again(&mut self, pkt: &Packet<'_>) -> Verdict {
         let psn = pkt.psn();
-        if !self.params.access.remote_read() {
+        if !self.params.access.allows(QpAccess::REMOTE_READ) {
             return Verdict::Drop(DropReason::Duplicate);
         }
         let (Some(reth), Some(record)) = (pkt.reth(), self.resources.find(psn)) else {
