@@ -79,7 +79,7 @@ impl<S: Records> Responder<S> {
             return Some(self.saved_reply(psn, SavedResponse::Done));
         }
         let record = self.resources.find(psn)?;
-        (!matches!(record.response, SavedResponse::Read { .. }))
+        (!matches!(record.response, SavedResponse::Read(_)))
             .then(|| self.saved_reply(psn, record.response))
     }
 
@@ -189,7 +189,7 @@ impl<S: Records> Responder<S> {
         Reply {
             kind: match response {
                 SavedResponse::Found(found) => ReplyKind::Found(found),
-                SavedResponse::Done | SavedResponse::Read { .. } => ReplyKind::Done,
+                SavedResponse::Done | SavedResponse::Read(_) => ReplyKind::Done,
             },
             ..self.ack(psn)
         }

@@ -100,6 +100,21 @@ pub(super) struct Stream {
     msn: u32,
 }
 
+impl Stream {
+    /// Makes the responses to the READ request with PSN `psn`.
+    fn new(psn: Psn, reth: Reth, again: bool, msn: u32) -> Stream {
+        Stream {
+            psn,
+            rkey: reth.rkey,
+            va: reth.va,
+            remaining: reth.len,
+            first: true,
+            again,
+            msn,
+        }
+    }
+}
+
 impl<S: Records> Responder<S> {
     /// Handles a new READ request.
     pub(super) fn on_read(&mut self, pkt: &Packet<'_>) -> Verdict {
@@ -130,15 +145,15 @@ impl<S: Records> Responder<S> {
         let (Some(reth), Some(record)) = (pkt.reth(), self.resources.find(psn)) else {
             return Verdict::Drop(DropReason::Duplicate);
         };
-        let SavedResponse::Read { rkey, va, len } = record.response else {
+        let SavedResponse::Read(whole) = record.response else {
             return Verdict::Drop(DropReason::Duplicate);
         };
         let skipped = u64::from(record.first_psn.forward(psn)).wrapping_mul(self.params.mtu.into());
-        let rest = u64::from(len).saturating_sub(skipped);
-        let same = reth.rkey == rkey
-            && reth.va == va.wrapping_add(skipped)
+        let rest = u64::from(whole.len).saturating_sub(skipped);
+        let same = reth.rkey == whole.rkey
+            && reth.va == whole.va.wrapping_add(skipped)
             && u64::from(reth.len) <= rest
-            && (reth.len > 0 || len == 0);
+            && (reth.len > 0 || whole.len == 0);
         if !same {
             return Verdict::Drop(DropReason::Duplicate);
         }
@@ -146,12 +161,7 @@ impl<S: Records> Responder<S> {
     }
 
     fn request_read(&mut self, psn: Psn, reth: Reth, again: bool) -> Verdict {
-        let request = ReadRequest {
-            rkey: reth.rkey,
-            va: reth.va,
-            len: reth.len,
-            again,
-        };
+        let request = ReadRequest { reth, again };
         self.pending = Pending::Read { psn, request };
         Verdict::Read(request)
     }
@@ -170,33 +180,20 @@ impl<S: Records> Responder<S> {
             // it runs out of retries.
             return (!request.again).then(|| self.access_refused(psn, error));
         }
-        let ReadRequest {
-            rkey,
-            va,
-            len,
-            again,
-        } = request;
+        let ReadRequest { reth, again } = request;
         if !again {
-            let count = packets_for(len, self.params.mtu);
+            let count = packets_for(reth.len, self.params.mtu);
             self.resources.remember(Record {
                 first_psn: psn,
                 count,
                 opcode: Opcode::RcReadRequest,
-                response: SavedResponse::Read { rkey, va, len },
+                response: SavedResponse::Read(reth),
             });
             self.sequence.skip_to(psn.add(count));
             self.sequence.count_message();
             self.early.acknowledged();
         }
-        self.stream = Some(Stream {
-            psn,
-            rkey,
-            va,
-            remaining: len,
-            first: true,
-            again,
-            msn: self.sequence.msn(),
-        });
+        self.stream = Some(Stream::new(psn, reth, again, self.sequence.msn()));
         self.established().map(|event| Outcome {
             event: Some(event),
             ..Outcome::default()
@@ -269,18 +266,10 @@ impl<S: Records> Responder<S> {
     #[cold]
     fn next_taken_back(&self, psn: Psn, msn: u32) -> Option<Stream> {
         let record = self.resources.find(psn)?;
-        let SavedResponse::Read { rkey, va, len } = record.response else {
+        let SavedResponse::Read(reth) = record.response else {
             return None;
         };
-        Some(Stream {
-            psn,
-            rkey,
-            va,
-            remaining: len,
-            first: true,
-            again: false,
-            msn: msn.wrapping_add(1),
-        })
+        Some(Stream::new(psn, reth, false, msn.wrapping_add(1)))
     }
 
     /// Ends a READ because the memory that [`Responder::poll_response`] named cannot be read.
@@ -310,7 +299,7 @@ mod tests {
         let mut rx = responder();
         let mut transmit = read(2 * MTU + 1);
         let verdict = request(&mut rx, &transmit);
-        assert!(matches!(verdict, Verdict::Read(read) if read.len == 2 * MTU + 1));
+        assert!(matches!(verdict, Verdict::Read(read) if read.reth.len == 2 * MTU + 1));
         assert_eq!(rx.start_read(Ok(())), None);
         assert!(rx.read_in_progress());
         assert_eq!(request(&mut rx, &transmit), Verdict::Drop(DropReason::Busy));

@@ -4,19 +4,19 @@
 
 use super::MAX_RD_ATOMIC;
 use crate::{
-    ids::Rkey,
     opcode::{
         Opcode,
         Operation, //
     },
-    psn::Psn, //
+    psn::Psn,
+    wire::Reth, //
 };
 
 /// The saved response to a request, for duplicates of it (IBTA: responder resources).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SavedResponse {
     /// READ: the memory, which is read again.
-    Read { rkey: Rkey, va: u64, len: u32 },
+    Read(Reth),
     /// Atomic: the original value. The operation is not executed again.
     Found(u64),
     /// ATOMIC WRITE or FLUSH: no data. The operation is not executed again.

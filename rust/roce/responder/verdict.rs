@@ -23,6 +23,7 @@ use crate::{
         Feth,
         HeaderWriter,
         Packet,
+        Reth,
         Syndrome,
         TxPacket, //
     },
@@ -119,12 +120,8 @@ pub enum Place {
 /// Local memory that the peer reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
-    /// The key of the memory region.
-    pub rkey: Rkey,
-    /// The address of the data.
-    pub va: u64,
-    /// The length of the data in bytes, up to [`MAX_MESSAGE_LEN`](crate::wire::MAX_MESSAGE_LEN).
-    pub len: u32,
+    /// The memory, of up to [`MAX_MESSAGE_LEN`](crate::wire::MAX_MESSAGE_LEN) bytes.
+    pub reth: Reth,
     /// True if the READ is a duplicate.
     pub again: bool,
 }

@@ -478,12 +478,13 @@ impl RecvHalf {
                     self.tx.lost(psn, next);
                 }
                 // C9-88: key and address are not checked if there is nothing to read.
-                let result = if read.len == 0 {
+                let reth = read.reth;
+                let result = if reth.len == 0 {
                     Ok(())
                 } else {
                     run.regions
-                        .find_remote(read.rkey.get(), self.pd, qp.qpn, Access::REMOTE_READ)
-                        .and_then(|region| region.offset(read.va, u64::from(read.len)).map(|_| ()))
+                        .find_remote(reth.rkey.get(), self.pd, qp.qpn, Access::REMOTE_READ)
+                        .and_then(|region| region.offset(reth.va, u64::from(reth.len)).map(|_| ()))
                 };
                 self.count_refused(result);
                 if let Some(outcome) = self.resp.start_read(result) {

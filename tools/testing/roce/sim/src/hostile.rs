@@ -409,10 +409,11 @@ impl Target {
 
     /// Sends some of the responses to a READ, of which there may be many.
     fn read(&mut self, request: ReadRequest) {
-        let end = request.va.checked_add(u64::from(request.len));
+        let reth = request.reth;
+        let end = reth.va.checked_add(u64::from(reth.len));
         let result = end.map(|_| ()).ok_or(MemError::Protection);
         self.responder.start_read(result);
-        let mut next = request.va;
+        let mut next = reth.va;
         for _ in 0..64 {
             let Some(segment) = self.responder.poll_response() else {
                 return;

@@ -284,7 +284,8 @@ impl Node {
                 if request.again {
                     self.recv_tx.lost(pkt.psn(), self.responder.epsn());
                 }
-                let data = Self::region(&mut self.memory, request.rkey, request.va, request.len);
+                let reth = request.reth;
+                let data = Self::region(&mut self.memory, reth.rkey, reth.va, reth.len);
                 let result = data.map(|_| ());
                 let outcome = self.responder.start_read(result);
                 if let (Some(foreign), false) = (&mut self.foreign, request.again) {
