@@ -13,11 +13,10 @@
 //! ```
 
 mod aeth;
-mod atomic;
 mod bth;
-mod deth;
+mod feth;
+mod headers;
 mod len;
-mod reth;
 mod tx;
 mod writer;
 
@@ -28,11 +27,12 @@ pub use self::{
         Syndrome,
         MSN_MASK, //
     },
-    atomic::{
+    feth::Feth,
+    headers::{
         AtomicEth,
-        Feth, //
+        Deth,
+        Reth, //
     },
-    deth::Deth,
     len::{
         AETH_LEN,
         ATOMIC_ACK_LEN,
@@ -48,15 +48,16 @@ pub use self::{
         MAX_PACKET_LEN,
         RETH_LEN, //
     },
-    reth::Reth,
     tx::TxPacket, //
 };
 
 pub(crate) use self::{
-    atomic::RawAtomicEth,
     bth::Bth,
-    deth::RawDeth,
-    reth::RawReth,
+    headers::{
+        RawAtomicEth,
+        RawDeth,
+        RawReth, //
+    },
     writer::HeaderWriter, //
 };
 

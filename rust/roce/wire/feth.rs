@@ -1,67 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The extended transport headers of atomic operations and of FLUSH.
-
-use zerocopy::network_endian::{
-    U32,
-    U64, //
-};
-use zerocopy_derive::{
-    FromBytes,
-    Immutable,
-    IntoBytes,
-    KnownLayout,
-    Unaligned, //
-};
-
-use crate::ids::Rkey;
-
-/// The AtomicETH: the word at the responder, and the operands of the operation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AtomicEth {
-    /// The address of the word in the memory region.
-    pub va: u64,
-    /// The key of the memory region.
-    pub rkey: Rkey,
-    /// The value to store, or to add.
-    pub swap_add: u64,
-    /// The value to compare with. Compare and swap only.
-    pub compare: u64,
-}
-
-/// The AtomicETH on the wire.
-#[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub(crate) struct RawAtomicEth {
-    va: U64,
-    rkey: U32,
-    swap_add: U64,
-    compare: U64,
-}
-
-impl From<AtomicEth> for RawAtomicEth {
-    #[inline]
-    fn from(eth: AtomicEth) -> RawAtomicEth {
-        RawAtomicEth {
-            va: U64::new(eth.va),
-            rkey: U32::new(eth.rkey.get()),
-            swap_add: U64::new(eth.swap_add),
-            compare: U64::new(eth.compare),
-        }
-    }
-}
-
-impl From<RawAtomicEth> for AtomicEth {
-    #[inline]
-    fn from(raw: RawAtomicEth) -> AtomicEth {
-        AtomicEth {
-            va: raw.va.get(),
-            rkey: Rkey::new(raw.rkey.get()),
-            swap_add: raw.swap_add.get(),
-            compare: raw.compare.get(),
-        }
-    }
-}
+//! The FLUSH extended transport header.
 
 /// Bits of a FETH: global visibility.
 const GLOBAL: u32 = 1 << 0;
@@ -134,7 +73,7 @@ impl Feth {
 }
 
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_wire_atomic))]
+#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(roce_wire_feth))]
 mod tests {
     use super::*;
 
