@@ -60,6 +60,12 @@ rust_helper_net_device_is_registered(const struct net_device *dev)
 	return READ_ONCE(dev->reg_state) == NETREG_REGISTERED;
 }
 
+__rust_helper const char *
+rust_helper_net_device_name(const struct net_device *dev)
+{
+	return dev->name;
+}
+
 __rust_helper unsigned short
 rust_helper_net_device_hard_header_len(const struct net_device *dev)
 {

@@ -34,6 +34,7 @@ mod capability;
 mod ops;
 mod qp_attr;
 mod registered;
+mod sysfs;
 
 pub use access::Access;
 pub use device::{

@@ -23,6 +23,7 @@ use super::{
     qp,
     resource,
     srq,
+    sysfs,
     udata::Udata,
     Driver, //
 };
@@ -57,6 +58,7 @@ impl<D: Driver> VTable<D> {
         owner: this_module::<D::OwnerModule>().as_ptr(),
         driver_id: D::DRIVER_ID.raw(),
         uverbs_abi_ver: D::UVERBS_ABI_VERSION,
+        device_group: sysfs::DEVICE_GROUP,
 
         query_device: Some(query_device::<D>),
         modify_device: Some(modify_device),

@@ -18,6 +18,10 @@ use kernel::{
     types::Opaque, //
 };
 
+/// The length of the array with the name.
+// CAST: The value is 16.
+const NAME_LEN: usize = bindings::IFNAMSIZ as usize;
+
 /// A `struct net_device`.
 ///
 /// Unless noted, the functions are callable in any context and take no lock: the result may be
@@ -164,6 +168,22 @@ impl NetDevice {
         }
         // SAFETY: The device is alive by the type invariant, and it is a VLAN device.
         Some(unsafe { bindings::vlan_dev_vlan_id(self.as_raw()) })
+    }
+
+    /// Returns a copy of the name, which zeros follow. Callable in any context.
+    pub(crate) fn name(&self) -> [u8; NAME_LEN] {
+        let mut name = [0; NAME_LEN];
+        // SAFETY: The device is alive by the type invariant.
+        let from = unsafe { bindings::net_device_name(self.as_raw()).cast::<u8>() };
+        for (i, to) in name.iter_mut().take(NAME_LEN - 1).enumerate() {
+            // SAFETY: `i` is an index of the array. The name may be changing, so each byte is read
+            // once, by a volatile access like `READ_ONCE()`.
+            *to = unsafe { from.add(i).read_volatile() };
+            if *to == 0 {
+                break;
+            }
+        }
+        name
     }
 
     /// Returns the length of the header of a frame, in bytes.

@@ -259,6 +259,20 @@ description() {
 
 test_case "description" description
 
+# The name of the net device, which scripts and the udev rules of rdma-core read.
+parent() {
+	local file=/sys/class/infiniband/r1/parent name=v1_longest_name
+
+	make_net
+	add_link r1 n1 v1
+	equal v1 "$(cat "$file")"
+	ip -n n1 link set v1 down
+	ip -n n1 link set v1 name "$name"
+	equal "$name" "$(cat "$file")"
+}
+
+test_case "name of the net device" parent
+
 # ---- Removal
 
 netdev_deleted() {
