@@ -26,7 +26,7 @@ static void one_length(struct end *a, struct end *b, uint32_t len)
 	memset(b->buf, 0xa5, b->len);
 	post_recv(b, seed, from - grh, len + grh);
 	post_send(a, b, IBV_WR_SEND, seed, from, len, IBV_SEND_SIGNALED);
-	expect(a, seed, IBV_WC_SUCCESS);
+	CHECK_EQ(expect(a, seed, IBV_WC_SUCCESS).byte_len, len);
 	wc = expect(b, seed, IBV_WC_SUCCESS);
 	CHECK_EQ(wc.opcode, IBV_WC_RECV);
 	CHECK_EQ(wc.byte_len, len + grh);
@@ -44,6 +44,7 @@ static void one_length(struct end *a, struct end *b, uint32_t len)
 	post_send(a, b, IBV_WR_RDMA_WRITE_WITH_IMM, seed, from, len, IBV_SEND_SIGNALED);
 	wc = expect(a, seed, IBV_WC_SUCCESS);
 	CHECK_EQ(wc.opcode, IBV_WC_RDMA_WRITE);
+	CHECK_EQ(wc.byte_len, len);
 	wc = expect(b, seed, IBV_WC_SUCCESS);
 	CHECK_EQ(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
 	CHECK_EQ(wc.wc_flags, IBV_WC_WITH_IMM);

@@ -82,7 +82,6 @@ use roce::{
     },
     wr::{
         MemError,
-        SendOp,
         Status, //
     }, //
 };
@@ -544,10 +543,9 @@ fn completion(qp: &IbQp, done: &SendCompletion) -> Completion {
             wr_id: done.wr_id,
             status: done.status,
             opcode: done.op.into(),
-            byte_len: if done.op == SendOp::Read || done.op.is_atomic() {
-                done.byte_len
-            } else {
-                0
+            byte_len: match done.status {
+                Status::Success => done.byte_len,
+                _ => 0,
             },
             imm: None,
             invalidated: None,
