@@ -47,6 +47,18 @@ there_and_back() {
 	[ $(($(sent_bytes) - before)) -ge "$1" ]
 }
 
+# The buffers of the server are longer than the region that a device advertises: 4 MiB.
+large_buffer() {
+	local file=/proc/sys/net/smc/rmem before
+
+	before=$(in_ns n1 cat "$file")
+	in_ns n1 sh -c "echo 4194304 >$file"
+	there_and_back 1000000
+	in_ns n1 sh -c "echo $before >$file"
+	# Without contiguous memory, SMC would have taken a smaller buffer.
+	rdma resource show mr | grep -w 'mrlen 4194304'
+}
+
 many() {
 	local i before pids=()
 
@@ -65,6 +77,7 @@ set_up add_links
 set_up add_eid
 test_case "a few bytes" there_and_back 100
 test_case "a megabyte" there_and_back 1000000
+test_case "a large buffer" large_buffer
 test_case "eight connections at once" many
 
 run_cases "$@"

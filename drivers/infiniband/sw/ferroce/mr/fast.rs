@@ -101,10 +101,21 @@ impl Fast {
     }
 
     /// Maps memory for the next registration.
+    ///
+    /// The list of pages is filled without the lock, because it may be long, and interrupts are off
+    /// under the lock. A registration meanwhile, which is an error of the consumer, finds no page.
     pub(super) fn map(&self, list: SgList<'_>) -> Result<i32> {
+        let none = Mapped::new(0)?;
         let mut staged = self.staged.lock();
         staged.is_new = true;
-        list.map_to(&mut staged.mapped)
+        let mut mapped = core::mem::replace(&mut staged.mapped, none);
+        drop(staged);
+        let result = list.map_to(&mut mapped);
+        let mut staged = self.staged.lock();
+        let none = core::mem::replace(&mut staged.mapped, mapped);
+        drop(staged);
+        drop(none);
+        result
     }
 
     /// Adds the state of the registration.

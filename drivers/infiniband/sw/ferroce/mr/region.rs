@@ -67,8 +67,12 @@ const WRITES: Access = Access::LOCAL_WRITE
     .or(Access::REMOTE_ATOMIC)
     .or(Access::MW_BIND);
 
-/// The maximum number of pages that can be mapped to a region.
+/// The maximum number of pages of a region that the device advertises.
 pub(crate) const MAX_FAST_PAGES: u32 = 512;
+
+/// The maximum number of pages of a region: 512 MiB, the largest buffer of SMC-R, which does not
+/// look at the number that is advertised.
+const MOST_FAST_PAGES: u32 = 1 << 17;
 
 /// The driver's part of a memory region.
 ///
@@ -104,9 +108,9 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for no page, or more than [`MAX_FAST_PAGES`]; `ENOMEM`.
+    /// `EINVAL` for no page, or more than [`MOST_FAST_PAGES`]; `ENOMEM`.
     pub(crate) fn fast(pd: &Pd<Ferroce>, max_pages: u32) -> Result<Self> {
-        if max_pages == 0 || max_pages > MAX_FAST_PAGES {
+        if max_pages == 0 || max_pages > MOST_FAST_PAGES {
             return Err(EINVAL);
         }
         // CAST: Widening.
