@@ -74,7 +74,8 @@ route() {
 # The sender ends as soon as it has posted ten datagrams, and C rxe drops what it has not sent when a queue pair is destroyed:
 # from none to all of them leave. So it sends more often.
 mckeys() {
-	local side=$1 times=1
+	# The first datagrams may come before the net device has the address in its filter.
+	local side=$1 times=10
 
 	[ "${drivers[3 - side]}" != rxe ] || times=30
 	together "wait_for -t 100 grep -q receiving $tmp/server.log" "$side" \

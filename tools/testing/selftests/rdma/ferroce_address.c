@@ -127,6 +127,7 @@ static void test_vlan(void)
 	shell("ip -n n1 addr add 10.99.0.1/24 dev v1");
 	end_init(&a, &one, IBV_QPT_RC, LEN);
 	end_init(&b, &two, IBV_QPT_RC, LEN);
+	a.timeout = 18;
 	a.retry_cnt = 1;
 	pair_create(&a, &b);
 	exchange(&a, &b, 1);

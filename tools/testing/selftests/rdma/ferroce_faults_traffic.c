@@ -224,7 +224,7 @@ static void take_group(void)
 		send_datagram();
 		have_b = false;
 		have_c = false;
-		for (int i = 0; i < 100 && !(have_b && have_c); i++) {
+		for (int i = 0; i < 300 && !(have_b && have_c); i++) {
 			usleep(10000);
 			have_b = have_b || take(&b, &receives_b);
 			have_c = have_c || take(&c, &receives_c);
@@ -266,7 +266,7 @@ void test_traffic_group(void)
 	/* Before the delay: the core gives the neighbour of an address handle one second. */
 	open_group();
 	/* Longer than it takes to post a burst. */
-	begin_delay(500);
+	begin_delay(1500);
 	/* Fill the caches of packets. Without memory, a datagram waits, and the burst for it. */
 	send_burst();
 	take_group();

@@ -104,7 +104,7 @@ corrupted() {
 	need "no prio queues" modprobe -q sch_prio
 	prepare
 	corrupt n1 lo
-	for _ in 1 2 3 4 5; do
+	for _ in {1..20}; do
 		sends
 		[ "$(counter r1 rx_bad_icrc)" = 0 ] || break
 	done

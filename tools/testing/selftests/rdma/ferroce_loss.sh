@@ -7,7 +7,7 @@
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
 . "$(dirname "$0")/lib.sh"
 need_module
-need_programs ibv_rc_pingpong ib_write_bw tc
+need_programs ibv_rc_pingpong ib_write_bw ib_send_lat tc
 set_up make_net
 set_up add_links
 for i in 1 2; do
@@ -36,7 +36,7 @@ probes() {
 		in_ns "n$i" tc qdisc change dev "v$i" root netem delay 1ms loss 10%
 		before[i]=$(more_probes "r$i")
 	done
-	both ibv_rc_pingpong -n 200 -s 4
+	both ib_send_lat -F -n 200 -s 4 -u 18
 	for i in 1 2; do [ "$(more_probes "r$i")" -gt "${before[i]}" ]; done
 }
 

@@ -95,9 +95,12 @@ gid_table() {
 	gids=(/sys/class/infiniband/r1/ports/1/gids/*)
 	equal 3 "${#gids[@]}"
 	# Link-local, IPv4, IPv6: the table is full, and the device still works.
-	in_ns n1 ip addr add 10.77.0.3/24 dev v1
-	fails has_gid r1 10.77.0.3
+	in_ns n1 ip addr add 10.78.0.3/24 dev v1
 	both ibv_rc_pingpong -c -n 10
+	# The core handles one change after the other.
+	ip -n n1 addr del 10.77.0.1/24 dev v1
+	wait_for fails has_gid r1 10.77.0.1
+	fails has_gid r1 10.78.0.3
 	delete_links
 	rmmod ferroce
 	refused 'Invalid' load_module gid_table=0

@@ -249,7 +249,13 @@ static void test_earlier_request(void)
 		uint64_t page;
 		int fd;
 
-		pair_open_odp(&a, &b, IBV_QPT_RC, LEN);
+		end_init(&a, &r1, IBV_QPT_RC, LEN);
+		end_init(&b, &r2, IBV_QPT_RC, LEN);
+		if (gone)
+			a.timeout = 18;
+		pair_create(&a, &b);
+		on_demand(&a);
+		on_demand(&b);
 		post_recv(&b, 8, 0, 64);
 		post_recv(&b, 9, 64, 64);
 		fd = fault_end(&a);

@@ -92,7 +92,8 @@ static void ends_open(enum ibv_qp_type type, uint64_t ops, unsigned int access)
 	me.ops = ops;
 	me.access |= access;
 	me.region |= access;
-	me.timeout = 16;
+	/* 2.1 s, seven times: the other machine may stop for seconds. */
+	me.timeout = 19;
 	/* C rxe takes 7 to mean forever. */
 	me.retry_cnt = 6;
 	end_create(&me);

@@ -423,6 +423,7 @@ static void *rename_device(void *arg)
 		renames += 2;
 	}
 	close(fd);
+	atomic_store(&ended, true);
 	return ok ? NULL : "the device could not be renamed";
 }
 
@@ -463,7 +464,10 @@ static void renamed(void)
 	trace_on();
 	atomic_store(&ended, false);
 	CHECK_EQ(pthread_create(&renamer, NULL, rename_device, &index), 0);
-	for (int i = 0; i < WRITES; i++) {
+	for (int i = 0; !atomic_load(&ended) && (i < WRITES || !renames); i++) {
+		/* The events of more WRITEs would not fit into `seen`. */
+		if (i && i % WRITES == 0)
+			trace_on();
 		post_send(&a, &b, IBV_WR_RDMA_WRITE, 1, 0, 10, IBV_SEND_SIGNALED);
 		expect(&a, 1, IBV_WC_SUCCESS);
 	}

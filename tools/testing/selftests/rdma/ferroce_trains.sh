@@ -9,12 +9,25 @@
 # shellcheck source=tools/testing/selftests/rdma/disturb.sh
 . "$(dirname "$0")/disturb.sh"
 need_module
-need_programs ibv_rc_pingpong rping ib_send_bw tc ip ping python3
+need_programs ibv_rc_pingpong rping ib_send_bw tc ip ping python3 taskset
 xdp_pid=()
+worker_cpus=/sys/devices/virtual/workqueue/cpumask
+all_cpus=$(<"$worker_cpus")
 # shellcheck disable=SC2034
-after_each=clean
+after_each=tidy
+
+tidy() {
+	local rc=0
+
+	clean || rc=$?
+	echo "$all_cpus" >"$worker_cpus"
+	return "$rc"
+}
 
 prepare() {
+	# One processor sends and receives all packets: while it does not run, no timer of a queue pair expires either.
+	taskset -cp 0 "$BASHPID" >/dev/null
+	echo 1 >"$worker_cpus"
 	make_net
 	rps 1
 	add_links

@@ -284,7 +284,7 @@ void end_init(struct end *e, struct dev *dev, enum ibv_qp_type type, size_t len)
 		.access = FULL_ACCESS,
 		.region = FULL_ACCESS,
 		.psn = 0xfffff0,
-		.timeout = 18,
+		.timeout = 20, /* 4.3 s: a processor that fetches memory may stop. */
 		.retry_cnt = 7,
 		.rnr_retry = 7,
 		.min_rnr_timer = 1,
