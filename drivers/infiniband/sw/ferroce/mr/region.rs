@@ -88,10 +88,16 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` for a right that is not supported, `EINVAL` if the range wraps around or is too
-    /// long, or the error of pinning.
+    /// `EOPNOTSUPP` for a right that is not supported, or memory on demand in the protection domain
+    /// of a kernel consumer; `EINVAL` if the range wraps around or is too long, or the error of
+    /// pinning.
     pub(crate) fn user(pd: &Pd<Ferroce>, range: UserRange, access: Access) -> Result<Self> {
         check(access)?;
+        if access.contains(Access::ON_DEMAND) && pd.owner.is_none() {
+            // RDS registers memory of processes in a domain of its own, where fetches are neither
+            // counted nor limited.
+            return Err(EOPNOTSUPP);
+        }
         let iova = first_address(range, access)?;
         // Charge before memory is pinned.
         let charge = Charge::new(&pool::MRS, pd.owner.as_ref())?;

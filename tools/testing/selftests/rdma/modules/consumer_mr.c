@@ -73,9 +73,12 @@ static bool has_pattern(struct side *s)
 
 int make_regions(void)
 {
+	const int on_demand = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_ON_DEMAND;
+
 	return EXPECT(a.dev->attrs.max_fast_reg_page_list_len == PAGES) ?:
 	       EXPECT(ib_alloc_mr(a.pd, IB_MR_TYPE_MEM_REG, MAX_PAGES + 1) == ERR_PTR(-EINVAL)) ?:
 	       EXPECT(ib_alloc_mr(a.pd, IB_MR_TYPE_MEM_REG, 0) == ERR_PTR(-EINVAL)) ?:
+	       EXPECT(ib_reg_user_mr(a.pd, 0, PAGE_SIZE, 0, on_demand) == ERR_PTR(-EOPNOTSUPP)) ?:
 	       TRY_PTR(a.mr = ib_alloc_mr(a.pd, IB_MR_TYPE_MEM_REG, PAGES)) ?:
 	       TRY_PTR(b.mr = ib_alloc_mr(b.pd, IB_MR_TYPE_MEM_REG, PAGES)) ?:
 	       register_pages(&a) ?: register_pages(&b);
