@@ -21,7 +21,7 @@
 
 use core::ops::DerefMut;
 
-/// A queue of a fixed size, in storage of the caller.
+/// A queue in storage of the caller, which can be replaced by larger storage.
 pub struct Fifo<S> {
     slots: S,
     /// The index of the oldest completion.
@@ -103,6 +103,19 @@ impl<T, S: DerefMut<Target = [Option<T>]>> Fifo<S> {
         }
         self.end_removal();
         completion
+    }
+
+    /// Moves the completions to other storage, and returns the old one. Returns the new one instead
+    /// if it does not have more slots, or during a removal.
+    pub fn move_to(&mut self, mut slots: S) -> S {
+        if slots.len() <= self.slots.len() || self.removal.is_some() {
+            return slots;
+        }
+        for (offset, slot) in slots.iter_mut().enumerate().take(self.used) {
+            *slot = self.take(offset);
+        }
+        self.head = 0;
+        core::mem::replace(&mut self.slots, slots)
     }
 
     /// Begins a removal among the completions that are in the queue now; see [`Fifo::remove`].
@@ -229,6 +242,28 @@ mod tests {
             assert!(fifo.push((1, i)));
         }
         assert_eq!((fifo.head(), fifo.tail()), (3, 3));
+    }
+
+    #[test]
+    fn completions_keep_their_order_in_larger_storage() {
+        let (mut slots, mut more, mut few): (Slots, _, Slots) = ([None; 7], [None; 9], [None; 7]);
+        let mut fifo = Fifo::new(&mut slots[..]);
+        for i in 0..7 {
+            assert!(fifo.push((1, i)));
+        }
+        assert_eq!(fifo.pop(), Some((1, 0)));
+        assert!(fifo.push((1, 7)));
+        fifo.begin_removal();
+        assert_eq!(fifo.move_to(&mut more[..]).len(), 9);
+        assert!(!fifo.remove(7, of(2)));
+        let mut more = [None; 9];
+        assert_eq!(fifo.move_to(&mut more[..]).len(), 7);
+        assert_eq!(fifo.move_to(&mut few[..]).len(), 7);
+        assert!(fifo.push((1, 8)) && fifo.push((1, 9)) && !fifo.push((1, 10)));
+        for i in 1..10 {
+            assert_eq!(fifo.pop(), Some((1, i)));
+        }
+        assert!(fifo.is_empty());
     }
 
     #[test]

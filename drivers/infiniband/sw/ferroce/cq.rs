@@ -148,10 +148,12 @@ pub(crate) struct Cq {
     /// The polls of a process, and the doorbells of the queue pairs whose send requests complete
     /// here.
     doorbell: Doorbell,
-    /// Serialises resizes of the queue of a process, and removals from the queue of a kernel
-    /// consumer. Taken outside of `inner`.
+    /// Serialises resizes of the queue of a process, and growth of and removals from the queue of a
+    /// kernel consumer. Taken outside of `inner`.
+    ///
+    /// The value is the number of completions that the queue of a kernel consumer must hold.
     #[pin]
-    change: Mutex<()>,
+    change: Mutex<usize>,
     /// Not zero if the work item must call the handler of a kernel consumer.
     wanted: Atomic<u32>,
     #[pin]
@@ -198,6 +200,8 @@ impl Cq {
             )?)),
         };
         let is_user = matches!(store, Store::User { .. });
+        // CAST: Bounded by `MAX_CQE`.
+        let wanted = *cqe as usize;
         let number = TABLE.get().ok_or(ENODEV)?.reserve()?;
         let work = Notify(number.get());
         Ok(try_pin_init!(Self {
@@ -214,7 +218,7 @@ impl Cq {
             ),
             is_user,
             doorbell: Doorbell::new(),
-            change <- new_mutex!((), "ferroce::Cq::change"),
+            change <- new_mutex!(wanted, "ferroce::Cq::change"),
             wanted: Atomic::new(0),
             work <- Work::new(work),
         }? Error))
@@ -273,6 +277,51 @@ impl Cq {
         core::mem::swap(queue, new);
         core::mem::swap(current, mmap_entry);
         Ok((first, count))
+    }
+
+    /// Makes the queue of a kernel consumer hold `count` completions more. May sleep.
+    ///
+    /// Memory is allocated without the lock, because reclaim may wait for the removal of a queue
+    /// pair, which takes the lock.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn grow(&self, count: usize) -> Result {
+        let wanted = {
+            let mut wanted = self.change.lock();
+            *wanted = wanted.saturating_add(count);
+            *wanted
+        };
+        if self.capacity() >= wanted {
+            return Ok(());
+        }
+        let slots =
+            KVVec::from_elem(None, wanted, GFP_KERNEL).inspect_err(|_| self.shrink(count))?;
+        let change = self.change.lock();
+        let mut inner = self.inner.lock();
+        let old = match &mut inner.store {
+            Store::User { .. } => slots,
+            Store::Kernel(wcs) => wcs.move_to(slots),
+        };
+        drop(inner);
+        drop(change);
+        drop(old);
+        Ok(())
+    }
+
+    /// Returns the number of completions that the queue of a kernel consumer can hold.
+    fn capacity(&self) -> usize {
+        match &self.inner.lock().store {
+            Store::User { .. } => 0,
+            Store::Kernel(wcs) => wcs.capacity(),
+        }
+    }
+
+    /// Reverses [`Cq::grow`]. The memory stays.
+    fn shrink(&self, count: usize) {
+        let mut wanted = self.change.lock();
+        *wanted = wanted.saturating_sub(count);
     }
 
     /// Adds a completion. If it is lost, a CQ error is raised; the caller must fail the queue pair.
@@ -392,7 +441,7 @@ impl Cq {
             Store::User {
                 queue, producer, ..
             } => queue.fill(*producer, queue.consumer()),
-            // CAST: Bounded by `MAX_CQE`.
+            // CAST: There is no memory for 2^32 completions.
             Store::Kernel(wcs) => Fill {
                 posted: wcs.len() as u32,
                 capacity: wcs.capacity() as u32,
@@ -414,6 +463,36 @@ impl Cq {
             .number(c"consumer", fill.consumer)
             .string(c"armed", armed)
             .number(c"overrun", overrun.into());
+    }
+}
+
+/// Room for the completions of all send requests of a queue pair, in the completion queue of a
+/// kernel consumer.
+///
+/// Consumers size their queue for the requests that they signal, but a flush completes all of them.
+/// If their completions were lost, consumers would wait for them forever.
+pub(crate) struct FlushRoom {
+    cq: CqRef,
+    count: usize,
+}
+
+impl FlushRoom {
+    /// Makes room for `count` completions. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(cq: CqRef, count: u32) -> Result<Self> {
+        // CAST: Widening.
+        let count = count as usize;
+        cq.grow(count)?;
+        Ok(Self { cq, count })
+    }
+}
+
+impl Drop for FlushRoom {
+    fn drop(&mut self) {
+        self.cq.shrink(self.count);
     }
 }
 

@@ -31,6 +31,7 @@ use crate::{
     counters::Counters,
     cq::{
         Completion,
+        FlushRoom,
         Pushed, //
     },
     device::{
@@ -143,6 +144,8 @@ pub(crate) struct Qp {
     signal_all: bool,
     send_cq: CqRef,
     recv_cq: CqRef,
+    /// For a kernel consumer.
+    _flush_room: Option<FlushRoom>,
     /// The [`State`]. Written by modify and destroy, and by the data path on failure.
     state: Atomic<u32>,
     sched: Sched,
@@ -289,6 +292,10 @@ impl Qp {
             owner.clone(),
         )?;
         let (send_cq, recv_cq) = (init.send_cq.clone(), init.recv_cq.clone());
+        let flush_room = match kernel {
+            Some(_) => Some(FlushRoom::new(send_cq.clone(), cap.max_send_wr)?),
+            None => None,
+        };
         Ok(try_pin_init!(Self {
             number,
             qpn,
@@ -298,6 +305,7 @@ impl Qp {
             signal_all,
             send_cq,
             recv_cq,
+            _flush_room: flush_room,
             state: Atomic::new(State::Reset.as_ib()),
             sched: Sched::new(),
             events: Atomic::new(0),
