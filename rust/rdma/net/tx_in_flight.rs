@@ -127,9 +127,9 @@ impl<W: Wake> TxInFlight<W> {
     /// Returns the number of packets that this CPU may send now if `limit` may be in flight.
     ///
     /// If it is 0, the waker is called once no more than `low_mark` are in flight, or once none is
-    /// if another CPU has sent those in flight. Call this again
-    /// after `takeover` nanoseconds, too: the stack may keep packets forever, so another CPU may
-    /// then send, or one packet beyond the limit. Bottom halves are off.
+    /// if another CPU has sent those in flight. Call this again after `takeover` nanoseconds, too:
+    /// the stack may keep packets forever, so another CPU may then send, or one packet beyond the
+    /// limit. Bottom halves are off.
     ///
     /// `pending` packets were admitted just before, and are not charged yet.
     #[inline]

@@ -75,8 +75,8 @@ pub enum Family {
 /// ```
 pub trait UdpReceive: 'static {
     /// Takes packets that were received on `dev`: several if they are a [`Train`](super::Train),
-    /// none if there was no memory to take one apart. Called with bottom halves off:
-    /// in softirq context, or in a process that writes to a tun device.
+    /// none if there was no memory to take one apart. Called with bottom halves off: in softirq
+    /// context, or in a process that writes to a tun device.
     ///
     /// The data of a packet begins behind the UDP header, and its
     /// [`received_headers`](super::SkBuff::received_headers) can be read. The IP and UDP checksums
