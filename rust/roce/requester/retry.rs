@@ -95,8 +95,10 @@ pub(super) struct Timers {
 /// The result of [`Requester::on_timeout`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expired {
-    /// Neither the retransmission timer nor the probe timer has expired.
+    /// None of the timers below has expired.
     Nothing,
+    /// The RNR timer has expired: everything is sent again.
+    RnrTimer,
     /// The probe timer has expired: the packet at `una` is sent again, and no retry is consumed.
     Probe,
     /// The wait for a late packet or response has expired: it is sent or requested again.
@@ -246,6 +248,7 @@ impl<S: DerefMut<Target = [Slot]>> Requester<S> {
         if let Some(until) = self.retry.rnr_until {
             if until.is_due(now) {
                 self.retry.rnr_until = None;
+                return Expired::RnrTimer;
             }
             return Expired::Nothing;
         }
@@ -516,7 +519,7 @@ mod tests {
         let due = NOW.after(10_000);
         assert_eq!(rc.next_timeout(), Some(due));
         // The end of the RNR wait is not a response timeout.
-        assert_eq!(rc.on_timeout(due), Expired::Nothing);
+        assert_eq!(rc.on_timeout(due), Expired::RnrTimer);
         assert!(send(&mut rc, due));
         assert_eq!(acknowledge(&mut rc, due, 0, rnr), ResponseKind::Rnr);
         assert_eq!(status(&mut rc), Some(Status::RnrRetryExceeded));

@@ -118,12 +118,6 @@ pub(crate) struct SendHalf {
     pub(super) backlog: Backlog<MAX_WAITING>,
 }
 
-/// The maximum number of packets that the timer sends; the work item sends the rest.
-///
-/// The timers of many queue pairs may expire together, for instance after an RNR NAK to each of
-/// them. The kernel then runs all of them in one softirq, which delays everything else on the CPU.
-const TIMER_BUDGET: u32 = 4;
-
 /// The work to do after the lock is dropped.
 #[derive(Default)]
 struct After {
@@ -143,7 +137,12 @@ pub(crate) fn run(qp: &IbQp) -> bool {
 }
 
 /// Handles the timer: a response is overdue, or an RNR wait or a back-off is over.
+///
+/// If everything is sent again, the work item sends it: the timers of many queue pairs may expire
+/// together, and the kernel runs all of them in one softirq, which delays everything else on the
+/// CPU.
 pub(crate) fn expired(qp: &IbQp) {
+    let mut budget = BUDGET;
     let after = {
         let mut half = qp.send.lock();
         let now = clock::monotonic();
@@ -151,13 +150,15 @@ pub(crate) fn expired(qp: &IbQp) {
         half.armed = None;
         let timeout = half.timeout();
         if is_due(timeout) {
-            half.on_timeout(qp, now);
+            if half.on_timeout(qp, now) {
+                budget = 0;
+            }
         } else if !is_due(half.retry.at()) {
             // The response came in time, or the timeout was moved to a later time.
             half.arm_timer(qp, timeout);
             return;
         }
-        half.drive(qp, now, TIMER_BUDGET)
+        half.drive(qp, now, budget)
     };
     finish(qp, &after);
 }

@@ -435,7 +435,7 @@ impl Node {
     pub fn on_timer(&mut self, now: u64) -> Result<(), Violation> {
         let left = self.requester.snapshot().retries_left;
         match self.requester.on_timeout(Instant::from_ns(now)) {
-            Expired::Nothing => {}
+            Expired::Nothing | Expired::RnrTimer => {}
             Expired::Probe => {
                 self.counters.probes += 1;
                 let half = self.requester.snapshot();

@@ -20,10 +20,12 @@ use roce::{
 };
 
 impl SendHalf {
-    /// Retransmits if a response is overdue.
-    pub(super) fn on_timeout(&mut self, qp: &IbQp, now: Instant) {
+    /// Retransmits if a response is overdue, or an RNR wait is over. Returns whether everything is
+    /// sent again.
+    pub(super) fn on_timeout(&mut self, qp: &IbQp, now: Instant) -> bool {
         match self.req.on_timeout(now) {
             Expired::Nothing => {}
+            Expired::RnrTimer => return true,
             Expired::Probe => {
                 self.tx.counters.count(Counter::Probe);
                 traces::retried(qp, || self.req.snapshot(), Counter::Probe);
@@ -39,8 +41,10 @@ impl SendHalf {
                 self.lost_oldest();
                 self.count_retry();
                 traces::retried(qp, || self.req.snapshot(), Counter::Timeout);
+                return true;
             }
         }
+        false
     }
 
     /// Handles the loss of a packet, or of the response to it, which `counter` identifies. The
