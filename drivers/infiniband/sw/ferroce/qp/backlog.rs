@@ -74,8 +74,8 @@ impl<const MAX: usize> Backlog<MAX> {
         true
     }
 
-    /// Charges a packet that waits, here or apart from the others. Returns false if the share of the
-    /// pool is used up. If `force`, charges it in any case.
+    /// Charges a packet that waits, here or apart from the others. Returns false if the share of
+    /// the pool is used up. If `force`, charges it in any case.
     pub(crate) fn charge(&self, incoming: &Incoming, force: bool) -> bool {
         let (owner, size) = (self.owner.as_deref(), incoming.footprint());
         if force {
