@@ -37,6 +37,25 @@ pub mod workqueue;
 #[doc(hidden)]
 pub mod bindings;
 
+/// Copies a name that the kernel may be changing. The result may begin with one name and end with
+/// another, but is a C string in any case: zeros follow, and the last byte is one of them.
+///
+/// # Safety
+///
+/// `from` must be valid for reads up to a terminator, or for `N` bytes.
+unsafe fn copy_name<const N: usize>(from: *const u8) -> [u8; N] {
+    let mut name = [0; N];
+    for (i, to) in name.iter_mut().take(N.saturating_sub(1)).enumerate() {
+        // SAFETY: By the requirement of this function. The kernel may be writing to it, so each
+        // byte is read once, by a volatile access like `READ_ONCE()`.
+        *to = unsafe { from.add(i).read_volatile() };
+        if *to == 0 {
+            break;
+        }
+    }
+    name
+}
+
 /// Borrows a C string.
 ///
 /// As `CStr::from_char_ptr`, whose arithmetic would be compiled into each generic callback.

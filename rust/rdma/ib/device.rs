@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     bindings,
+    copy_name,
     net::{
         namespace::Namespace,
         netdevice::NetDevice, //
@@ -232,20 +233,10 @@ impl<D: Driver> Device<D> {
 
     /// Returns a copy of the name. Callable in any context.
     pub fn name(&self) -> DeviceName {
-        let mut name = DeviceName::EMPTY;
-        // SAFETY: The device is alive; only an address is computed.
-        let from = unsafe { (&raw const (*self.as_raw()).name).cast::<u8>() };
-        // INVARIANT: The last byte is not written to.
-        for (i, to) in name.0.iter_mut().take(NAME_LEN - 1).enumerate() {
-            // SAFETY: `i` is an index of the array, which is valid as long as the device. The core
-            // may be writing to it (`ib_device_rename()`), so each byte is read once, by a volatile
-            // access like `READ_ONCE()`.
-            *to = unsafe { from.add(i).read_volatile() };
-            if *to == 0 {
-                break;
-            }
-        }
-        name
+        // SAFETY: The device is alive, and its name has that length. `ib_device_rename()` may be
+        // writing to it.
+        // INVARIANT: The last byte is zero.
+        DeviceName(unsafe { copy_name((&raw const (*self.as_raw()).name).cast()) })
     }
 
     /// Returns the C device.

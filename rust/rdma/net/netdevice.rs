@@ -8,7 +8,10 @@ use super::{
     NetId,
     Rtnl, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    copy_name, //
+};
 use core::ptr::NonNull;
 use kernel::{
     sync::{
@@ -172,18 +175,8 @@ impl NetDevice {
 
     /// Returns a copy of the name, which zeros follow. Callable in any context.
     pub(crate) fn name(&self) -> [u8; NAME_LEN] {
-        let mut name = [0; NAME_LEN];
-        // SAFETY: The device is alive by the type invariant.
-        let from = unsafe { bindings::net_device_name(self.as_raw()).cast::<u8>() };
-        for (i, to) in name.iter_mut().take(NAME_LEN - 1).enumerate() {
-            // SAFETY: `i` is an index of the array. The name may be changing, so each byte is read
-            // once, by a volatile access like `READ_ONCE()`.
-            *to = unsafe { from.add(i).read_volatile() };
-            if *to == 0 {
-                break;
-            }
-        }
-        name
+        // SAFETY: The device is alive by the type invariant, and its name has that length.
+        unsafe { copy_name(bindings::net_device_name(self.as_raw()).cast()) }
     }
 
     /// Returns the length of the header of a frame, in bytes.

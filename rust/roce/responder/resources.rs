@@ -35,6 +35,14 @@ pub struct Record {
     pub(super) response: SavedResponse,
 }
 
+impl Record {
+    /// Returns whether `psn` is one of the response. The record may be from an earlier round of the
+    /// PSNs.
+    fn covers(&self, psn: Psn) -> bool {
+        self.first_psn.forward(psn) < self.count
+    }
+}
+
 impl Default for Record {
     /// Returns an empty record.
     fn default() -> Record {
@@ -123,7 +131,7 @@ impl<S: Records> ResponderResources<S> {
             // A request that covers the PSN is from an earlier round of the PSNs. It would hide the
             // FLUSH from duplicates.
             for old in self.records.as_mut() {
-                if old.first_psn.forward(record.first_psn) < old.count {
+                if old.covers(record.first_psn) {
                     *old = Record::default();
                 }
             }
@@ -152,7 +160,7 @@ impl<S: Records> ResponderResources<S> {
         // The newest first.
         (1..=records.len())
             .filter_map(|age| records.get(index(self.total.wrapping_sub(age), records.len())))
-            .find(|record| record.first_psn.forward(psn) < record.count)
+            .find(|record| record.covers(psn))
     }
 }
 

@@ -292,10 +292,8 @@ impl Qp {
             owner.clone(),
         )?;
         let (send_cq, recv_cq) = (init.send_cq.clone(), init.recv_cq.clone());
-        let flush_room = match kernel {
-            Some(_) => Some(FlushRoom::new(send_cq.clone(), cap.max_send_wr)?),
-            None => None,
-        };
+        let room = || FlushRoom::new(send_cq.clone(), cap.max_send_wr);
+        let flush_room = kernel.is_some().then(room).transpose()?;
         Ok(try_pin_init!(Self {
             number,
             qpn,
