@@ -72,7 +72,7 @@ module! {
         },
         gid_table: u32 {
             default: crate::port::DEFAULT_GID_TABLE,
-            description: "Number of GID table entries of a device; each address takes one",
+            description: "Number of GID table entries of a device, 1 to 4096",
         },
         check_local_icrc: bool {
             default: false,
