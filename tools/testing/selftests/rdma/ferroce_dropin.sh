@@ -26,16 +26,15 @@ install_module() {
 
 	# The scripts change network namespaces all the time, and each change waits for readers to end.
 	echo 1 >/sys/kernel/rcu_expedited
-	rmmod ferroce
-	mkdir -p "$config"
+	rmmod ferroce && mkdir -p "$config" || return
 	[ -e "$FERROCE_KO" ] || return 0
-	mkdir -p "$base$modules/updates"
-	strip --strip-debug -o "$base$modules/updates/ferroce.ko" "$FERROCE_KO"
-	cp "$modules"/modules.{order,builtin,builtin.modinfo} "$base$modules"
-	modprobe --all --show-depends rdma_rxe rdma_ucm ib_umad tun veth dummy | sed -n 's/^insmod \([^ ]*\).*/\1/p' |
-		sort -u | xargs cp --parents -t "$base"
-	depmod --basedir "$base" "$(uname -r)"
-	mount --bind "$base$modules" "$modules"
+	mkdir -p "$base$modules/updates" &&
+		strip --strip-debug -o "$base$modules/updates/ferroce.ko" "$FERROCE_KO" &&
+		cp "$modules"/modules.{order,builtin,builtin.modinfo} "$base$modules" &&
+		modprobe --all --show-depends rdma_rxe rdma_ucm ib_umad tun veth dummy |
+		sed -n 's/^insmod \([^ ]*\).*/\1/p' | sort -u | xargs cp --parents -t "$base" &&
+		depmod --basedir "$base" "$(uname -r)" &&
+		mount --bind "$base$modules" "$modules"
 }
 
 # use FILE: installs one of the modprobe.d files that come with ferroce.

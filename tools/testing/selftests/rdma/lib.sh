@@ -54,6 +54,7 @@ run_cases() {
 		[[ ${names[i]} =~ ${1-} ]] && chosen+=("$i")
 	done
 	echo "TAP version 13"
+	[ "${#chosen[@]}" != 0 ] || { echo "Bail out! no case matches '${1-}'"; exit 1; }
 	echo "1..${#chosen[@]}"
 	for i in "${chosen[@]}"; do
 		number=$((number + 1))
