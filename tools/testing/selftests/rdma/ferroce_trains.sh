@@ -232,22 +232,17 @@ features_under_traffic() {
 	flows_whole
 }
 
-# rejected DEVICE...: sets $rejected to the number of packets that the stack has refused. Starts no program.
-rejected() {
-	local dev count
+# fragments: prints the number of fragments that n1 and n2 have sent.
+fragments() {
+	local i
 
-	rejected=0
-	for dev; do
-		read -r count <"/sys/class/infiniband/$dev/ports/1/hw_counters/tx_rejected"
-		rejected=$((rejected + count))
-	done
+	for i in 1 2; do in_ns "n$i" cat /proc/net/snmp /proc/net/snmp6; done |
+		awk '/^Ip: [0-9]/ { n += $20 } /^Ip6FragCreates/ { n += $2 } END { print n }'
 }
 
-rejected_more() {
-	local rejected
-
-	rejected r1 r2
-	[ "$rejected" -gt "$1" ]
+# more_fragments NUMBER: more than this.
+more_fragments() {
+	[ "$(fragments)" -gt "$1" ]
 }
 
 # set_mtu MTU NUMBER...
@@ -257,20 +252,22 @@ set_mtu() {
 	for i in "${@:2}"; do ip -n "n$i" link set "v$i" mtu "$1"; done
 }
 
-# The path MTU of a connection stays, and packets that do not fit are refused until the MTU is large enough again. In between
-# nothing slow is done: the connection ends after some seconds, when its retries have run out.
+# The path MTU of a connection stays. Packets that do not fit are sent in fragments until the MTU is large enough again. While only
+# one device has the small MTU, it drops longer packets that the peer sends, so nothing slow is done then: the connection ends after
+# some seconds, when its retries have run out.
 mtu_under_traffic() {
-	local stream rejected i
+	local stream sent i
 
 	prepare
 	stream "$1"
 	for i in 1 2 "1 2"; do
 		flows_whole
-		rejected r1 r2
+		sent=$(fragments)
 		# shellcheck disable=SC2086 # Numbers.
 		{
 			set_mtu 1500 $i
-			wait_for rejected_more "$rejected"
+			wait_for more_fragments "$sent"
+			[ "$i" != "1 2" ] || flows
 			set_mtu 4200 $i
 		}
 	done
@@ -279,8 +276,45 @@ mtu_under_traffic() {
 		equal 4096 "$(active_mtu "r$i")"
 		equal 0 "$(counter "r$i" rx_bad_icrc)"
 		equal 0 "$(counter "r$i" rx_malformed)"
+		equal 0 "$(counter "r$i" tx_rejected)"
 		equal 0 "$(counter "r$i" retry_exceeded_err)"
 	done
+}
+
+# icmp_too_long ADDRESS: sends an ICMP message from n2 to that address: it quotes a UDP packet to 10.77.0.2 that was too long for a path of
+# 600 bytes.
+icmp_too_long() {
+	in_ns n2 python3 - "$1" <<-'END'
+		import socket, struct, sys
+
+		def sum16(data):
+		    n = sum(struct.unpack("!%dH" % (len(data) // 2), data))
+		    n = (n & 0xffff) + (n >> 16)
+		    return ~(n + (n >> 16)) & 0xffff
+
+		ip = struct.pack("!BBHHHBBH", 0x45, 0, 4000, 1, 0x4000, 64, 17, 0)
+		ip += socket.inet_aton(sys.argv[1]) + socket.inet_aton("10.77.0.2")
+		quoted = ip + struct.pack("!HHHH", 1, 1, 3980, 0)
+		message = struct.pack("!BBHHH", 3, 4, sum16(struct.pack("!BBHHH", 3, 4, 0, 0, 600) + quoted), 0, 600)
+		socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP).sendto(message + quoted, (sys.argv[1], 0))
+	END
+}
+
+# The kernel believes an ICMP message that says that packets are too long, whoever sends it. It must not end a connection.
+forged_icmp() {
+	local stream sent
+
+	prepare
+	stream 10.77.0.1
+	flows_whole
+	sent=$(fragments)
+	icmp_too_long 10.77.0.1
+	ip -n n1 route get 10.77.0.2 | grep 'mtu 600'
+	wait_for more_fragments "$sent"
+	flows
+	flows
+	equal 0 "$(counter r1 tx_rejected)"
+	equal 0 "$(counter r2 rx_bad_icrc)"
 }
 
 # The identification of IPv4 packets, which the ICRC covers, wraps in the middle of a train.
@@ -540,6 +574,7 @@ test_case "XDP under traffic" xdp_under_traffic
 test_case "changing features under traffic" features_under_traffic
 test_case "changing MTU under traffic, IPv4" mtu_under_traffic 10.77.0.1
 test_case "changing MTU under traffic, IPv6" mtu_under_traffic fd77::1
+test_case "forged ICMP message: packet too long" forged_icmp
 test_case "loss" disturbed netem_dropped loss 3%
 test_case "corruption" corrupted
 test_case "duplicates and reordering" disturbed duplicates_and_gaps_arrived delay 1ms duplicate 3% reorder 5%

@@ -147,8 +147,8 @@ pub(crate) struct TxPath {
     rate: Option<Rate>,
     /// The [`gids::generation`] of the last lookup of the route, or an old one before the first.
     generation: u32,
-    /// The identification of the next IPv4 packet. Packets are never fragmented, but the ICRC
-    /// covers the field, and it must be consecutive in a train.
+    /// The identification of the next IPv4 packet. The ICRC covers it, and it must be consecutive
+    /// in a train.
     ip_id: u16,
 }
 
@@ -432,7 +432,7 @@ impl TxPath {
     ) -> Option<[u8; IPV4_LEN]> {
         /// Version 4, and a header of five words.
         const V4_IHL5: u8 = 0x45;
-        /// Do not fragment.
+        /// Routers must not fragment.
         const DF: u8 = 0x40;
 
         let total = u16::try_from(len.checked_add(IPV4_LEN)?).ok()?;
