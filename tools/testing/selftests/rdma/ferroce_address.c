@@ -100,15 +100,15 @@ static void test_mac(void)
 #define VLAN_IFINDEX 107
 
 /* Adds a VLAN with an address, and makes `dev` use the GID of that address. */
-static void add_vlan(struct dev *dev, int number, int ifindex)
+static void add_vlan(struct dev *dev, int number, int id, int ifindex)
 {
 	char text[INET6_ADDRSTRLEN];
 
-	shell("ip -n n%d link add link v%d name vlan7 index %d type vlan id 7", number, number,
-	      ifindex);
+	shell("ip -n n%d link add link v%d name vlan%d index %d type vlan id %d", number, number,
+	      id, ifindex, id);
 	/* Without a link-local address, so that it has one GID, at the first free index. */
-	shell("ip -n n%d link set vlan7 addrgenmode none up", number);
-	shell("ip -n n%d addr add 10.99.0.%d/24 dev vlan7", number, number);
+	shell("ip -n n%d link set vlan%d addrgenmode none up", number, id);
+	shell("ip -n n%d addr add 10.99.0.%d/24 dev vlan%d", number, number, id);
 	snprintf(text, sizeof(text), "::ffff:10.99.0.%d", number);
 	inet_pton(AF_INET6, text, &dev->gid);
 	wait_begin();
@@ -122,8 +122,8 @@ static void test_vlan(void)
 	struct dev one = r1, two = r2;
 	struct end a, b;
 
-	add_vlan(&one, 1, VLAN_IFINDEX);
-	add_vlan(&two, 2, VLAN_IFINDEX);
+	add_vlan(&one, 1, 7, VLAN_IFINDEX);
+	add_vlan(&two, 2, 7, VLAN_IFINDEX);
 	shell("ip -n n1 addr add 10.99.0.1/24 dev v1");
 	end_init(&a, &one, IBV_QPT_RC, LEN);
 	end_init(&b, &two, IBV_QPT_RC, LEN);
@@ -155,8 +155,8 @@ static void test_new_vlan(void)
 	struct end a, b;
 	int before;
 
-	add_vlan(&one, 1, VLAN_IFINDEX);
-	add_vlan(&two, 2, VLAN_IFINDEX);
+	add_vlan(&one, 1, 7, VLAN_IFINDEX);
+	add_vlan(&two, 2, 7, VLAN_IFINDEX);
 	end_init(&a, &one, IBV_QPT_UD, LEN);
 	end_init(&b, &two, IBV_QPT_UD, LEN);
 	pair_create(&a, &b);
@@ -167,7 +167,7 @@ static void test_new_vlan(void)
 	wait_begin();
 	while (find_gid(one.ctx, &one.gid, VLAN_IFINDEX) >= 0)
 		wait_more_verb("the GID of a VLAN to be removed");
-	add_vlan(&one, 1, VLAN_IFINDEX + 1);
+	add_vlan(&one, 1, 7, VLAN_IFINDEX + 1);
 	CHECK_EQ(one.gid_index, before);
 	path = end_path(&a, &b);
 	a.ah = ibv_create_ah(one.pd, &path);
@@ -177,12 +177,61 @@ static void test_new_vlan(void)
 	shell("ip -n n1 link del vlan7 && ip -n n2 link del vlan7");
 }
 
+static void wait_gid(const struct dev *dev, int ifindex, bool there)
+{
+	wait_begin();
+	while ((find_gid(dev->ctx, &dev->gid, ifindex) >= 0) != there)
+		wait_more_verb("a GID of a VLAN");
+}
+
+/*
+ * Two VLANs have the same address, and exchange their entries in the GID table. A datagram leaves
+ * through the VLAN of its address handle, not through that of the last datagram.
+ */
+static void test_two_vlans(void)
+{
+	struct dev one = r1, two = r2;
+	struct ibv_ah_attr path;
+	struct end a, b;
+	int first;
+
+	add_vlan(&two, 2, 7, VLAN_IFINDEX);
+	add_vlan(&two, 2, 8, VLAN_IFINDEX + 1);
+	add_vlan(&one, 1, 7, VLAN_IFINDEX);
+	first = one.gid_index;
+	add_vlan(&one, 1, 8, VLAN_IFINDEX + 1);
+	one.gid_index = first;
+	end_init(&a, &one, IBV_QPT_UD, LEN);
+	end_init(&b, &two, IBV_QPT_UD, LEN);
+	pair_create(&a, &b);
+	exchange(&a, &b, 1);
+	CHECK_EQ(ibv_destroy_ah(a.ah), 0);
+	for (int id = 7; id <= 8; id++) {
+		shell("ip -n n1 addr del 10.99.0.1/24 dev vlan%d", id);
+		wait_gid(&one, VLAN_IFINDEX + id - 7, false);
+	}
+	for (int id = 8; id >= 7; id--) {
+		shell("ip -n n1 addr add 10.99.0.1/24 dev vlan%d", id);
+		wait_gid(&one, VLAN_IFINDEX + id - 7, true);
+	}
+	CHECK_EQ(find_gid(one.ctx, &one.gid, VLAN_IFINDEX + 1), first);
+	shell("ip -n n2 link set vlan7 down");
+	path = end_path(&a, &b);
+	a.ah = ibv_create_ah(one.pd, &path);
+	CHECK(a.ah);
+	exchange(&a, &b, 2);
+	pair_close(&a, &b);
+	for (int id = 7; id <= 8; id++)
+		shell("ip -n n1 link del vlan%d && ip -n n2 link del vlan%d", id, id);
+}
+
 static const struct test tests[] = {
 	{ "IPv4 address removed and added", test_ipv4 },
 	{ "IPv6 address removed and added", test_ipv6 },
 	{ "MAC address changed", test_mac },
 	{ "same address on a VLAN and below it", test_vlan },
 	{ "VLAN created again under a datagram queue pair", test_new_vlan },
+	{ "same addresses on two VLANs, whose entries are exchanged", test_two_vlans },
 };
 
 int main(int argc, char **argv)

@@ -218,6 +218,13 @@ impl TxPath {
         &self.path
     }
 
+    /// Returns whether the path is that of an address vector. Two net devices may have the same
+    /// address, and exchange their entries in the GID table, so both must be equal.
+    #[inline]
+    pub(super) fn is_of(&self, av: &Av) -> bool {
+        self.path == av.path && Some(self.link) == av.link
+    }
+
     /// Checks that a packet is from the address and the UDP source port of the peer, and to the
     /// address that the peer knows.
     ///
@@ -492,18 +499,16 @@ impl TxPath {
 pub(super) fn datagram_path(qp: &IbQp, av: &Av) -> Result<TxPath> {
     let device = qp.device();
     let gids = GidTable::of(device)?;
-    let gid = match gids.get(av.path.sgid_index) {
-        Ok(gid) if gid.gid() == av.path.sgid => gid,
-        // The address was removed, and perhaps added again.
-        _ => {
-            let link = av.link.as_ref().ok_or(ENODEV)?;
-            find_gid(device.number, av.path.sgid, link, &gids)?
-        }
-    };
+    let link = av.link.ok_or(ENODEV)?;
+    let is_same = |gid: GidAttr| gid.gid() == av.path.sgid && Link::of_gid(&gid) == Ok(link);
+    // The address may have been removed, and perhaps added again. If the address handle is gone,
+    // the entry may be another one.
+    if !gids.get(av.path.sgid_index).is_ok_and(is_same) {
+        find_gid(device.number, av.path.sgid, &link, &gids)?;
+    }
     // The port is a hash of the product of both numbers. That of the peer would not do: an address
     // handle has none, and one path serves many queue pairs of a peer.
     let sport = udp_sport(av.path.flow_label, qp.qpn, 1);
-    let link = Link::of_gid(&gid)?;
     Ok(TxPath::new(device, av.path, link, gids, sport, false))
 }
 

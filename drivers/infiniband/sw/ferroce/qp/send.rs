@@ -487,7 +487,7 @@ impl SendHalf {
                 self.tx.counters.lost(Counter::Oversize, 1);
                 return Err(SendError::Memory(MemError::Length));
             }
-            if self.tx.address() != Some(&av.path) {
+            if !self.tx.is_to(av) {
                 let path = datagram_path(qp, av).map_err(|_| no_route())?;
                 self.tx.set_path(path);
             }

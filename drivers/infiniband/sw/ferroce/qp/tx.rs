@@ -26,6 +26,7 @@ use super::{
     OnExpiry, //
 };
 use crate::{
+    ah::Av,
     clock,
     counters::{
         Counter,
@@ -232,6 +233,12 @@ impl Tx {
     #[inline]
     pub(super) fn path(&mut self) -> Option<&mut TxPath> {
         self.path.as_mut()
+    }
+
+    /// Returns whether datagrams of an address vector take the current path.
+    #[inline]
+    pub(super) fn is_to(&self, av: &Av) -> bool {
+        self.path.as_ref().is_some_and(|path| path.is_of(av))
     }
 
     /// Returns the address vector of the path to the peer.
