@@ -129,10 +129,8 @@ impl GidAttr {
         // SAFETY: The entry is alive by the type invariant, and RCU is held.
         let dev = unsafe { bindings::rdma_read_gid_attr_ndev_rcu(self.entry.as_ptr()) };
         let dev = from_err_ptr(dev).map_err(|_| ENODEV)?;
-        if dev.is_null() {
-            return Err(ENODEV);
-        }
-        // SAFETY: A net device that was found under RCU is alive until the end of the section.
+        // SAFETY: A net device that was found under RCU is alive until the end of the section. The
+        // function never returns null.
         f(unsafe { NetDevice::from_raw(dev) })
     }
 }

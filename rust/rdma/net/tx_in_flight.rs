@@ -211,8 +211,10 @@ impl<W: Wake> TxInFlight<W> {
             .cast_mut()
             .cast::<ffi::c_void>();
         // SAFETY: `skb` is alive and owned. `skb_orphan()` calls the present destructor, if any,
-        // before it is replaced. The argument survives until the destructor is called: nothing else
-        // uses it in a packet without zero-copy pages, and it moves along when the data does.
+        // before it is replaced. The argument survives until the destructor is called: it moves
+        // along when the data does, and only packets with zero-copy pages use the field, or XDP
+        // for fragments. Packets with fragments that reach XDP were copied before
+        // (`skb_pp_cow_data()`), and the copy has no destructor.
         unsafe {
             bindings::skb_orphan(skb);
             (*bindings::skb_shinfo(skb)).__bindgen_anon_2.destructor_arg =

@@ -201,7 +201,7 @@ impl Paged {
     }
 
     /// Fetches `len` bytes at `offset` as far as possible without waiting for a user process. May
-    /// sleep, for memory of the kernel.
+    /// sleep, for memory of the kernel, and for a file system (`TODO[AHED]`).
     pub fn fetch_ahead(&self, offset: u64, len: u64, how: Fetch) {
         // A later access to an absent page fails.
         let _ = self.fetch_pages(offset, len, how, false);

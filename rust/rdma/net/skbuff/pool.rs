@@ -60,7 +60,8 @@ const RING: ffi::c_uint = 256;
 /// `pools` is null or came from `KBox::into_raw`, and is freed a grace period after it has become
 /// null. Until then, only the CPU whose number is the index of a pool touches its cache, to
 /// allocate or to free, with bottom halves off. (No hard interrupt does: the kernel defers the free
-/// of packets to a softirq there. netpoll does not, but frees them into the ring of the pool.)
+/// of packets to a softirq there. The exception is netpoll, for instance of netconsole, as with the
+/// pools of network drivers.)
 ///
 /// # Examples
 ///

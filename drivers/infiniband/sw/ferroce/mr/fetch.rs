@@ -4,8 +4,9 @@
 //!
 //! A process may keep the kernel waiting for its memory for as long as it likes: the process itself
 //! may serve its pages, as a file system (FUSE) or as a handler of page faults (userfaultfd). So a
-//! fetch holds neither a queue pair nor a region, only the address range. Only the unloading of the
-//! module waits for it.
+//! fetch of a packet holds neither a queue pair nor a region, only the address range. Only the
+//! unloading of the module waits for it. Verbs that fetch memory (`reg_user_mr`, `advise_mr`) also
+//! delay the removal of the device, until the process is killed.
 
 use super::target::{
     mem_error,

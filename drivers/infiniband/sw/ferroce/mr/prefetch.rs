@@ -44,7 +44,8 @@ struct Range {
 ///
 /// `EINVAL` for a key that is not valid in the protection domain, or whose memory is pinned;
 /// `EPERM` if the advice is to write, and the region does not allow it; `EFAULT` if a part is not
-/// within its region or, with `flush`, the process has no such memory; `EAGAIN` or `ENOMEM`.
+/// within its region or, with `flush`, the process has no such memory; `ESRCH` with `flush`, if the
+/// process that registered the memory is gone; `EAGAIN`, `EINTR` or `ENOMEM`.
 pub(crate) fn prefetch(pd: PdId, how: Fetch, flush: bool, sges: Sges<'_>) -> Result {
     let mut ranges = KVVec::from_elem(
         Range {

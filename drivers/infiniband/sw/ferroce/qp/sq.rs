@@ -210,8 +210,8 @@ impl Sq {
         self.queue.set_consumer(self.consumer);
     }
 
-    /// Discards the posted requests (RESET). The library never rewinds, so the consumer index moves
-    /// up to the producer's.
+    /// Discards the posted requests (RESET, and a refused doorbell). The library never rewinds, so
+    /// the consumer index moves up to the producer's.
     pub(crate) fn discard(&mut self) {
         let producer = self.queue.producer();
         self.fetch = producer;

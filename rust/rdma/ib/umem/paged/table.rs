@@ -38,8 +38,8 @@ struct Chunk {
 /// The pages that are present.
 ///
 /// Chunks are allocated outside of the lock of the table, so that nothing is allocated under it. A
-/// chunk is freed with its last page, so a process cannot make the table of a region larger than
-/// its own page tables.
+/// chunk is freed with its last page, so the table of a region takes about 1/512 of the memory that
+/// the process has mapped there.
 pub(super) struct Table(RBTree<usize, Chunk>);
 
 // SAFETY: The table does not dereference its pointers. Each user proves that the page is present.
