@@ -4,8 +4,8 @@
 # NFS over RDMA, the kernel's server in one namespace and its client in another: written data arrives, existing data can be
 # read, and a mount outlives its device.
 #
-# In Linux 7.3, NFS over RDMA does not release the network namespaces (with C rxe neither), so a test that switches to the exclusive
-# mode of RDMA namespaces fails after this one.
+# In Linux 7.3, NFS over RDMA keeps the network namespaces, with C rxe too. A test that switches to the exclusive mode of RDMA
+# namespaces fails after this one.
 
 # shellcheck disable=SC2317 # The cases are called by name.
 # shellcheck source=tools/testing/selftests/rdma/lib.sh
