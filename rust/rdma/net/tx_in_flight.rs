@@ -210,11 +210,11 @@ impl<W: Wake> TxInFlight<W> {
         let account = Arc::into_raw(self.0.clone())
             .cast_mut()
             .cast::<ffi::c_void>();
+        // The argument moves along when the data does. Only packets with zero-copy pages use the
+        // field otherwise, or XDP for fragments. Packets with fragments that reach XDP were copied
+        // before (`skb_pp_cow_data()`), and the copy has no destructor.
         // SAFETY: `skb` is alive and owned. `skb_orphan()` calls the present destructor, if any,
-        // before it is replaced. The argument survives until the destructor is called: it moves
-        // along when the data does, and only packets with zero-copy pages use the field, or XDP
-        // for fragments. Packets with fragments that reach XDP were copied before
-        // (`skb_pp_cow_data()`), and the copy has no destructor.
+        // before it is replaced. The argument survives until the destructor is called: see above.
         unsafe {
             bindings::skb_orphan(skb);
             (*bindings::skb_shinfo(skb)).__bindgen_anon_2.destructor_arg =

@@ -125,3 +125,23 @@ pub(super) unsafe fn set_headers(skb: *mut bindings::sk_buff, ip_len: u16) {
         headers.transport_header = at.wrapping_add(ip_len);
     }
 }
+
+/// Lets IP send a packet in fragments although its header forbids that. If a train is split, each
+/// packet inherits this.
+///
+/// # Safety
+///
+/// `skb` must be owned, and be given to the output function of that IP version next.
+#[inline]
+pub(super) unsafe fn allow_fragments(skb: *mut bindings::sk_buff, is_ipv4: bool) {
+    // SAFETY: By the requirement of this function. IPv4 keeps its parameters in `cb`, which has
+    // room for them and is aligned to eight bytes.
+    unsafe {
+        (*skb).__bindgen_anon_4.headers.as_mut().set_ignore_df(1);
+        if is_ipv4 {
+            // Fragments keep "don't fragment", so that the receiver restores it.
+            (*(&raw mut (*skb).cb).cast::<bindings::inet_skb_parm>()).flags =
+                bindings::RUST_CONST_HELPER_IPSKB_FRAG_PMTU;
+        }
+    }
+}

@@ -67,18 +67,11 @@ impl SkBuff {
         // SAFETY: The packet begins with a header of that length, and of the version of the route,
         // close enough to `head` by the type invariant. It is owned and given away here. By the
         // type invariant of `Dst` the RCU read lock is held, so the route, its device and the
-        // namespace of that are alive. No socket is needed. IPv4 keeps its parameters in `cb`,
-        // which is aligned for them.
+        // namespace of that are alive. No socket is needed.
         let ret = unsafe {
             // IP expects the parsed options of the header here: there are none.
             (&raw mut (*skb).cb).write_bytes(0, 1);
-            // If a train is split, each packet inherits this.
-            (*skb).__bindgen_anon_4.headers.as_mut().set_ignore_df(1);
-            if dst.is_ipv4() {
-                // Fragments keep "don't fragment", so that the receiver restores it.
-                (*(&raw mut (*skb).cb).cast::<bindings::inet_skb_parm>()).flags =
-                    bindings::RUST_CONST_HELPER_IPSKB_FRAG_PMTU;
-            }
+            raw::allow_fragments(skb, dst.is_ipv4());
             raw::set_headers(skb, len);
             bindings::skb_dst_set_noref(skb, dst.as_raw());
             output(bindings::dst_dev_net_rcu(dst.as_raw()), null_mut(), skb)

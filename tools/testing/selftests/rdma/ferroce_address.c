@@ -99,6 +99,14 @@ static void test_mac(void)
 
 #define VLAN_IFINDEX 107
 
+/* Waits until the GID of a net device is there, or is gone. */
+static void wait_gid(const struct dev *dev, int ifindex, bool there)
+{
+	wait_begin();
+	while ((find_gid(dev->ctx, &dev->gid, ifindex) >= 0) != there)
+		wait_more_verb("a GID of a VLAN");
+}
+
 /* Adds a VLAN with an address, and makes `dev` use the GID of that address. */
 static void add_vlan(struct dev *dev, int number, int id, int ifindex)
 {
@@ -111,9 +119,8 @@ static void add_vlan(struct dev *dev, int number, int id, int ifindex)
 	shell("ip -n n%d addr add 10.99.0.%d/24 dev vlan%d", number, number, id);
 	snprintf(text, sizeof(text), "::ffff:10.99.0.%d", number);
 	inet_pton(AF_INET6, text, &dev->gid);
-	wait_begin();
-	while ((dev->gid_index = find_gid(dev->ctx, &dev->gid, ifindex)) < 0)
-		wait_more_verb("the GID of a VLAN");
+	wait_gid(dev, ifindex, true);
+	dev->gid_index = find_gid(dev->ctx, &dev->gid, ifindex);
 }
 
 /* The net device below the VLAN has the same address. A connection over the VLAN never uses it. */
@@ -132,9 +139,7 @@ static void test_vlan(void)
 	pair_create(&a, &b);
 	exchange(&a, &b, 1);
 	shell("ip -n n1 addr del 10.99.0.1/24 dev vlan7");
-	wait_begin();
-	while (find_gid(one.ctx, &one.gid, VLAN_IFINDEX) >= 0)
-		wait_more_verb("the GID of a VLAN to be removed");
+	wait_gid(&one, VLAN_IFINDEX, false);
 	post_recv(&b, 2, 0, MESSAGE);
 	post_send(&a, &b, IBV_WR_SEND, 2, 0, MESSAGE, IBV_SEND_SIGNALED);
 	expect(&a, 2, IBV_WC_RETRY_EXC_ERR);
@@ -144,6 +149,27 @@ static void test_vlan(void)
 	shell("ip -n n1 link del vlan7 && ip -n n2 link del vlan7");
 }
 
+/* Sends a datagram from `one` to `two`, and destroys its address handle. */
+static void open_datagrams(struct end *a, struct dev *one, struct end *b, struct dev *two)
+{
+	end_init(a, one, IBV_QPT_UD, LEN);
+	end_init(b, two, IBV_QPT_UD, LEN);
+	pair_create(a, b);
+	exchange(a, b, 1);
+	CHECK_EQ(ibv_destroy_ah(a->ah), 0);
+}
+
+/* Sends a datagram with a new address handle, and closes both ends. */
+static void send_again(struct end *a, struct end *b)
+{
+	struct ibv_ah_attr path = end_path(a, b);
+
+	a->ah = ibv_create_ah(a->dev->pd, &path);
+	CHECK(a->ah);
+	exchange(a, b, 2);
+	pair_close(a, b);
+}
+
 /*
  * The net device of an address is created again, under another index, while no address handle is
  * left. Datagrams with a new handle, which is like the old one, use the new net device.
@@ -151,37 +177,19 @@ static void test_vlan(void)
 static void test_new_vlan(void)
 {
 	struct dev one = r1, two = r2;
-	struct ibv_ah_attr path;
 	struct end a, b;
 	int before;
 
 	add_vlan(&one, 1, 7, VLAN_IFINDEX);
 	add_vlan(&two, 2, 7, VLAN_IFINDEX);
-	end_init(&a, &one, IBV_QPT_UD, LEN);
-	end_init(&b, &two, IBV_QPT_UD, LEN);
-	pair_create(&a, &b);
-	exchange(&a, &b, 1);
+	open_datagrams(&a, &one, &b, &two);
 	before = one.gid_index;
-	CHECK_EQ(ibv_destroy_ah(a.ah), 0);
 	shell("ip -n n1 link del vlan7");
-	wait_begin();
-	while (find_gid(one.ctx, &one.gid, VLAN_IFINDEX) >= 0)
-		wait_more_verb("the GID of a VLAN to be removed");
+	wait_gid(&one, VLAN_IFINDEX, false);
 	add_vlan(&one, 1, 7, VLAN_IFINDEX + 1);
 	CHECK_EQ(one.gid_index, before);
-	path = end_path(&a, &b);
-	a.ah = ibv_create_ah(one.pd, &path);
-	CHECK(a.ah);
-	exchange(&a, &b, 2);
-	pair_close(&a, &b);
+	send_again(&a, &b);
 	shell("ip -n n1 link del vlan7 && ip -n n2 link del vlan7");
-}
-
-static void wait_gid(const struct dev *dev, int ifindex, bool there)
-{
-	wait_begin();
-	while ((find_gid(dev->ctx, &dev->gid, ifindex) >= 0) != there)
-		wait_more_verb("a GID of a VLAN");
 }
 
 /*
@@ -191,7 +199,6 @@ static void wait_gid(const struct dev *dev, int ifindex, bool there)
 static void test_two_vlans(void)
 {
 	struct dev one = r1, two = r2;
-	struct ibv_ah_attr path;
 	struct end a, b;
 	int first;
 
@@ -201,11 +208,7 @@ static void test_two_vlans(void)
 	first = one.gid_index;
 	add_vlan(&one, 1, 8, VLAN_IFINDEX + 1);
 	one.gid_index = first;
-	end_init(&a, &one, IBV_QPT_UD, LEN);
-	end_init(&b, &two, IBV_QPT_UD, LEN);
-	pair_create(&a, &b);
-	exchange(&a, &b, 1);
-	CHECK_EQ(ibv_destroy_ah(a.ah), 0);
+	open_datagrams(&a, &one, &b, &two);
 	for (int id = 7; id <= 8; id++) {
 		shell("ip -n n1 addr del 10.99.0.1/24 dev vlan%d", id);
 		wait_gid(&one, VLAN_IFINDEX + id - 7, false);
@@ -216,11 +219,7 @@ static void test_two_vlans(void)
 	}
 	CHECK_EQ(find_gid(one.ctx, &one.gid, VLAN_IFINDEX + 1), first);
 	shell("ip -n n2 link set vlan7 down");
-	path = end_path(&a, &b);
-	a.ah = ibv_create_ah(one.pd, &path);
-	CHECK(a.ah);
-	exchange(&a, &b, 2);
-	pair_close(&a, &b);
+	send_again(&a, &b);
 	for (int id = 7; id <= 8; id++)
 		shell("ip -n n1 link del vlan%d && ip -n n2 link del vlan%d", id, id);
 }

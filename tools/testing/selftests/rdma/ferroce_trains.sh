@@ -281,8 +281,8 @@ mtu_under_traffic() {
 	done
 }
 
-# icmp_too_long ADDRESS: sends an ICMP message from n2 to that address: it quotes a UDP packet to 10.77.0.2 that was too long for a path of
-# 600 bytes.
+# icmp_too_long ADDRESS: sends an ICMP message from n2 to that address. It quotes a UDP packet to 10.77.0.2 that was too long for a
+# path of 600 bytes.
 icmp_too_long() {
 	in_ns n2 python3 - "$1" <<-'END'
 		import socket, struct, sys

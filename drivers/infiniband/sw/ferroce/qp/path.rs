@@ -218,8 +218,8 @@ impl TxPath {
         &self.path
     }
 
-    /// Returns whether the path is that of an address vector. Two net devices may have the same
-    /// address, and exchange their entries in the GID table, so both must be equal.
+    /// Returns whether the path is that of an address vector. The net device is compared, too: two
+    /// of them may have the same address, and exchange their entries in the GID table.
     #[inline]
     pub(super) fn is_of(&self, av: &Av) -> bool {
         self.path == av.path && Some(self.link) == av.link
